@@ -59,7 +59,7 @@ class ActionModule(LedgerAction):
 
         def write(tx: Transaction) -> tuple[accept.Accepted, list[str]]:
             accepted = accept.accept(tx, request.requests, options)
-            if not accepted.changed:
+            if not accepted.builds:
                 return accepted, []
             if accepted.created:
                 request.check_image_files()
@@ -79,27 +79,52 @@ class ActionModule(LedgerAction):
             accepted, stale = ledger.transact(write, collisions=3)
         # A transaction of its own, after this run took over what it requested: accept has locked subnets, and no instance is
         # locked after them.
-        if accepted.changed and not self.check_mode and ledger.transact(leases.expire):
+        if accepted.builds and not self.check_mode and ledger.transact(leases.expire):
             stale = ledger.inspect(self._stale)
-        if not accepted.changed and self.options["print_table"]:
-            count = len(accepted.unchanged)
-            tables.show(
-                self._display,
-                [
-                    "Nothing to do: %d instance%s the request."
-                    % (count, " already matches" if count == 1 else "s already match")
-                ],
-            )
+        lines = self._lines(accepted)
+        if lines and self.options["print_table"]:
+            tables.show(self._display, lines)
         return {
             "changed": accepted.changed,
             "reservation_id": accepted.reservation_id,
             "created": accepted.created,
             "resumed": accepted.resumed,
             "unchanged": accepted.unchanged,
+            "updated": accepted.updated,
+            "drift": [{"instances": names, "changes": list(words)} for words, names in accepted.drift.items()],
+            "diff": {
+                "before": "".join("%(name)s %(field)s: %(from)s\n" % c for c in accepted.changes),
+                "after": "".join("%(name)s %(field)s: %(to)s\n" % c for c in accepted.changes),
+                "before_header": "instances",
+                "after_header": "instances",
+            },
             "stale_hosts": stale,
-            "volumes": accepted.changed and boot_volume_settings.uses_volumes(request.requests),
-            "stale_storage_hosts": self._stale_storage(ledger) if accepted.changed and makes_volumes else [],
+            "volumes": accepted.builds and boot_volume_settings.uses_volumes(request.requests),
+            "stale_storage_hosts": self._stale_storage(ledger) if accepted.builds and makes_volumes else [],
         }
+
+    def _lines(self, accepted: accept.Accepted) -> list[str]:
+        lines = []
+        if not accepted.changed:
+            count = len(accepted.unchanged)
+            matches = "already matches" if count == 1 else "s already match"
+            lines.append(
+                "Nothing to do: %d instance%s the request." % (count, " " + matches if count == 1 else matches)
+            )
+        would = self.check_mode
+        fields: dict[str, list[str]] = {}
+        for change in accepted.changes:
+            fields.setdefault(change["name"], []).append(change["field"])
+        for name, changed in fields.items():
+            lines.append("%s: %s %s." % (name, "would change" if would else "changed", " and ".join(changed)))
+        if accepted.replaced:
+            words = "never had a host and %s replaced" % ("would be" if would else "are")
+            lines.append("%s %s." % (", ".join(accepted.replaced), words))
+        for changes, names in accepted.drift.items():
+            verb, they = ("keeps", "it was") if len(names) == 1 else ("keep", "they were")
+            words = "%s %s what the catalogue had when %s accepted; changed since then: %s."
+            lines.append(words % (", ".join(names), verb, they, "; ".join(changes)))
+        return lines
 
     def _warn_of_names(self, request: boot_request.BootRequest) -> None:
         """Of extra specs and image properties without effect, once for each flavor and image."""

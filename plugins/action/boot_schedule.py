@@ -175,13 +175,8 @@ class ActionModule(LedgerAction):
                 backends.configure(tx, stored)
                 storage_reports.rehearse(tx, from_storage)
             accepted = accept.accept(tx, request.requests, options)
-            if not accepted.changed:
-                return {
-                    "changed": False,
-                    "hosts": [],
-                    "plan": [],
-                    "msg": "Nothing to do: everything matches the request.",
-                }
+            if not accepted.builds:
+                return {"changed": False, "hosts": [], "plan": [], "msg": "Nothing has to be built."}
             for host, report in reports.items():
                 if report.get("reported"):
                     nodes.record_report(tx, host, report["compute_node"], configurations[host])

@@ -16,7 +16,8 @@ description:
     errors together. Expands counts, checks quotas, and writes instances, disks, ports and the action C(create) in one
     transaction.
   - >-
-    An existing instance that matches the request stays unchanged; one that a dead run left half-built is taken over.
+    An existing instance that matches the request stays unchanged; its metadata and description change in place. One that a dead run left half-built
+    is taken over, and one in error that never had a host gives its name to a corrected request.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
@@ -73,6 +74,18 @@ resumed:
   description: UUIDs of instances taken over from a dead run or built again after an error.
   type: list
   elements: str
+  returned: success
+updated:
+  description: UUIDs of existing instances whose metadata or description changed in place.
+  type: list
+  elements: str
+  returned: success
+drift:
+  description:
+    - What the catalogue (flavors, images, key pairs) changed of existing instances since they were accepted, each with C(instances) and
+      C(changes). They keep what they have.
+  type: list
+  elements: dict
   returned: success
 unchanged:
   description: UUIDs of instances that already match the request.

@@ -7,11 +7,21 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import typing as t
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 from ..instances.request import ServerRequest
+from ..legible import legible
 from ..model import Image
+
+#: Parts of a request that are named; what they contain is the catalogue's.
+CATALOGUE = ("flavor", "image", "root_image")
+#: Fields that an existing instance can change.
+IN_PLACE = ("description", "metadata")
+IS_NOT = "%s: is %s, requested %s"
+
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 
 
 def instance_names(request: ServerRequest, count: int) -> list[str]:
@@ -89,23 +99,66 @@ def request_digest(request: ServerRequest) -> dict[str, t.Any]:
     }
 
 
-def describe_difference(old: t.Mapping[str, t.Any], new: t.Mapping[str, t.Any]) -> list[str]:
-    """The differences of two digests, one line per field with a path such as flavor.vcpus; empty: the same."""
-    return list(_differences(old, new, ""))
+@dataclass(frozen=True)
+class Difference:
+    """What two digests differ in, in words."""
+
+    requested: tuple[str, ...] = ()  # by what was requested: the instance is another one
+    in_place: tuple[str, ...] = ()  # fields that an existing instance can change
+    drift: tuple[str, ...] = ()  # the catalogue has changed what the request names; the instance keeps what it has
+
+    def __bool__(self) -> bool:
+        return bool(self.requested or self.in_place or self.drift)
 
 
-def _differences(old: t.Any, new: t.Any, path: str) -> t.Iterator[str]:
+def difference(
+    old: t.Mapping[str, t.Any], new: t.Mapping[str, t.Any], names: t.Mapping[str, str] | None = None
+) -> Difference:
+    """The digest ``old`` of an instance compared with that of a request.
+
+    :arg names: of ids, for messages: those of networks and subnets.
+    """
+    requested: list[str] = []
+    drift: list[str] = []
+    fields = sorted({*old, *new} - set(IN_PLACE))
+    for name in fields:
+        before, after = old.get(name), new.get(name)
+        if name in CATALOGUE and (before or {}).get("name") == (after or {}).get("name"):
+            drift += _differences(before, after, name, "%s: was %s, is %s", {})
+        elif name in CATALOGUE:
+            requested += _differences((before or {}).get("name"), (after or {}).get("name"), name, IS_NOT, {})
+        elif name == "key_data" and old.get("key_name") == new.get("key_name"):
+            drift += _differences(before, after, name, "%s: was %s, is %s", {})
+        elif name != "key_data":
+            requested += _differences(before, after, name, IS_NOT, names or {})
+    in_place = [name for name in IN_PLACE if old.get(name) != new.get(name)]
+    return Difference(tuple(requested), tuple(in_place), tuple(drift))
+
+
+def _differences(old: t.Any, new: t.Any, path: str, words: str, names: t.Mapping[str, str]) -> t.Iterator[str]:
     if isinstance(old, t.Mapping) and isinstance(new, t.Mapping):
-        for key in sorted(set(old) | set(new)):
-            yield from _differences(old.get(key), new.get(key), "%s.%s" % (path, key) if path else str(key))
+        for key in sorted({*old, *new}):
+            yield from _differences(old.get(key), new.get(key), "%s.%s" % (path, key), words, names)
+    elif isinstance(old, (list, tuple)) and isinstance(new, (list, tuple)) and len(old) == len(new):
+        for index, (one, other) in enumerate(zip(old, new)):
+            yield from _differences(one, other, "%s[%d]" % (path, index), words, names)
     elif old != new:
-        yield "%s: %s -> %s" % (path or "request", _show(old), _show(new))
+        was, now = _show(old, names), _show(new, names)
+        yield "%s differs" % path if was == now else words % (path, was, now)
 
 
-def _show(value: t.Any) -> str:
-    if value is None or value == "":
+def _show(value: t.Any, names: t.Mapping[str, str]) -> str:
+    if value is None or value == "" or value == [] or value == {}:
         return "none"
-    text = ascii(value) if isinstance(value, str) else str(value)
+    if isinstance(value, t.Mapping):
+        filled = [v for v in value.values() if v is not None and v != "" and v is not False]
+        return " ".join(_show(v, names) for v in filled)
+    if isinstance(value, (list, tuple)):
+        return ", ".join(_show(v, names) for v in value)
+    text = str(value)
+    if text.startswith("sha256:"):
+        return "set"
+    text = legible(names.get(text, "another id" if _UUID.match(text) else text))
     return text if len(text) <= 80 else text[:77] + "..."
 
 

@@ -31,6 +31,8 @@ from ...ledger.compute import groups, history, instances, ports, requests, runs
 from ...ledger.compute.instances import Instance
 from ...ledger.db.locks import take_turns
 from ...ledger.db.transaction import Transaction
+from ...ledger.storage import attachments
+from ..instances import delete
 from .planned import VOLUME, BootVolumeOptions, Planned, volumes_requested, without_volumes
 
 if t.TYPE_CHECKING:
@@ -51,10 +53,20 @@ class Accepted:
     created: list[str] = field(default_factory=list)
     resumed: list[str] = field(default_factory=list)  # half-built by a dead run, or ended in ERROR before
     unchanged: list[str] = field(default_factory=list)
+    updated: list[str] = field(default_factory=list)  # built, and changed in place
+    # [{name, uuid, field, from, to}] of those in resumed and updated
+    changes: list[dict[str, t.Any]] = field(default_factory=list)
+    replaced: list[str] = field(default_factory=list)  # that never had a host, and gave their names to others
+    drift: dict[tuple[str, ...], list[str]] = field(default_factory=dict)  # what the catalogue changed: names
+
+    @property
+    def builds(self) -> bool:
+        """Whether there is something to build."""
+        return bool(self.created or self.resumed)
 
     @property
     def changed(self) -> bool:
-        return bool(self.created or self.resumed)
+        return bool(self.builds or self.changes)
 
 
 @dataclass(frozen=True)
@@ -71,12 +83,18 @@ class _Sorted:
     """The requested instances, by what has to be done."""
 
     new: list[list[str]]  # for each entry the names of its new instances
-    unchanged: list[str]  # uuids
+    done: list[Instance]
     resume: list[Instance]
+    replaced: list[Instance]  # to be ended: their names are those of new ones
+    changes: list[tuple[Instance, int]]  # of the done and resumed ones, and the number of their entry
+    drift: dict[tuple[str, ...], list[str]]
 
 
 def accept(tx: Transaction, entries: t.Sequence[ServerRequest], options: AcceptOptions) -> Accepted:
-    """Write new instances of ``entries``, adopt those of dead runs, and leave those alone that already match.
+    """Write new instances of ``entries``, adopt those of dead runs, and leave those alone that already match, or differ from
+    the request only in what can be changed in place.
+
+    An instance is compared with what its request said. It keeps what the catalogue was then.
 
     :raises InvalidRequest: all refusals of all entries (InstanceExists, InstanceBusy, OverQuota, addresses...). The
         caller has to roll its transaction back then.
@@ -91,7 +109,8 @@ def accept(tx: Transaction, entries: t.Sequence[ServerRequest], options: AcceptO
     for row in living.values():
         made.setdefault((row.project, row.digest["name"]), set()).add(row.display_name)
     wanted = [expand.names_with(r, n, made.get((r.project, r.name), ())) for r, n in zip(entries, named)]
-    found = _sort(tx, entries, digests, wanted, living, refusals)
+    found = _sort(tx, entries, digests, wanted, living, options.networks, refusals)
+    delete.withdraw(tx, found.replaced)
     try:
         _fit_quota(tx, entries, wanted, found.new, options.quotas)
     except errors.BootflowError as e:
@@ -100,7 +119,15 @@ def accept(tx: Transaction, entries: t.Sequence[ServerRequest], options: AcceptO
     planned = _plan(tx, entries, found.new, had_disks, options, refusals)
     _enter_groups(tx, entries, found.new, options.quotas, refusals)
     refusals.raise_if_any()
-    accepted = Accepted(unchanged=found.unchanged)
+    changes = _change_in_place(tx, entries, digests, found.changes)
+    altered = {c["uuid"] for c in changes}
+    accepted = Accepted(
+        unchanged=[r.uuid for r in found.done if r.uuid not in altered],
+        updated=[r.uuid for r in found.done if r.uuid in altered],
+        changes=changes,
+        replaced=[r.display_name for r in found.replaced],
+        drift=found.drift,
+    )
     writer = _Writer(tx, planned, options)
     for index, (plan, digest, names) in enumerate(zip(planned, digests, found.new)):
         if not names:
@@ -126,27 +153,39 @@ def _sort(
     digests: t.Sequence[t.Mapping[str, t.Any]],
     wanted: t.Sequence[t.Sequence[str]],
     living: t.Mapping[tuple[str, str], Instance],
+    networks: t.Mapping[str, Network],
     refusals: Problems,
 ) -> _Sorted:
     """:arg wanted: the names of each entry's instances. :arg living: by project and name."""
     dead = runs.dead_among(tx, [r.run_id for r in living.values()])
-    found = _Sorted([], [], [])
+    with_volumes = attachments.of_instances(tx, [r.uuid for r in living.values() if _never_placed(r)])
+    known = {n.id: n.name for n in networks.values()}
+    known.update({s.id: s.name for n in networks.values() for s in n.subnets})
+    found = _Sorted([], [], [], [], [], {})
     asked: set[tuple[str, str]] = set()
     for index, (request, digest, names) in enumerate(zip(entries, digests, wanted)):
         path = "instances[%d].name" % index
         there = [living[request.project, n] for n in names if (request.project, n) in living]
+        replaced = set()
         for row in there:
+            difference = expand.difference(row.digest, digest, known)
+            if difference and _never_placed(row) and row.uuid not in with_volumes:
+                found.replaced.append(row)
+                replaced.add(row.display_name)
+                continue
             with refusals.collect(path):
-                _check_same(tx, row, digest, dead)
-                if _is_done(row):
-                    found.unchanged.append(row.uuid)
-                else:
-                    found.resume.append(row)
+                _check_same(tx, row, difference, dead)
+                (found.done if _is_done(row) else found.resume).append(row)
+                if difference.in_place:
+                    _check_not_locked(tx, row)
+                    found.changes.append((row, index))
+                if difference.drift:
+                    found.drift.setdefault(difference.drift, []).append(row.display_name)
         for name in names:
             if (request.project, name) in asked:
                 refusals.add(path, _asked_twice(name))
             asked.add((request.project, name))
-        found.new.append([n for n in names if (request.project, n) not in living])
+        found.new.append([n for n in names if (request.project, n) not in living or n in replaced])
     return found
 
 
@@ -209,11 +248,21 @@ def _is_done(row: Instance) -> bool:
     return bool(row.vm_state != states.BUILDING and row.task_state is None and not never_ran)
 
 
-def _check_same(tx: Transaction, row: Instance, digest: t.Mapping[str, t.Any], dead: t.Collection[str]) -> None:
+def _check_not_locked(tx: Transaction, row: Instance) -> None:
+    """:raises InstanceIsLocked: by another user."""
+    if row.locked_by not in (None, tx.actor):
+        raise errors.InstanceIsLocked(instance_uuid=row.uuid)
+
+
+def _never_placed(row: Instance) -> bool:
+    """Whether its boot failed before it had a host."""
+    return row.vm_state == states.ERROR and row.task_state is None and row.host is None and row.launched_on is None
+
+
+def _check_same(tx: Transaction, row: Instance, difference: expand.Difference, dead: t.Collection[str]) -> None:
     """:raises InstanceExists: of another request. :raises InstanceBusy: :raises InstanceInvalidState: being deleted."""
-    differences = expand.describe_difference(row.digest, digest)
-    if differences:
-        raise errors.InstanceExists(name=row.display_name, reason="; ".join(differences))
+    if difference.requested:
+        raise errors.InstanceExists(name=row.display_name, reason="; ".join(difference.requested))
     if _is_done(row):
         return
     alive = row.run_id and row.run_id != tx.run.id and row.run_id not in dead
@@ -227,6 +276,31 @@ def _check_same(tx: Transaction, row: Instance, digest: t.Mapping[str, t.Any], d
             state=row.task_state,
             remedy="Finish the deletion first: run bootflow.compute.delete for it again.",
         )
+
+
+def _change_in_place(
+    tx: Transaction,
+    entries: t.Sequence[ServerRequest],
+    digests: t.Sequence[t.Mapping[str, t.Any]],
+    rows: t.Sequence[tuple[Instance, int]],
+) -> list[dict[str, t.Any]]:
+    """Write the fields of expand.IN_PLACE as requested. The instances of an entry share their request: they get a new one."""
+    changes: list[dict[str, t.Any]] = []
+    together: dict[tuple[int, int], list[Instance]] = {}
+    for row, index in rows:
+        together.setdefault((row.request_spec_id, index), []).append(row)
+        changes += [
+            {"name": row.display_name, "uuid": row.uuid, "field": f, "from": row.digest[f], "to": digests[index][f]}
+            for f in expand.IN_PLACE
+            if row.digest[f] != digests[index][f]
+        ]
+    for (_spec_id, index), members in together.items():
+        first, request = members[0], entries[index]
+        now = {f: digests[index][f] for f in expand.IN_PLACE}
+        spec = {**first.spec, "metadata": dict(request.metadata), "description": request.description}
+        spec_id = requests.add_spec(tx, first.reservation_id, {**first.digest, **now}, spec)
+        instances.write(tx, [r.uuid for r in members], request_spec_id=spec_id, updated_at=tx.now)
+    return changes
 
 
 def _take_over(

@@ -48,6 +48,14 @@ def begin(tx: Transaction, selection: Selection, missing_ok: bool = False) -> De
     return Deleting(rows=rows, hosts=sorted(hosts))
 
 
+def withdraw(tx: Transaction, rows: t.Sequence[Instance]) -> None:
+    """Delete instances at once that no host and no volume has anything of."""
+    if not rows:
+        return
+    operation.enter(tx, DELETE, rows)
+    _end(tx, [r.uuid for r in rows])
+
+
 def of_host(tx: Transaction, host: str) -> list[dict[str, str]]:
     """What this run has to remove on ``host``: [{uuid, name}]."""
     rows = instances.select_live(tx, run_id=tx.run.id, host=host, task_state=states.DELETING)
@@ -111,11 +119,15 @@ def finish(tx: Transaction, force: bool = False) -> tuple[list[str], list[dict[s
             cleanups.add(tx, host, row.uuid, row.domain_name, "deleted by force while the host did not answer")
             ports.hold(tx, row.uuid, host)
         gone.append(row)
-    uuids = [r.uuid for r in gone]
+    _end(tx, [r.uuid for r in gone], claimed=[r.uuid for r in gone if r.uuid not in waiting])
+    return [r.display_name for r in gone], left
+
+
+def _end(tx: Transaction, uuids: t.Sequence[str], claimed: t.Sequence[str] = ()) -> None:
+    """:arg claimed: those whose claims end."""
     life.release_instances(tx, uuids)
     ports.release(tx, uuids)
-    claims.release(tx, [u for u in uuids if u not in waiting])
+    claims.release(tx, claimed)
     instances.bury(tx, uuids)
     history.finish_actions(tx, uuids, "create", "Error")  # of instances deleted during their build
     operation.close(tx, DELETE, uuids)
-    return [r.display_name for r in gone], left

@@ -82,3 +82,33 @@ def test_an_image_file_that_is_not_on_the_controller_is_refused_with_the_request
     image.unlink()
     if not check_mode:
         assert accept()["resumed"]  # it needs the file on its host, where it may be already
+
+
+def test_what_changed_and_what_the_catalogue_changed_are_told(world: World) -> None:
+    """U2: in check mode and when it is done; the instance is not built again."""
+    world.report("h1")
+    variables: dict[str, t.Any] = {
+        "inventory_hostname": "localhost",
+        "groups": {"all": ["localhost", "h1"], "bootflow_compute": ["h1"]},
+        "hostvars": {"localhost": {}, "h1": {}},
+        "bootflow_flavors": [{"name": "small", "memory_mb": 512, "vcpus": 1}],
+        "bootflow_images": [{"name": "i", "disk_format": "raw", "url": "http://x/y", "checksum": "0" * 64}],
+        "bootflow_instances": [{"name": "web", "flavor": "small", "image": "i", "networks": "none"}],
+    }
+    (uuid,) = action_of(boot_accept, WorldPorts(world, "a"), variables).act()["created"]
+    world.schedule()
+    world.build("h1")
+    variables["bootflow_flavors"] = [{"name": "small", "memory_mb": 1024, "vcpus": 1}]
+    variables["bootflow_instances"][0]["metadata"] = {"role": "front"}
+    for check_mode, word in ((True, "would change"), (False, "changed")):
+        ports = WorldPorts(world, "b")
+        result = action_of(boot_accept, ports, variables, check_mode).act()
+        assert (result["changed"], result["updated"], result["unchanged"]) == (True, [uuid], [])
+        assert result["drift"] == [{"instances": ["web"], "changes": ["flavor.memory_mb: was 512, is 1024"]}]
+        assert result["diff"]["after"] == "web metadata: {'role': 'front'}\n"
+        assert ports.shown == [
+            "\nweb: %s metadata.\nweb keeps what the catalogue had when it was accepted; changed since then:"
+            " flavor.memory_mb: was 512, is 1024.\n" % word
+        ]
+    again = action_of(boot_accept, WorldPorts(world, "c"), variables).act()
+    assert (again["changed"], again["unchanged"]) == (False, [uuid])

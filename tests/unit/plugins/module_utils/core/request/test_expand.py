@@ -9,9 +9,11 @@ import json
 
 import pytest
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Image
+from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Image, NetworkRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.expand import (
-    describe_difference,
+    IN_PLACE,
+    Difference,
+    difference,
     instance_names,
     names_with,
     request_digest,
@@ -68,7 +70,7 @@ def test_the_digest_ignores_counts_password_and_where_the_image_is(full):
     image = dataclasses.replace(full.image, url="http://elsewhere/x")
     other = dataclasses.replace(full, min_count=2, max_count=9, admin_password="x", image=image)
     assert request_digest(other) == digest
-    assert describe_difference(digest, request_digest(other)) == []
+    assert not difference(digest, request_digest(other))
 
 
 LEFT_OUT = {"min_count", "max_count", "admin_password"} | {
@@ -86,10 +88,10 @@ CHANGES = {
 
 @pytest.mark.parametrize("field", sorted(CHANGES))
 def test_a_change_of_any_field_shows(full, field):
-    lines = describe_difference(
-        request_digest(full), request_digest(dataclasses.replace(full, **{field: CHANGES[field]}))
-    )
+    found = difference(request_digest(full), request_digest(dataclasses.replace(full, **{field: CHANGES[field]})))
+    lines = found.in_place if field in IN_PLACE else found.drift if field == "key_data" else found.requested
     assert lines and all(line.startswith(field) for line in lines)
+    assert len([part for part in (found.in_place, found.drift, found.requested) if part]) == 1
 
 
 def test_every_field_of_a_request_is_in_the_digest(full):
@@ -98,8 +100,36 @@ def test_every_field_of_a_request_is_in_the_digest(full):
     assert set(CHANGES) == fields - LEFT_OUT - {"flavor", "block_device_mapping"}
 
 
-def test_differences_name_the_path(full):
-    other = dataclasses.replace(full, flavor=dataclasses.replace(full.flavor, vcpus=8))
-    assert describe_difference(request_digest(full), request_digest(other)) == ["flavor.vcpus: 1 -> 8"]
-    other = dataclasses.replace(full, metadata={"a": "c"})
-    assert describe_difference(request_digest(full), request_digest(other)) == ["metadata.a: 'b' -> 'c'"]
+def test_an_instance_is_compared_with_its_request_and_not_with_the_catalogue(full):
+    """U2."""
+    flavor, image = dataclasses.replace(full.flavor, vcpus=8), dataclasses.replace(full.image, checksum="ff" * 32)
+    other = dataclasses.replace(full, flavor=flavor, image=image)
+    assert difference(request_digest(full), request_digest(other)) == Difference(
+        drift=(
+            "flavor.vcpus: was 1, is 8",
+            "image.checksum: was %s, is %s" % (full.image.checksum or "none", "ff" * 32),
+        )
+    )
+    other = dataclasses.replace(full, flavor=dataclasses.replace(flavor, name="big"))
+    assert difference(request_digest(full), request_digest(other)).requested == (
+        "flavor: is %s, requested big" % full.flavor.name,
+    )
+
+
+def test_differences_in_words(full):
+    """U10: neither UUIDs nor Python's lists."""
+    ids = ["%08d-0000-4000-8000-000000000000" % n for n in range(3)]
+    one = dataclasses.replace(full, networks=(NetworkRequest(network=ids[0]),), key_name="mine")
+    two = dataclasses.replace(full, networks=(NetworkRequest(network=ids[1]),), key_name=None)
+    three = dataclasses.replace(full, networks=(NetworkRequest(network=ids[1]), NetworkRequest(network=ids[2])))
+    names = {ids[0]: "blue", ids[1]: "red"}
+    assert difference(request_digest(one), request_digest(two), names).requested == (
+        "key_name: is mine, requested none",
+        "networks[0].network: is blue, requested red",
+    )
+    assert (
+        "networks: is blue, requested red, another id"
+        in difference(request_digest(one), request_digest(three), names).requested
+    )
+    other = dataclasses.replace(full, user_data="x", hostname="h")
+    assert difference(request_digest(full), request_digest(other)).requested[-1] == "user_data differs"

@@ -15,9 +15,11 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.instances im
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import (
     BlockDevice,
     Flavor,
+    ImageAccess,
     InjectedFile,
     NetworkRequest,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue_images import find_image
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept, whatif
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import ports, views
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
@@ -91,10 +93,10 @@ def test_what_was_stored_comes_back_as_it_was(world: World) -> None:
     assert stored == [(dataclasses.replace(wish, network=NET.id), NET)]
     assert [n for _p, n in records] == [NET]
     assert (records[0][0].tag, records[0][0].fixed_ips[0]["ip_address"]) == ("front", "10.0.1.10")
-    found = accept.find_image([IMAGE], row.spec["image"])
+    found = find_image([IMAGE], row.spec["image"])
     assert found is IMAGE
-    gone = accept.find_image([], row.spec["image"])
-    assert gone == dataclasses.replace(IMAGE, url="https://example.org/cirros.qcow2")
+    gone = find_image([], row.spec["image"])
+    assert gone == dataclasses.replace(IMAGE, access=ImageAccess())
 
 
 def test_views_tell_what_people_ask_for(world: World) -> None:
@@ -145,11 +147,82 @@ def test_a_higher_count_adds_what_is_missing(world: World) -> None:
 def test_another_definition_of_a_name_is_refused(world: World) -> None:
     world.accept(request("web"))
     before = world.everything()
-    refusals = world.refusals(request("web", flavor=dataclasses.replace(SMALL, vcpus=2)), request("new"))
+    world.know(network(2))
+    refusals = world.refusals(request("web", networks=("net-2",), flavor=BIG), request("new"))
     assert codes(refusals) == [("instances[0].name", "InstanceExists")]
-    assert "flavor.vcpus: 1 -> 2" in refusals[0]["message"]
+    assert "networks[0].network: is net-1, requested net-2" in refusals[0]["message"]
+    assert "flavor: is small, requested big" in refusals[0]["message"]
     assert refusals[0]["remedy"]
     assert world.everything() == before
+
+
+BIG = dataclasses.replace(SMALL, name="big", memory_mb=9999)
+
+
+def test_an_edited_catalogue_changes_no_instance_and_is_told(world: World) -> None:
+    """U2."""
+    world.report("h1")
+    uuids = [world.boot("web"), world.boot("db")]
+    before = world.everything()
+    wider = {"flavor": dataclasses.replace(SMALL, vcpus=2), "image": dataclasses.replace(IMAGE, checksum="1" * 64)}
+    accepted = world.accept(request("web", **wider), request("db", **wider), run="b")
+    assert (accepted.changed, accepted.unchanged) == (False, uuids)
+    drift = ("flavor.vcpus: was 1, is 2", "image.checksum: was %s, is %s" % ("0" * 64, "1" * 64))
+    assert accepted.drift == {drift: ["web", "db"]}
+    assert world.everything() == before
+
+
+def test_metadata_and_description_change_in_place(world: World) -> None:
+    """U2."""
+    world.report("h1", memory=9)
+    first = world.accept(request("web", 2, metadata={"role": "front"}), request("db", metadata={"role": "front"}))
+    world.schedule()
+    world.build("h1")
+    wanted = request("web", 2, metadata={"role": "back"}, description="the shop")
+    accepted = world.accept(wanted, request("db", metadata={"role": "front"}), run="b")
+    assert (accepted.updated, accepted.unchanged) == (first.created[:2], first.created[2:])
+    assert accepted.changed and not accepted.builds
+    assert {(c["name"], c["field"]) for c in accepted.changes} == {
+        (name, field) for name in ("web-1", "web-2") for field in ("metadata", "description")
+    }
+    with world.ledger.read() as tx:
+        found = {
+            v["name"]: v for v in views.instance_views(tx.for_run(world.context()), accept.instances.select_live(tx))
+        }
+    assert (found["web-1"]["metadata"], found["web-2"]["description"]) == ({"role": "back"}, "the shop")
+    assert (found["db"]["metadata"], found["web-1"]["vm_state"]) == ({"role": "front"}, "active")
+    before = world.everything()
+    again = world.accept(wanted, run="c")
+    assert (again.changed, again.unchanged) == (False, first.created[:2]) and world.everything() == before
+    with world.ledger.write() as tx:
+        accept.instances.write(tx, first.created[:1], locked_by="somebody")
+    assert codes(world.refusals(request("web", 2), run="d")) == [("instances[0].name", "InstanceIsLocked")]
+
+
+def test_what_never_had_a_host_gives_its_name_to_the_corrected_request(world: World) -> None:
+    """U2."""
+    world.report("h1", memory=2)
+    (failed,) = world.accept(request("web", flavor=BIG), run="a").created
+    world.schedule()
+    assert world.state(failed) == ("error", None, None)
+    accepted = world.accept(request("web"), run="b", quotas={"instances": 1})
+    assert accepted.replaced == ["web"] and len(accepted.created) == 1 and accepted.created != [failed]
+    assert world.row(failed).vm_state == "deleted" and world.addresses(failed) == []
+    assert world.schedule("b").placed
+    same = world.boot("late", "accepted", run="c", flavor=BIG)
+    world.schedule("c")
+    smaller = dataclasses.replace(BIG, memory_mb=1024)
+    assert world.accept(request("late", flavor=BIG), run="d").resumed == [same]
+    world.schedule("d")
+    assert world.accept(request("late", flavor=smaller), run="e").replaced == ["late"], "its flavor was corrected"
+
+
+def test_what_had_a_host_keeps_its_name(world: World) -> None:
+    world.report("h1")
+    uuid = world.boot("web", "spawning")
+    world.fail("h1", uuid, errors.InvalidInput(reason="broken"))
+    assert world.state(uuid)[0] == "error"
+    assert codes(world.refusals(request("web", flavor=BIG), run="b")) == [("instances[0].name", "InstanceExists")]
 
 
 def test_a_name_is_its_projects(world: World) -> None:
@@ -173,7 +246,7 @@ def test_a_deleted_name_is_free(world: World) -> None:
     first = world.boot("web", "accepted")
     world.delete(names=["web"])
     assert world.finish() == (["web"], [])
-    second = world.boot("web", "accepted", flavor=dataclasses.replace(SMALL, vcpus=2))
+    second = world.boot("web", "accepted", flavor=BIG)
     assert first != second
     world.delete(names=["web"])
     assert world.finish()[0] == ["web"]
@@ -190,7 +263,7 @@ def test_a_failure_in_the_last_entry_leaves_nothing(world: World) -> None:
 
 def test_all_refusals_are_told_at_once(world: World) -> None:
     world.accept(request("old"))
-    wide = request("old", flavor=dataclasses.replace(SMALL, memory_mb=1))
+    wide = request("old", flavor=BIG)
     refusals = world.refusals(wide, request("x", 9), request("x", 9), quotas={"instances": 3})
     assert {c for _p, c in codes(refusals)} == {"InstanceExists", "InvalidInput", "OverQuota"}
 
