@@ -153,7 +153,7 @@ def password_from_file(path: str) -> str:
             elif facts.st_mode & 0o077:
                 problem = "may be read or written by others (mode %04o)" % stat.S_IMODE(facts.st_mode)
             elif facts.st_uid not in (os.geteuid(), 0):
-                problem = "belongs to %s" % _user(facts.st_uid)
+                problem = "belongs to %s" % user_name(facts.st_uid)
             else:
                 lines = f.read(65536).splitlines()
                 if lines and lines[0] and not any(lines[1:]) and "\0" not in lines[0]:
@@ -164,7 +164,8 @@ def password_from_file(path: str) -> str:
     raise errors.InvalidInput(message="bootflow_ledger_password_file: %s %s" % (path, problem), remedy=remedy)
 
 
-def _user(uid: int) -> str:
+def user_name(uid: int) -> str:
+    """The name of a user, for messages."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

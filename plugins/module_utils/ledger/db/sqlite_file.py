@@ -2,10 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The file of an sqlite ledger: accessible to its owner only, on a local disk, in a writable folder.
+"""The file of an sqlite ledger: this user's own and accessible to nobody else, on a local disk, in a writable folder where
+nobody else can put another file in its place.
 
-An existing file with a mode wider than 0600 is narrowed with a warning if it belongs to this user (or we are root), and
-rejected otherwise. Several users of one ledger need PostgreSQL.
+All of this is checked before anything is touched, for root as for everybody: a file or a link that somebody else has put
+there is rejected. A mode wider than 0600 is narrowed with a warning. Several users of one ledger need PostgreSQL.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import stat
 import typing as t
 
 from ...core import errors
+from .address import user_name
 
 MOUNTINFO = "/proc/self/mountinfo"
 
@@ -50,20 +52,18 @@ def prepare(url: str, path: str, create: bool) -> list[str]:
     refuse_network(url, path)
     folder = os.path.dirname(path)
     try:
-        if create and not os.path.exists(path):
-            _make_folder(folder)
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-        elif not os.path.exists(path):
+        if os.path.lexists(path):
+            wide = _checked_files(url, path)
+            _check_folder(url, folder)
+            return _narrow(wide)
+        if not create:
             raise errors.LedgerMissing(url=url)
+        _make_folder(folder)
+        _check_folder(url, folder)
+        os.close(os.open(path, os.O_CREAT | os.O_NOFOLLOW | os.O_RDWR, 0o600))
     except OSError as e:
         raise errors.LedgerError(url=url, reason="%s: %s" % (e.strerror, e.filename), remedy=FOLDER_REMEDY) from e
-    if not stat.S_ISREG(os.stat(path).st_mode):
-        raise errors.LedgerError(
-            url=url, reason="the path is not a regular file", remedy="Name a file in bootflow_ledger_url."
-        )
-    if not (_writable(path) and _writable(folder)):
-        raise errors.LedgerError(url=url, reason="%s or its folder is read-only" % path, remedy=FOLDER_REMEDY)
-    return _narrow(url, path)
+    return []
 
 
 def _make_folder(folder: str, mode: int = 0o700) -> None:
@@ -76,28 +76,63 @@ def _make_folder(folder: str, mode: int = 0o700) -> None:
         os.mkdir(folder, mode)
 
 
-def _narrow(url: str, path: str) -> list[str]:
-    warnings = []
-    for name in (path, path + "-wal", path + "-shm"):
+def _checked_files(url: str, path: str) -> dict[str, int]:
+    """The modes of the ledger's files that are open to others."""
+    wide = {}
+    for name in (path, path + "-wal", path + "-shm", path + "-journal"):
         try:
-            facts = os.stat(name)
-        except OSError:
+            facts = os.lstat(name)
+        except FileNotFoundError:
             continue
-        mode = stat.S_IMODE(facts.st_mode)
-        if not mode & 0o077:
-            continue
-        try:
-            if os.geteuid() not in (facts.st_uid, 0):
-                raise PermissionError
-            os.chmod(name, mode & 0o700)
-        except OSError:
+        if stat.S_ISLNK(facts.st_mode):
             raise errors.LedgerError(
                 url=url,
-                reason="%s is open to others (mode %04o) and belongs to another user" % (name, mode),
-                remedy="Let its owner chmod 600 it; for several users put the ledger into PostgreSQL.",
-            ) from None
-        warnings.append("%s was open to others (mode %04o); it is %04o now." % (name, mode, mode & 0o700))
-    return warnings
+                reason="%s is a symbolic link" % name,
+                remedy="Name the file itself in bootflow_ledger_url: %s." % os.path.realpath(path),
+            )
+        if not stat.S_ISREG(facts.st_mode):
+            raise errors.LedgerError(
+                url=url, reason="%s is not a regular file" % name, remedy="Name a file in bootflow_ledger_url."
+            )
+        mode = stat.S_IMODE(facts.st_mode)
+        if name == path and not (_writable(path) and _writable(os.path.dirname(path))):
+            raise errors.LedgerError(url=url, reason="%s or its folder is read-only" % path, remedy=FOLDER_REMEDY)
+        if facts.st_uid != os.geteuid():
+            raise errors.LedgerError(
+                url=url,
+                reason="%s belongs to %s (mode %04o)" % (name, user_name(facts.st_uid), mode),
+                remedy="Work as that user, or name a file of your own; for several users put the ledger into PostgreSQL.",
+            )
+        if mode & 0o077:
+            wide[name] = mode
+    return wide
+
+
+def _check_folder(url: str, folder: str) -> None:
+    """Raise LedgerError if somebody else could exchange what is in the folder."""
+    facts = os.stat(folder)
+    others = stat.S_IWOTH
+    if os.geteuid() == 0 and facts.st_gid != 0:  # a user may trust a group, root does not
+        others |= stat.S_IWGRP
+    if facts.st_uid not in (os.geteuid(), 0):
+        reason = "its folder %s belongs to %s" % (folder, user_name(facts.st_uid))
+    elif facts.st_mode & others:
+        reason = "others may write to its folder %s (mode %04o)" % (folder, stat.S_IMODE(facts.st_mode))
+    else:
+        if not _writable(folder):
+            raise errors.LedgerError(url=url, reason="%s is read-only" % folder, remedy=FOLDER_REMEDY)
+        return
+    raise errors.LedgerError(
+        url=url,
+        reason=reason,
+        remedy="Put bootflow_ledger_url in a folder of this user's own that only this user may write (chmod 700).",
+    )
+
+
+def _narrow(wide: t.Mapping[str, int]) -> list[str]:
+    for name, mode in wide.items():
+        os.chmod(name, mode & 0o700)
+    return ["%s was open to others (mode %04o); it is %04o now." % (n, mode, mode & 0o700) for n, mode in wide.items()]
 
 
 def _writable(path: str) -> bool:

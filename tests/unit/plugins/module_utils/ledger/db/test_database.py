@@ -263,7 +263,7 @@ def small_disk(tmp_path: pathlib.Path) -> t.Iterator[pathlib.Path]:
     """A disk of its own of 2 MB."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "ledger-test", str(folder)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m,mode=700", "ledger-test", str(folder)], check=True)
     try:
         yield folder
     finally:
@@ -318,9 +318,61 @@ def test_a_file_of_somebody_else_that_is_open_is_refused() -> None:
         path.chmod(0o666)
         folder.chmod(0o777)
         answer = _as_nobody(lambda: refused(str(path)))
-        assert "open to others (mode 0666) and belongs to another user" in answer and "PostgreSQL" in answer
+        assert "belongs to root (mode 0666)" in answer and "PostgreSQL" in answer
     finally:
         shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal", "-shm", "-journal"])
+@pytest.mark.parametrize("what", ["file", "link", "dangling link", "pipe"])
+def test_root_takes_nothing_that_somebody_else_put_there(tmp_path: pathlib.Path, suffix: str, what: str) -> None:
+    """S11: neither a file nor, through a link, the mode of another file; and nothing is changed."""
+    path, other = tmp_path / "ledger.db", tmp_path / "other"
+    migrate(str(path))
+    planted = pathlib.Path(str(path) + suffix)
+    planted.unlink(missing_ok=True)
+    if what == "file":
+        planted.write_bytes(b"")
+        os.chown(planted, 12345, 12345)
+        planted.chmod(0o644)
+    elif what == "pipe":
+        os.mkfifo(planted)
+    else:
+        planted.symlink_to(other)
+        if what == "link":
+            other.write_bytes(b"")
+            other.chmod(0o644)
+    before = {f.name: (f.lstat().st_mode, f.lstat().st_uid, f.lstat().st_mtime_ns) for f in tmp_path.iterdir()}
+    error = refused(str(path), create=True)
+    words = {"file": "belongs to uid 12345 (mode 0644)", "pipe": "is not a regular file"}
+    assert "%s %s" % (planted, words.get(what, "is a symbolic link")) in error.message
+    assert {f.name: (f.lstat().st_mode, f.lstat().st_uid, f.lstat().st_mtime_ns) for f in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("exists", [True, False])
+@pytest.mark.parametrize(
+    ("mode", "owner", "words"),
+    [
+        (0o777, 0, "others may write to its folder"),
+        (0o1777, 0, "others may write to its folder"),
+        (0o770, 0, "others may write to its folder"),
+        (0o700, 12345, "belongs to uid 12345"),
+    ],
+)
+def test_a_folder_where_others_can_exchange_the_file(
+    tmp_path: pathlib.Path, exists: bool, mode: int, owner: int, words: str
+) -> None:
+    """S11"""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    if exists:
+        migrate(str(folder / "ledger.db"))
+        (folder / "ledger.db").chmod(0o644)
+    os.chown(folder, owner, 12345)
+    folder.chmod(mode)
+    error = refused(str(folder / "ledger.db"), create=True)
+    assert words in error.message and "folder of this user's own" in error.remedy
+    assert [stat.S_IMODE(f.stat().st_mode) for f in folder.iterdir()] == ([0o644] if exists else [])
 
 
 @pytest.mark.parametrize(
