@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import collections
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler import explain
@@ -110,11 +110,17 @@ class ActionModule(LedgerAction):
         hosts = ledger.inspect(instances.hosts_of_run, context.run.id)
         if not waiting:
             self._place_volumes(ledger)
-            return {"changed": False, "hosts": self._reachable(hosts), "placed": [], "not_placed": []}
+            return {
+                "changed": False,
+                "hosts": self._reachable(hosts),
+                "placed": [],
+                "not_placed": [],
+                "explanations": {},
+            }
         configurations = scheduler_settings.configurations(self)
         ledger.transact(nodes.configure, configurations)  # apart: it locks nodes, and scheduling locks instances first
 
-        options = scheduler_settings.scheduler_options(self, context.now)
+        options = replace(scheduler_settings.scheduler_options(self, context.now), explain_failures=True)
         read_fleet = self._fleet_reader()
 
         def write(tx: Transaction) -> tuple[schedule.Scheduled, dict[str, str]]:
@@ -133,6 +139,7 @@ class ActionModule(LedgerAction):
                 for u, s in result.placed.items()
             ],
             "not_placed": sorted(result.failed),
+            "explanations": {u: explain.summary(decision) for u, decision in result.explanations.items()},
         }
 
     def _place_volumes(self, ledger: Ledger) -> None:

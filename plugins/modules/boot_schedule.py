@@ -92,6 +92,14 @@ not_placed:
   type: list
   elements: str
   returned: success
+explanations:
+  description:
+    - >-
+      UUID of an instance without a valid host -> why. C(hosts) is their number; C(rejected) has for each filter C(filter), C(hosts) (how many
+      it rejected), C(best) (the host that lacks least), C(reason), C(available), C(needed), C(unit) and C(missing); C(nearest_miss) has C(host),
+      C(text) and C(smallest_change), or is null. In a large fleet only the first requests without a host are told in numbers.
+  type: dict
+  returned: success
 plan:
   description: The plan, in check mode.
   type: list

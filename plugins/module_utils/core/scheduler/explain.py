@@ -14,7 +14,7 @@ from .columns import Column, Fleet, np
 from .filters.base import Filter, FilterResult
 from .filters.capacity import at
 from .request_spec import RequestSpec
-from .smallest_change import smallest_change
+from .smallest_change import lacking, smallest_change
 from .weighing import Ranking
 
 Against = t.Tuple[Filter, t.Dict[str, t.Any]]  # a filter that rejected a host, and its rejection
@@ -256,12 +256,56 @@ def explanation_text(decision: t.Mapping[str, t.Any], limit: int | None = None) 
     lines.extend(_more(rejected, limit, "rejected"))
     miss = decision["nearest_miss"]
     if chosen is None and miss is not None:
-        lacks = ", ".join("%.10g %s" % (m["missing"], m["unit"]) for m in miss["missing"] if m["missing"] is not None)
-        others = "; ".join("%s: %s" % (m["filter"], m["reason"]) for m in miss["missing"] if m["missing"] is None)
-        lines.append("  nearest miss: %s %s" % (_name(miss), "lacks " + lacks if lacks else "- " + others))
+        lines.append("  nearest miss: %s" % _miss(miss))
         if miss.get("smallest_change"):
             lines.append("  smallest change: %s" % miss["smallest_change"]["text"])
     return lines
+
+
+def _miss(miss: t.Mapping[str, t.Any]) -> str:
+    lacks = ", ".join(lacking(m) for m in miss["missing"] if m["missing"] is not None)
+    others = "; ".join("%s: %s" % (m["filter"], m["reason"]) for m in miss["missing"] if m["missing"] is None)
+    return "%s %s" % (_name(miss), "lacks " + lacks if lacks else "- " + others)
+
+
+def summary(decision: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Why no host was chosen, without the single hosts: {hosts, rejected, nearest_miss}.
+
+    ``rejected``: for each filter {filter, hosts: how many, best: the host that lacks least, reason, available, needed, unit, missing}.
+    ``nearest_miss``: {host, text, smallest_change: text|None}, or None.
+    """
+    classes: dict[str, list[t.Mapping[str, t.Any]]] = {count["name"]: [] for count in decision["filters"]}
+    for host in decision["hosts"]:
+        if not host["passed"] and host["rejected_by"]:
+            classes.setdefault(host["rejected_by"]["filter"], []).append(host)
+    rejected = []
+    for name, hosts in classes.items():
+        if hosts:
+            best = min(hosts, key=lambda h: math.inf if (m := h["rejected_by"]["missing"]) is None else m)
+            rejected.append({**best["rejected_by"], "filter": name, "hosts": len(hosts), "best": _name(best)})
+    miss = decision["nearest_miss"]
+    change = miss and miss["smallest_change"]
+    return {
+        "hosts": len(decision["hosts"]),
+        "rejected": rejected,
+        "nearest_miss": miss
+        and {"host": miss["host"], "text": _miss(miss), "smallest_change": change["text"] if change else None},
+    }
+
+
+def summary_text(told: t.Mapping[str, t.Any]) -> str:
+    """A summary in sentences, without the smallest change."""
+    classes = []
+    for each in told["rejected"]:
+        several = "%d hosts, %s%s" % (
+            each["hosts"],
+            "the nearest is " if each["missing"] is not None else "as ",
+            each["best"],
+        )
+        who = each["best"] if each["hosts"] == 1 else several
+        classes.append("%s%s (%s)" % (each["filter"] + " rejected " if each["filter"] else "", who, each["reason"]))
+    text = "Of %d host%s: %s." % (told["hosts"], "" if told["hosts"] == 1 else "s", "; ".join(classes))
+    return "%s Nearest miss: %s." % (text, told["nearest_miss"]["text"]) if told["nearest_miss"] else text
 
 
 def _filter_lines(counts: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:

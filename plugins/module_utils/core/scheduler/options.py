@@ -47,5 +47,6 @@ class SchedulerOptions(DeclaredSettings):
     )  # of filters and weighers; else their declared defaults
     rng: random.Random | None = None  # None: seeded by the request, so that the same request gets the same choice
     user_filter_dirs: t.Sequence[str] = ()
-    explain: bool = False
+    explain: bool = False  # every decision
+    explain_failures: bool = False  # only what has no host, in the message of NoValidHost
     user_classes: dict[str, tuple[type, str]] | None = field(default=None, repr=False)  # see registry.user_classes()

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from ..errors import NoValidHost
 from .columns import Column, Fleet, np
-from .explain import explain
+from .explain import explain, summary, summary_text
 from .filters.base import Filter
 from .options import SchedulerOptions
 from .registry import make_filters, make_weighers, user_classes
@@ -222,24 +222,32 @@ class Placement:
         return decision
 
     def _no_valid_host(self, uuid: str, requested: int) -> NoValidHost:
+        decision = None
+        if self.options.explain or (self.options.explain_failures and len(self.fleet)):
+            decision = explain(self.fleet, self.spec, self.filters, self.candidates, uuid)
+        told = None if decision is None or not decision["hosts"] else summary(decision)
         parts = ["There are not enough hosts available."]
         if self.taken:
             parts.append("%d of %d instances found one." % (len(self.taken), requested))
         if self.why_none:
             parts.append(self.why_none)
+        elif told is not None:
+            parts.append(summary_text(told))
         elif self.counts:
             results = [str(c) for c in self.counts]
             parts.append(
                 "Filtering removed all hosts for the request with instance ID '%s'. Filter results: %s"
                 % (uuid, results)
             )
+        change = told and told["nearest_miss"] and told["nearest_miss"]["smallest_change"]
         return NoValidHost(
             reason=" ".join(parts),
+            remedy="Smallest change: %s. With --check the same boot explains each host." % change if change else None,
             filters=[{"name": c.name, "start": c.start, "end": c.end} for c in self.counts],
             placed=len(self.taken),
             requested=requested,
             instance_uuid=uuid,
-            decision=self._explain(uuid, None, None),
+            decision=decision,
         )
 
 

@@ -77,6 +77,14 @@ _RESOURCES = {
 }
 
 
+def lacking(rejection: t.Mapping[str, t.Any]) -> str:
+    """What is missing of a resource, in words: 5 GB of disk."""
+    resource = _RESOURCES.get(rejection["filter"])
+    if resource is None:
+        return "%.10g %s" % (rejection["missing"], rejection["unit"])
+    return "%d %s" % (resource.to_free(rejection["missing"]), resource.words)
+
+
 def smallest_change(
     fleet: Fleet,
     spec: RequestSpec,

@@ -36,6 +36,10 @@ from ...ledger.storage import attachments
 from . import builds, failure
 from .planned import may_have_volumes
 
+# Hosts of which a boot tells in numbers what they lack for requests without a host, added up over the requests: instances and nodes
+# are locked meanwhile.
+MOST_EXPLAINED = 30_000
+
 
 @dataclass
 class Scheduled:
@@ -85,10 +89,14 @@ def schedule(
         members = groups.load(tx, {r.server_group_id for r in rows if r.server_group_id}, lock=True)
         fleet = read_fleet(tx, needs_of([r.spec for r in _one_of_each(rows)], options))
         selected: list[Selected] = []
+        explained = 0  # hosts
         for together in _place_together(tx, rows, zones):
+            if explained >= MOST_EXPLAINED:
+                options = replace(options, explain_failures=False)
             try:
                 selected += _select(together, fleet, options, members)
             except errors.BootflowError as e:
+                explained += len(fleet)
                 result.add_failed(together.rows, e)
                 failure.end_in_error(tx, together.rows, e, None)
         _claim(tx, selected, result)

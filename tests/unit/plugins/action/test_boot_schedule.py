@@ -195,3 +195,25 @@ class TestBetweenRounds:
         result = boot(boot_report, uuids=[self.uuid])[0]
         assert result["failed"] and "its task ended without an answer" in result["msg"]
         assert world.state(self.uuid) == ("error", None, None)
+
+
+def test_a_boot_without_a_host_says_why_in_numbers(world: World) -> None:
+    """U3: in the result, in the fault, and where the boot ends."""
+    large = [{"name": "small", "memory_mb": 99999, "vcpus": 1, "root_gb": 1}]
+    boot = Boot(world, "h1", bootflow_flavors=large)
+    created = boot(boot_accept)[0]["created"]
+    told = boot(boot_schedule)[0]["explanations"][created[0]]
+    assert [(r["filter"], r["hosts"], r["best"], r["needed"]) for r in told["rejected"]] == [
+        ("RamFilter", 3, "h1", 99999)
+    ]
+    assert told["nearest_miss"]["host"] == "h1" and "would have fitted on h1" in told["nearest_miss"]["smallest_change"]
+    result, shown = boot(boot_report, uuids=created)
+    for words in (
+        "RamFilter rejected 3 hosts, the nearest is h1",
+        "Nearest miss: h1 lacks ",
+        "Smallest change: 99999 MB -> ",
+    ):
+        assert words in result["msg"]
+    assert result["failed_items"][0]["error"]["message"] == result["instances"][0]["fault"]["message"]
+    again = boot(boot_schedule)[0]
+    assert (again["not_placed"], again["explanations"]) == ([], {})

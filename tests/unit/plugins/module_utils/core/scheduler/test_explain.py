@@ -15,7 +15,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.errors impor
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.aggregates import Aggregate
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet
-from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.explain import explanation_text
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.explain import explanation_text, summary
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.host_state import HostState
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import select_destinations
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.request_spec import RequestSpec
@@ -127,7 +127,7 @@ def test_no_valid_host_carries_the_nearest_miss():
     assert lines[0] == "u0 -> no host"
     assert "  - b  RamFilter: memory: needs 1024 MB, the whole host has 1000 MB" in lines
     assert lines[-2:] == [
-        "  nearest miss: b lacks 24 MB",
+        "  nearest miss: b lacks 24 MB of memory",
         "  smallest change: 1024 MB -> 1000 MB of memory would have fitted on b",
     ]
 
@@ -405,3 +405,36 @@ def test_the_smaller_flavor_fits_and_the_next_larger_does_not(fields, flavor):
     for c in found["changes"]:
         assert not fits(**{c["what"]: 1})
         assert c["flavor_value"] - c["by"] == c["fits_at"]
+
+
+def test_what_has_no_host_is_told_in_numbers_by_class_of_host():
+    """U3: in the message and the remedy, without a decision for each instance that has one."""
+    fleet = [
+        host("a", memory_mb=512),
+        host("b", memory_mb=1000),
+        host("c", local_gb_used=95),
+        host("off", disabled=True, disabled_reason="repair"),
+    ]
+    quiet = make_options(now=100.0, explain_failures=True)
+    with pytest.raises(NoValidHost) as caught:
+        select_destinations(Fleet(fleet), spec(), quiet)
+    assert caught.value.message == (
+        "No valid host was found. There are not enough hosts available. Of 4 hosts: ComputeFilter rejected off (disabled: repair);"
+        " RamFilter rejected 2 hosts, the nearest is b (memory: needs 1024 MB, the whole host has 1000 MB);"
+        " DiskFilter rejected c (disk: needs 10240 MB, 5120 MB usable (ratio 1)). Nearest miss: b lacks 24 MB of memory."
+    )
+    assert caught.value.remedy == (
+        "Smallest change: 1024 MB -> 1000 MB of memory would have fitted on b. With --check the same boot explains each host."
+    )
+    told = summary(caught.value.details["decision"])
+    assert json.loads(json.dumps(told)) == told
+    assert [(r["filter"], r["hosts"], r["best"], r["needed"], r["available"]) for r in told["rejected"]] == [
+        ("ComputeFilter", 1, "off", 60.0, 0.0),
+        ("RamFilter", 2, "b", 1024.0, 1000.0),
+        ("DiskFilter", 1, "c", 10240.0, 5120.0),
+    ]
+    assert told["nearest_miss"]["smallest_change"].startswith("1024 MB -> 1000 MB")
+    with pytest.raises(NoValidHost, match="4 of 5 instances found one. Of 1 host: RamFilter rejected x"):
+        select_destinations(Fleet([host("x", memory_mb=3000)]), spec(5), quiet)
+    (selection,) = select_destinations(Fleet([host("x")]), spec(), quiet)
+    assert selection.decision is None

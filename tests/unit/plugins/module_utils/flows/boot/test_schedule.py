@@ -389,3 +389,22 @@ def test_a_stage_that_lost_a_build_says_so(world: World) -> None:
     uuid = world.boot("web", "networking")
     world.delete(names=["web"])
     assert world.done(STAGES[0], [uuid]) == [uuid]
+
+
+def test_a_fault_says_what_is_missing_and_what_would_do(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """U3."""
+    world.report("h1", memory=1)
+    world.report("h2", memory=2)
+    monkeypatch.setattr(schedule, "MOST_EXPLAINED", 4)  # two requests over two hosts
+    wishes = [request("big-%d" % n, flavor=Flavor("big", memory_mb=4096, vcpus=1, root_gb=1)) for n in range(3)]
+    web, *big = world.accept(request("web"), *wishes).created
+    result = world.schedule(explain_failures=True)
+    assert set(result.placed) == {web} and sorted(result.failed) == sorted(big)
+    for uuid in big[:2]:
+        fault = world.fault(uuid)
+        assert (
+            "RamFilter rejected 2 hosts, the nearest is h" in fault.message and "memory: needs 4096 MB" in fault.message
+        )
+        assert "Nearest miss: h" in fault.message and "Smallest change: 4096 MB -> " in fault.remedy
+    assert list(result.explanations) == big[:2]
+    assert "start: 2, end: 0" in world.fault(big[2]).message
