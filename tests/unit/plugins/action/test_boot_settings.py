@@ -68,7 +68,7 @@ class Boot:
         self.accept(**entry)
         self.world.schedule()
         for module in (boot_networks, boot_disks, boot_spawn):
-            variables = {**self.hosts["h1"], "bootflow_instances": [{"name": "web"}]}
+            variables = {**self.hosts["h1"], "bootflow_instances": [{"name": "web", **entry}]}
             ports = WorldPorts(self.world, "a", self.run_module)
             action = action_of(module, ports, variables)
             action._connection = type("Ssh", (), {"transport": "ssh"})
