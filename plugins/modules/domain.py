@@ -168,7 +168,7 @@ outcomes:
         name: {description: Name of the disk in the definition., type: str, returned: for a disk, sample: vda}
         mac: {description: MAC address of the interface., type: str, returned: for an interface}
         bus: {description: "V(pci), V(scsi), V(ide) or V(usb).", type: str, returned: if the device has one of these}
-        address: {description: PCI address in the guest., type: str, returned: with RV(outcomes.devices.bus=pci), sample: "0000:00:03.0"}
+        address: {description: PCI address in the guest., type: str, returned: "with RV(outcomes.devices[].bus=pci)", sample: "0000:00:03.0"}
     console_match:
       description: The console line that matched; otherwise null.
       type: str
