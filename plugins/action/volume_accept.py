@@ -20,6 +20,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes imp
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import backends
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
+    host_settings,
     storage_settings,
     tables,
     volume_settings,
@@ -53,7 +54,7 @@ class ActionModule(LedgerAction):
             problems.raise_if_any()
             if not accepted.changed:
                 return accepted, []
-            return accepted, backends.stale_hosts(tx, hosts, self.options["facts_max_age"])
+            return accepted, backends.stale_hosts(tx, hosts, host_settings.facts_age(self.options))
 
         if self.check_mode:
             ledger = self.rehearsal_ledger()

@@ -20,6 +20,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.sche
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import accept, schedule, work
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import backends, volumes
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
+    host_settings,
     storage_reports,
     tables,
     volume_settings,
@@ -37,17 +38,28 @@ class ActionModule(LedgerAction):
     ARGUMENTS = {
         "volumes": VOLUME_WORK.named("volumes").but(required=False, default=()),
         "round": {"type": "int", "default": 1},
+        "phase": {"type": "str", "choices": ["refresh", "schedule"], "default": "schedule"},
         **VOLUME.options(),
         **VOLUME_SCHEDULER.options(),
-        **RUN.options("print_table"),
+        **RUN.options("facts_max_age", "print_table"),
     }
 
     def act(self) -> dict[str, t.Any]:
+        if self.options["phase"] == "refresh":
+            return {"changed": False, "stale_hosts": [] if self.check_mode else self._stale()}
         if not self.check_mode:
             return self._schedule()
         if self.options["round"] > 1:
             return {"changed": False, "hosts": [], "plan": [], "msg": "The plan was shown in the first round."}
         return self._plan()
+
+    def _stale(self) -> list[str]:
+        """The hosts that should report before the next round. Those that were silent in this run are not asked again."""
+        ledger = self.open_ledger()
+        if not ledger.inspect(volumes.waits_for_backend, self.context().run.id):
+            return []
+        hosts = self.within_limit(storage_hosts(self))
+        return ledger.inspect(backends.stale_hosts, hosts, host_settings.facts_age(self.options), silent=False)
 
     def _schedule(self) -> dict[str, t.Any]:
         context = self.context()

@@ -31,6 +31,18 @@ attributes:
   check_mode: {support: full, details: Prints and returns the plan; the transaction is rolled back.}
   diff_mode: {support: full}
 options:
+  phase:
+    description:
+      - V(schedule) chooses the backends and reserves their capacity.
+      - V(refresh) between two rounds lists the storage hosts that should report before the next one in RV(stale_hosts).
+    type: str
+    choices: [refresh, schedule]
+    default: schedule
+  facts_max_age:
+    description:
+      - With O(phase=refresh), hosts whose last report is older than this many seconds, or than half of O(service_down_time), are listed.
+      - Read from the variable C(bootflow_facts_max_age), else 300.
+    type: int
   volumes:
     description:
       - The requested volumes, as in M(bootflow.compute.volume_accept); needed only for the plan in check mode.
@@ -48,6 +60,11 @@ EXAMPLES = r"""
 
 RETURN = r"""
 ---
+stale_hosts:
+  description: Storage hosts that should report before the next round, because volumes wait for a backend. Silent ones are not listed.
+  type: list
+  elements: str
+  returned: success and phase is refresh
 hosts:
   description: Storage hosts with work to do for this run.
   type: list

@@ -47,7 +47,7 @@ RESULTS = frozenset(
         "snapshots_begun",
         "snapshots_chosen", "snapshots_ended", "storage_left", "storage_reported", "undone", "unexported",
         "volume_scheduled", "volumes_accepted", "volumes_chosen", "volumes_created", "volumes_deleted",
-        "volumes_deleting", "volumes_extended", "volumes_extending", "volumes_listed", "volumes_scheduled", "whatif",
+        "volumes_deleting", "volumes_refreshing", "volumes_extended", "volumes_extending", "volumes_listed", "volumes_scheduled", "whatif",
     )
 )  # fmt: skip
 

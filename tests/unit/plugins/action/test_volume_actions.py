@@ -143,6 +143,19 @@ def test_new_volumes_go_to_hosts_of_the_inventory(run: Runner) -> None:
     assert plan["msg"].endswith("Remedy: " + plan["remedy"]) and "--check" not in plan["msg"]
 
 
+def test_storage_hosts_report_again_before_a_round_that_needs_them(run: Runner) -> None:
+    """P6: a round longer than service_down_time (900 s) found every backend silent in the next."""
+    entries = [{"name": "late", "size": 5}]
+    run(volume_accept, run="a", volumes=entries)
+    run.world.time += 1000
+    assert run(volume_schedule, run="a", phase="refresh")[0]["stale_hosts"] == ["s1"], "s2 never reported"
+    run.world.reported()
+    assert run(volume_schedule, run="a", phase="refresh")[0]["stale_hosts"] == []
+    assert [p["name"] for p in run(volume_schedule, run="a")[0]["placed"]] == ["late"]
+    run.world.time += 1000
+    assert run(volume_schedule, run="a", phase="refresh")[0]["stale_hosts"] == [], "no volume waits"
+
+
 def test_a_plan_comes_out_as_the_run_does(run: Runner) -> None:
     """Of 87 GB on s1 and 60 on s2: where the first goes decides whether the others find room, and their ids are drawn anew."""
     run.world.storage["s1"].totals["lvm"] = 100
