@@ -21,7 +21,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.request.cata
     parse_catalogue,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.expand import (
-    describe_difference,
+    difference,
     request_digest,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.server_request import (
@@ -224,9 +224,9 @@ def test_a_changed_mapping_is_a_difference(parse):
             parse(image=None, block_device_mapping=[boot(source_type="image", uuid="tiny", **fields)])
         )
 
-    (line,) = describe_difference(digest(volume_size=2), digest(volume_size=3))
+    (line,) = difference(digest(volume_size=2), digest(volume_size=3)).requested
     assert line.startswith("block_device_mapping")
-    assert describe_difference(digest(volume_size=2), digest(volume_size=2)) == []
+    assert not difference(digest(volume_size=2), digest(volume_size=2))
 
 
 # --- Nova's rules, each with its error and text ------------------------------------------------------------------------------
