@@ -230,9 +230,8 @@ def _living(
     for project in sorted({r.project for r in entries}):
         mine = [(r, n) for r, n in zip(entries, named) if r.project == project]
         names = sorted({n for r, its in mine for n in (*its, *expand.first_names(r))})
-        for part in history.chunks(names):
-            for row in instances.select_live(tx, names=part, project=project, lock=True):
-                found[row.project, row.display_name] = row
+        for row in instances.select_live(tx, names=names, project=project, lock=True):
+            found[row.project, row.display_name] = row
     return found
 
 

@@ -27,7 +27,6 @@ from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
 from ..schema.tables import claims, compute_nodes, device_claims, instances
 from . import dedicated_resources, nodes
-from .history import chunks
 
 if t.TYPE_CHECKING:
     Query = sa.Select[t.Unpack[tuple[t.Any, ...]]]
@@ -248,15 +247,14 @@ class _Members:
     def __init__(self, tx: Transaction, groups: t.Collection[str]):
         self.there: dict[str, list[_Place]] = {g: [] for g in groups}
         c = claims.c
-        for part in chunks(sorted(groups)):
-            query = (
-                sa.select(c.server_group_id, c.instance_uuid, c.compute_node_id, compute_nodes.c.host, c.group_slot)
-                .join(compute_nodes, compute_nodes.c.id == c.compute_node_id)
-                .where(c.server_group_id.in_(part))
-                .order_by(c.id)
-            )
-            for group, *place in tx.execute(query):
-                self.there[group].append(_Place(*place))
+        query = (
+            sa.select(c.server_group_id, c.instance_uuid, c.compute_node_id, compute_nodes.c.host, c.group_slot)
+            .join(compute_nodes, compute_nodes.c.id == c.compute_node_id)
+            .where(bulk.among(tx, c.server_group_id, sorted(groups)))
+            .order_by(c.id)
+        )
+        for group, *place in tx.execute(query) if groups else ():
+            self.there[group].append(_Place(*place))
 
     def check(self, group: ServerGroup, host: str, uuid: str) -> None:
         others: dict[str, set[str]] = defaultdict(set)
@@ -317,14 +315,12 @@ def allocations_of(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, Claimed
     """
     found: dict[str, Claimed] = {}
     c, d = claims.c, device_claims.c
-    for part in chunks(list(uuids)):
-        mine = sa.select(c.instance_uuid, c.numa).where(c.instance_uuid.in_(part))
-        for row in tx.execute(_at_home(mine, claims)):
-            found[row.instance_uuid] = {"numa": row.numa, "pci": [], "disks": []}
-        query = sa.select(d.instance_uuid, d.kind, d.detail).where(d.instance_uuid.in_(part))
-        for row in tx.execute(_at_home(query, device_claims).order_by(d.id)):
-            if row.instance_uuid in found:
-                found[row.instance_uuid]["pci" if row.kind == dedicated_resources.PCI else "disks"].append(row.detail)
+    mine = sa.select(c.instance_uuid, c.numa).where(bulk.among(tx, c.instance_uuid, uuids))
+    for row in tx.execute(_at_home(mine, claims)) if uuids else ():
+        found[row.instance_uuid] = {"numa": row.numa, "pci": [], "disks": []}
+    query = sa.select(d.instance_uuid, d.kind, d.detail).where(bulk.among(tx, d.instance_uuid, found))
+    for row in tx.execute(_at_home(query, device_claims).order_by(d.id)) if found else ():
+        found[row.instance_uuid]["pci" if row.kind == dedicated_resources.PCI else "disks"].append(row.detail)
     return found
 
 
@@ -354,8 +350,7 @@ def devices_without_claim(tx: Transaction) -> list[ClaimedDevice]:
 
 def forget_devices(tx: Transaction, ids: t.Sequence[int]) -> None:
     """Release these devices (ids of device_claims)."""
-    for part in chunks(ids):
-        tx.execute(device_claims.delete().where(device_claims.c.id.in_(part)))
+    tx.execute(device_claims.delete().where(bulk.among(tx, device_claims.c.id, ids)))
 
 
 def restore(tx: Transaction, uuid: str, node_id: int, amounts: t.Sequence[int], group_id: str | None) -> None:
@@ -389,14 +384,10 @@ def disks_on(tx: Transaction, host: str, uuids: t.Sequence[str]) -> dict[str, li
     """uuid -> its whole disks on ``host``, as they were when claimed: {path, serial, size_gb, medium}."""
     found: dict[str, list[dict[str, t.Any]]] = {}
     d = device_claims.c
-    for part in chunks(list(uuids)):
-        query = (
-            sa.select(d.instance_uuid, d.detail)
-            .join(compute_nodes, compute_nodes.c.id == d.compute_node_id)
-            .where(d.instance_uuid.in_(part), d.kind == dedicated_resources.DISK, compute_nodes.c.host == host)
-        )
-        for uuid, disk in tx.execute(query.order_by(d.id)):
-            found.setdefault(uuid, []).append(disk)
+    mine = (bulk.among(tx, d.instance_uuid, uuids), d.kind == dedicated_resources.DISK, compute_nodes.c.host == host)
+    query = sa.select(d.instance_uuid, d.detail).join(compute_nodes, compute_nodes.c.id == d.compute_node_id)
+    for uuid, disk in tx.execute(query.where(*mine).order_by(d.id)):
+        found.setdefault(uuid, []).append(disk)
     return found
 
 
@@ -404,8 +395,9 @@ def _lock(tx: Transaction, candidates: t.Sequence[Candidate]) -> list[nodes.Node
     ids = {c.node_id for c in candidates if c.node_id is not None}
     places = {(c.host, c.node) for c in candidates if c.node_id is None}
     c = compute_nodes.c
-    for part in chunks(sorted({host for host, _node in places})):
-        rows = tx.execute(sa.select(c.id, c.host, c.node).where(c.host.in_(part)))
+    if places:
+        named = bulk.among(tx, c.host, sorted({host for host, _node in places}))
+        rows = tx.execute(sa.select(c.id, c.host, c.node).where(named))
         ids.update(r.id for r in rows if (r.host, r.node) in places)
     return nodes.lock(tx, ids)
 

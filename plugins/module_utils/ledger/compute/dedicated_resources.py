@@ -23,7 +23,6 @@ from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
 from ..schema.tables import claims, compute_nodes, device_claims, instances, node_facts
 from . import profiles
-from .history import chunks
 
 _T = t.TypeVar("_T")
 
@@ -55,30 +54,23 @@ def load(
     }
 
 
-def _where(column: sa.Column[int], node_ids: t.Sequence[int] | None) -> t.Iterator[sa.ColumnElement[bool]]:
-    if node_ids is None:
-        yield sa.true()
-    else:
-        for part in chunks(sorted(node_ids)):
-            yield column.in_(part)
+def _of(tx: Transaction, column: sa.Column[int], node_ids: t.Sequence[int] | None) -> sa.ColumnElement[bool]:
+    return sa.true() if node_ids is None else bulk.among(tx, column, node_ids)
 
 
 def _numa(tx: Transaction, node_ids: t.Sequence[int] | None) -> dict[int, HostNUMATopology]:
     c = compute_nodes.c
-    profile_of = {
-        r.id: r.numa_profile_id
-        for w in _where(c.id, node_ids)
-        for r in tx.execute(sa.select(c.id, c.numa_profile_id).where(w, c.numa_profile_id.is_not(None)))
-    }
+    with_cells = (_of(tx, c.id, node_ids), c.numa_profile_id.is_not(None))
+    profile_of = dict(tx.execute(sa.select(c.id, c.numa_profile_id).where(*with_cells)).all())
     # The same object for equal nodes, so that a filter fits them once.
     empty = {i: _readable(HostNUMATopology.from_facts, p) for i, p in profiles.load(tx, profile_of.values()).items()}
     found = {n: t.cast(HostNUMATopology, empty[p]) for n, p in profile_of.items() if empty.get(p) is not None}
-    for where in _where(claims.c.compute_node_id, node_ids):
-        query = sa.select(claims.c.compute_node_id, claims.c.numa).where(where, claims.c.numa.is_not(sa.null()))
-        for row in tx.execute(query.order_by(claims.c.id)):
-            cells = found.get(row.compute_node_id)
-            if cells is not None:
-                found[row.compute_node_id] = _with_guest(cells, GuestNUMATopology.from_dict(row.numa))
+    fitted = (_of(tx, claims.c.compute_node_id, node_ids), claims.c.numa.is_not(sa.null()))
+    query = sa.select(claims.c.compute_node_id, claims.c.numa).where(*fitted)
+    for row in tx.execute(query.order_by(claims.c.id)):
+        cells = found.get(row.compute_node_id)
+        if cells is not None:
+            found[row.compute_node_id] = _with_guest(cells, GuestNUMATopology.from_dict(row.numa))
     return found
 
 
@@ -113,25 +105,19 @@ def _devices(
 ) -> tuple[dict[int, list[PciDevice]], dict[int, list[dict[str, t.Any]]]]:
     c = compute_nodes.c
     taken: dict[tuple[int, str], set[str]] = defaultdict(set)
-    for where in _where(device_claims.c.compute_node_id, node_ids):
-        for row in tx.execute(
-            sa.select(device_claims.c.compute_node_id, device_claims.c.kind, device_claims.c.device).where(where)
-        ):
-            taken[row.compute_node_id, row.kind].add(row.device)
+    d = device_claims.c
+    for row in tx.execute(sa.select(d.compute_node_id, d.kind, d.device).where(_of(tx, d.compute_node_id, node_ids))):
+        taken[row.compute_node_id, row.kind].add(row.device)
     pci: dict[int, list[PciDevice]] = {}
     reported: dict[int, list[dict[str, t.Any]]] = {}
     disks: dict[int, list[dict[str, t.Any]]] = {}
-    for where in _where(c.id, node_ids):
-        query = (
-            sa.select(c.id, c.has_pci, c.has_disks, node_facts.c.facts)
-            .join(node_facts, node_facts.c.compute_node_id == c.id)
-            .where(where, sa.or_(c.has_pci, c.has_disks))
-        )
-        for row in tx.execute(query):
-            if row.has_pci:
-                pci[row.id] = list(free_devices(_readable(_pci, row.facts) or (), taken[row.id, PCI]))
-            if row.has_disks:
-                reported[row.id] = _readable(_disks, row.facts) or []
+    query = sa.select(c.id, c.has_pci, c.has_disks, node_facts.c.facts)
+    query = query.join(node_facts, node_facts.c.compute_node_id == c.id)
+    for row in tx.execute(query.where(_of(tx, c.id, node_ids), sa.or_(c.has_pci, c.has_disks))):
+        if row.has_pci:
+            pci[row.id] = list(free_devices(_readable(_pci, row.facts) or (), taken[row.id, PCI]))
+        if row.has_disks:
+            reported[row.id] = _readable(_disks, row.facts) or []
     ours = _our_domains(tx, {d["domain"] for some in reported.values() for d in some if d.get("domain")})
     for node_id, some in reported.items():
         there = taken[node_id, DISK]

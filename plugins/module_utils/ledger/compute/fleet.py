@@ -16,11 +16,11 @@ from ...core.scheduler import host_state
 from ...core.scheduler.aggregates import Aggregate
 from ...core.scheduler.columns import Fleet, Same
 from ...core.scheduler.host_state import HostState
+from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
 from ..schema.tables import BUSY, compute_nodes, instances, request_specs
 from . import dedicated_resources, profiles
-from .history import chunks
 
 # Columns from which a HostState is derived, in addition to those that are its fields.
 _OTHERS = ("availability_zone", "profile_id", "disabled", "service_disabled", "forced_down", "unreachable_reason")
@@ -232,10 +232,9 @@ def _instances(tx: Transaction) -> dict[str, dict[str, str]]:
     """host -> uuid -> the name of its flavor."""
     c = instances.c
     rows = tx.execute(sa.select(c.uuid, c.host, c.request_spec_id).where(c.deleted == "", c.host.is_not(None))).all()
-    flavors: dict[int, str] = {}
-    for part in chunks(sorted({r.request_spec_id for r in rows})):
-        query = sa.select(request_specs.c.id, request_specs.c.spec["flavor"]["name"].as_string())
-        flavors.update(tx.execute(query.where(request_specs.c.id.in_(part))).all())
+    named = bulk.among(tx, request_specs.c.id, sorted({r.request_spec_id for r in rows}))
+    query = sa.select(request_specs.c.id, request_specs.c.spec["flavor"]["name"].as_string()).where(named)
+    flavors = dict(tx.execute(query).all())
     found: dict[str, dict[str, str]] = {}
     for row in rows:
         found.setdefault(row.host, {})[row.uuid] = flavors.get(row.request_spec_id, "")

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import typing as t
 from collections import defaultdict
-from dataclasses import replace
 
 from ...core import errors
 from ...core.instances.server_groups import ServerGroup
@@ -21,7 +20,6 @@ from ..db.locks import insert_new
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
 from ..schema.tables import claims, compute_nodes, instances, server_groups
-from .history import chunks
 
 
 class GroupRow:
@@ -82,10 +80,9 @@ def count_members(tx: Transaction, ids: t.Iterable[str]) -> dict[str, int]:
     """group id -> number of its live instances."""
     found = dict.fromkeys(ids, 0)
     c = instances.c
-    for part in chunks(sorted(found)):
-        query = sa.select(c.server_group_id, sa.func.count()).where(c.server_group_id.in_(part), c.deleted == "")
-        found.update(tx.execute(query.group_by(c.server_group_id)).all())
-    return found
+    members = (bulk.among(tx, c.server_group_id, sorted(found)), c.deleted == "")
+    query = sa.select(c.server_group_id, sa.func.count()).where(*members)
+    return {**found, **dict(tx.execute(query.group_by(c.server_group_id)).all())}
 
 
 def load(tx: Transaction, ids: t.Iterable[str], lock: bool = False) -> dict[str, ServerGroup]:
@@ -94,33 +91,36 @@ def load(tx: Transaction, ids: t.Iterable[str], lock: bool = False) -> dict[str,
     :arg lock: keep the groups to this transaction (after instances, before nodes).
     """
     wanted = sorted(set(ids))
-    found: dict[str, ServerGroup] = {}
-    for part in chunks(wanted):
-        query = sa.select(server_groups).where(server_groups.c.id.in_(part)).order_by(server_groups.c.id)
-        for row in tx.rows(query.with_for_update() if lock else query, GroupRow):
-            found[row.id] = ServerGroup(
-                id=row.id,
-                name=row.name,
-                policy=row.policy,
-                max_server_per_host=row.max_server_per_host,
-                project=row.project,
-            )
+    if not wanted:
+        return {}
+    c, m = server_groups.c, instances.c
+    query = sa.select(server_groups).where(bulk.among(tx, c.id, wanted)).order_by(c.id)
+    rows = tx.rows(query.with_for_update() if lock else query, GroupRow)
     members: dict[str, set[str]] = defaultdict(set)
-    places: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    for part in chunks(wanted):
-        c = instances.c
-        query = sa.select(c.server_group_id, c.uuid).where(c.server_group_id.in_(part), c.deleted == "")
-        for group, uuid in tx.execute(query):
-            members[group].add(uuid)
-        query = (
-            sa.select(claims.c.server_group_id, compute_nodes.c.host, sa.func.count(claims.c.instance_uuid.distinct()))
-            .join(compute_nodes, compute_nodes.c.id == claims.c.compute_node_id)
-            .where(claims.c.server_group_id.in_(part))
-            .group_by(claims.c.server_group_id, compute_nodes.c.host)
+    mine = (bulk.among(tx, m.server_group_id, wanted), m.deleted == "")
+    for group, uuid in tx.execute(sa.select(m.server_group_id, m.uuid).where(*mine)):
+        members[group].add(uuid)
+    places: dict[str, dict[str, int]] = defaultdict(dict)
+    query = (
+        sa.select(claims.c.server_group_id, compute_nodes.c.host, sa.func.count(claims.c.instance_uuid.distinct()))
+        .join(compute_nodes, compute_nodes.c.id == claims.c.compute_node_id)
+        .where(bulk.among(tx, claims.c.server_group_id, wanted))
+        .group_by(claims.c.server_group_id, compute_nodes.c.host)
+    )
+    for group, host, count in tx.execute(query):
+        places[group][host] = count
+    return {
+        r.id: ServerGroup(
+            id=r.id,
+            name=r.name,
+            policy=r.policy,
+            max_server_per_host=r.max_server_per_host,
+            project=r.project,
+            members=frozenset(members[r.id]),
+            host_counts=places[r.id],
         )
-        for group, host, count in tx.execute(query):
-            places[group][host] += count
-    return {g: replace(group, members=frozenset(members[g]), host_counts=dict(places[g])) for g, group in found.items()}
+        for r in rows
+    }
 
 
 def group_names(tx: Transaction, ids: t.Iterable[str]) -> dict[str, str]:
@@ -146,11 +146,7 @@ def forget_unused(tx: Transaction, ids: t.Iterable[str]) -> int:
     The rows are locked before the members are counted: a boot that adds a member holds its group's row (ensure).
     """
     wanted = sorted(set(ids))
-    for part in chunks(wanted):
-        c = server_groups.c
-        tx.execute(sa.select(c.id).where(c.id.in_(part)).order_by(c.id).with_for_update()).all()
+    c = server_groups.c
+    tx.execute(sa.select(c.id).where(bulk.among(tx, c.id, wanted)).order_by(c.id).with_for_update()).all()
     empty = [g for g, count in count_members(tx, wanted).items() if not count]
-    gone = 0
-    for part in chunks(empty):
-        gone += tx.execute(server_groups.delete().where(server_groups.c.id.in_(part))).rowcount
-    return gone
+    return int(tx.execute(server_groups.delete().where(bulk.among(tx, c.id, empty))).rowcount)

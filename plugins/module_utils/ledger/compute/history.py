@@ -21,8 +21,6 @@ from ..schema.tables import instance_action_events, instance_actions, instance_f
 SUCCESS = "Success"
 ERROR = "Error"
 
-Value = t.TypeVar("Value")
-
 
 class InstanceFault:
     """A row of instance_faults."""
@@ -88,12 +86,9 @@ def start_actions(
 def finish_actions(tx: Transaction, uuids: t.Sequence[str], action: str, message: str | None = None) -> None:
     """Close the open ``action`` rows of these instances; ``message`` is Error if the action failed."""
     c = instance_actions.c
-    for part in chunks(uuids):
-        tx.execute(
-            instance_actions.update()
-            .where(c.instance_uuid.in_(part), c.action == action, c.finish_time.is_(None))
-            .values(finish_time=tx.now, message=message)
-        )
+    if uuids:
+        mine = (bulk.among(tx, c.instance_uuid, uuids), c.action == action, c.finish_time.is_(None))
+        tx.execute(instance_actions.update().where(*mine).values(finish_time=tx.now, message=message))
 
 
 def start_events(tx: Transaction, uuids: t.Sequence[str], event: str, host: str | None) -> None:
@@ -108,12 +103,10 @@ def start_events(tx: Transaction, uuids: t.Sequence[str], event: str, host: str 
 def finish_events(tx: Transaction, uuids: t.Sequence[str], event: str, result: str, details: str | None = None) -> None:
     """Journal the result of ``event`` (Success or Error) for these instances."""
     c = instance_action_events.c
-    for part in chunks(uuids):
-        tx.execute(
-            instance_action_events.update()
-            .where(c.instance_uuid.in_(part), c.event == event, c.finish_time.is_(None))
-            .values(finish_time=tx.now, result=result, details=None if details is None else text(details))
-        )
+    if uuids:
+        mine = (bulk.among(tx, c.instance_uuid, uuids), c.event == event, c.finish_time.is_(None))
+        end = {"finish_time": tx.now, "result": result, "details": None if details is None else text(details)}
+        tx.execute(instance_action_events.update().where(*mine).values(**end))
 
 
 def start_events_on(tx: Transaction, hosts: t.Mapping[str, str | None], event: str) -> None:
@@ -220,21 +213,20 @@ def notify_each(tx: Transaction, payloads: t.Mapping[str, t.Mapping[str, t.Any]]
 def last_faults(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, LastFault]:
     """uuid -> its newest fault as plain data; under ``tried`` the earlier failed hosts of this boot."""
     found: dict[str, LastFault] = {}
-    for part in chunks(uuids):
-        c = instance_faults.c
-        query = sa.select(instance_faults).where(c.instance_uuid.in_(part)).order_by(c.id)
-        for row in tx.rows(query, InstanceFault):
-            before = found.get(row.instance_uuid)
-            found[row.instance_uuid] = {
-                "code": row.error_code,
-                "status": row.code,
-                "message": row.message,
-                "remedy": row.remedy,
-                "host": row.host,
-                "created_at": row.created_at,
-                "rescheduled": row.details == "rescheduled",
-                "tried": [*before["tried"], before] if before is not None and before["rescheduled"] else [],
-            }
+    c = instance_faults.c
+    query = sa.select(instance_faults).where(bulk.among(tx, c.instance_uuid, uuids)).order_by(c.id)
+    for row in tx.rows(query, InstanceFault) if uuids else ():
+        before = found.get(row.instance_uuid)
+        found[row.instance_uuid] = {
+            "code": row.error_code,
+            "status": row.code,
+            "message": row.message,
+            "remedy": row.remedy,
+            "host": row.host,
+            "created_at": row.created_at,
+            "rescheduled": row.details == "rescheduled",
+            "tried": [*before["tried"], before] if before is not None and before["rescheduled"] else [],
+        }
     return found
 
 
@@ -268,21 +260,8 @@ def text(words: str) -> str:
     return words.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
 
 
-def chunks(values: t.Sequence[Value], size: int = 500) -> t.Iterator[t.Sequence[Value]]:
-    """Slices short enough for an IN list of any database."""
-    for i in range(0, len(values), size):
-        yield values[i : i + size]
-
-
 def with_event(tx: Transaction, uuids: t.Sequence[str], event: str) -> set[str]:
     """The instances whose journal has ``event``."""
-    found: set[str] = set()
     c = instance_action_events.c
-    for part in chunks(uuids):
-        found.update(
-            r.instance_uuid
-            for r in tx.execute(
-                sa.select(c.instance_uuid).where(c.instance_uuid.in_(part), c.event == event).distinct()
-            )
-        )
-    return found
+    mine = (bulk.among(tx, c.instance_uuid, uuids), c.event == event)
+    return set(tx.execute(sa.select(c.instance_uuid).where(*mine).distinct()).scalars())

@@ -19,7 +19,6 @@ from ..db.this_run import NOTIFY_NOTHING, NOTIFY_VM_AND_TASK_STATE
 from ..db.transaction import Transaction
 from ..schema.tables import block_device_mappings, instances, ports, request_specs, runs
 from . import history, requests
-from .history import chunks
 
 LIVE = ""  # value of the column `deleted` of a live instance
 
@@ -250,15 +249,15 @@ def replace_disk(tx: Transaction, uuid: str, position: int, disk: t.Mapping[str,
 
 def write(tx: Transaction, uuids: t.Sequence[str], **values: t.Any) -> None:
     """Write ``values`` to these instances, whose rows the caller has locked."""
-    for part in chunks(sorted(uuids)):
-        tx.execute(instances.update().where(instances.c.uuid.in_(part)).values(**values))
+    if uuids:
+        tx.execute(instances.update().where(bulk.among(tx, instances.c.uuid, uuids)).values(**values))
 
 
 def lock(tx: Transaction, uuids: t.Iterable[str]) -> None:
     """Lock these instances, live or deleted, by uuid, until the transaction ends."""
     c = instances.c
-    for part in chunks(sorted(set(uuids))):
-        tx.execute(sa.select(c.uuid).where(c.uuid.in_(part)).order_by(c.uuid).with_for_update()).all()
+    mine = bulk.among(tx, c.uuid, sorted(set(uuids)))
+    tx.execute(sa.select(c.uuid).where(mine).order_by(c.uuid).with_for_update()).all()
 
 
 def any_of(tx: Transaction, uuid: str) -> InstanceRow | None:
@@ -272,9 +271,8 @@ def living_and(tx: Transaction, named: t.Iterable[str]) -> dict[str, InstanceSiz
     who = (c.uuid, c.display_name, c.host, c.node, c.vm_state, c.task_state, c.run_id)
     query = sa.select(*who, c.deleted, c.deleted_at, c.updated_at, c.memory_mb, c.vcpus, c.root_gb, c.ephemeral_gb)
     rows = {r.uuid: r for r in tx.rows(query.where(c.deleted == LIVE), InstanceSize)}
-    for part in chunks(sorted(set(named) - set(rows))):
-        rows.update({r.uuid: r for r in tx.rows(query.where(c.uuid.in_(part)), InstanceSize)})
-    return rows
+    gone = bulk.among(tx, c.uuid, sorted(set(named) - set(rows)))
+    return {**rows, **{r.uuid: r for r in tx.rows(query.where(gone), InstanceSize)}}
 
 
 def on_hosts(tx: Transaction, hosts: t.Collection[str] | None = None) -> list[InstanceOnHost]:
@@ -286,21 +284,17 @@ def on_hosts(tx: Transaction, hosts: t.Collection[str] | None = None) -> list[In
     columns = (c.uuid, c.display_name, c.launch_index, c.host, c.project, c.request_spec_id, c.server_group_id)
     stays = sa.or_(c.task_state.is_(None), c.task_state != states.DELETING)
     query = sa.select(*columns).where(c.deleted == LIVE, c.host.is_not(None), stays)
-    rows: list[InstanceOnHost] = []
-    for part in [None] if hosts is None else chunks(sorted(hosts)):
-        rows += tx.rows(query if part is None else query.where(c.host.in_(part)), InstanceOnHost)
-    return sorted(rows, key=lambda r: (r.host, r.request_spec_id, r.launch_index, r.uuid))
+    if hosts is not None:
+        query = query.where(bulk.among(tx, c.host, sorted(hosts)))
+    return sorted(tx.rows(query, InstanceOnHost), key=lambda r: (r.host, r.request_spec_id, r.launch_index, r.uuid))
 
 
 def names_with_host(tx: Transaction, project: str, names: t.Sequence[str]) -> dict[str, str]:
     """The names of the project's live instances with a host, out of ``names``, each with the name of the entry that made it."""
     c, r = instances.c, request_specs.c
-    found: dict[str, str] = {}
     query = sa.select(c.display_name, r.digest["name"].as_string()).join(request_specs, r.id == c.request_spec_id)
-    for part in chunks(names):
-        mine = sa.and_(c.project == project, c.display_name.in_(part), c.deleted == LIVE, c.host.is_not(None))
-        found.update(tx.execute(query.where(mine)).all())
-    return found
+    mine = (c.project == project, bulk.among(tx, c.display_name, names), c.deleted == LIVE, c.host.is_not(None))
+    return dict(tx.execute(query.where(*mine)).all())
 
 
 def hosts_with_instances(tx: Transaction) -> set[str]:
@@ -312,10 +306,8 @@ def hosts_with_instances(tx: Transaction) -> set[str]:
 def groups_of(tx: Transaction, uuids: t.Iterable[str]) -> dict[str, str | None]:
     """uuid -> id of its server group, or None."""
     c = instances.c
-    found: dict[str, str | None] = {}
-    for part in chunks(sorted(set(uuids))):
-        found.update(tx.execute(sa.select(c.uuid, c.server_group_id).where(c.uuid.in_(part))).all())
-    return found
+    mine = bulk.among(tx, c.uuid, sorted(set(uuids)))
+    return dict(tx.execute(sa.select(c.uuid, c.server_group_id).where(mine)).all())
 
 
 def builds_of_expired_runs(tx: Transaction, run_id: str) -> dict[str, str]:
@@ -423,11 +415,9 @@ def disks_of(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, list[dict[str
     """uuid -> its planned disks (core.disks.block_devices.PlannedDisk as plain data) in order."""
     found: dict[str, list[dict[str, t.Any]]] = {u: [] for u in uuids}
     c = block_device_mappings.c
-    for part in chunks(list(uuids)):
-        for row in tx.execute(
-            sa.select(c.instance_uuid, c.disk).where(c.instance_uuid.in_(part)).order_by(c.instance_uuid, c.position)
-        ):
-            found[row.instance_uuid].append(row.disk)
+    query = sa.select(c.instance_uuid, c.disk).where(bulk.among(tx, c.instance_uuid, uuids))
+    for row in tx.execute(query.order_by(c.instance_uuid, c.position)) if uuids else ():
+        found[row.instance_uuid].append(row.disk)
     return found
 
 

@@ -16,7 +16,6 @@ from ..db.transaction import Transaction
 from ..schema.tables import claims, compute_nodes
 from ..schema.tables import node_facts as node_facts_table
 from . import profiles
-from .history import chunks
 
 # Facts that the scheduler reads and that many nodes share.
 PROFILE_KEYS = ("cpu_info", "supported_instances", "stats")
@@ -156,10 +155,10 @@ def recount(tx: Transaction, node_ids: t.Sequence[int]) -> None:
 
     # Guests are counted: one that is being resized has two claims.
     guests = sa.select(sa.func.count(claims.c.instance_uuid.distinct())).where(mine)
-    for part in chunks(sorted(node_ids)):
+    if node_ids:
         tx.execute(
             compute_nodes.update()
-            .where(c.id.in_(part))
+            .where(bulk.among(tx, c.id, node_ids))
             .values(
                 memory_mb_used=c.reserved_memory_mb + total(claims.c.memory_mb),
                 local_gb_used=c.reserved_disk_gb + total(claims.c.disk_gb),

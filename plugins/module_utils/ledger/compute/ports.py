@@ -24,7 +24,6 @@ from ..db.locks import take_turns
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
 from ..schema.tables import instances, ip_allocations, ports
-from .history import chunks
 
 MAC_ATTEMPTS = 16
 HELD = -1  # position of a port whose host has to be cleaned first
@@ -187,36 +186,38 @@ class Allocator:
 def ports_of(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, list[tuple[PortRecord, Network]]]:
     """uuid -> its ports in the order of the interfaces, each with its network as stored."""
     found: dict[str, list[tuple[PortRecord, Network]]] = {u: [] for u in uuids}
-    for part in chunks(list(uuids)):
-        addresses: dict[str, list[dict[str, str]]] = {}
-        rows = tx.execute(
-            sa.select(ip_allocations.c.port_id, ip_allocations.c.subnet_id, ip_allocations.c.ip_address)
-            .join(ports, ports.c.id == ip_allocations.c.port_id)
-            .where(ports.c.instance_uuid.in_(part))
-            .order_by(ip_allocations.c.id)
+    if not found:
+        return {}
+    mine = bulk.among(tx, ports.c.instance_uuid, uuids)
+    addresses: dict[str, list[dict[str, str]]] = {}
+    rows = tx.execute(
+        sa.select(ip_allocations.c.port_id, ip_allocations.c.subnet_id, ip_allocations.c.ip_address)
+        .join(ports, ports.c.id == ip_allocations.c.port_id)
+        .where(mine)
+        .order_by(ip_allocations.c.id)
+    )
+    for port_id, subnet_id, ip_address in rows:
+        addresses.setdefault(port_id, []).append({"subnet_id": subnet_id, "ip_address": ip_address})
+    query = sa.select(ports).where(mine, ports.c.position >= 0)
+    for r in tx.rows(query.order_by(ports.c.instance_uuid, ports.c.position), PortRow):
+        record = PortRecord(
+            id=r.id,
+            network_id=r.network_id,
+            mac_address=r.mac_address,
+            fixed_ips=tuple(addresses.get(r.id, ())),
+            instance_uuid=r.instance_uuid,
+            tag=r.tag,
+            preserve_on_delete=False,
+            host=r.host,
         )
-        for port_id, subnet_id, ip_address in rows:
-            addresses.setdefault(port_id, []).append({"subnet_id": subnet_id, "ip_address": ip_address})
-        query = sa.select(ports).where(ports.c.instance_uuid.in_(part), ports.c.position >= 0)
-        for r in tx.rows(query.order_by(ports.c.instance_uuid, ports.c.position), PortRow):
-            record = PortRecord(
-                id=r.id,
-                network_id=r.network_id,
-                mac_address=r.mac_address,
-                fixed_ips=tuple(addresses.get(r.id, ())),
-                instance_uuid=r.instance_uuid,
-                tag=r.tag,
-                preserve_on_delete=False,
-                host=r.host,
-            )
-            found[r.instance_uuid].append((record, network_from(r.network)))
+        found[r.instance_uuid].append((record, network_from(r.network)))
     return found
 
 
 def bind(tx: Transaction, uuids: t.Sequence[str], host: str) -> None:
     """Bind the ports of these instances to ``host``."""
-    for part in chunks(list(uuids)):
-        tx.execute(ports.update().where(ports.c.instance_uuid.in_(part), ports.c.position >= 0).values(host=host))
+    mine = (bulk.among(tx, ports.c.instance_uuid, uuids), ports.c.position >= 0)
+    tx.execute(ports.update().where(*mine).values(host=host))
 
 
 def bind_each(tx: Transaction, hosts: t.Mapping[str, str]) -> None:
@@ -234,12 +235,11 @@ def bind_each(tx: Transaction, hosts: t.Mapping[str, str]) -> None:
 
 def release(tx: Transaction, uuids: t.Sequence[str]) -> int:
     """Delete the ports of these instances and free their addresses; ports kept by hold() stay."""
-    released = 0
-    for part in chunks(list(uuids)):
-        wanted = sa.and_(ports.c.instance_uuid.in_(part), ports.c.position >= 0)
-        tx.execute(ip_allocations.delete().where(ip_allocations.c.port_id.in_(sa.select(ports.c.id).where(wanted))))
-        released += tx.execute(ports.delete().where(wanted)).rowcount
-    return released
+    if not uuids:
+        return 0
+    mine = sa.and_(bulk.among(tx, ports.c.instance_uuid, uuids), ports.c.position >= 0)
+    tx.execute(ip_allocations.delete().where(ip_allocations.c.port_id.in_(sa.select(ports.c.id).where(mine))))
+    return int(tx.execute(ports.delete().where(mine)).rowcount)
 
 
 def hold(tx: Transaction, uuid: str, host: str) -> None:
@@ -285,9 +285,9 @@ def addresses_of(tx: Transaction, port_ids: t.Iterable[str]) -> dict[str, list[s
     """port id -> its addresses."""
     found: dict[str, list[str]] = {}
     c = ip_allocations.c
-    for part in chunks(sorted(port_ids)):
-        for row in tx.execute(sa.select(c.port_id, c.ip_address).where(c.port_id.in_(part)).order_by(c.id)):
-            found.setdefault(row.port_id, []).append(row.ip_address)
+    mine = bulk.among(tx, c.port_id, sorted(port_ids))
+    for row in tx.execute(sa.select(c.port_id, c.ip_address).where(mine).order_by(c.id)):
+        found.setdefault(row.port_id, []).append(row.ip_address)
     return found
 
 
@@ -301,12 +301,10 @@ def addresses_without_port(tx: Transaction) -> list[tuple[int, str]]:
 
 def remove(tx: Transaction, ids: t.Sequence[str]) -> None:
     """Remove ports with their addresses."""
-    for part in chunks(ids):
-        tx.execute(ip_allocations.delete().where(ip_allocations.c.port_id.in_(part)))
-        tx.execute(ports.delete().where(ports.c.id.in_(part)))
+    tx.execute(ip_allocations.delete().where(bulk.among(tx, ip_allocations.c.port_id, ids)))
+    tx.execute(ports.delete().where(bulk.among(tx, ports.c.id, ids)))
 
 
 def remove_addresses(tx: Transaction, ids: t.Sequence[int]) -> None:
     """Remove these allocations."""
-    for part in chunks(ids):
-        tx.execute(ip_allocations.delete().where(ip_allocations.c.id.in_(part)))
+    tx.execute(ip_allocations.delete().where(bulk.among(tx, ip_allocations.c.id, ids)))

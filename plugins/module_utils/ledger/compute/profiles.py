@@ -10,11 +10,11 @@ import hashlib
 import json
 import typing as t
 
+from ..db import bulk
 from ..db.locks import insert_new
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
 from ..schema.tables import node_profiles
-from .history import chunks
 
 
 def profile_id(tx: Transaction, content: t.Mapping[str, t.Any]) -> int:
@@ -31,8 +31,6 @@ def profile_id(tx: Transaction, content: t.Mapping[str, t.Any]) -> int:
 
 def load(tx: Transaction, ids: t.Iterable[int | None]) -> dict[int, dict[str, t.Any]]:
     """id -> content."""
-    found: dict[int, dict[str, t.Any]] = {}
     c = node_profiles.c
-    for part in chunks(sorted({i for i in ids if i is not None})):
-        found.update((r.id, r.profile) for r in tx.execute(sa.select(c.id, c.profile).where(c.id.in_(part))))
-    return found
+    named = bulk.among(tx, c.id, sorted({i for i in ids if i is not None}))
+    return {r.id: r.profile for r in tx.execute(sa.select(c.id, c.profile).where(named))}

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import typing as t
 
+from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
 from ..schema.tables import request_specs, reservations
-from .history import chunks
 
 SPEC_VERSION = "1.1"
 
@@ -42,8 +42,5 @@ def add_spec(tx: Transaction, reservation_id: str, digest: t.Mapping[str, t.Any]
 def specs(tx: Transaction, ids: t.Iterable[int]) -> dict[int, SpecRow]:
     """id -> row of request_specs with ``spec`` and ``digest``; each is read once, however many instances it has."""
     c = request_specs.c
-    found: dict[int, SpecRow] = {}
-    for part in chunks(sorted(set(ids))):
-        query = sa.select(c.id, c.spec, c.digest).where(c.id.in_(part))
-        found.update((r.id, r) for r in tx.rows(query, SpecRow))
-    return found
+    query = sa.select(c.id, c.spec, c.digest).where(bulk.among(tx, c.id, sorted(set(ids))))
+    return {r.id: r for r in tx.rows(query, SpecRow)}

@@ -12,10 +12,10 @@ from __future__ import annotations
 import typing as t
 
 from ...core import errors
+from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
 from ..schema.tables import compute_nodes
-from .history import chunks
 from .nodes import NodeRow, lock
 
 ENABLED = "enabled"
@@ -64,11 +64,10 @@ def set_state(tx: Transaction, hosts: t.Sequence[str], state: str, reason: str =
     column, value, reason_column = _COLUMNS[state]
     c = compute_nodes.c
     wanted = sorted(set(hosts))
-    rows: list[NodeRow] = []
-    for part in chunks(wanted):
-        lock(tx, [r.id for r in tx.execute(sa.select(c.id).where(c.host.in_(part)))])
-        query = sa.select(c.id, c.host, c[column], c[reason_column]).where(c.host.in_(part)).order_by(c.id)
-        rows += tx.rows(query, NodeRow)  # with these columns only
+    named = bulk.among(tx, c.host, wanted)
+    lock(tx, tx.execute(sa.select(c.id).where(named)).scalars().all())
+    query = sa.select(c.id, c.host, c[column], c[reason_column]).where(named).order_by(c.id)
+    rows = tx.rows(query, NodeRow)  # with these columns only
     unknown = sorted(set(wanted) - {r.host for r in rows})
     if unknown:
         raise errors.ComputeHostNotFound(
@@ -91,14 +90,14 @@ def set_state(tx: Transaction, hosts: t.Sequence[str], state: str, reason: str =
 def states_of(tx: Transaction, hosts: t.Sequence[str]) -> dict[str, dict[str, t.Any]]:
     """host -> its current {disabled, disabled_reason, forced_down, forced_down_reason, by_inventory}."""
     c = compute_nodes.c
-    found: dict[str, dict[str, t.Any]] = {}
-    for part in chunks(sorted(set(hosts))):
-        for r in tx.rows(sa.select(compute_nodes).where(c.host.in_(part)).order_by(c.id), NodeRow):
-            found[r.host] = {
-                "disabled": bool(r.disabled or r.service_disabled),
-                "disabled_reason": (r.service_disabled_reason if r.service_disabled else "") or r.disabled_reason,
-                "forced_down": bool(r.forced_down),
-                "forced_down_reason": r.forced_down_reason,
-                "by_inventory": bool(r.disabled),
-            }
-    return found
+    query = sa.select(compute_nodes).where(bulk.among(tx, c.host, sorted(set(hosts)))).order_by(c.id)
+    return {
+        r.host: {
+            "disabled": bool(r.disabled or r.service_disabled),
+            "disabled_reason": (r.service_disabled_reason if r.service_disabled else "") or r.disabled_reason,
+            "forced_down": bool(r.forced_down),
+            "forced_down_reason": r.forced_down_reason,
+            "by_inventory": bool(r.disabled),
+        }
+        for r in tx.rows(query, NodeRow)
+    }
