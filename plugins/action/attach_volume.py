@@ -10,34 +10,25 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.volumes import CROSS_AZ_ATTACH
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import attach, changes
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments.life import Connectors
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import attach
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.attachments import Connector
-from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes, volume_changes
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes
+from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_changes import VolumeChange
 
 # What a host has is known from its last report.
 REPORT = " Then run bootflow.compute.heartbeat, so that the host reports it."
 
 
-class ActionModule(LedgerAction):
-    ARGUMENTS = {
-        **volume_changes.ARGUMENTS,
-        **CROSS_AZ_ATTACH.options(),
-    }
+class ActionModule(VolumeChange):
+    ARGUMENTS = {**VolumeChange.ARGUMENTS, **CROSS_AZ_ATTACH.options()}
+    OPERATION = attach.ATTACH
+    VERB, DONE = "attach", "Attached"
+    UNCHANGED = "the volumes are attached as requested"
+    INCOMPLETE = errors.AttachFailed
 
-    def act(self) -> dict[str, t.Any]:
-        o = self.options
-        if o["phase"] == "begin":
-            return volume_changes.begin(self, self._begin)
-        if o["phase"] == "clean":
-            return volume_changes.clean(self)
-        if o["phase"] == "undo":
-            return volume_changes.undo(self)
-        return volume_changes.finish(self, attach.finish_attach, "Attached", errors.AttachFailed)
-
-    def _begin(self, tx: Transaction, connector_of: Connectors) -> changes.Begun:
+    def begin(self, tx: Transaction, connector_of: Connectors) -> attach.Begun:
         def checked(host: str, facts: t.Mapping[str, t.Any]) -> Connector:
             connector = connector_of(host, facts)
             try:

@@ -10,11 +10,10 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import attach as volume_attach
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import detach as volume_detach
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import life
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import attach as changes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import PlacedInstance
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
@@ -80,7 +79,7 @@ class ActionModule(LedgerAction):
         failed = [a for a in work.attach if a.id in problems]
         if failed:
             self._undo(failed)
-            self.ledger.transact(volume_attach.attach_failed, {a.id: problems[a.id] for a in failed})
+            self.ledger.transact(changes.failed, {a.id: problems[a.id] for a in failed})
         good = [a.id for a in work.attach if a.id not in problems]
         if good:
             self.ledger.transact(life.attached, good)
@@ -125,7 +124,7 @@ class ActionModule(LedgerAction):
         shared = self.ledger.inspect(_shared, self.host, free)
         problems.update(attached_volumes.disconnect(self, self.ledger, free, shared))
         if problems:
-            self.ledger.transact(volume_detach.detach_failed, problems)
+            self.ledger.transact(changes.failed, problems)
         return problems
 
     # --- extend -------------------------------------------------------------------------------------------------------
@@ -159,8 +158,8 @@ def _disk(attached: Attached, state: str) -> dict[str, t.Any]:
 
 
 def _work_of(tx: Transaction, host: str) -> Work:
-    attach = attached_volumes.of_rows(tx, volume_attach.to_attach(tx, host))
-    detach = attached_volumes.of_rows(tx, volume_detach.to_detach(tx, host))
+    attach = attached_volumes.of_rows(tx, changes.to_attach(tx, host))
+    detach = attached_volumes.of_rows(tx, changes.to_detach(tx, host))
     grown = attached_volumes.of_rows(tx, attachments.to_rescan(tx, host))
     uuids = sorted({a.row.instance_uuid for a in attach})
     rows = instances.select_live(tx, uuids=uuids) if uuids else []

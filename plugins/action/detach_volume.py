@@ -6,25 +6,18 @@
 
 from __future__ import annotations
 
-import typing as t
-
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import detach
-from ansible_collections.bootflow.compute.plugins.plugin_utils import volume_changes
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments.life import Connectors
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import attach
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_changes import VolumeChange
 
 
-class ActionModule(LedgerAction):
-    ARGUMENTS = volume_changes.ARGUMENTS
+class ActionModule(VolumeChange):
+    OPERATION = attach.DETACH
+    VERB, DONE = "detach", "Detached"
+    UNCHANGED = "no requested volume is attached"
+    INCOMPLETE = errors.DetachFailed
 
-    def act(self) -> dict[str, t.Any]:
-        o = self.options
-        if o["phase"] == "begin":
-            return volume_changes.begin(
-                self, lambda tx, _connectors: detach.begin_detach(tx, o["attachments"], o["project"])
-            )
-        if o["phase"] == "clean":
-            return volume_changes.clean(self)
-        if o["phase"] == "undo":
-            return volume_changes.undo(self)
-        return volume_changes.finish(self, detach.finish_detach, "Detached", errors.DetachFailed)
+    def begin(self, tx: Transaction, connector_of: Connectors) -> attach.Begun:
+        return attach.begin_detach(tx, self.options["attachments"], self.options["project"])

@@ -49,6 +49,18 @@ def error_result(error: errors.BootflowError, **result: t.Any) -> dict[str, t.An
     return {**answer, **data}
 
 
+def outcome(
+    error_class: type[errors.Incomplete], items: t.Sequence[dict[str, t.Any]], total: int, **result: t.Any
+) -> dict[str, t.Any]:
+    """``result``, of a task that failed if ``items`` (errors.failed_item()) of the ``total`` did."""
+    return error_result(error_class(items, total), **result) if items else result
+
+
+def diff(of: str, before: str, after: str) -> dict[str, str]:
+    """The diff of a task. :arg of: what the lines are about, for the headers."""
+    return {"before": before, "after": after, "before_header": of, "after_header": of}
+
+
 def item_lines(item: t.Mapping[str, t.Any]) -> list[str]:
     """What became of an item, on which hosts it was tried before, and what to do."""
     error = item["error"]

@@ -14,7 +14,9 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.req
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.volumes import VOLUME_WORK
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.attachment import NONE
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import changes, life, requests
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import life
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import attach, attachment_requests
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Operation
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
@@ -26,108 +28,101 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     tables,
     volume_settings,
 )
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import Arguments, LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, outcome
 from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_settings import reachable
 
-ARGUMENTS: Arguments = {
-    **VOLUME_WORK.options("attachments"),
-    **QUOTA.options("project"),
-    "phase": {"type": "str", "choices": ["clean", "begin", "undo", "finish"], "default": "begin"},
-    **RUN.options("print_table"),
-}
 
+class VolumeChange(LedgerAction):
+    """Base of both actions: a subclass has OPERATION, what its report says, and begin()."""
 
-def clean(action: LedgerAction) -> dict[str, t.Any]:
-    """Adopt detachments of these volumes that earlier runs could not end. Names the hosts that have to complete them."""
-    entries = action.options["attachments"]
-    ledger = None if action.check_mode else action.open_ledger()
-    words = {w["volume"] for w in entries if isinstance(w, t.Mapping) and isinstance(w.get("volume"), str)}
-    rows = ledger.transact(changes.adopt_stale_detachments, words) if ledger is not None else []
-    return {
-        "changed": bool(rows),
-        "hosts": reachable(action, sorted({r.attached_host for r in rows if r.attached_host and r.connection != NONE})),
-        "storage_hosts": reachable(action, sorted({r.storage_host for r in rows if r.storage_host})),
+    ARGUMENTS = {
+        **VOLUME_WORK.options("attachments"),
+        **QUOTA.options("project"),
+        "phase": {"type": "str", "choices": ["clean", "begin", "undo", "finish"], "default": "begin"},
+        **RUN.options("print_table"),
     }
+    OPERATION: t.ClassVar[Operation]
+    VERB: t.ClassVar[str]  # attach
+    DONE: t.ClassVar[str]  # Attached
+    UNCHANGED: t.ClassVar[str]  # why there is nothing to do
+    INCOMPLETE: t.ClassVar[type[errors.Incomplete]]
 
+    def begin(self, tx: Transaction, connector_of: life.Connectors) -> attach.Begun:
+        raise NotImplementedError
 
-def begin(action: LedgerAction, step: t.Callable[[Transaction, life.Connectors], changes.Begun]) -> dict[str, t.Any]:
-    """Have the ledger begin it, or in check mode tell what would be done."""
-    o = action.options
-    ledger = action.rehearsal_ledger() if action.check_mode else action.open_ledger()
-    hostvars = action.task_vars["hostvars"]
-    hosts = ledger.inspect(requests.hosts_named, o["attachments"], o["project"])
-    hosts = [h for h in hosts if h in hostvars]  # any other is named below, when its attachment begins
-    problems = Problems()
-    host_settings.check(hostvars, hosts, problems)
-    problems.raise_if_any()
-    connectors = attached_volumes.connectors_of(hostvars, hosts)
+    def act(self) -> dict[str, t.Any]:
+        phases = {"clean": self._clean, "begin": self._begin, "undo": self._undo, "finish": self._finish}
+        return phases[self.options["phase"]]()
 
-    def write(tx: Transaction) -> tuple[changes.Begun, list[str]]:
-        begun = step(tx, connectors)
-        volume_settings.in_inventory(action, [*begun.storage_hosts, *begun.hosts])
-        return begun, _lines(tx, begun.rows)
+    def _clean(self) -> dict[str, t.Any]:
+        """Adopt detachments of these volumes that earlier runs could not end. Names the hosts that have to complete them."""
+        entries = self.options["attachments"]
+        ledger = None if self.check_mode else self.open_ledger()
+        words = {w["volume"] for w in entries if isinstance(w, t.Mapping) and isinstance(w.get("volume"), str)}
+        rows = ledger.transact(attach.adopt_stale_detachments, words) if ledger is not None else []
+        hosts = {r.attached_host for r in rows if r.attached_host and r.connection != NONE}
+        return {
+            "changed": bool(rows),
+            "hosts": reachable(self, sorted(hosts)),
+            "storage_hosts": reachable(self, sorted({r.storage_host for r in rows if r.storage_host})),
+        }
 
-    with volume_settings.told_in_order():
-        found, lines = ledger.rehearsal(write) if action.check_mode else ledger.transact(write)
-    detaching = action._task.action.endswith("detach_volume")
-    if o["print_table"] and not lines:
-        tables.show(action._display, [_nothing(o["attachments"], detaching)])
-    elif o["print_table"] and action.check_mode:
-        tables.show(action._display, ["Would %s %s" % ("detach" if detaching else "attach", line) for line in lines])
-    rows = [_attachment_data(r) for r in found.rows]
-    text = "".join(line + "\n" for line in lines)
-    return {
-        "changed": bool(rows),
-        "attachments": rows,
-        "unchanged": list(found.unchanged),
-        "storage_hosts": [] if action.check_mode else found.storage_hosts,
-        "hosts": [] if action.check_mode else found.hosts,
-        "diff": {
-            "before": text if detaching else "",
-            "after": "" if detaching else text,
-            "before_header": "attachments",
-            "after_header": "attachments",
-        },
-    }
+    def _begin(self) -> dict[str, t.Any]:
+        o = self.options
+        ledger = self.rehearsal_ledger() if self.check_mode else self.open_ledger()
+        hostvars = self.task_vars["hostvars"]
+        hosts = ledger.inspect(attachment_requests.hosts_named, o["attachments"], o["project"])
+        hosts = [h for h in hosts if h in hostvars]  # any other is named below, when its attachment begins
+        problems = Problems()
+        host_settings.check(hostvars, hosts, problems)
+        problems.raise_if_any()
+        connectors = attached_volumes.connectors_of(hostvars, hosts)
 
+        def write(tx: Transaction) -> tuple[attach.Begun, list[str]]:
+            begun = self.begin(tx, connectors)
+            volume_settings.in_inventory(self, [*begun.storage_hosts, *begun.hosts])
+            return begun, _lines(tx, begun.rows)
 
-def undo(action: LedgerAction) -> dict[str, t.Any]:
-    """Release volumes that could not be attached. Names the storage hosts with exports to remove."""
-    if action.check_mode:
-        return {"changed": False, "storage_hosts": []}
-    ledger = action.open_ledger()
-    volumes = ledger.transact(changes.abandon_attach)
-    hosts = ledger.inspect(work.hosts_with_work)
-    return {"changed": bool(volumes), "storage_hosts": reachable(action, hosts)}
+        with volume_settings.told_in_order():
+            found, lines = ledger.rehearsal(write) if self.check_mode else ledger.transact(write)
+        if o["print_table"] and not lines:
+            why = self.UNCHANGED if o["attachments"] else "no attachment is requested"
+            tables.show(self._display, ["Nothing to do: %s." % why])
+        elif o["print_table"] and self.check_mode:
+            tables.show(self._display, ["Would %s %s" % (self.VERB, line) for line in lines])
+        text = "".join(line + "\n" for line in lines)
+        attaching = self.OPERATION is attach.ATTACH
+        return {
+            "changed": bool(found.rows),
+            "attachments": [_attachment_data(r) for r in found.rows],
+            "unchanged": list(found.unchanged),
+            "storage_hosts": [] if self.check_mode else found.storage_hosts,
+            "hosts": [] if self.check_mode else found.hosts,
+            "diff": diff("attachments", "" if attaching else text, text if attaching else ""),
+        }
 
+    def _undo(self) -> dict[str, t.Any]:
+        """Release volumes that could not be attached. Names the storage hosts with exports to remove."""
+        if self.check_mode:
+            return {"changed": False, "storage_hosts": []}
+        ledger = self.open_ledger()
+        abandoned = ledger.transact(attach.abandon_attach)
+        return {"changed": bool(abandoned), "storage_hosts": reachable(self, ledger.inspect(work.hosts_with_work))}
 
-def finish(
-    action: LedgerAction,
-    step: t.Callable[[Transaction], tuple[list[dict[str, t.Any]], list[dict[str, t.Any]]]],
-    word: str,
-    error_class: type[errors.Incomplete],
-) -> dict[str, t.Any]:
-    """What became of it. The task fails when something is left."""
-    if action.check_mode:
-        return {"changed": False, "skipped": True}
-    done, left = action.open_ledger().transact(step)
-    if action.options["print_table"] and (done or left):
-        named = ["%s (%s, %s)" % (d["volume"], d["instance"], d["device"]) for d in done]
-        tables.show(action._display, ["%s: %s" % (word, ", ".join(named) or "nothing")])
-    result: dict[str, t.Any] = {"changed": bool(done), "done": done, "left": left}
-    if left:
+    def _finish(self) -> dict[str, t.Any]:
+        if self.check_mode:
+            return {"changed": False, "skipped": True}
+        done, left = self.open_ledger().transact(attach.finish, self.OPERATION)
+        if self.options["print_table"] and (done or left):
+            named = ["%s (%s, %s)" % (d["volume"], d["instance"], d["device"]) for d in done]
+            tables.show(self._display, ["%s: %s" % (self.DONE, ", ".join(named) or "nothing")])
+        state = "hosts did not answer, see the warnings"
         items = [
-            errors.failed_item(
-                "%s (%s)" % (each["volume"], each["instance"]),
-                each["volume_id"],
-                each["error"],
-                state="hosts did not answer, see the warnings",
-            )
-            for each in left
+            errors.failed_item("%s (%s)" % (v["volume"], v["instance"]), v["volume_id"], v["error"], state=state)
+            for v in left
         ]
-        return error_result(error_class(items, len(done) + len(left)), **result)
-    return result
+        return outcome(self.INCOMPLETE, items, len(done) + len(left), changed=bool(done), done=done, left=left)
 
 
 def _attachment_data(row: Attachment) -> dict[str, t.Any]:
@@ -138,14 +133,6 @@ def _attachment_data(row: Attachment) -> dict[str, t.Any]:
         "device": row.mountpoint,
         "host": row.attached_host,
     }
-
-
-def _nothing(entries: t.Sequence[t.Any], detaching: bool) -> str:
-    if not entries:
-        return "Nothing to do: no attachment is requested."
-    return "Nothing to do: %s." % (
-        "no requested volume is attached" if detaching else "the volumes are attached as requested"
-    )
 
 
 def _lines(tx: Transaction, rows: t.Sequence[Attachment]) -> list[str]:

@@ -13,11 +13,10 @@ import sqlalchemy as sa
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.request import ServerRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import BlockDevice
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import attach as volume_attach
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import changes, exports, life
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import detach as volume_detach
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import exports, life
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept, builds, schedule
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.planned import BootVolumeOptions
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import attach as volume_attach
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work as volume_work
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
@@ -207,15 +206,15 @@ class BootWorld(VolumeWorld):
 
     # --- attach and detach ---------------------------------------------------------------------------------------------
 
-    def attach(self, *wishes: t.Any, run: str = "a") -> changes.Begun:
+    def attach(self, *wishes: t.Any, run: str = "a") -> volume_attach.Begun:
         with self.ledger.write() as tx:
             return volume_attach.begin_attach(
                 tx.for_run(self.context(run)), wishes, "default", self.end, self.cross_az_attach
             )
 
-    def detach(self, *wishes: t.Any, run: str = "a") -> changes.Begun:
+    def detach(self, *wishes: t.Any, run: str = "a") -> volume_attach.Begun:
         with self.ledger.write() as tx:
-            return volume_detach.begin_detach(tx.for_run(self.context(run)), wishes, "default")
+            return volume_attach.begin_detach(tx.for_run(self.context(run)), wishes, "default")
 
     # --- what is there -------------------------------------------------------------------------------------------------
 

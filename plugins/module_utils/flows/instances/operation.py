@@ -22,7 +22,6 @@ from ...core.reading.nearest import suggestion
 from ...ledger.compute import history, instances, runs
 from ...ledger.compute.instances import Instance
 from ...ledger.db.transaction import Transaction
-from .. import entry
 
 MOST_NAMED = 5
 
@@ -32,7 +31,7 @@ class Operation:
     """An operation on an instance. core.instances.states.ACTIONS[name] has the states in which it may begin, and its result."""
 
     name: str  # of the action in the journal, and of the playbook
-    notification: str  # compute.instance.NOTIFICATION.start, .end and .error
+    notification: str = ""  # compute.instance.NOTIFICATION.start, .end and .error; empty: none
     power: str = ""  # the guests' state set by the module domain_power; empty: the flow has host work of its own
     connects_volumes: bool = False  # the guest's volumes are connected to the host first
     details: t.Callable[[Instance], dict[str, t.Any]] = lambda row: {}  # details of one instance for the host
@@ -42,13 +41,14 @@ class Operation:
         return states.ACTIONS[self.name]
 
     @property
-    def during(self) -> str:
-        """The task_state while it runs."""
-        return t.cast(str, self.rule.during)
+    def during(self) -> str | None:
+        """The task_state while it runs. None: the instance keeps its own, and others run beside it (attach_volume)."""
+        return self.rule.during
 
     def is_begun(self, task_state: str | None) -> bool:
         """Whether ``task_state`` is the operation's own, and not one in which it may begin (as a hard reboot during another)."""
-        return task_state == self.during and self.during not in (self.rule.task_states or ())
+        own = task_state is not None and task_state == self.during
+        return own and task_state not in (self.rule.task_states or ())
 
     def is_done(self, vm_state: str) -> bool:
         """Whether ``vm_state`` is already the operation's result; never for a reboot."""
@@ -165,60 +165,77 @@ def enter(
     :arg known_hosts: see begin(); None: an instance without a host, or on an unknown one, can begin too.
     :raises BootflowError: see begin(); nothing is written then.
     """
-    dead = runs.dead_among(tx, [r.run_id for r in rows if r.task_state is not None])
+    dead = dead_runs(tx, rows)
     begun = Begun()
-    resumed: set[str] = set()
     refused: list[errors.BootflowError] = []
     for row in rows:
-        free = row.task_state is None or row.run_id in (None, "", tx.run.id, *dead)  # no other live run works on it
         if row.task_state is None and operation.is_done(row.vm_state):
             begun.unchanged.append(row)
             continue
-        problem = _problem(tx, operation, row, free, known_hosts)
-        if problem is not None:
-            refused.append(problem)
+        try:
+            check(tx, operation, row, dead, known_hosts)
+        except errors.BootflowError as e:
+            refused.append(e)
         begun.rows.append(row)
-        if operation.is_begun(row.task_state):
-            resumed.add(row.uuid)
     _refuse(refused)
-    uuids = [r.uuid for r in begun.rows]
-    instances.swap(
-        tx,
-        uuids,
-        sorted({r.task_state for r in begun.rows}, key=str),
-        None,
-        tx.context.notify_on_state_change,
-        task_state=operation.during,
-        run_id=tx.run.id,
-    )
-    for project in sorted({r.project for r in begun.rows}):
-        new = [r.uuid for r in begun.rows if r.project == project and r.uuid not in resumed]
-        history.start_actions(tx, new, operation.name, tx.request_id, project, tx.actor)
-    history.notify(tx, uuids, "compute.instance.%s.start" % operation.notification, {})
+    start(tx, operation, begun.rows)
     return begun
 
 
-def _problem(
+def dead_runs(tx: Transaction, rows: t.Iterable[Instance]) -> set[str]:
+    """The dead ones of the runs that the task_states of these instances are of."""
+    return runs.dead_among(tx, [r.run_id for r in rows if r.task_state is not None])
+
+
+def check(
     tx: Transaction,
     operation: Operation,
     row: Instance,
-    free: bool,
-    known_hosts: t.Collection[str] | None,
-) -> errors.BootflowError | None:
-    """Why the operation cannot begin with this instance, or None. :arg free: no live run but this one works on it."""
+    dead: t.Collection[str],
+    known_hosts: t.Collection[str] | None = None,
+) -> None:
+    """Check whether the operation may begin with this instance, or continue where a dead run left it.
+
+    :arg dead: dead_runs() of it.
+    :raises InstanceIsLocked, InstanceInvalidState, InstanceBusy, ComputeHostNotFound: it may not.
+    """
     resumed = operation.is_begun(row.task_state)
-    if resumed and not free:
-        return runs.locked_error(tx, row.display_name, row.run_id)
+    busy = row.task_state is not None and row.run_id not in (None, "", tx.run.id, *dead)
+    if busy and resumed:
+        raise runs.locked_error(tx, row.display_name, row.run_id)
+    task_state = None if resumed else row.task_state
+    locked = row.locked_by not in (None, tx.actor)
     try:
-        entry.check_rule(tx, operation.name, row, None if resumed else row.task_state, free)
-    except errors.BootflowError as e:
-        return e
-    if known_hosts is None or row.host in known_hosts:
-        return None
-    return errors.ComputeHostNotFound(
-        host=row.host or "(none) of instance %s" % row.uuid,
-        remedy="Put the host into the inventory, or delete the instance with bootflow_delete_force: true.",
-    )
+        states.check_action(operation.name, row.vm_state, task_state, row.launched_at is not None, locked, row.uuid)
+    except errors.InstanceInvalidState as e:
+        if e.details.get("attr") == "task_state":
+            if busy:
+                raise runs.locked_error(tx, row.display_name, row.run_id) from e
+            e.remedy = "The run that did this is dead: bootflow.compute.audit settles it."
+        raise
+    if known_hosts is not None and row.host not in known_hosts:
+        raise errors.ComputeHostNotFound(
+            host=row.host or "(none) of instance %s" % row.uuid,
+            remedy="Put the host into the inventory, or delete the instance with bootflow_delete_force: true.",
+        )
+
+
+def start(tx: Transaction, operation: Operation, rows: t.Sequence[Instance]) -> None:
+    """Write that the operation begins with these locked and checked instances: task_state, journal, notification."""
+    uuids = [r.uuid for r in rows]
+    if operation.during is not None:
+        before = sorted({r.task_state for r in rows}, key=str)
+        notify = tx.context.notify_on_state_change
+        instances.swap(tx, uuids, before, None, notify, task_state=operation.during, run_id=tx.run.id)
+    for project in sorted({r.project for r in rows}):
+        new = [r.uuid for r in rows if r.project == project and not operation.is_begun(r.task_state)]
+        history.start_actions(tx, new, operation.name, tx.request_id, project, tx.actor)
+    _notify(tx, operation, uuids, "start")
+
+
+def _notify(tx: Transaction, operation: Operation, uuids: t.Sequence[str], moment: str) -> None:
+    if operation.notification:
+        history.notify(tx, uuids, "compute.instance.%s.%s" % (operation.notification, moment), {})
 
 
 def _refuse(refused: t.Sequence[errors.BootflowError]) -> None:
@@ -277,14 +294,14 @@ def journal(
 ) -> None:
     """Close action and event of these instances, and notify of their end."""
     history.finish_events(tx, done, operation.name, history.SUCCESS)
-    close(tx, operation, done)
     history.fail_events(tx, {u: e.message for u, e in failed.items()}, operation.name)
-    history.finish_actions(tx, sorted(failed), operation.name, history.ERROR)
+    close(tx, operation, done, sorted(failed))
     faults = {u: {"host": hosts.get(u), "fault": e.as_dict()} for u, e in failed.items()}
     history.notify_each(tx, faults, "compute.instance.%s.error" % operation.notification)
 
 
-def close(tx: Transaction, operation: Operation, done: t.Sequence[str]) -> None:
-    """Close the action of these instances as successful, and notify of its end."""
+def close(tx: Transaction, operation: Operation, done: t.Sequence[str], failed: t.Sequence[str] = ()) -> None:
+    """Close the action of these instances, and notify of the end of those that are done."""
     history.finish_actions(tx, done, operation.name)
-    history.notify(tx, done, "compute.instance.%s.end" % operation.notification, {})
+    history.finish_actions(tx, failed, operation.name, history.ERROR)
+    _notify(tx, operation, done, "end")

@@ -32,4 +32,4 @@ OPERATIONS: dict[str, Operation] = {
 }
 
 #: task_state -> its operation.
-BY_TASK_STATE: dict[str, Operation] = {o.during: o for o in OPERATIONS.values()}
+BY_TASK_STATE: dict[str, Operation] = {o.during: o for o in OPERATIONS.values() if o.during is not None}

@@ -19,7 +19,7 @@ from ...ledger.storage import snapshots, volumes
 from ...ledger.storage.attachments import Attachment
 from ...ledger.storage.snapshots import SnapshotRow
 from ...ledger.storage.volumes import VolumeRow
-from ..attachments import changes
+from ..instances import attach
 from ..volumes import schedule
 
 
@@ -52,7 +52,7 @@ def left(
     """
     of_volumes = volumes.at_work_by_others(tx)
     of_snapshots = snapshots.at_work_by_others(tx)
-    of_attachments = changes.begun_by_others(tx)
+    of_attachments = attach.begun_by_others(tx)
     held: list[volumes.Owned] = [*of_volumes, *of_snapshots, *of_attachments]
     run_ids = {r.run_id for r in held}
     over = ended(tx, run_ids)
@@ -70,7 +70,7 @@ def left(
 
 def expire(tx: Transaction, found: Left) -> None:
     """End creations, adopt the rest. The volumes are locked and read again; rows changed meanwhile are left alone."""
-    changes.expire(tx, found.attachments)
+    attach.expire(tx, found.attachments)
     before = {r.id: r for r in found.volumes}
     rows = [
         r

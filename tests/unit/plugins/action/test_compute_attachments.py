@@ -13,7 +13,8 @@ from lxml import etree
 
 from ansible_collections.bootflow.compute.plugins.action import compute_attachments
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import attach, changes, detach
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import attach as volume_attach
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Operation
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils import stage
@@ -118,13 +119,13 @@ def leaving(world: BootWorld, host: Host) -> str:
     return volume
 
 
-def finish(world: BootWorld, step: t.Any) -> list[str | None]:
+def finish(world: BootWorld, its: Operation) -> list[str | None]:
     """As the playbooks: undo, the storage hosts once more, then the report. The codes of what is left."""
     with world.ledger.write() as tx:
-        changes.abandon_attach(tx.for_run(world.context("v")))
+        volume_attach.abandon_attach(tx.for_run(world.context("v")))
     world.storage_round("v")
     with world.ledger.write() as tx:
-        _done, left = step(tx.for_run(world.context("v")))
+        _done, left = volume_attach.finish(tx.for_run(world.context("v")), its)
     return [(each["error"] or {}).get("code") for each in left]
 
 
@@ -137,7 +138,7 @@ def test_into_the_guest_and_out_again(pair: BootWorld) -> None:
     assert (wish["lun"], wish["portals"]) == (0, ["192.0.2.1:3260"]) and len(wish["chap_secret"]) >= 16
     assert not host.act()["attached"] and host.calls == ["detached", "disconnected"]
     assert (host.disks, host.volumes) == ({}, {})
-    assert finish(pair, detach.finish_detach) == [] and pair.status("data") == "available"
+    assert finish(pair, volume_attach.DETACH) == [] and pair.status("data") == "available"
 
 
 def test_a_guest_that_does_not_take_it(pair: BootWorld) -> None:
@@ -147,7 +148,7 @@ def test_a_guest_that_does_not_take_it(pair: BootWorld) -> None:
     answer = host.act()
     assert answer["problems"][volume]["code"] == "DevicePathInUse" and not answer["changed"]
     assert host.calls == ["connected", "attached", "detached", "disconnected"] and host.volumes == {}
-    assert finish(pair, attach.finish_attach) == ["DevicePathInUse"]
+    assert finish(pair, volume_attach.ATTACH) == ["DevicePathInUse"]
     assert pair.status("data") == "available" and pair.live_attachments() == []
 
 
@@ -156,13 +157,13 @@ def test_a_target_that_is_not_made(pair: BootWorld) -> None:
     pair.storage_round("v", fail_export=errors.ISCSITargetCreateFailed(volume_id="x"))
     host = Host(pair)
     assert not host.act()["changed"] and host.calls == []
-    assert finish(pair, attach.finish_attach) == ["ISCSITargetCreateFailed"]
+    assert finish(pair, volume_attach.ATTACH) == ["ISCSITargetCreateFailed"]
     assert pair.status("data") == "available" and pair.live_attachments() == []
 
 
 def test_a_host_that_was_not_asked(pair: BootWorld) -> None:
     volume = begun(pair)
-    assert finish(pair, attach.finish_attach) == [None]
+    assert finish(pair, volume_attach.ATTACH) == [None]
     assert pair.status("data") == "available" and pair.initiators[volume] == ()
 
 
@@ -172,10 +173,10 @@ def test_leftovers_of_a_run_that_lives_are_its_own(pair: BootWorld) -> None:
     host.away = True
     host.act()
     with pair.ledger.write() as tx:
-        assert changes.adopt_stale_detachments(tx.for_run(pair.context("w")), [volume]) == []
-        assert [r.volume_id for r in changes.adopt_stale_detachments(tx.for_run(pair.context("v")), [volume])] == [
-            volume
-        ]
+        assert volume_attach.adopt_stale_detachments(tx.for_run(pair.context("w")), [volume]) == []
+        assert [
+            r.volume_id for r in volume_attach.adopt_stale_detachments(tx.for_run(pair.context("v")), [volume])
+        ] == [volume]
 
 
 def test_a_host_that_is_not_let_in(pair: BootWorld) -> None:
@@ -184,7 +185,7 @@ def test_a_host_that_is_not_let_in(pair: BootWorld) -> None:
     host.fails["connected"] = errors.FailedISCSITargetPortalLogin()
     host.act()
     assert "attached" not in host.calls and host.volumes == {}
-    assert finish(pair, attach.finish_attach) == ["FailedISCSITargetPortalLogin"]
+    assert finish(pair, volume_attach.ATTACH) == ["FailedISCSITargetPortalLogin"]
     assert pair.status("data") == "available"
 
 
@@ -194,15 +195,15 @@ def test_a_host_that_goes_away(pair: BootWorld) -> None:
     host.away = True
     assert host.act()["problems"][volume]["code"] == "HostUnreachable"
     assert any("still has attachment" in text for text in host.ports.warnings)
-    assert finish(pair, attach.finish_attach) == ["HostUnreachable"]
+    assert finish(pair, volume_attach.ATTACH) == ["HostUnreachable"]
     # Nobody knows whether it is connected: the target stays until somebody does.
     assert pair.ends("data")[1:] == ("done", "begun") and pair.initiators[volume] == ("iqn.test:h1",)
     host.away = False
     # The same again: first it is cleaned, by a run of its own.
     again = Host(pair, "w")
     with pair.ledger.write() as tx:
-        assert changes.adopt_stale_detachments(tx.for_run(pair.context("w")), ["other"]) == []
-        (row,) = changes.adopt_stale_detachments(tx.for_run(pair.context("w")), ["data"])
+        assert volume_attach.adopt_stale_detachments(tx.for_run(pair.context("w")), ["other"]) == []
+        (row,) = volume_attach.adopt_stale_detachments(tx.for_run(pair.context("w")), ["data"])
     assert (row.attached_host, row.storage_host) == ("h1", "s1")
     again.act()
     assert again.calls == ["detached", "disconnected"]
@@ -220,11 +221,11 @@ def test_what_is_not_given_up_is_in_use(pair: BootWorld, state: str, error: erro
     host.fails[state] = error
     answer = host.act()
     assert answer["problems"][volume]["code"] == error.code and volume in host.volumes
-    assert finish(pair, detach.finish_detach) == [error.code]
+    assert finish(pair, volume_attach.DETACH) == [error.code]
     assert pair.status("data") == "in-use" and pair.ends("data") == ("attached", "done", "done")
     host.fails.clear()
     pair.detach({"volume": "data"}, run="v")
-    assert host.act()["detached"] == [volume] and finish(pair, detach.finish_detach) == []
+    assert host.act()["detached"] == [volume] and finish(pair, volume_attach.DETACH) == []
 
 
 def test_a_volume_that_grew(pair: BootWorld) -> None:

@@ -25,14 +25,14 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.audit.storag
     StorageSnapshot,
     Target,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import attach as volume_attach
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import attach as volume_attach
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import audit, storage_audit
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volumes
 from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld, from_image, volume_request
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE
 
-from ..attachments.test_attach import attach, finish, host_work
+from ..instances.test_attach import attach, finish, host_work
 
 PREFIX = "iqn.2010-10.org.openstack:"
 LOST = "6a2c1f0e-3c5e-4d7b-8d3f-9f1c2b3a4d5e"
@@ -432,7 +432,7 @@ def test_what_became_somebodys_is_not_removed(auditor: StorageAuditor, one: Boot
     assert auditor.hold("s1", storage_audit.STORAGE, data) == []
     assert auditor.hold("h2", storage_audit.COMPUTE, data) == [data], "a session on a host that it is not attached to"
     assert one.status("data") == "in-use"
-    assert finish(one, volume_attach.finish_attach) == (["data"], [])
+    assert finish(one, volume_attach.ATTACH) == (["data"], [])
 
 
 # --- what the hosts are asked for -----------------------------------------------------------------------------------------

@@ -14,7 +14,8 @@ import typing as t
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import attach, detach, exports, life
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import exports, life
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import attach as volume_attach
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import volume_leases
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import extend as volume_extension
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import schedule
@@ -147,20 +148,20 @@ def test_a_guest_that_gets_many_volumes(bworld: BootWorld) -> None:
         wishes = [{"instance": "vm", "volume": n} for n in names]
         bworld.attach(*wishes, run=run)
         with bworld.ledger.write() as tx:
-            costs.of("nothing to attach yet", lambda: attach.to_attach(tx.for_run(context), "h1"))
+            costs.of("nothing to attach yet", lambda: volume_attach.to_attach(tx.for_run(context), "h1"))
         bworld.storage_round(run)
         with bworld.ledger.write() as tx:
-            rows = costs.of("to attach", lambda: attach.to_attach(tx.for_run(context), "h1"))
+            rows = costs.of("to attach", lambda: volume_attach.to_attach(tx.for_run(context), "h1"))
         assert len(rows) == count
         bworld.connect("h1", [r.instance_uuid for r in rows], run)
         with bworld.ledger.write() as tx:
             costs.of("attached", lambda: life.attached(tx.for_run(context), [r.id for r in rows]))
-            done, left = costs.of("finish", lambda: attach.finish_attach(tx.for_run(context)))
+            done, left = costs.of("finish", lambda: volume_attach.finish(tx.for_run(context), volume_attach.ATTACH))
         assert (len(done), left) == (count, [])
         bworld.detach(*wishes, run=run)
         with bworld.ledger.write() as tx:
-            assert len(costs.of("to detach", lambda: detach.to_detach(tx.for_run(context), "h1"))) == count
-            costs.of("detached by nobody", lambda: detach.finish_detach(tx.for_run(context)))
+            assert len(costs.of("to detach", lambda: volume_attach.to_detach(tx.for_run(context), "h1"))) == count
+            costs.of("detached by nobody", lambda: volume_attach.finish(tx.for_run(context), volume_attach.DETACH))
         return costs.found
 
     assert costs_of(7, "b") == costs_of(2, "a")

@@ -12,8 +12,7 @@ import typing as t
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import attach as volume_attach
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import detach as volume_detach
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import attach as volume_attach
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.attachments import Connector
@@ -42,7 +41,7 @@ def attach(world: BootWorld, *names: str, run: str = "v") -> None:
     world.storage_round(run)
     for host in ("h1", "h2"):
         host_work(world, host, run)
-    assert finish(world, volume_attach.finish_attach, run) == (["data"] * len(names), [])
+    assert finish(world, volume_attach.ATTACH, run) == (["data"] * len(names), [])
 
 
 def detach(world: BootWorld, *names: str, run: str = "w") -> None:
@@ -50,7 +49,7 @@ def detach(world: BootWorld, *names: str, run: str = "w") -> None:
     for host in ("h1", "h2"):
         host_work(world, host, run)
     world.storage_round(run)
-    assert finish(world, volume_detach.finish_detach, run) == (["data"] * len(names), [])
+    assert finish(world, volume_attach.DETACH, run) == (["data"] * len(names), [])
 
 
 def credentials(world: BootWorld) -> dict[str, str]:
@@ -152,7 +151,7 @@ def test_one_run_at_a_time(trio: BootWorld) -> None:
     assert [e["code"] for e in caught.value.errors] == ["VolumeLocked"]
     trio.storage_round("v")
     host_work(trio, "h1", "v")
-    assert finish(trio, volume_attach.finish_attach)[1] == []
+    assert finish(trio, volume_attach.ATTACH)[1] == []
     trio.detach({"instance": "web", "volume": "data"}, run="v")
     found = refused(trio, trio.attach, {"instance": "far", "volume": "data"}, run="w")
     assert [code for _path, code, _message in found] == ["VolumeLocked"]
@@ -176,9 +175,9 @@ def test_one_that_cannot_be_attached_leaves_the_others(trio: BootWorld) -> None:
     error = errors.DeviceDetachFailed(device="vdb", reason="no")
     with trio.ledger.write() as tx:
         rows = volume_attach.to_attach(tx.for_run(trio.context("w")), "h1")
-        volume_attach.attach_failed(tx.for_run(trio.context("w")), {r.id: error for r in rows})
+        volume_attach.failed(tx.for_run(trio.context("w")), {r.id: error for r in rows})
     trio.storage_round("w")
-    done, left = finish(trio, volume_attach.finish_attach, "w")
+    done, left = finish(trio, volume_attach.ATTACH, "w")
     assert (done, left) == (["data"], [("data", "DeviceDetachFailed")])
     assert credentials(trio) == {H1: "v", H2: "w"} and trio.status("data") == "in-use"
     assert sorted(r.instance_uuid for r in trio.live_attachments()) == sorted(

@@ -12,9 +12,9 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import attach as volume_attach
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import changes, life
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import detach as volume_detach
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import life
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import attach as volume_attach
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Operation
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import leases
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances, runs
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
@@ -45,18 +45,18 @@ def host_work(world: BootWorld, host: str = "h1", run: str = "v", fail: t.Any = 
     context = world.context(run)
     with world.ledger.read() as tx:
         attach = volume_attach.to_attach(tx.for_run(context), host)
-        detach = volume_detach.to_detach(tx.for_run(context), host)
+        detach = volume_attach.to_detach(tx.for_run(context), host)
     if attach:
         world.connect(host, [r.instance_uuid for r in attach], run)
     with world.ledger.write() as tx:
         if fail is not None and attach:
             world.connections -= {(host, r.volume_id) for r in attach}
             life.disconnected(tx.for_run(context), [r.id for r in attach])
-            volume_attach.attach_failed(tx.for_run(context), {r.id: fail for r in attach})
+            volume_attach.failed(tx.for_run(context), {r.id: fail for r in attach})
         elif attach:
             life.attached(tx.for_run(context), [r.id for r in attach])
         if fail is not None and detach:
-            volume_detach.detach_failed(tx.for_run(context), {r.id: fail for r in detach})
+            volume_attach.failed(tx.for_run(context), {r.id: fail for r in detach})
         elif detach:
             ids, uuids = [r.volume_id for r in detach], [r.instance_uuid for r in detach]
             gone = set(ids) - attachments.shared_on(tx, host, ids, uuids)
@@ -64,19 +64,19 @@ def host_work(world: BootWorld, host: str = "h1", run: str = "v", fail: t.Any = 
             life.disconnected(tx.for_run(context), [r.id for r in detach])
 
 
-def finish(world: BootWorld, step: t.Any, run: str = "v") -> tuple[list[str], list[tuple[str, str | None]]]:
+def finish(world: BootWorld, its: Operation, run: str = "v") -> tuple[list[str], list[tuple[str, str | None]]]:
     """(volumes done, (volume, code of its error) left)"""
     with world.ledger.write() as tx:
-        done, left = step(tx.for_run(world.context(run)))
+        done, left = volume_attach.finish(tx.for_run(world.context(run)), its)
     return [d["volume"] for d in done], [(v["volume"], (v["error"] or {}).get("code")) for v in left]
 
 
-def attach(world: BootWorld, *wishes: t.Any, run: str = "v") -> changes.Begun:
+def attach(world: BootWorld, *wishes: t.Any, run: str = "v") -> volume_attach.Begun:
     """From the wish to the guest."""
     begun = world.attach(*wishes, run=run)
     world.storage_round(run)
     host_work(world, run=run)
-    done, left = finish(world, volume_attach.finish_attach, run)
+    done, left = finish(world, volume_attach.ATTACH, run)
     assert (len(done), left) == (len(begun.rows), [])
     return begun
 
@@ -103,7 +103,7 @@ def test_attached_and_detached(pair: BootWorld) -> None:
     assert pair.ends("data") == ("attaching", "none", "none")
     pair.storage_round("v")
     host_work(pair)
-    assert finish(pair, volume_attach.finish_attach) == (["data"], [])
+    assert finish(pair, volume_attach.ATTACH) == (["data"], [])
     assert pair.ends("data") == ("attached", "done", "done")
     volume = pair.volume("data")
     assert (volume.status, volume.attach_status, volume.run_id) == ("in-use", "attached", None)
@@ -125,7 +125,7 @@ def test_attached_and_detached(pair: BootWorld) -> None:
     assert pair.ends("data") == ("detached", "ending", "none")
     assert pair.disks(uuid)[-1]["kind"] == "image"
     pair.storage_round("w")
-    assert finish(pair, volume_detach.finish_detach, "w") == (["data"], [])
+    assert finish(pair, volume_attach.DETACH, "w") == (["data"], [])
     volume = pair.volume("data")
     assert (volume.status, volume.attach_status, pair.live_attachments()) == ("available", "detached", [])
     messages = [a.message for a in pair.rows(tables.instance_actions) if a.action != "create"]
@@ -244,7 +244,7 @@ def test_a_guest_that_does_not_take_it(pair: BootWorld) -> None:
     assert pair.ends("data") == ("detached", "ending", "none")
     assert len(pair.disks(uuid)) == 1
     pair.storage_round("v")
-    assert finish(pair, volume_attach.finish_attach) == ([], [("data", "DeviceDetachFailed")])
+    assert finish(pair, volume_attach.ATTACH) == ([], [("data", "DeviceDetachFailed")])
     assert (pair.status("data"), pair.live_attachments()) == ("available", [])
     assert [a.message for a in pair.rows(tables.instance_actions) if a.action == "attach_volume"] == ["Error"]
     attach(pair, WISH, run="w")
@@ -265,9 +265,9 @@ def test_one_of_two_volumes_that_a_guest_does_not_take(pair: BootWorld, bad: str
     with pair.ledger.write() as tx:
         life.attached(tx.for_run(context), [r.id for r in rows if r not in failing])
         life.disconnected(tx.for_run(context), [r.id for r in failing])
-        volume_attach.attach_failed(tx.for_run(context), {r.id: REFUSED for r in failing})
+        volume_attach.failed(tx.for_run(context), {r.id: REFUSED for r in failing})
     (good,) = {"data", "more"} - {bad}
-    assert finish(pair, volume_attach.finish_attach) == ([good], [(bad, "DeviceDetachFailed")])
+    assert finish(pair, volume_attach.ATTACH) == ([good], [(bad, "DeviceDetachFailed")])
     assert [a.message for a in pair.rows(tables.instance_actions) if a.action == "attach_volume"] == ["Error"]
 
 
@@ -275,18 +275,18 @@ def test_an_export_that_fails(pair: BootWorld) -> None:
     pair.attach(WISH, run="v")
     pair.storage_round("v", fail_export=errors.ISCSITargetCreateFailed(volume_id="v"))
     host_work(pair)
-    assert finish(pair, volume_attach.finish_attach) == ([], [("data", "ISCSITargetCreateFailed")])
+    assert finish(pair, volume_attach.ATTACH) == ([], [("data", "ISCSITargetCreateFailed")])
     pair.storage_round("z")  # what is left is anybody's
     assert (pair.status("data"), pair.live_attachments(), len(pair.disks(uuid_of(pair)))) == ("available", [], 1)
 
 
 def test_hosts_that_were_not_asked(pair: BootWorld) -> None:
     pair.attach(WISH, run="v")
-    assert finish(pair, volume_attach.finish_attach) == ([], [("data", None)])
+    assert finish(pair, volume_attach.ATTACH) == ([], [("data", None)])
     assert (pair.status("data"), pair.live_attachments()) == ("available", [])
     attach(pair, WISH)
     pair.detach(WISH, run="w")
-    assert finish(pair, volume_detach.finish_detach, "w") == ([], [("data", None)])
+    assert finish(pair, volume_attach.DETACH, "w") == ([], [("data", None)])
     assert (pair.status("data"), pair.ends("data")) == ("in-use", ("attached", "done", "done"))
 
 
@@ -294,7 +294,7 @@ def test_a_guest_that_does_not_let_go(pair: BootWorld) -> None:
     attach(pair, WISH)
     pair.detach(WISH, run="w")
     host_work(pair, run="w", fail=REFUSED)
-    assert finish(pair, volume_detach.finish_detach, "w") == ([], [("data", "DeviceDetachFailed")])
+    assert finish(pair, volume_attach.DETACH, "w") == ([], [("data", "DeviceDetachFailed")])
     assert (pair.status("data"), pair.ends("data")) == ("in-use", ("attached", "done", "done"))
     assert len(pair.disks(uuid_of(pair))) == 2
 
@@ -326,7 +326,7 @@ def test_two_runs_at_one_instance(pair: BootWorld) -> None:
     for run, name in (("w", "more"), ("v", "data")):
         pair.storage_round(run)
         host_work(pair, run=run)
-        assert finish(pair, volume_attach.finish_attach, run) == ([name], [])
+        assert finish(pair, volume_attach.ATTACH, run) == ([name], [])
     assert [d["device_name"] for d in pair.disks(uuid_of(pair))] == ["/dev/vda", "/dev/vdb", "/dev/vdc"]
 
 
@@ -342,7 +342,7 @@ def test_a_killed_detach_goes_on_in_the_next_run(pair: BootWorld, killed: str) -
     assert len(pair.detach(WISH, run="w").rows) == 1
     host_work(pair, run="w")
     pair.storage_round("w")
-    assert finish(pair, volume_detach.finish_detach, "w") == (["data"], [])
+    assert finish(pair, volume_attach.DETACH, "w") == (["data"], [])
     assert (pair.status("data"), pair.live_attachments()) == ("available", [])
 
 
@@ -357,7 +357,7 @@ def test_a_killed_attach_is_undone_by_a_detach(pair: BootWorld, killed: str) -> 
     pair.detach(WISH, run="w")
     host_work(pair, run="w")
     pair.storage_round("w")
-    assert finish(pair, volume_detach.finish_detach, "w") == (["data"], [])
+    assert finish(pair, volume_attach.DETACH, "w") == (["data"], [])
     assert (pair.status("data"), pair.live_attachments(), len(pair.disks(uuid_of(pair)))) == ("available", [], 1)
 
 
@@ -387,7 +387,7 @@ def test_deleting_the_instance_while_it_gets_a_volume(pair: BootWorld) -> None:
     assert pair.delete_all(uuid) == (["web"], [])
     assert pair.status("data") == "available"
     host_work(pair)  # the late worker finds nothing
-    assert finish(pair, volume_attach.finish_attach) == ([], [("data", None)])
+    assert finish(pair, volume_attach.ATTACH) == ([], [("data", None)])
     assert pair.status("data") == "available"
 
 
@@ -395,7 +395,7 @@ def test_an_attach_in_the_run_of_a_boot_does_not_touch_its_builds(pair: BootWorl
     (uuid,) = pair.boot_of(volume_request("late", from_image()), until="exported", run="v")
     with pair.ledger.read() as tx:
         assert volume_attach.to_attach(tx.for_run(pair.context("v")), "h1") == []
-        assert changes.begun_by_others(tx.for_run(pair.context("z"))) == []
+        assert volume_attach.begun_by_others(tx.for_run(pair.context("z"))) == []
         assert instances.select_live(tx, uuids=[uuid])[0].vm_state == "building"
 
 

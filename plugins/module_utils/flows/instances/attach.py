@@ -1,0 +1,409 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Attaching volumes to existing instances, and detaching them: begun here, done by the hosts, finished here.
+
+Both are operations on instances (operation.py): the engine has the rules of states and the journal. The instance keeps its
+task_state, as several may run beside each other; the run owns the attachments instead. Each is journaled too (volume_events),
+so that its end can be reported whatever happened in between. source: Nova's compute API attach_volume and detach_volume (Queens)
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ...core import errors
+from ...core.disks.block_devices import PlannedDisk, attached_disk, planned_disk
+from ...core.disks.disk_names import default_bus, free_name
+from ...core.instances import states
+from ...core.model import BlockDevice, Flavor
+from ...core.reading.problems import Problems
+from ...core.volumes import attach_rules, attachment
+from ...core.volumes import states as volume_states
+from ...core.volumes.attachment import DONE, NONE, ON_THE_WAY
+from ...core.volumes.pool_hosts import extract_host
+from ...ledger.compute import claims, history, instances, nodes, runs
+from ...ledger.compute.instances import Instance
+from ...ledger.db.transaction import Transaction
+from ...ledger.storage import attachments, volume_history, volumes
+from ...ledger.storage.attachments import Attachment
+from ..attachments import life
+from ..attachments.life import Connectors
+from . import attachment_requests as requests
+from . import operation
+from .attachment_requests import AttachmentRequest
+from .operation import Operation
+
+ATTACH = Operation("attach_volume")
+DETACH = Operation("detach_volume")
+
+# Names reserved for a config drive (disk, or CD-ROM on IDE, SATA or SCSI).
+_CONFIG_DRIVE_NAMES = ("vdz", "hda", "sda")
+
+
+@dataclass
+class Begun:
+    """``rows``: attachments on the way; ``unchanged``: names of volumes that match the request."""
+
+    rows: list[Attachment] = field(default_factory=list)
+    unchanged: list[str] = field(default_factory=list)
+    storage_hosts: list[str] = field(default_factory=list)
+    hosts: list[str] = field(default_factory=list)  # compute hosts
+
+
+# --- begun --------------------------------------------------------------------------------------------------------------
+
+
+def begin_attach(
+    tx: Transaction,
+    entries: t.Sequence[t.Mapping[str, t.Any]],
+    project: str | None,
+    connectors: Connectors,
+    cross_az_attach: bool,
+) -> Begun:
+    """Reserve the volumes for their instances, and resume attachments that a dead run left on the way.
+
+    :arg entries: bootflow_attachments. :arg connectors: called for the hosts of these instances only.
+    :raises InvalidRequest: all errors of all entries, with paths attachments[i]; nothing is written then.
+    """
+    runs.renew(tx)
+    refusals = Problems()
+    begun = Begun()
+    again: list[Attachment] = []
+    new: list[AttachmentRequest] = []
+    read = requests.read(tx, entries, project, True, refusals)
+    there = attachments.of_volumes(tx, [r.volume.id for r in read])
+    names = _Names(tx, [r.instance for r in read])
+    dead = operation.dead_runs(tx, [r.instance for r in read])
+    for request in read:
+        with refusals.collect(request.path):
+            mine = [a for a in there.get(request.volume.id, ()) if a.instance_uuid == request.instance.uuid]
+            current = next((a for a in mine if a.attach_status != volume_states.DETACHED), None)
+            if current is not None and _as_requested(current, request, tx):
+                begun.unchanged.append(request.volume.name or request.volume.id)
+            elif current is not None:
+                again.append(current)
+            else:
+                attachments.check_not_locked(tx, request.volume, there.get(request.volume.id, ()))
+                operation.check(tx, ATTACH, request.instance, dead)
+                _check_attach(tx, request, cross_az_attach)
+                request.disk = names.disk(request)
+                new.append(request)
+    refusals.raise_if_any()
+    hosts = {r.instance.uuid: (r.instance.host, r.instance.node) for r in read}
+    ids = [_attach(tx, request, cross_az_attach) for request in new]
+    _resume(tx, again)
+    ids += [a.id for a in again]
+    moving = {a.instance_uuid for a in attachments.select(tx, ids=ids)}
+    places = {u: t.cast("tuple[str, str]", where) for u, where in hosts.items() if u in moving}
+    known = {u: connectors(where[0], nodes.node_facts(tx, *where)) for u, where in places.items()}
+    life.bind_hosts(tx, known)
+    return _begin(tx, ATTACH, begun, ids)
+
+
+def _check_attach(tx: Transaction, request: AttachmentRequest, cross_az_attach: bool) -> None:
+    attach_rules.check_attach_to_instance(
+        volumes.to_volume(request.volume),
+        request.instance.uuid,
+        volumes.attachments_of(tx, [request.volume.id]).get(request.volume.id, []),
+        nodes.zone_of(tx, request.instance.host, request.instance.node),
+        cross_az_attach,
+        request.mode,
+    )
+
+
+def _as_requested(row: Attachment, request: AttachmentRequest, tx: Transaction) -> bool:
+    """Whether the guest already has the volume; False: it is on the way, left by a dead run or by this one.
+
+    :raises InvalidVolume: attached with another device or mode. :raises VolumeLocked: another run is attaching it.
+    """
+    attachments.check_not_locked(tx, request.volume, [row])
+    requested = {"device": request.device and "/dev/" + request.device.replace("/dev/", "", 1), "mode": request.mode}
+    has = {"device": row.mountpoint if request.device else None, "mode": row.attach_mode}
+    if requested != has:
+        raise errors.InvalidVolume(
+            reason="volume %s already attached" % request.volume.id,
+            remedy="The volume is attached to this instance as %s, %s: detach it first."
+            % (row.mountpoint, row.attach_mode),
+        )
+    return bool(row.attach_status == volume_states.ATTACHED)
+
+
+class _Names:
+    """Free names of disks in a guest."""
+
+    def __init__(self, tx: Transaction, guests: t.Sequence[Instance]):
+        uuids = sorted({g.uuid for g in guests})
+        self.disks = instances.disks_of(tx, uuids)
+        self.allocations = claims.allocations_of(tx, uuids)
+        self.taken: dict[str, set[str]] = {}
+
+    def disk(self, request: AttachmentRequest) -> PlannedDisk:
+        guest = request.instance
+        properties = (guest.spec["image"] or {}).get("properties") or {}
+        if guest.uuid not in self.taken:
+            self.taken[guest.uuid] = self._taken(guest, properties)
+        taken = self.taken[guest.uuid]
+        bdm = BlockDevice(
+            source_type="volume",
+            destination_type="volume",
+            uuid=request.volume.id,
+            volume_size=request.volume.size,
+            device_name=request.device,
+            disk_bus=request.disk_bus,
+            delete_on_termination=request.delete_on_termination,
+            tag=request.tag,
+        )
+        disk = attached_disk(Flavor(**guest.spec["flavor"]), bdm, taken, properties)
+        taken.add(disk.dev)
+        return disk
+
+    def _taken(self, guest: Instance, properties: t.Mapping[str, t.Any]) -> set[str]:
+        """The names of the guest's disks, including those assigned when its domain is written, which thus stay the same."""
+        found = {planned_disk(d).dev for d in self.disks[guest.uuid]}
+        for _disk in (self.allocations.get(guest.uuid) or {}).get("disks") or ():
+            found.add(free_name(default_bus("disk", properties), found))
+        return found | set(_CONFIG_DRIVE_NAMES if guest.config_drive else ())
+
+
+def _attach(tx: Transaction, request: AttachmentRequest, cross_az_attach: bool) -> str:
+    disk = t.cast(PlannedDisk, request.disk)
+    instances.add_disk(tx, request.instance.uuid, disk.device_name, disk.as_dict())
+    return life.reserve(
+        tx,
+        request.volume,
+        request.instance.uuid,
+        disk.device_name,
+        mode=request.mode,
+        delete_on_termination=request.delete_on_termination,
+        instance_zone=nodes.zone_of(tx, request.instance.host, request.instance.node),
+        cross_az_attach=cross_az_attach,
+    )
+
+
+def begin_detach(tx: Transaction, entries: t.Sequence[t.Mapping[str, t.Any]], project: str | None) -> Begun:
+    """Mark the volumes as detaching, including those that a dead run left half attached or half detached.
+
+    :arg entries: bootflow_attachments; ``instance`` is required if a volume has several.
+    :raises InvalidRequest: all errors of all entries, with paths attachments[i]; nothing is written then.
+    """
+    runs.renew(tx)
+    refusals = Problems()
+    begun = Begun()
+    chosen: list[Attachment] = []
+    read = requests.read(tx, entries, project, False, refusals)
+    there = attachments.of_volumes(tx, [r.volume.id for r in read])
+    guests = {
+        r.uuid: r for r in instances.select_live(tx, uuids=sorted({a.instance_uuid for g in there.values() for a in g}))
+    }
+    disks = instances.disks_of(tx, sorted(guests))
+    dead = operation.dead_runs(tx, guests.values())
+    swaps = []
+    for request in read:
+        with refusals.collect(request.path):
+            mine = there.get(request.volume.id, [])
+            if request.guest is not None:
+                mine = [a for a in mine if a.instance_uuid == request.guest.uuid]
+            if not mine:
+                begun.unchanged.append(request.volume.name or request.volume.id)
+                continue
+            row, transition = _check_detach(tx, request, mine)
+            if row.instance_uuid in guests:  # not deleted by force
+                if any(
+                    d.get("volume_id") == row.volume_id and d.get("boot_index") == 0 for d in disks[row.instance_uuid]
+                ):
+                    raise errors.CannotDetachRootVolume()
+                operation.check(tx, DETACH, guests[row.instance_uuid], dead)
+            chosen.append(row)
+            swaps.append((request.volume, transition))
+    refusals.raise_if_any()
+    for volume, transition in swaps:
+        if transition is not None:
+            volumes.swap(tx, [volume.id], transition.expected, **transition.values)
+    resumed = _resume(tx, chosen)
+    life.end_alone(tx, [r for r in resumed if r.attach_status in ON_THE_WAY])
+    return _begin(tx, DETACH, begun, [r.id for r in chosen])
+
+
+def _check_detach(
+    tx: Transaction, request: AttachmentRequest, mine: t.Sequence[Attachment]
+) -> tuple[Attachment, volume_states.Transition | None]:
+    attachments.check_not_locked(tx, request.volume, mine)
+    volume = volumes.to_volume(request.volume)
+    row = mine[0]
+    if len(mine) == 1 and (row.attach_status != volume_states.ATTACHED or volume.status == volume_states.DETACHING):
+        return row, None
+    found = attach_rules.check_detach(
+        volume,
+        volumes.attachments_of(tx, [volume.id]).get(volume.id, []),
+        request.guest.uuid if request.guest is not None else None,
+    )
+    return next(a for a in mine if a.id == found.id), volume_states.check_begin_detaching(volume)
+
+
+def _resume(tx: Transaction, rows: t.Sequence[Attachment]) -> list[Attachment]:
+    """Continue these in this run."""
+    half = [r for r in rows if r.attach_status in ON_THE_WAY]
+    others = [r for r in rows if r.attach_status not in ON_THE_WAY]
+    attachments.take_ownership(tx, [r.id for r in others])
+    return [*attachments.apply(tx, half, attachment.RESUME, run_id=tx.run.id), *others]
+
+
+def _begin(tx: Transaction, its: Operation, begun: Begun, ids: t.Sequence[str]) -> Begun:
+    """Journal the beginning, and collect the hosts involved."""
+    begun.rows = _of_ids(tx, ids)
+    volume_ids = {r.volume_id for r in begun.rows}
+    pool_hosts = {v.pool_host for v in volumes.select(tx, ids=volume_ids)} if volume_ids else set()
+    begun.hosts = sorted({r.attached_host for r in begun.rows if r.attached_host})
+    begun.storage_hosts = sorted({extract_host(p, "host") for p in pool_hosts if p})
+    volume_history.start_changes(tx, begun.rows, its.name)
+    guests = {r.instance_uuid for r in begun.rows}
+    operation.start(tx, its, instances.select_live(tx, uuids=sorted(guests)) if guests else [])
+    return begun
+
+
+# --- done by the hosts --------------------------------------------------------------------------------------------------
+
+
+def to_attach(tx: Transaction, host: str) -> list[Attachment]:
+    """Attachments of this run for compute host ``host`` to connect and attach; without those of its builds."""
+    return [r for r in _of_host(tx, host, volume_states.ATTACHING) if r.export == DONE]
+
+
+def to_detach(tx: Transaction, host: str) -> list[Attachment]:
+    """Attachments of this run for ``host`` to detach and disconnect; without those of its builds."""
+    rows = _of_host(tx, host, volume_states.ATTACHED, volume_states.DETACHED)
+    return [r for r in rows if r.attach_status == volume_states.ATTACHED or r.connection != NONE]
+
+
+def _of_host(tx: Transaction, host: str, *attach_statuses: str) -> list[Attachment]:
+    """This run's attachments on a compute host in one of these statuses.
+
+    Without those of instances that are being built or deleted, or whose build ended in ERROR.
+    """
+    rows = attachments.select(tx, attached_host=host, run_id=tx.run.id, attach_statuses=attach_statuses)
+    living = _settled(tx, rows)
+    return sorted((r for r in rows if r.instance_uuid in living), key=lambda r: (r.instance_uuid, r.id))
+
+
+def _settled(tx: Transaction, rows: t.Sequence[Attachment]) -> set[str]:
+    """The instances that are neither being built nor deleted, and whose build did not end in ERROR."""
+    uuids = sorted({r.instance_uuid for r in rows})
+    living = instances.select_live(tx, uuids=uuids) if uuids else []
+    return {
+        r.uuid for r in living if r.vm_state not in (states.BUILDING, states.ERROR) and r.task_state != states.DELETING
+    }
+
+
+def failed(tx: Transaction, failures: t.Mapping[str, errors.BootflowError]) -> None:
+    """Enter failures: an attachment ends when its target is gone, and a volume to detach stays in use. {attachment id: why}"""
+    rows = attachments.select(tx, ids=failures, run_id=tx.run.id, lock=True)
+    faults = [volume_history.Fault(r.volume_id, failures[r.id], r.attached_host) for r in rows]
+    volume_history.add_faults(tx, faults)
+    _roll_back(tx, rows)
+    attachments.release_ownership(tx, [r.id for r in rows if r.attach_status == volume_states.ATTACHED])
+
+
+# --- finished -----------------------------------------------------------------------------------------------------------
+
+
+def is_done(its: Operation, row: Attachment) -> bool:
+    if its is DETACH:
+        return row.state is None
+    return row.state is not None and row.attach_status == volume_states.ATTACHED
+
+
+def finish(tx: Transaction, its: Operation) -> tuple[list[dict[str, t.Any]], list[dict[str, t.Any]]]:
+    """The results of what this run began: (done, left with their errors). The latter are rolled back."""
+    runs.renew(tx)
+    events = volume_history.open_changes(tx, its.name)
+    attachments.select(tx, ids=events, lock=True)
+    rows = _of_ids(tx, sorted(events))
+    ids = sorted({r.volume_id for r in rows})
+    names = volumes.names(tx, ids)
+    uuids = sorted({r.instance_uuid for r in rows})
+    guests = {r.uuid: r.display_name for r in instances.select_live(tx, uuids=uuids)} if uuids else {}
+    faults = volume_history.last_faults(tx, ids) if ids else {}
+    done, left = [], []
+    for row in rows:
+        reported: dict[str, t.Any] = {
+            "volume": names.get(row.volume_id) or row.volume_id,
+            "volume_id": row.volume_id,
+            "instance": guests.get(row.instance_uuid, row.instance_uuid),
+            "instance_uuid": row.instance_uuid,
+            "device": row.mountpoint,
+            "host": row.attached_host,
+        }
+        fault = faults.get(row.volume_id)
+        if is_done(its, row):
+            done.append(reported)
+        else:
+            recent = fault is not None and fault["created_at"] >= events[row.id].start_time
+            left.append({**reported, "error": history.shown_fault(fault) if recent else None})
+    ends = {True: volume_history.SUCCESS, False: volume_history.ERROR}
+    volume_history.finish_changes(tx, {events[r.id].id: ends[is_done(its, r)] for r in rows})
+    incomplete = {each["instance_uuid"] for each in left}
+    operation.close(tx, its, [u for u in uuids if u not in incomplete], sorted(incomplete))
+    settle(tx, [r for r in rows if r.state is not None and not is_done(its, r)])
+    return done, left
+
+
+def _of_ids(tx: Transaction, ids: t.Collection[str]) -> list[Attachment]:
+    """Attachments, live or ended, by id."""
+    rows = attachments.select(tx, ids=ids, ended=True) if ids else []
+    return sorted(rows, key=lambda r: r.id)
+
+
+# --- rolled back --------------------------------------------------------------------------------------------------------
+
+
+def settle(tx: Transaction, rows: t.Sequence[Attachment]) -> None:
+    """Half attached ones end, half detached ones are in use again; whoever works on their hosts next does the rest."""
+    _roll_back(tx, rows)
+    attachments.release_ownership(tx, [r.id for r in rows])
+
+
+def _roll_back(tx: Transaction, rows: t.Sequence[Attachment]) -> None:
+    life.end_alone(tx, [r for r in rows if r.attach_status in ON_THE_WAY])
+    kept = {r.volume_id for r in rows if r.attach_status == volume_states.ATTACHED}
+    if kept:
+        transition = volume_states.roll_detaching()
+        volumes.swap(tx, kept, transition.expected, **transition.values)
+
+
+def abandon_attach(tx: Transaction) -> list[str]:
+    """End this run's unfinished attachments to existing instances, and their exports. Returns the volumes.
+
+    Called before the storage hosts are asked again, so that a failed run leaves nothing behind.
+    """
+    rows = attachments.not_attached(tx)
+    life.end_alone(tx, rows)
+    return sorted({r.volume_id for r in rows})
+
+
+def adopt_stale_detachments(tx: Transaction, words: t.Collection[str]) -> list[Attachment]:
+    """Adopt attachments of these volumes (names or ids) that are to end and whose hosts did not answer before.
+
+    Otherwise a volume whose attachment failed because of a host could not be attached when the host is back.
+    """
+    rows = attachments.stale_detachments(tx, words)
+    attachments.take_ownership(tx, [r.id for r in rows])
+    return rows
+
+
+def begun_by_others(tx: Transaction) -> list[Attachment]:
+    """Attachments that other runs, dead or live, began to create or to end for existing instances."""
+    rows = attachments.of_other_runs(tx)
+    living = _settled(tx, rows)
+    return [r for r in rows if r.instance_uuid in living]
+
+
+def expire(tx: Transaction, rows: t.Sequence[Attachment]) -> None:
+    """Settle attachments of ended runs: half attached ones end, half detached ones are in-use again."""
+    before = {r.id: r.run_id for r in rows}
+    if not before:
+        return
+    locked = [r for r in attachments.select(tx, ids=before, lock=True) if r.run_id == before[r.id]]
+    settle(tx, _resume(tx, locked))
