@@ -48,10 +48,8 @@ from postgres import PostgresServer  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue import parse_catalogue  # noqa: E402
-from ansible_collections.bootflow.compute.plugins.module_utils.core.request.server_request import (  # noqa: E402
-    RequestOptions,
-    parse_requests,
-)
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.options import RequestOptions  # noqa: E402
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.server_request import parse_requests  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.claims import ResourceRequest  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.dedicated import DedicatedRequest  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.numa.constraints import numa_constraints  # noqa: E402

@@ -36,6 +36,8 @@ from pathlib import Path
 import psycopg
 import sqlalchemy as sa
 
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import volume_tables
+
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "lab"))
 
@@ -66,7 +68,6 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute im
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import this_run  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import Context  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction  # noqa: E402
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import (  # noqa: E402
     attachments,
     backends,
@@ -193,7 +194,7 @@ class Database:
             }
             for number, volume_id in chunk
         ]
-        tx.execute(tables.volumes.insert(), rows)
+        tx.execute(volume_tables.volumes.insert(), rows)
         cables = [
             {
                 "id": new_id(rng),
@@ -216,13 +217,13 @@ class Database:
             }
             for number, volume_id in chunk
         ]
-        tx.execute(tables.volume_attachments.insert(), cables)
+        tx.execute(volume_tables.volume_attachments.insert(), cables)
         gone = []
         for row in rows:
             volume_id = new_id(rng)
             over = {"status": "deleted", "attach_status": "detached", "made": False, "run_id": "run-old"}
             gone.append({**row, **over, "id": volume_id, "deleted": volume_id, "name": "gone"})
-        tx.execute(tables.volumes.insert(), gone)
+        tx.execute(volume_tables.volumes.insert(), gone)
         events = [
             {
                 "volume_id": volume_id,
@@ -237,7 +238,7 @@ class Database:
             for _number, volume_id in chunk
             for event in ("schedule", "create")
         ]
-        tx.execute(tables.volume_events.insert(), events)
+        tx.execute(volume_tables.volume_events.insert(), events)
 
     def tidy(self) -> None:
         """What the database does in its own time, done now."""

@@ -26,12 +26,12 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery.st
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.database import Ledger
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
-    audit_ends,
     audit_storage,
     host_settings,
     tables,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff
 from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host, lease_kept
 from ansible_collections.bootflow.compute.plugins.plugin_utils.storage_settings import storage_hosts
 
@@ -249,7 +249,7 @@ class ActionModule(LedgerAction):
                 died = repaired.get("died") or {}
                 self._cleaned(ledger, host, todo, wanted, problems, died)
             with lease_kept(self):
-                unplugged = audit_ends.unplug(self, ledger, ends.sessions, ends.secrets)
+                unplugged = audit_storage.unplug(self, ledger, ends.sessions, ends.secrets)
         finally:
             ledger.close()
         return self._removed(host, {**{u: problems.get(u) for u in wanted}, **unplugged})
@@ -291,7 +291,7 @@ class ActionModule(LedgerAction):
         ledger = self.open_ledger()
         try:
             with lease_kept(self):
-                ended = audit_ends.end_targets(self, ledger, self._ends(host).targets)
+                ended = audit_storage.end_targets(self, ledger, self._ends(host).targets)
         finally:
             ledger.close()
         return self._removed(host, ended)
@@ -346,8 +346,7 @@ def _diff(findings: t.Sequence[Finding]) -> dict[str, str]:
     """What the ledger has, and what it is to have."""
     before = ["%s %s %s: %s\n" % (f.host, f.instance or "", f.what, _short(f.old)) for f in findings]
     after = ["%s %s %s: %s\n" % (f.host, f.instance or "", f.what, _short(f.new)) for f in findings]
-    headers = {"before_header": "ledger", "after_header": "ledger"}
-    return {"before": "".join(before), "after": "".join(after), **headers}
+    return diff("ledger", "".join(before), "".join(after))
 
 
 def _died(findings: t.Iterable[Finding]) -> dict[str, str]:

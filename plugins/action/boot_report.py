@@ -18,7 +18,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute im
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import outcome
 from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_settings import reachable
 
 
@@ -47,13 +47,10 @@ class ActionModule(LedgerAction):
         bad = [v for v in shown if v["vm_state"] != states.ACTIVE]
         if self.options["print_table"]:
             tables.show(self._display, tables.instance_table(shown))
-        result: dict[str, t.Any] = {"changed": False, "instances": shown}
-        if bad:
-            items = [
-                errors.failed_item(
-                    v["name"], v["uuid"], v.get("fault"), state="%s, task_state %s" % (v["vm_state"], v["task_state"])
-                )
-                for v in bad
-            ]
-            return error_result(errors.BootFailed(items, len(shown)), **result)
-        return result
+        items = [
+            errors.failed_item(
+                v["name"], v["uuid"], v.get("fault"), state="%s, task_state %s" % (v["vm_state"], v["task_state"])
+            )
+            for v in bad
+        ]
+        return outcome(errors.BootFailed(items, len(shown)), changed=False, instances=shown)

@@ -40,7 +40,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     volume_settings,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import outcome
 
 EXPLAINED_OF_AN_ENTRY = 3
 HOSTS_PRINTED = 50
@@ -201,11 +201,9 @@ class ActionModule(LedgerAction):
             "plan": plan,
             "diff": [_diff(p) for p in plan if p["xml"]],
         }
-        if found.result.failed:
-            items = [errors.failed_item(p["name"], p["uuid"], {**p["error"], "remedy": ""}) for p in plan if p["error"]]
-            message = "%d of %d instances fit on no host." % (len(items), len(plan))
-            return error_result(errors.BootFailed(items, len(plan), message=message, remedy=REMEDY), **answer)
-        return answer
+        items = [errors.failed_item(p["name"], p["uuid"], {**p["error"], "remedy": ""}) for p in plan if p["error"]]
+        message = "%d of %d instances fit on no host." % (len(items), len(plan))
+        return outcome(errors.BootFailed(items, len(plan), message=message, remedy=REMEDY), **answer)
 
     def _reports(self) -> dict[str, t.Mapping[str, t.Any]]:
         """host -> what it reported in this playbook, or why it did not; hosts that were not asked are left out."""

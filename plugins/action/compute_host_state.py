@@ -13,6 +13,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.sel
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import service_state
 from ansible_collections.bootflow.compute.plugins.plugin_utils import tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff
 
 WORDS = {
     service_state.ENABLED: "enabled",
@@ -47,12 +48,11 @@ class ActionModule(LedgerAction):
             "changed": bool(changes),
             "changes": changes,
             "hosts": shown,
-            "diff": {
-                "before": "".join("%(host)s %(what)s: %(from)s\n" % c for c in changes),
-                "after": "".join("%(host)s %(what)s: %(to)s\n" % c for c in changes),
-                "before_header": "hosts",
-                "after_header": "hosts",
-            },
+            "diff": diff(
+                "hosts",
+                "".join("%(host)s %(what)s: %(from)s\n" % c for c in changes),
+                "".join("%(host)s %(what)s: %(to)s\n" % c for c in changes),
+            ),
         }
 
     def _lines(self, changed: t.Collection[str]) -> list[str]:

@@ -18,7 +18,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transac
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.plugin_utils import tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, outcome
 
 DELETING = "bootflow_deleting"  # what the playbook registers: the begin on localhost,
 REMOVED = "bootflow_removed"  # and the removal on each host
@@ -48,11 +48,7 @@ class ActionModule(LedgerAction):
             project=o["project"],
             everything=o["all"],
         )
-        if self.check_mode:
-            ledger = self.rehearsal_ledger()
-            found, volumes = ledger.rehearsal(_begin, chosen, o["missing_ok"])
-        else:
-            found, volumes = self.open_ledger().transact(_begin, chosen, o["missing_ok"])
+        found, volumes = self.write(lambda tx: _begin(tx, chosen, o["missing_ok"]))
         named = [{"name": r.display_name, "uuid": r.uuid, "host": r.host} for r in found.rows]
         before = "".join("%s %s on %s\n" % (n["name"], n["uuid"], n["host"] or "no host") for n in named)
         unknown = sorted(set(o["names"] or []) - {n["name"] for n in named}) + sorted(
@@ -73,7 +69,7 @@ class ActionModule(LedgerAction):
             "not_found": unknown,
             "hosts": [h for h in found.hosts if h in inventory],
             "volumes": volumes,
-            "diff": {"before": before, "after": "", "before_header": "instances", "after_header": "instances"},
+            "diff": diff("instances", before, ""),
         }
 
     def _removed(self) -> dict[str, t.Any]:
@@ -93,14 +89,12 @@ class ActionModule(LedgerAction):
         gone, left = self.open_ledger().transact(delete.finish, force=self.options["force"])
         if self.options["print_table"]:
             tables.show(self._display, ["Deleted: %s" % (", ".join(gone) or "nothing")])
-        result: dict[str, t.Any] = {"changed": bool(gone), "deleted": gone, "left": left}
-        if left:
-            items = [
-                errors.failed_item(v["name"], v["uuid"], v["fault"], host=v["host"], state="the host was not asked")
-                for v in left
-            ]
-            return error_result(errors.DeleteIncomplete(items, len(gone) + len(left)), **result)
-        return result
+        items = [
+            errors.failed_item(v["name"], v["uuid"], v["fault"], host=v["host"], state="the host was not asked")
+            for v in left
+        ]
+        error = errors.DeleteIncomplete(items, len(gone) + len(left))
+        return outcome(error, changed=bool(gone), deleted=gone, left=left)
 
 
 def _begin(tx: Transaction, chosen: Selection, missing_ok: bool) -> tuple[delete.Deleting, bool]:

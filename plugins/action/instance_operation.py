@@ -26,7 +26,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     tables,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, outcome
 from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import item_errors, lease_kept
 
 # As playbooks/operation.yml registers what the controller and the hosts answered.
@@ -64,14 +64,8 @@ class ActionModule(LedgerAction):
             project=o["project"],
             everything=o["all"],
         )
-        arguments = (self.operation, selection, frozenset(self.compute_hosts()))
-        if self.check_mode:
-            ledger = self.rehearsal_ledger()
-            begun, with_volumes = ledger.rehearsal(_begin, *arguments)
-        else:
-            ledger = self.open_ledger()
-            begun, with_volumes = ledger.transact(_begin, *arguments)
-        ledger.close()
+        known_hosts = frozenset(self.compute_hosts())
+        begun, with_volumes = self.write(lambda tx: _begin(tx, self.operation, selection, known_hosts))
         work: dict[str, Items] = {}
         for row in begun.rows:
             item: dict[str, t.Any] = {"uuid": row.uuid, "name": row.display_name, "vm_state": row.vm_state}
@@ -84,12 +78,11 @@ class ActionModule(LedgerAction):
             "unchanged": [{"name": r.display_name, "uuid": r.uuid, "host": r.host} for r in begun.unchanged],
             "hosts": sorted(work),
             "work": work,
-            "diff": {
-                "before": "".join("%s %s: %s\n" % (r.display_name, r.uuid, r.vm_state) for r in begun.rows),
-                "after": "".join("%s %s: %s\n" % (r.display_name, r.uuid, after or r.vm_state) for r in begun.rows),
-                "before_header": "instances",
-                "after_header": "instances",
-            },
+            "diff": diff(
+                "instances",
+                "".join("%s %s: %s\n" % (r.display_name, r.uuid, r.vm_state) for r in begun.rows),
+                "".join("%s %s: %s\n" % (r.display_name, r.uuid, after or r.vm_state) for r in begun.rows),
+            ),
         }
 
     # --- work: on each host, for all of its instances -----------------------------------------------------------------
@@ -182,13 +175,9 @@ class ActionModule(LedgerAction):
             )
         if self.options["print_table"]:
             tables.show(self._display, self._lines(instances, begun.get("unchanged") or []))
-        result = {"changed": len(failed) < len(instances), "instances": instances}
-        if failed:
-            listed = [
-                errors.failed_item(i["name"], i["uuid"], i["error"], host=i["host"]) for i in instances if i["error"]
-            ]
-            return error_result(errors.OperationFailed(listed, len(instances), operation=self.operation.name), **result)
-        return result
+        listed = [errors.failed_item(i["name"], i["uuid"], i["error"], host=i["host"]) for i in instances if i["error"]]
+        error = errors.OperationFailed(listed, len(instances), operation=self.operation.name)
+        return outcome(error, changed=len(failed) < len(instances), instances=instances)
 
     def _answers(self, begun: t.Mapping[str, t.Any]) -> dict[str, dict[str, t.Any]]:
         """uuid -> its outcome, as the hosts' tasks of this playbook registered it."""

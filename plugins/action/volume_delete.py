@@ -14,7 +14,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.vol
     VOLUME_DELETION,
     VOLUME_SELECTION,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import delete, unmanage
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import delete
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes.delete import VolumeDeleting
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import snapshots as snapshot_rows
@@ -24,7 +24,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     volume_texts,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, outcome
 
 
 class ActionModule(LedgerAction):
@@ -52,7 +52,7 @@ class ActionModule(LedgerAction):
 
         def begin(tx: Transaction) -> tuple[VolumeDeleting, dict[str, list[str]]]:
             if o["unmanage"]:
-                return unmanage.unmanage(tx, volume_settings.inventory(self), **chosen), {}
+                return delete.unmanage(tx, volume_settings.inventory(self), **chosen), {}
             found = delete.begin(tx, **chosen)
             volume_settings.in_inventory(self, found.hosts)
             theirs: dict[str, list[str]] = {}
@@ -60,10 +60,7 @@ class ActionModule(LedgerAction):
                 theirs.setdefault(row.volume_id, []).append(row.name or row.id)
             return found, theirs
 
-        if self.check_mode:
-            found, snapshots = self.rehearsal_ledger().rehearsal(begin)
-        else:
-            found, snapshots = self.open_ledger().transact(begin)
+        found, snapshots = self.write(begin)
         named: list[dict[str, t.Any]] = [
             {"name": r.name or "", "id": r.id, "pool_host": r.pool_host} for r in found.rows
         ]
@@ -87,7 +84,7 @@ class ActionModule(LedgerAction):
             "volumes": named,
             "not_found": unknown,
             "hosts": [] if self.check_mode else found.hosts,
-            "diff": {"before": before, "after": "", "before_header": "volumes", "after_header": "volumes"},
+            "diff": diff("volumes", before, ""),
         }
 
     def _finish(self) -> dict[str, t.Any]:
@@ -97,11 +94,8 @@ class ActionModule(LedgerAction):
         if self.options["print_table"]:
             word = "Forgotten" if self.options["unmanage"] else "Deleted"
             tables.show(self._display, ["%s: %s" % (word, ", ".join(g["name"] or g["id"] for g in gone) or "nothing")])
-        result: dict[str, t.Any] = {"changed": bool(gone), "deleted": gone, "left": left}
-        if left:
-            items = [volume_texts.failed_item(v) for v in left]
-            return error_result(errors.VolumeDeleteIncomplete(items, len(gone) + len(left)), **result)
-        return result
+        error = errors.VolumeDeleteIncomplete([volume_texts.failed_item(v) for v in left], len(gone) + len(left))
+        return outcome(error, changed=bool(gone), deleted=gone, left=left)
 
 
 def _line(volume: t.Mapping[str, t.Any]) -> str:

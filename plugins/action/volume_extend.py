@@ -28,6 +28,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     volume_settings,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff
 
 NO_ROOM = (
     "The backend must have space for the difference: volume_list shows its FREE_GB. Delete volumes there, or add devices to"
@@ -75,11 +76,7 @@ class ActionModule(LedgerAction):
             return found
 
         with volume_settings.told_in_order():
-            if self.check_mode:
-                with self.rehearsal_ledger().rehearse() as tx:
-                    found = begin(tx)
-            else:
-                found = self.open_ledger().transact(begin)
+            found = self.write(begin)
         sizes = {w["volume"]: w["size"] for w in requested}
         named = [
             {
@@ -103,12 +100,11 @@ class ActionModule(LedgerAction):
             "unchanged": list(found.unchanged),
             "hosts": [] if self.check_mode else found.hosts,
             "compute_hosts": [] if self.check_mode else found.compute_hosts,
-            "diff": {
-                "before": "".join("%s %s GB\n" % (n["name"] or n["id"], n["size"]) for n in named),
-                "after": "".join("%s %s GB\n" % (n["name"] or n["id"], n["new_size"]) for n in named),
-                "before_header": "volumes",
-                "after_header": "volumes",
-            },
+            "diff": diff(
+                "volumes",
+                "".join("%s %s GB\n" % (n["name"] or n["id"], n["size"]) for n in named),
+                "".join("%s %s GB\n" % (n["name"] or n["id"], n["new_size"]) for n in named),
+            ),
         }
 
 

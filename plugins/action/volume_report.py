@@ -22,7 +22,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transac
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views
 from ansible_collections.bootflow.compute.plugins.plugin_utils import tables, volume_settings, volume_texts
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import outcome
 
 # What a volume is in that nothing is wrong with.
 GOOD = (states.AVAILABLE, states.IN_USE, states.RESERVED, states.ATTACHING, states.DETACHING)
@@ -51,14 +51,10 @@ class ActionModule(LedgerAction):
             return volume_views.volumes(tx, names=names, project=o["project"]) if names else []
 
         shown = self.open_ledger().transact(end)
-        bad = [v for v in shown if v["status"] not in GOOD]
+        bad = [volume_texts.failed_item(v) for v in shown if v["status"] not in GOOD]
         if o["print_table"]:
             tables.show(self._display, volume_texts.volume_table(shown) if shown else ["No volumes."])
-        result: dict[str, t.Any] = {"changed": False, "volumes": shown}
-        if bad:
-            items = [volume_texts.failed_item(v) for v in bad]
-            return error_result(errors.VolumeFailed(items, len(shown)), **result)
-        return result
+        return outcome(errors.VolumeFailed(bad, len(shown)), changed=False, volumes=shown)
 
 
 def _names(entries: t.Iterable[t.Any]) -> list[str]:

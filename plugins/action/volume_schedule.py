@@ -26,7 +26,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     volume_settings,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, outcome
 from ansible_collections.bootflow.compute.plugins.plugin_utils.storage_settings import storage_hosts
 
 EXPLAINED = 3
@@ -125,26 +125,23 @@ class ActionModule(LedgerAction):
             tables.show(self._display, ["The plan:", *(line for d in plan for line in d["lines"])])
         for decided in plan:
             del decided["lines"]
-        answer: dict[str, t.Any] = {
-            "changed": True,
-            "hosts": [],
-            "plan": plan,
-            "diff": [_diff(d["name"] or d["volume_id"], d["size"], d["host"]) for d in plan if d["host"]],
-        }
-        bad = [d for d in plan if d["error"]]
-        if bad:
-            items = [
-                errors.failed_item(d["name"] or d["volume_id"], d["volume_id"], {**d["error"], "remedy": ""})
-                for d in bad
-            ]
-            message = "%d of %d volumes fit no backend." % (len(bad), len(plan))
-            return error_result(errors.VolumeFailed(items, len(plan), message=message, remedy=REMEDY), **answer)
-        return answer
+        items = [
+            errors.failed_item(d["name"] or d["volume_id"], d["volume_id"], {**d["error"], "remedy": ""})
+            for d in plan
+            if d["error"]
+        ]
+        message = "%d of %d volumes fit no backend." % (len(items), len(plan))
+        return outcome(
+            errors.VolumeFailed(items, len(plan), message=message, remedy=REMEDY),
+            changed=True,
+            hosts=[],
+            plan=plan,
+            diff=[_diff(d["name"] or d["volume_id"], d["size"], d["host"]) for d in plan if d["host"]],
+        )
 
 
 def _diff(name: str, size: int, pool_host: str) -> dict[str, str]:
-    after = "%s: %s GB on %s\n" % (name, size, pool_host)
-    return {"before": "", "after": after, "before_header": "volumes", "after_header": "volumes"}
+    return diff("volumes", "", "%s: %s GB on %s\n" % (name, size, pool_host))
 
 
 def _lines(decided: t.Mapping[str, t.Any], in_full: bool) -> list[str]:

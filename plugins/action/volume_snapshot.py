@@ -24,7 +24,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     volume_texts,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, outcome
 
 
 class ActionModule(LedgerAction):
@@ -66,11 +66,7 @@ class ActionModule(LedgerAction):
             return found, {v["id"]: _line(v) for v in (volume_views.snapshots(tx, ids=ids) if ids else ())}
 
         with volume_settings.told_in_order():
-            if self.check_mode:
-                with self.rehearsal_ledger().rehearse() as tx:
-                    begun, lines = begin(tx)
-            else:
-                begun, lines = self.open_ledger().transact(begin, collisions=3)
+            begun, lines = self.write(begin, collisions=3)
         changed = bool(lines)
         if o["print_table"] and not changed:
             words = "the snapshots match the request" if o["snapshots"] else "no snapshot is requested"
@@ -85,12 +81,11 @@ class ActionModule(LedgerAction):
             "deleting": begun.deleting,
             "unchanged": begun.unchanged,
             "hosts": [] if self.check_mode else begun.hosts,
-            "diff": {
-                "before": "".join(lines[i] + "\n" for i in begun.deleting),
-                "after": "".join(lines[i] + "\n" for i in begun.created + begun.resumed),
-                "before_header": "snapshots",
-                "after_header": "snapshots",
-            },
+            "diff": diff(
+                "snapshots",
+                "".join(lines[i] + "\n" for i in begun.deleting),
+                "".join(lines[i] + "\n" for i in begun.created + begun.resumed),
+            ),
         }
 
     def _finish(self) -> dict[str, t.Any]:
@@ -99,11 +94,9 @@ class ActionModule(LedgerAction):
         ended = self.open_ledger().transact(snapshots.finish)
         if self.options["print_table"] and (ended["done"] or ended["left"]):
             tables.show(self._display, volume_texts.snapshot_table(ended["done"] + ended["left"]))
-        result: dict[str, t.Any] = {"changed": bool(ended["done"]), "snapshots": ended["done"], "left": ended["left"]}
-        if ended["left"]:
-            items = [volume_texts.failed_item(v) for v in ended["left"]]
-            return error_result(errors.SnapshotFailed(items, len(ended["done"]) + len(items)), **result)
-        return result
+        done, left = ended["done"], ended["left"]
+        error = errors.SnapshotFailed([volume_texts.failed_item(v) for v in left], len(done) + len(left))
+        return outcome(error, changed=bool(done), snapshots=done, left=left)
 
 
 def _line(view: t.Mapping[str, t.Any]) -> str:

@@ -15,6 +15,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.model import
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request import catalogue as catalogue_module
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request import expand, server_request
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.options import RequestOptions
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept
 from ansible_collections.bootflow.compute.plugins.plugin_utils import image_upload
 from ansible_collections.bootflow.compute.plugins.plugin_utils.scheduler_settings import Reading, reading_by_names
@@ -52,7 +53,7 @@ class BootRequest:
         self.requests: list[ServerRequest] = server_request.parse_requests(
             options["instances"],
             self.catalogue,
-            server_request.RequestOptions(
+            RequestOptions(
                 allow_forced_host=options["allow_forced_host"],
                 default_schedule_zone=options["default_schedule_zone"],
                 availability_zones=zones,

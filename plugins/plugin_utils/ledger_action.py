@@ -36,6 +36,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.address
     url_is_sqlite,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import Context
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings, time_limits
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result, module_error
 
@@ -45,6 +46,8 @@ RUN_SECRET = secrets.token_bytes(32)
 
 # What Ansible says of its own classes behind what is wrong.
 CLASSES = re.compile(r": <class '[\w.]*'> cannot be converted to an? \w+")
+
+Result = t.TypeVar("Result")
 
 Arguments = t.Mapping[str, t.Union[Setting, t.Mapping[str, t.Any]]]
 
@@ -208,6 +211,12 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
             return self.open_ledger()
         except errors.LedgerMissing:
             return database.memory_ledger().for_run(self.context())
+
+    def write(self, function: t.Callable[[Transaction], Result], collisions: int = 0) -> Result:
+        """The result of ``function``, its writes committed; in check mode they are rolled back. :arg collisions: see transact()"""
+        if self.check_mode:
+            return self.rehearsal_ledger().rehearsal(function)
+        return self.open_ledger().transact(function, collisions=collisions)
 
     def _address(self) -> LedgerAddress:
         url = normalise_url(self.options["ledger_url"])

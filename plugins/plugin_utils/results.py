@@ -49,11 +49,9 @@ def error_result(error: errors.BootflowError, **result: t.Any) -> dict[str, t.An
     return {**answer, **data}
 
 
-def outcome(
-    error_class: type[errors.Incomplete], items: t.Sequence[dict[str, t.Any]], total: int, **result: t.Any
-) -> dict[str, t.Any]:
-    """``result``, of a task that failed if ``items`` (errors.failed_item()) of the ``total`` did."""
-    return error_result(error_class(items, total), **result) if items else result
+def outcome(error: errors.Incomplete, **result: t.Any) -> dict[str, t.Any]:
+    """``result`` of a task, which failed if ``error`` has items."""
+    return error_result(error, **result) if error.items else result
 
 
 def diff(of: str, before: str, after: str) -> dict[str, str]:

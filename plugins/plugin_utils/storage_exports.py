@@ -26,32 +26,24 @@ Made = t.Dict[str, t.Union[t.Mapping[str, t.Any], errors.BootflowError]]
 
 def end_exports(action: LedgerAction, exports: t.Sequence[Export]) -> Ended:
     """End them on the current host. Returns attachment id -> None, or why it could not be ended."""
-    found: Ended = {}
-    for call in _calls(exports):
-        result = _run(action, call, _ended)
-        for export in call:
-            outcome = result[export.volume_id]
-            found[export.attachment_id] = outcome if isinstance(outcome, errors.BootflowError) else None
-    return found
+    found = _run(action, exports, _ended)
+    return {e.attachment_id: o if isinstance(o, errors.BootflowError) else None for e, o in found}
 
 
 def make_exports(action: LedgerAction, exports: t.Sequence[Export]) -> Made:
     """Make them on the current host. Returns attachment id -> {iqn, lun, portals}, or why there is no target."""
     found: Made = {}
-    for call in _calls(exports):
-        result = _run(action, call, _made)
-        for export in call:
-            outcome = result[export.volume_id]
-            if isinstance(outcome, errors.BootflowError):
-                found[export.attachment_id] = outcome
-            elif not export.login and export.initiator not in outcome["initiators"]:
-                found[export.attachment_id] = errors.ISCSITargetNotFoundForVolume(
-                    volume_id=export.volume_id,
-                    remedy="The target that another guest of the host uses is gone: detach the volume from that guest first.",
-                )
-            else:
-                portals = outcome.get("portals") or export.configuration["portals"]
-                found[export.attachment_id] = {"iqn": outcome["iqn"], "lun": outcome["lun"], "portals": list(portals)}
+    for export, outcome in _run(action, exports, _made):
+        if isinstance(outcome, errors.BootflowError):
+            found[export.attachment_id] = outcome
+        elif not export.login and export.initiator not in outcome["initiators"]:
+            found[export.attachment_id] = errors.ISCSITargetNotFoundForVolume(
+                volume_id=export.volume_id,
+                remedy="The target that another guest of the host uses is gone: detach the volume from that guest first.",
+            )
+        else:
+            portals = outcome.get("portals") or export.configuration["portals"]
+            found[export.attachment_id] = {"iqn": outcome["iqn"], "lun": outcome["lun"], "portals": list(portals)}
     return found
 
 
@@ -85,35 +77,39 @@ def _present(exports: t.Sequence[Export], logins: list[dict[str, str]]) -> dict[
     }
 
 
-def _calls(exports: t.Sequence[Export]) -> list[list[Export]]:
-    """Those that one call of the module can do: of the same kind of target."""
-    found: dict[str, list[Export]] = {}
-    for export in exports:
-        found.setdefault(json.dumps(_settings(export), sort_keys=True), []).append(export)
-    return [found[key] for key in sorted(found)]
-
-
 def _settings(export: Export) -> dict[str, t.Any]:
     return {name: export.configuration.get(name) for name in ("target", "iqn_prefix", "portals")}
 
 
 def _run(
-    action: LedgerAction, call: t.Sequence[Export], element: t.Callable[[t.Sequence[Export]], dict[str, t.Any]]
+    action: LedgerAction, exports: t.Sequence[Export], element: t.Callable[[t.Sequence[Export]], dict[str, t.Any]]
+) -> t.Iterator[tuple[Export, t.Mapping[str, t.Any] | errors.BootflowError]]:
+    """Each export with the module's outcome, or the error; one call for each kind of target."""
+    calls: dict[str, dict[str, list[Export]]] = {}
+    for export in exports:
+        call = calls.setdefault(json.dumps(_settings(export), sort_keys=True), {})
+        call.setdefault(export.volume_id, []).append(export)
+    for _kind, of_volume in sorted(calls.items()):
+        outcomes = _call(action, of_volume, element)
+        yield from ((export, outcomes[i]) for i, group in of_volume.items() for export in group)
+
+
+def _call(
+    action: LedgerAction,
+    of_volume: t.Mapping[str, t.Sequence[Export]],
+    element: t.Callable[[t.Sequence[Export]], dict[str, t.Any]],
 ) -> dict[str, t.Mapping[str, t.Any] | errors.BootflowError]:
     """volume id -> the module's outcome, or the error."""
-    of_volume: dict[str, list[Export]] = {}
-    for export in call:
-        of_volume.setdefault(export.volume_id, []).append(export)
-    ids = list(of_volume)
+    first = next(iter(of_volume.values()))[0]
     try:
-        if not call[0].configuration.get("volume_group"):
+        if not first.configuration.get("volume_group"):
             raise errors.DriverNotInitialized(
-                message="Volume driver not ready. The ledger does not know backend %s" % call[0].backend,
+                message="Volume driver not ready. The ledger does not know backend %s" % first.backend,
                 remedy="Put it back into bootflow_storage_backends of its host.",
             )
-        settings = {name: value for name, value in _settings(call[0]).items() if value is not None}
+        settings = {name: value for name, value in _settings(first).items() if value is not None}
         result = action.run_module("iscsi_target", {**settings, "exports": [element(e) for e in of_volume.values()]})
     except errors.BootflowError as e:
-        return dict.fromkeys(ids, e)
-    problems = item_errors(result, ids)
-    return {i: problems.get(i) or result["outcomes"][i] for i in ids}
+        return dict.fromkeys(of_volume, e)
+    problems = item_errors(result, of_volume)
+    return {i: problems.get(i) or result["outcomes"][i] for i in of_volume}

@@ -122,7 +122,7 @@ class VolumeChange(LedgerAction):
             errors.failed_item("%s (%s)" % (v["volume"], v["instance"]), v["volume_id"], v["error"], state=state)
             for v in left
         ]
-        return outcome(self.INCOMPLETE, items, len(done) + len(left), changed=bool(done), done=done, left=left)
+        return outcome(self.INCOMPLETE(items, len(done) + len(left)), changed=bool(done), done=done, left=left)
 
 
 def _attachment_data(row: Attachment) -> dict[str, t.Any]:

@@ -25,6 +25,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import fleet, nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import this_run
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.address import LedgerAddress
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import Context
 
 HOSTS = ("kvm1", "kvm2", "kvm3")
@@ -66,7 +67,7 @@ class Site:
     def ledger(self) -> database.Ledger:
         url = self.variables["ledger_url"]
         password = self.variables.get("ledger_password")
-        return database.open_ledger(database.LedgerAddress(url=url, password=password))
+        return database.open_ledger(LedgerAddress(url=url, password=password))
 
     def report(self, host: str, memory_mb: int, age: float = 10.0) -> None:
         facts = {"hypervisor_hostname": host, "memory_mb": memory_mb, "local_gb": 400, "vcpus": 8}

@@ -30,8 +30,6 @@ from .db.this_run import Context
 from .db.transaction import Transaction
 from .migrations import runner
 
-__all__ = ["Ledger", "LedgerAddress", "memory_ledger", "normalise_url", "open_ledger", "shown", "sqlite_path"]
-
 FIRST_DELAY = 0.02  # seconds; doubled with each attempt, the delay is a random part of it
 LONGEST_DELAY = 3.0
 

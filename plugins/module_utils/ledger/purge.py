@@ -16,13 +16,8 @@ from .compute.instances import LIVE
 from .database import Ledger
 from .db.sqlalchemy_import import sa
 from .db.transaction import Transaction
-from .schema.tables import (
-    instances,
-    metadata,
-    notifications,
-    request_specs,
-    reservations,
-    runs,
+from .schema.tables import instances, metadata, notifications, request_specs, reservations, runs
+from .schema.volume_tables import (
     volume_attachments,
     volume_cleanups,
     volume_events,

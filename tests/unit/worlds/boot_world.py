@@ -19,14 +19,14 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.planne
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import attach as volume_attach
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work as volume_work
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables, volume_tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.attachments import Connector
 
 from .volume_world import VolumeWorld
 from .world import IMAGE, request
 
-A = tables.volume_attachments.c
+A = volume_tables.volume_attachments.c
 
 
 def device(
@@ -220,7 +220,7 @@ class BootWorld(VolumeWorld):
 
     def attachment(self, volume: str) -> t.Any:
         """The latest of a volume, by name or id."""
-        rows = self.rows(tables.volume_attachments, A.volume_id == self.volume(volume).id)
+        rows = self.rows(volume_tables.volume_attachments, A.volume_id == self.volume(volume).id)
         return sorted(rows, key=lambda r: (r.deleted == "", r.created_at))[-1]
 
     def ends(self, volume: str) -> tuple[str, str, str]:
@@ -228,7 +228,7 @@ class BootWorld(VolumeWorld):
         return row.attach_status, row.export, row.connection
 
     def live_attachments(self) -> list[t.Any]:
-        return self.rows(tables.volume_attachments, A.deleted == "")
+        return self.rows(volume_tables.volume_attachments, A.deleted == "")
 
     def disks(self, uuid: str) -> list[dict[str, t.Any]]:
         c = tables.block_device_mappings.c
@@ -239,8 +239,8 @@ class BootWorld(VolumeWorld):
 
     def check(self, tx: Transaction) -> None:
         super().check(tx)
-        volumes = {r.id: r for r in tx.execute(sa.select(tables.volumes))}
-        rows = list(tx.execute(sa.select(tables.volume_attachments)))
+        volumes = {r.id: r for r in tx.execute(sa.select(volume_tables.volumes))}
+        rows = list(tx.execute(sa.select(volume_tables.volume_attachments)))
         live = [r for r in rows if r.deleted == ""]
         for row in rows:
             if row.deleted != "":

@@ -22,7 +22,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes imp
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import snapshots as volume_snapshots
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work as volume_work
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import volume_tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import backends as storage_backends
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views, volumes
 
@@ -240,8 +240,8 @@ class VolumeWorld(World):
 
     def volume(self, name: str) -> t.Any:
         """By name or id, the living one first."""
-        c = tables.volumes.c
-        rows = self.rows(tables.volumes, sa.or_(c.name == name, c.id == name))
+        c = volume_tables.volumes.c
+        rows = self.rows(volume_tables.volumes, sa.or_(c.name == name, c.id == name))
         return sorted(rows, key=lambda r: r.deleted != "")[0]
 
     def status(self, name: str) -> str:
@@ -252,22 +252,22 @@ class VolumeWorld(World):
             return volume_views.volumes(tx, ids=[self.volume(name).id])[0]
 
     def pending_cleanups(self) -> set[tuple[str, str]]:
-        return {(r.pool_host, r.item_id) for r in self.rows(tables.volume_cleanups)}
+        return {(r.pool_host, r.item_id) for r in self.rows(volume_tables.volume_cleanups)}
 
     def events(self, volume_id: str) -> list[tuple[str, str | None, str | None]]:
-        c = tables.volume_events.c
-        return [(r.event, r.host, r.result) for r in self.rows(tables.volume_events, c.volume_id == volume_id)]
+        c = volume_tables.volume_events.c
+        return [(r.event, r.host, r.result) for r in self.rows(volume_tables.volume_events, c.volume_id == volume_id)]
 
     def notified(self, volume_id: str) -> list[str]:
-        c = tables.volume_notifications.c
-        return [r.event_type for r in self.rows(tables.volume_notifications, c.volume_id == volume_id)]
+        c = volume_tables.volume_notifications.c
+        return [r.event_type for r in self.rows(volume_tables.volume_notifications, c.volume_id == volume_id)]
 
     # --- the laws --------------------------------------------------------------------------------------------------
 
     def check(self, tx: Transaction) -> None:
         super().check(tx)
-        rows = list(tx.execute(sa.select(tables.volumes)))
-        cleanups = {(r.pool_host, r.item_id) for r in tx.execute(sa.select(tables.volume_cleanups))}
+        rows = list(tx.execute(sa.select(volume_tables.volumes)))
+        cleanups = {(r.pool_host, r.item_id) for r in tx.execute(sa.select(volume_tables.volume_cleanups))}
         live = {r.id: r for r in rows if r.deleted == volumes.LIVE}
         for row in rows:
             if row.id not in live:
@@ -279,7 +279,9 @@ class VolumeWorld(World):
         # Nothing lies on a host that nobody knows of.
         snapshots = {
             s.id: live[s.volume_id].pool_host
-            for s in tx.execute(sa.select(tables.volume_snapshots).where(tables.volume_snapshots.c.deleted == ""))
+            for s in tx.execute(
+                sa.select(volume_tables.volume_snapshots).where(volume_tables.volume_snapshots.c.deleted == "")
+            )
         }
         for host in self.storage.values():
             for backend, there in host.there.items():

@@ -18,43 +18,11 @@ import typing as t
 from ..errors import InvalidBDM, InvalidBDMFormat
 from ..model import BlockDevice, Flavor, Image
 from .block_device_checks import (
-    DESTINATION_TYPES,
-    DEVICE_TYPES,
-    LEGAL_PAIRS,
-    SOURCE_TYPES,
     check_words,
     is_ephemeral,
     is_swap,
     strip_dev,
-    validate_bdms,
 )
-
-__all__ = [
-    "DEFAULT_ROOT_DEVICE",
-    "DESTINATION_TYPES",
-    "DEVICE_TYPES",
-    "LEGAL_PAIRS",
-    "SOURCE_TYPES",
-    "blank_bdm",
-    "brings_root",
-    "check_root_name",
-    "flavor_defined_bdms",
-    "from_legacy",
-    "image_bdm",
-    "IMAGE_LISTS",
-    "image_defined_bdms",
-    "image_devices",
-    "is_ephemeral",
-    "is_swap",
-    "merge_bdms",
-    "normalise_bdms",
-    "prepend_dev",
-    "root_bdm",
-    "root_device_name",
-    "root_name_of",
-    "strip_dev",
-    "validate_bdms",
-]
 
 DEFAULT_ROOT_DEVICE = "vda"
 #: properties of an image that are lists of mappings

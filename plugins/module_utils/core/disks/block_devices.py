@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 
 from ..errors import DevicePathInUse, InvalidInput
 from ..model import BlockDevice, Flavor, Image
-from .block_device_checks import MAX_LOCAL_BLOCK_DEVICES, check_disk_bus, check_words
-from .block_device_mapping import is_swap, normalise_bdms, prepend_dev, root_name_of, strip_dev, validate_bdms
+from .block_device_checks import MAX_LOCAL_BLOCK_DEVICES, check_disk_bus, check_words, is_swap, strip_dev, validate_bdms
+from .block_device_mapping import normalise_bdms, prepend_dev, root_name_of
 from .disk_names import (
     BUS_PREFIX,
     bus_of_name,
@@ -26,18 +26,7 @@ from .disk_names import (
     config_drive_bus,
     default_bus,
     free_name,
-    is_q35,
 )
-
-__all__ = [
-    "PlannedDisk",
-    "attached_disk",
-    "block_device_plan",
-    "config_drive_disk",
-    "is_q35",
-    "normalise_bdms",
-    "validate_bdms",
-]
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ..disks.block_device_checks import check_disk_bus, check_size, check_words, mapping_of_image
+from ..disks.block_device_checks import check_disk_bus, check_size, check_words, mapping_of_image, strip_dev
 from ..disks.block_device_mapping import (
     DEFAULT_ROOT_DEVICE,
     brings_root,
@@ -23,7 +23,6 @@ from ..disks.block_device_mapping import (
     prepend_dev,
     root_bdm,
     root_device_name,
-    strip_dev,
 )
 from ..errors import (
     BootflowError,

@@ -15,22 +15,13 @@ from .. import errors as error_classes
 from ..errors import BootflowError, InvalidInput, MalformedRequestBody
 from ..optional import optional_import, require
 from ..reading.formats import FORMATS
-from .fragment_files import BUILTIN_DIR, load_fragments, state_of_files
+from .fragment_files import load_fragments, state_of_files
 
 if t.TYPE_CHECKING:
     import jsonschema
 else:
     jsonschema = optional_import("jsonschema")
 
-__all__ = [
-    "BUILTIN_DIR",
-    "create_schema",
-    "entry_errors",
-    "load_fragments",
-    "request_validator",
-    "schema_validator",
-    "without_nulls",
-]
 
 #: paths where null may be intended: it is kept there, and rejected
 _KEEP_NULLS = ("metadata", "scheduler_hints")

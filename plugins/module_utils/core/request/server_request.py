@@ -39,8 +39,6 @@ from .options import RequestOptions
 from .requested_resources import RequestedResources, requested_resources
 from .schema import entry_errors, request_validator, without_nulls
 
-__all__ = ["RequestOptions", "parse_az", "parse_requests"]
-
 #: Nova's limit of instances.display_name
 MAX_NAME = 255
 

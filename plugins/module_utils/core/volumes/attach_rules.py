@@ -14,6 +14,8 @@ from .model import Attachment, Volume
 
 MODES = ("rw", "ro")
 
+_Attachment = t.TypeVar("_Attachment", bound=Attachment)
+
 
 def check_attach_to_instance(
     volume: Volume,
@@ -30,7 +32,7 @@ def check_attach_to_instance(
     :arg together: this run is attaching the volume to other instances, see states.check_reserve().
     :arg cross_az_attach: False: volume and instance have to be in the same zone.
     :raises InvalidVolume: already attached to the instance, in another zone, in maintenance, or not available.
-    :raises InvalidVolumeAttachMode: mode rw for a read-only volume, or an unknown mode.
+    :raises InvalidVolumeAttachMode: an unknown mode.
     """
     if any(a.instance_uuid == instance_uuid and a.attach_status != states.DETACHED for a in attachments):
         raise InvalidVolume(
@@ -45,10 +47,10 @@ def check_attach_to_instance(
         )
     if volume.status == states.MAINTENANCE:
         raise InvalidVolume(reason="The volume cannot be attached in maintenance mode.")
-    if mode not in MODES or (volume.readonly and mode != "ro"):
-        raise InvalidVolumeAttachMode(mode=mode, volume_id=volume.id, remedy="Attach it with mode ro.")
+    if mode not in MODES:
+        raise InvalidVolumeAttachMode(mode=mode, volume_id=volume.id, remedy="Attach it with mode rw or ro.")
     if volume.status == states.IN_USE and not volume.multiattach and not volume.migration_status:
-        where = ", ".join(a.instance_uuid or a.attached_host or a.id for a in attachments) or "an instance"
+        where = ", ".join(a.instance_uuid for a in attachments) or "an instance"
         raise InvalidVolume(
             reason="volume is already attached and multiple attachments are not enabled",
             remedy="Volume %s is attached to %s: detach it there first." % (volume.id, where),
@@ -56,7 +58,7 @@ def check_attach_to_instance(
     return states.check_reserve(volume, together)
 
 
-def check_detach(volume: Volume, attachments: t.Sequence[Attachment], instance_uuid: str | None = None) -> Attachment:
+def check_detach(volume: Volume, attachments: t.Sequence[_Attachment], instance_uuid: str | None = None) -> _Attachment:
     """The attachment to detach.
 
     :raises InvalidVolume: (400) maintenance, not attached, or several attachments and no instance given.

@@ -133,27 +133,6 @@ def volume_request(
     )
 
 
-def new_volume(request: VolumeRequest, now: float | None = None) -> Volume:
-    """The initial row of a request: creating, detached, on no backend."""
-    return Volume(
-        id=request.volume_id,
-        size=request.size,
-        name=request.name,
-        description=request.description,
-        availability_zone=request.availability_zone,
-        volume_type=None if request.volume_type is None else request.volume_type.name,
-        snapshot_id=request.snapshot_id,
-        source_volid=request.source_volid,
-        image_id=request.image_id,
-        bootable=request.bootable,
-        multiattach=request.multiattach,
-        project=request.project,
-        user=request.user,
-        metadata=dict(request.metadata),
-        created_at=now,
-    )
-
-
 def check_image(image: Image, size: int) -> None:
     """Check an image of the catalogue against the volume's size in GB. :raises InvalidInput: (400)
 

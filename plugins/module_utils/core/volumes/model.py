@@ -12,12 +12,21 @@ source: Cinder's Volume, Snapshot, VolumeType and PoolState (Queens)
 from __future__ import annotations
 
 import dataclasses
+import math
 import typing as t
 from dataclasses import dataclass, field
 
 from ..errors import InvalidInput
-from .capacities import Capacity, capacity_of, oversubscription_ratio
 from .pool_hosts import extract_host
+
+# Amounts that backends report: numbers of GB, or a word where they cannot tell one. source: Cinder's utils (Queens)
+INFINITE = "infinite"
+UNKNOWN = "unknown"
+WORDS = (INFINITE, UNKNOWN)
+AUTO = "auto"
+INITIAL_AUTO_RATIO = 20.0  # while nothing is provisioned yet
+
+Capacity = t.Union[float, str]  # a number of GB, or one of WORDS
 
 _Self = t.TypeVar("_Self", bound="_Record")
 
@@ -107,82 +116,49 @@ class VolumeType(_Record):
 
 
 @dataclass(frozen=True)
-class Volume(_Record):
-    """One volume.
+class Volume:
+    """A volume as the rules read it.
 
-    ``status``, ``attach_status``: see states; ``migration_status`` None: never migrated. ``host``: host@backend#pool, None
-    until scheduled. ``image_metadata``: of the image it was made from. ``group_id``, ``migration_status``: there are no
-    groups and migrations yet, but the rules check them. ``previous_status``: restored after an extension or upload.
+    ``status``, ``attach_status``: see states; ``migration_status`` None: never migrated (there are no migrations yet).
     """
 
     id: str
     size: int
-    name: str = ""
-    description: str = ""
     status: str = "creating"
     attach_status: str = "detached"
     migration_status: str | None = None
     availability_zone: str | None = None
-    host: str | None = None
+    host: str | None = None  # host@backend#pool; None until scheduled
     volume_type: str | None = None  # by name
     snapshot_id: str | None = None
     source_volid: str | None = None
     image_id: str | None = None
     bootable: bool = False
     multiattach: bool = False
-    project: str = "default"
-    user: str = ""
-    metadata: t.Mapping[str, str] = field(default_factory=dict)
-    image_metadata: t.Mapping[str, t.Any] = field(default_factory=dict)
-    group_id: str | None = None
-    previous_status: str | None = None
-    readonly: bool = False
-    created_at: float | None = None
-    scheduled_at: float | None = None
-    launched_at: float | None = None
-
-    _sizes = ("size",)
-    _mappings = ("metadata", "image_metadata")
-    _texts = ("id", "status", "attach_status", "availability_zone", "host", "volume_type")
 
 
 @dataclass(frozen=True)
-class Snapshot(_Record):
-    """A snapshot of a volume. ``volume_size``: GB of the volume when it was made; ``progress``: a text, as in Cinder."""
+class Snapshot:
+    """A snapshot of a volume as the rules read it."""
 
     id: str
-    volume_id: str
-    volume_size: int
+    volume_size: int  # of its volume when it was made
     name: str = ""
-    description: str = ""
     status: str = "creating"
     volume_type: str | None = None
     availability_zone: str | None = None  # of its volume
     host: str | None = None  # of its volume
-    bootable: bool = False  # of its volume
-    project: str = "default"
-    user: str = ""
-    metadata: t.Mapping[str, str] = field(default_factory=dict)
-    group_snapshot_id: str | None = None
-    progress: str = "0%"
-    created_at: float | None = None
-
-    _sizes = ("volume_size",)
-    _mappings = ("metadata",)
-    _texts = ("id", "volume_id", "status", "availability_zone", "host", "volume_type")
 
 
-@dataclass(frozen=True)
-class Attachment(_Record):
-    """A volume at an instance, or (``instance_uuid`` None) at a host. ``attach_mode``: rw or ro; ``mountpoint``: /dev/vdb"""
+class Attachment(t.Protocol):
+    """What the rules read of an attachment: ledger.storage.attachments has the rows."""
 
-    id: str
-    volume_id: str
-    instance_uuid: str | None = None
-    attached_host: str | None = None
-    mountpoint: str | None = None
-    attach_status: str = "reserved"
-    attach_mode: str = "rw"
+    @property
+    def id(self) -> str: ...
+    @property
+    def instance_uuid(self) -> str: ...
+    @property
+    def attach_status(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -190,7 +166,7 @@ class VolumeRequest(_Record):
     """One validated request for a volume with all defaults (create_request.py), and what the scheduler reads.
 
     ``resource_backend``: the backend, with or without its pool, that it has to be on: a snapshot's or source's.
-    ``new_size`` with ``size``: the volume exists and is to grow. ``exists_on``: the backend of the existing volume.
+    ``new_size`` with ``size``: the volume exists and is to grow.
     """
 
     size: int
@@ -211,11 +187,10 @@ class VolumeRequest(_Record):
     resource_backend: str | None = None
     retry: t.Mapping[str, t.Any] | None = None
     new_size: int | None = None
-    exists_on: str | None = None
 
     _sizes = ("size", "new_size")
     _mappings = ("metadata", "scheduler_hints")
-    _texts = ("volume_id", "availability_zone", "resource_backend", "exists_on")
+    _texts = ("volume_id", "availability_zone", "resource_backend")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -341,6 +316,50 @@ class PoolState(_Record):
             "medium": self.medium,
             **self.capabilities,
         }
+
+
+def capacity_of(value: t.Any, what: str = "capacity") -> Capacity:
+    """A number of GB (also given as text), or ``infinite`` or ``unknown``.
+
+    :raises InvalidInput: neither.
+    """
+    if isinstance(value, str) and value.strip().lower() in WORDS:
+        return value.strip().lower()
+    if not isinstance(value, bool):
+        try:
+            number = float(value)
+        except (TypeError, ValueError, OverflowError):
+            number = math.nan
+        if math.isfinite(number):
+            return value if isinstance(value, int) else number
+    raise InvalidInput(reason="%s is %r" % (what, value), remedy="Set a number of GB, or one of %s." % ", ".join(WORDS))
+
+
+def oversubscription_ratio(
+    configured: float | str, total: Capacity | None, free: Capacity | None, provisioned: float, thin: bool
+) -> float:
+    """max_over_subscription_ratio as a number. ``auto``: 20 while nothing is provisioned, then 1 + provisioned / (used + 1).
+
+    A ratio below 1.0 is accepted here; CapacityFilter rejects such a pool for thin volumes.
+
+    :raises InvalidInput: neither a number nor ``auto``.
+    """
+    if not thin or isinstance(total, str) or isinstance(free, str):
+        return 1.0  # unused for thick pools
+    if configured == AUTO:
+        if not provisioned:
+            return INITIAL_AUTO_RATIO
+        used = (total or 0) - (free or 0)
+        return 1 + float(provisioned) / ((used + 1) or 1)  # a pool may report more free than there is
+    try:
+        ratio = float(configured)
+    except (TypeError, ValueError, OverflowError):
+        ratio = math.nan
+    if not math.isfinite(ratio):
+        raise InvalidInput(
+            reason="max_over_subscription_ratio is %r" % (configured,), remedy="Set a number of 1.0 or more, or auto."
+        )
+    return ratio
 
 
 def _number(value: t.Any, what: str) -> float:

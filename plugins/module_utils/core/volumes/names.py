@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Names of volumes on a host: LV, target, device path, and Cinder's one-line forms of an export.
+"""Names of volumes on a host: LV, target, device path; portals, and CHAP credentials that both ends of an export accept.
 
 source: Cinder's LVM driver and iSCSI targets, os-brick's connector (Queens)
 """
@@ -38,6 +38,11 @@ _IQN = re.compile(r"iqn\.[0-9]{4}-(0[1-9]|1[0-2])\.[a-z0-9](?:[a-z0-9.-]*[a-z0-9
 _EUI = re.compile(r"eui\.[0-9A-Fa-f]{16}\Z")
 _NAA = re.compile(r"naa\.(?:[0-9A-Fa-f]{16}|[0-9A-Fa-f]{32})\Z")
 _PORT = re.compile(r"[0-9]{1,5}\Z")
+
+# tgt's files separate words by blanks and lines, # and <> have a meaning, and tgt-admin passes the words to a shell.
+_CHAP_WORD = re.compile(r"[A-Za-z0-9._-]+\Z")
+#: RFC 3720 (8.2.1) requires 96 bits; some initiators reject more than 16 characters, LIO accepts up to 255.
+CHAP_SECRET_LENGTHS = (12, 255)
 
 
 # --- logical volumes -------------------------------------------------------------------------------------------------
@@ -142,7 +147,25 @@ def generate_chap(rng: t.Any) -> ChapCredentials:
     return ChapCredentials(generate_password(rng, CHAP_USER_LENGTH), generate_password(rng, CHAP_SECRET_LENGTH))
 
 
-# --- portals and locations -------------------------------------------------------------------------------------------
+def chap_of(user: str | None, secret: str | None, volume_id: str) -> ChapCredentials | None:
+    """The credentials; None when neither is given.
+
+    :raises InvalidInput: one without the other, or characters that a configuration file cannot hold. Shows no secret.
+    """
+    if not user and not secret:
+        return None
+    if not user or not secret:
+        raise InvalidInput(reason="volume %s has a chap_user or a chap_secret, not both" % volume_id)
+    least, most = CHAP_SECRET_LENGTHS
+    if not _CHAP_WORD.match(user) or not _CHAP_WORD.match(secret) or not least <= len(secret) <= most:
+        raise InvalidInput(
+            reason="the CHAP credentials of volume %s cannot be used" % volume_id,
+            remedy="Letters, digits, dots, underscores and hyphens; the secret has %d to %d of them." % (least, most),
+        )
+    return ChapCredentials(user, secret)
+
+
+# --- portals -----------------------------------------------------------------------------------------------------------
 
 
 def portal(address: str, port: int = ISCSI_PORT) -> str:
@@ -167,19 +190,6 @@ def split_portal(text: str) -> tuple[str, int]:
         )
     checked = portal(address, int(port))
     return checked.rpartition(":")[0].strip("[]"), int(port)
-
-
-@dataclass(frozen=True)
-class ProviderLocation:
-    """The location of an export: ``portal[;portal...],group iqn lun``, the form of iSCSI's discovery."""
-
-    portals: tuple[str, ...]
-    iqn: str
-    lun: int
-    group: str = "1"  # target portal group; with tgt the number of the target
-
-    def __str__(self) -> str:
-        return "%s,%s %s %d" % (";".join(self.portals), self.group, self.iqn, self.lun)
 
 
 # --- device paths ----------------------------------------------------------------------------------------------------

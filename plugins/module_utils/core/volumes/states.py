@@ -108,33 +108,25 @@ def check_delete(
     snapshots: t.Sequence[Snapshot] = (),
     force: bool = False,
     cascade: bool = False,
-    frozen: bool = False,
 ) -> Transition:
     """Check whether a volume may be deleted. A volume that was never scheduled is deleted at once, whatever its status.
 
     :arg snapshots: the volume's live snapshots.
-    :arg force: in any status; but not attached, migrating, in a group or with snapshots.
+    :arg force: in any status; but not attached, migrating or with snapshots.
     :arg cascade: delete the snapshots too: those available or in error, and those of an interrupted cascade (Cinder
         intends this too, but its first test rejects them); with ``force`` in any status.
-    :arg frozen: whether the backend is frozen.
     :raises InvalidVolume: (400) the text is Cinder's, the remedy names the failed condition.
-    :raises InvalidInput: (400) the backend is frozen.
     """
     if not volume.host:
         return Transition(values={"status": DELETED})
-    check_not_frozen(frozen)
     expected: dict[str, tuple[t.Any, ...]] = {
         "attach_status": tuple(s for s in ATTACH_STATES if s != ATTACHED),
         "migration_status": NOT_MIGRATING,
-        "group_id": (None,),
     }
     if not force:
         expected["status"] = DELETABLE
     transition = Transition(expected, {"status": DELETING})
-    if cascade:
-        stuck = [s for s in snapshots if s.group_snapshot_id or (not force and s.status not in CASCADE_DELETABLE)]
-    else:
-        stuck = list(snapshots)
+    stuck = [s for s in snapshots if not cascade or not (force or s.status in CASCADE_DELETABLE)]
     remedy = _why_not_deleted(volume, transition, stuck)
     if remedy:
         status = "" if force else " status must be %s and" % any_of(DELETABLE)
@@ -152,8 +144,6 @@ def _why_not_deleted(volume: Volume, transition: Transition, stuck: t.Sequence[S
         return "Volume %s is attached: detach it first." % volume.id
     if volume.migration_status not in NOT_MIGRATING:
         return "Volume %s is migrating: wait until that is done." % volume.id
-    if volume.group_id is not None:
-        return "Volume %s is in group %s: take it out of that first." % (volume.id, volume.group_id)
     if not transition.applies_to(volume):
         return "Volume %s is %s: wait until that is done." % (volume.id, volume.status)
     if stuck:
@@ -263,24 +253,17 @@ def check_snapshot(volume: Volume, force: bool = False, frozen: bool = False) ->
     return Transition({"status": allowed, "migration_status": NOT_MIGRATING})
 
 
-def check_snapshot_delete(snapshot: Snapshot, force: bool = False, frozen: bool = False) -> Transition:
+def check_snapshot_delete(snapshot: Snapshot, force: bool = False) -> None:
     """Check whether a snapshot may be deleted.
 
-    :arg force: in any status. :arg frozen: whether the backend is frozen.
-    :raises InvalidSnapshot: (400) the status, or in a group. :raises InvalidInput: (400) frozen
+    :arg force: in any status.
+    :raises InvalidSnapshot: (400) the status; the text is Cinder's.
     """
-    check_not_frozen(frozen)
-    expected: dict[str, tuple[t.Any, ...]] = {"group_snapshot_id": (None,)}
-    if not force:
-        expected["status"] = SNAPSHOT_DELETABLE
-    transition = Transition(expected, {"status": DELETING})
-    if not transition.applies_to(snapshot):
-        status = "" if force else " status must be %s and" % any_of(SNAPSHOT_DELETABLE)
+    if not force and snapshot.status not in SNAPSHOT_DELETABLE:
         raise InvalidSnapshot(
-            reason="Snapshot%s must not be part of a group." % status,
+            reason="Snapshot status must be %s and must not be part of a group." % any_of(SNAPSHOT_DELETABLE),
             remedy="Snapshot %s is %s." % (snapshot.id, snapshot.status),
         )
-    return transition
 
 
 # --- results of the backend's work -----------------------------------------------------------------------------------
@@ -288,7 +271,7 @@ def check_snapshot_delete(snapshot: Snapshot, force: bool = False, frozen: bool 
 
 @dataclass(frozen=True)
 class End:
-    """Status after an action. None: ``previous_status`` (or by the attachments, for an upload)."""
+    """Status after an action. None: ``previous_status``."""
 
     done: str | None
     failed: str
@@ -298,35 +281,15 @@ ENDS: dict[str, End] = {
     "create": End(AVAILABLE, ERROR),
     "delete": End(DELETED, ERROR_DELETING),
     "extend": End(None, ERROR_EXTENDING),
-    "attach": End(IN_USE, ERROR_ATTACHING),
-    "detach": End(AVAILABLE, ERROR_DETACHING),
-    "revert": End(AVAILABLE, ERROR),
     "snapshot_create": End(AVAILABLE, ERROR),
     "snapshot_delete": End(DELETED, ERROR_DELETING),
 }
 
 
-def status_after(
-    action: str, error: BootflowError | None, previous_status: str | None = None, attachments: int = 0
-) -> str:
-    """The status after an action.
+def status_after(action: str, error: BootflowError | None, previous_status: str | None = None) -> str:
+    """The status after an action of ENDS.
 
     A busy volume ends in error_deleting after a deletion like after any other failure (Cinder returns it to available): the
     host may have begun to wipe it.
-
-    :arg attachments: the number of instances the volume is attached to now: after one of several detached it is still in
-        use, and after an upload (successful or not) the attachments decide.
     """
-    by_attachments = IN_USE if attachments else AVAILABLE
-    if action == "upload":
-        return by_attachments
-    end = ENDS.get(action) if isinstance(action, str) else None
-    if end is None:
-        raise InvalidInput(
-            reason="unknown action %s" % ascii(action), remedy="Known are: %s." % ", ".join(sorted(ENDS))
-        )
-    if error is not None:
-        return end.failed
-    if action == "detach":
-        return by_attachments
-    return end.done or previous_status or AVAILABLE
+    return ENDS[action].failed if error is not None else ENDS[action].done or previous_status or AVAILABLE

@@ -61,19 +61,23 @@ def exported(tx: Transaction, host: str, results: t.Mapping[str, t.Mapping[str, 
     rows = [
         r for r in rows if attachment.EXPORTED.admits(r.state)
     ]  # others have to end meanwhile, and their targets too
-    failed, done, targets = [], [], {}
-    for row in rows:
-        result = results[row.id]
-        if isinstance(result, errors.BootflowError):
-            failed.append(row)
-            volume_history.add_fault(tx, row.volume_id, result, host)
-        else:
-            done.append(row)
+    failed = _add_faults(tx, host, rows, results)
+    attachments.apply(tx, [r for r in failed if attachment.EXPORT_FAILED.admits(r.state)], attachment.EXPORT_FAILED)
+    targets = {}
+    for row_id, result in results.items():
+        if not isinstance(result, errors.BootflowError):
             portals = [str(p) for p in result.get("portals") or ()]
-            targets[row.id] = {"iqn": result["iqn"], "lun": result["lun"], "portals": portals}
-    failed = [r for r in failed if attachment.EXPORT_FAILED.admits(r.state)]
-    attachments.apply(tx, failed, attachment.EXPORT_FAILED)
-    attachments.apply(tx, done, attachment.EXPORTED, targets)
+            targets[row_id] = {"iqn": result["iqn"], "lun": result["lun"], "portals": portals}
+    attachments.apply(tx, [r for r in rows if r.id in targets], attachment.EXPORTED, targets)
+
+
+def _add_faults(
+    tx: Transaction, host: str, rows: t.Sequence[Attachment], results: t.Mapping[str, t.Any]
+) -> list[Attachment]:
+    """Enter the errors among ``results``. Returns the attachments with one."""
+    failed = [r for r in rows if isinstance(results[r.id], errors.BootflowError)]
+    volume_history.add_faults(tx, [volume_history.Fault(r.volume_id, results[r.id], host) for r in failed])
+    return failed
 
 
 def to_unexport(tx: Transaction, host: str) -> list[Export]:
@@ -89,10 +93,7 @@ def unexported(tx: Transaction, host: str, results: t.Mapping[str, errors.Bootfl
     runs.renew(tx)
     rows = attachments.select(tx, ids=results, run_id=tx.run.id, lock=True)
     rows = [r for r in rows if attachment.UNEXPORTED.admits(r.state)]
-    for row in rows:
-        error = results[row.id]
-        if error is not None:
-            volume_history.add_fault(tx, row.volume_id, error, host)
+    _add_faults(tx, host, rows, results)
     life.unexported(tx, [r for r in rows if results[r.id] is None])
 
 

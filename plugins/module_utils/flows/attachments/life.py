@@ -46,7 +46,7 @@ def reserve(
     :raises InvalidVolumeAttachMode: an unknown mode, or a read-only volume.
     :raises VolumeLocked: another run works on another attachment of the volume.
     """
-    there = volumes.attachments_of(tx, [volume_row.id]).get(volume_row.id, [])
+    there = attachments.of_volumes(tx, [volume_row.id]).get(volume_row.id, [])
     making = volume_row.instance_uuid == instance_uuid and volume_row.status in (states.CREATING, states.DOWNLOADING)
     if not making:
         _check_not_reserved(volume_row, there, instance_uuid)

@@ -38,7 +38,6 @@ from .planned import VOLUME, BootVolumeOptions, Planned, volumes_requested, with
 if t.TYPE_CHECKING:
     from .boot_volumes import BootVolumeWriter
 
-__all__ = ["AcceptOptions", "Accepted", "accept", "stored_spec", "requested_networks"]
 
 _UUID = re.compile(r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")
 # The field of an entry that an error of writing belongs to; by default the networks.

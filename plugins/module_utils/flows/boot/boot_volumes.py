@@ -63,7 +63,7 @@ def read(
     locked = {r.id: r for r in volumes.select(tx, ids=ids, lock=True)} if ids else {}
     found = [{word: locked[row.id] for word, row in rows.items() if row.id in locked} for rows in found]
     named = sorted({row.id for rows in found for row in rows.values()})
-    attached = volumes.attachments_of(tx, named) if named else {}
+    attached = attachments.of_volumes(tx, named) if named else {}
     sources = VolumeSources(tx, _snapshot_words(requests, devices))
     result = []
     taken: set[str] = set()

@@ -86,9 +86,7 @@ def begin_attach(
             elif current is not None:
                 again.append(current)
             else:
-                attachments.check_not_locked(tx, request.volume, there.get(request.volume.id, ()))
-                operation.check(tx, ATTACH, request.instance, dead)
-                _check_attach(tx, request, cross_az_attach)
+                _check_attach(tx, request, there.get(request.volume.id, ()), cross_az_attach, dead)
                 request.disk = names.disk(request)
                 new.append(request)
     refusals.raise_if_any()
@@ -103,11 +101,19 @@ def begin_attach(
     return _begin(tx, ATTACH, begun, ids)
 
 
-def _check_attach(tx: Transaction, request: AttachmentRequest, cross_az_attach: bool) -> None:
+def _check_attach(
+    tx: Transaction,
+    request: AttachmentRequest,
+    there: t.Sequence[Attachment],
+    cross_az_attach: bool,
+    dead: t.Collection[str],
+) -> None:
+    attachments.check_not_locked(tx, request.volume, there)
+    operation.check(tx, ATTACH, request.instance, dead)
     attach_rules.check_attach_to_instance(
         volumes.to_volume(request.volume),
         request.instance.uuid,
-        volumes.attachments_of(tx, [request.volume.id]).get(request.volume.id, []),
+        there,
         nodes.zone_of(tx, request.instance.host, request.instance.node),
         cross_az_attach,
         request.mode,
@@ -235,12 +241,8 @@ def _check_detach(
     row = mine[0]
     if len(mine) == 1 and (row.attach_status != volume_states.ATTACHED or volume.status == volume_states.DETACHING):
         return row, None
-    found = attach_rules.check_detach(
-        volume,
-        volumes.attachments_of(tx, [volume.id]).get(volume.id, []),
-        request.guest.uuid if request.guest is not None else None,
-    )
-    return next(a for a in mine if a.id == found.id), volume_states.check_begin_detaching(volume)
+    found = attach_rules.check_detach(volume, mine, request.guest.uuid if request.guest is not None else None)
+    return found, volume_states.check_begin_detaching(volume)
 
 
 def _resume(tx: Transaction, rows: t.Sequence[Attachment]) -> list[Attachment]:
@@ -258,7 +260,7 @@ def _begin(tx: Transaction, its: Operation, begun: Begun, ids: t.Sequence[str]) 
     pool_hosts = {v.pool_host for v in volumes.select(tx, ids=volume_ids)} if volume_ids else set()
     begun.hosts = sorted({r.attached_host for r in begun.rows if r.attached_host})
     begun.storage_hosts = sorted({extract_host(p, "host") for p in pool_hosts if p})
-    volume_history.start_changes(tx, begun.rows, its.name)
+    volume_history.start_changes(tx, [(r.id, r.volume_id, r.attached_host) for r in begun.rows], its.name)
     guests = {r.instance_uuid for r in begun.rows}
     operation.start(tx, its, instances.select_live(tx, uuids=sorted(guests)) if guests else [])
     return begun
@@ -342,7 +344,7 @@ def finish(tx: Transaction, its: Operation) -> tuple[list[dict[str, t.Any]], lis
         else:
             recent = fault is not None and fault["created_at"] >= events[row.id].start_time
             left.append({**reported, "error": history.shown_fault(fault) if recent else None})
-    ends = {True: volume_history.SUCCESS, False: volume_history.ERROR}
+    ends = {True: history.SUCCESS, False: history.ERROR}
     volume_history.finish_changes(tx, {events[r.id].id: ends[is_done(its, r)] for r in rows})
     incomplete = {each["instance_uuid"] for each in left}
     operation.close(tx, its, [u for u in uuids if u not in incomplete], sorted(incomplete))

@@ -5,7 +5,8 @@
 """Deleting volumes completely.
 
 The rules are Cinder's (core.volumes.states.check_delete). In addition, a volume left half created by a dead run is deleted
-like a failed one, and a failed deletion can be requested again without force. source: Cinder's volume API (Queens)
+like a failed one, and a failed deletion can be requested again without force.
+source: Cinder's volume API (Queens; unmanage is its delete with unmanage_only)
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from ...core import errors
 from ...core.reading.nearest import suggestion
 from ...core.reading.problems import Problems
-from ...core.volumes import states
+from ...core.volumes import attachment, states
 from ...core.volumes.model import Snapshot
 from ...ledger.compute import runs
 from ...ledger.compute.history import LastFault, shown_fault
@@ -24,6 +25,7 @@ from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, backends, deletions, snapshots, volume_history, volumes
 from ...ledger.storage.snapshots import SnapshotRow
 from ...ledger.storage.volumes import PlacedVolume, VolumeRow
+from ..attachments import life
 from . import requests
 
 # A status left by a dead run -> the status it counts as.
@@ -81,6 +83,31 @@ def begin(
     if cascade:
         snapshots.take_ownership(tx, [s.id for s in check.snapshots], status=states.DELETING)
     return _begin(tx, rows)
+
+
+def unmanage(tx: Transaction, known_hosts: t.Collection[str], **which: t.Any) -> VolumeDeleting:
+    """Remove volumes from the ledger without touching their data, for a storage host that never comes back.
+
+    With ``cascade`` their snapshots too. No host is asked: all are ``gone`` at once, and their quota is free.
+    :arg known_hosts: storage hosts that can be asked. Exports that another host has to remove count as removed, because
+        it will never report that.
+    :arg which: as in begin(), with its errors: attached volumes and those with snapshots are rejected.
+    """
+    rows = selected(tx, which.get("ids"), which.get("names"), which.get("project"))
+    _end_exports(tx, [r.id for r in rows], known_hosts)
+    begun = begin(tx, **which)
+    of_volumes = snapshots.select(tx, volume_ids=[r.id for r in begun.rows], lock=True) if begun.rows else []
+    deletions.forget_snapshots(tx, of_volumes, None)
+    deletions.forget(tx, begun.rows, None)
+    return VolumeDeleting(
+        gone=[*begun.gone, *({"id": r.id, "name": r.name or "", "pool_host": r.pool_host} for r in begun.rows)]
+    )
+
+
+def _end_exports(tx: Transaction, volume_ids: t.Sequence[str], known_hosts: t.Collection[str]) -> None:
+    rows = attachments.select(tx, volume_ids=volume_ids, attach_statuses=(states.DETACHED,), connected=False, lock=True)
+    lost = [r for r in rows if attachment.UNEXPORTED.admits(r.state) and r.storage_host not in known_hosts]
+    life.unexported(tx, lost)
 
 
 def finish(

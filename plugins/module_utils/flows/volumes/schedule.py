@@ -18,7 +18,7 @@ from ...core.volumes import states
 from ...core.volumes.retry import populate_retry
 from ...core.volumes.scheduler.options import VolumeSchedulerOptions
 from ...core.volumes.scheduler.select import BackendSelection, VolumeScheduler
-from ...ledger.compute import instances, runs
+from ...ledger.compute import history, instances, runs
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import backends, pending_cleanups, volume_history, volumes
 from ...ledger.storage.volumes import VolumeRow
@@ -109,7 +109,7 @@ def end_in_error(tx: Transaction, rows: t.Sequence[VolumeRow], failures: t.Mappi
     hosts = {r.id: volumes.host_of(r.pool_host) if r.pool_host else None for r in rows}
     volume_history.add_faults(tx, [volume_history.Fault(i, failures[i], hosts[i]) for i in ids])
     events = [(i, hosts[i], failures[i].message) for i in ids]
-    volume_history.add_events(tx, events, EVENT, volume_history.ERROR)
+    volume_history.add_events(tx, events, EVENT, history.ERROR)
     volume_history.notify_each(tx, [(r.id, _payload(r, failures[r.id])) for r in rows], FAILED)
 
 
@@ -175,4 +175,4 @@ def _place(tx: Transaction, placed: t.Sequence[tuple[VolumeRow, BackendSelection
     # The new attempt overwrites leftovers of a former one.
     pending_cleanups.done(tx, [(selection.host, row.id) for row, selection in placed])
     events = [(row.id, volumes.host_of(selection.host), None) for row, selection in placed]
-    volume_history.add_events(tx, events, EVENT, volume_history.SUCCESS)
+    volume_history.add_events(tx, events, EVENT, history.SUCCESS)

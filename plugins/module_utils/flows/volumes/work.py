@@ -22,9 +22,8 @@ from dataclasses import dataclass, field
 
 from ...core import errors
 from ...core.volumes import states
-from ...core.volumes.outcome import RESCHEDULE, outcome_of
-from ...core.volumes.retry import record_failure
-from ...ledger.compute import runs
+from ...core.volumes.retry import is_rescheduled, record_failure
+from ...ledger.compute import history, runs
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import (
     attachments,
@@ -209,18 +208,15 @@ def finish(tx: Transaction, host: str, results: t.Mapping[str, WorkResult]) -> F
     return found
 
 
-# A row, and why its work failed
-VolumeFailure = t.Tuple[VolumeRow, errors.BootflowError]
-SnapshotFailure = t.Tuple[SnapshotRow, errors.BootflowError]
+VolumeFailure = t.Tuple[VolumeRow, errors.BootflowError]  # a row, and why its work failed
 
 
 class BackendOutcomes:
     """The results of one backend for volumes, snapshots and pending cleanups."""
 
     def __init__(self, tx: Transaction, host: str, pool_host: str, result: WorkResult, found: Finished) -> None:
-        self.tx, self.host, self.pool_host, self.result, self.context = tx, host, pool_host, result, tx.context
+        self.tx, self.host, self.pool_host, self.result = tx, host, pool_host, result
         self.found = found
-        self.now = tx.now
         self.counted = result.capacity is not None and result.error is None  # the numbers include new volumes
         self.seen: set[str] = set()  # ids that are accounted for
         self.to_clean: list[PendingCleanup] = []
@@ -273,7 +269,7 @@ class BackendOutcomes:
     def _created(self, rows: t.Sequence[VolumeRow]) -> None:
         if not rows:
             return
-        tx, now = self.tx, self.now
+        tx = self.tx
         written = [
             {
                 "id": r.id,
@@ -282,14 +278,14 @@ class BackendOutcomes:
                 "pending_gb": self.pending(r.pending_gb),
                 "bootable": bool(r.bootable or r.image_id or r.spec.get("source_bootable")),
                 "image_metadata": image_metadata(r.spec),
-                "launched_at": now,
-                "run_id": self.context.run.id if r.instance_uuid else None,  # the boot continues with it
+                "launched_at": tx.now,
+                "run_id": self.tx.run.id if r.instance_uuid else None,  # the boot continues with it
             }
             for r in rows
         ]
         volumes.update(tx, written)
         ids = [r.id for r in rows]
-        volume_history.finish_events(tx, ids, "create", volume_history.SUCCESS)
+        volume_history.finish_events(tx, ids, "create", history.SUCCESS)
         volume_history.notify(tx, ids, "volume.create.end", {"host": self.host})
         attachments.volumes_ready(tx, [r.id for r in rows if r.instance_uuid])
         self.found.done += ids
@@ -299,33 +295,30 @@ class BackendOutcomes:
         over: list[dict[str, t.Any]] = []
         for row, error in failures:
             copying = bool(self.result.outcomes.get(row.id, {}).get("copying"))
-            answer = outcome_of(error, row.retry, copying=copying, now=self.now)
             is_untouched = self.is_untouched(row.id)
             pending = 0 if is_untouched else self.pending(row.pending_gb)
-            values = {"id": row.id, "status": answer.values["status"], "made": False}
-            if answer.kind != RESCHEDULE:
-                over.append({**values, "pending_gb": pending, "run_id": None})
-                self.found.failed[row.id] = error
+            if not is_rescheduled(error, row.retry, copying):
+                status = states.status_after("create", error)
+                over.append({"id": row.id, "status": status, "made": False, "pending_gb": pending, "run_id": None})
                 continue
             retry = record_failure(row.retry, error)
-            again.append({**values, "pending_gb": 0, "pool_host": None, "retry": retry, "scheduled_at": self.now})
+            values = {"id": row.id, "status": states.CREATING, "made": False, "pending_gb": 0}
+            again.append({**values, "pool_host": None, "retry": retry, "scheduled_at": self.tx.now})
             if not is_untouched:
                 self.to_clean.append(PendingCleanup(self.pool_host, row.id, error.message, pending))
             self.found.rescheduled.append(row.id)
         volumes.update(self.tx, again)
         volumes.update(self.tx, over)
-        self._record_failures(failures, "create", {each["id"] for each in again})
+        self._record_failures({r.id: e for r, e in failures}, "create", {each["id"] for each in again})
 
     def _not_deleted(self, failures: t.Sequence[VolumeFailure]) -> None:
-        written = [{"id": row.id, "status": states.status_after("delete", error)} for row, error in failures]
-        volumes.update(self.tx, written)
-        self._record_failures(failures, "delete")
-        self.found.failed.update({row.id: error for row, error in failures})
+        volumes.update(self.tx, [{"id": r.id, "status": states.status_after("delete", e)} for r, e in failures])
+        self._record_failures({r.id: e for r, e in failures}, "delete")
 
     def _attach_statuses(self, rows: t.Sequence[VolumeRow]) -> dict[str, str]:
         """attach_status of volumes extended in use, whose instances may have ended meanwhile."""
         used = [r.id for r in rows if r.attach_status == states.ATTACHED]
-        there = volumes.attachments_of(self.tx, used) if used else {}
+        there = attachments.of_volumes(self.tx, used) if used else {}
         found = {r.id: str(r.attach_status) for r in rows}
         for volume_id in used:
             attached = any(a.attach_status == states.ATTACHED for a in there.get(volume_id, []))
@@ -335,7 +328,7 @@ class BackendOutcomes:
     def _extended(self, rows: t.Sequence[VolumeRow], attach_statuses: t.Mapping[str, str]) -> None:
         if not rows:
             return
-        tx, _now = self.tx, self.now
+        tx = self.tx
         written = []
         for row in rows:
             attach_status = attach_statuses[row.id]
@@ -355,7 +348,7 @@ class BackendOutcomes:
         volumes.update(tx, written)
         ids = [r.id for r in rows]
         attachments.mark_grown(tx, ids)
-        volume_history.finish_events(tx, ids, "extend", volume_history.SUCCESS)
+        volume_history.finish_events(tx, ids, "extend", history.SUCCESS)
         payloads = [(r.id, {"host": self.host, "size": r.new_size}) for r in rows]
         volume_history.notify_each(tx, payloads, "volume.resize.end")
         self.found.done += ids
@@ -372,21 +365,28 @@ class BackendOutcomes:
             for row, error in failures
         ]
         volumes.update(self.tx, written)
-        self._record_failures(failures, "extend")
-        self.found.failed.update({row.id: error for row, error in failures})
+        self._record_failures({r.id: e for r, e in failures}, "extend")
 
-    def _record_failures(self, failures: t.Sequence[VolumeFailure], action: str, again: t.Collection[str] = ()) -> None:
-        volume_history.fail_events(self.tx, {r.id: e.message for r, e in failures}, action)
-        faults = [volume_history.Fault(r.id, e, self.host, r.id in again) for r, e in failures]
+    def _record_failures(
+        self,
+        failures: t.Mapping[volume_history.Item, errors.BootflowError],
+        action: str,
+        again: t.Collection[volume_history.Item] = (),
+    ) -> None:
+        """:arg again: those that continue on another backend."""
+        volume_history.fail_events(self.tx, {item: e.message for item, e in failures.items()}, action)
+        faults = [volume_history.Fault(item, e, self.host, item in again) for item, e in failures.items()]
         volume_history.add_faults(self.tx, faults)
+        over = {item: e for item, e in failures.items() if item not in again}
+        self.found.failed.update({item if isinstance(item, str) else item[1]: e for item, e in over.items()})
 
     # --- snapshots ---------------------------------------------------------------------------------------------------
 
     def end_snapshots(self, rows: t.Sequence[SnapshotRow]) -> None:
-        tx, _now = self.tx, self.now
+        tx = self.tx
         deleted: list[SnapshotRow] = []
         created: list[SnapshotRow] = []
-        failed: dict[str, list[SnapshotFailure]] = {"create": [], "delete": []}
+        failed: dict[str, dict[volume_history.Item, errors.BootflowError]] = {"create": {}, "delete": {}}
         written = []
         for row in rows:
             action = _event(row)
@@ -400,19 +400,13 @@ class BackendOutcomes:
             if error is None:
                 created.append(row)
             else:
-                failed[action].append((row, error))
+                failed[action][row.volume_id, row.id] = error
         snapshots.update(tx, written)
-        if created:
-            items = [(r.volume_id, r.id) for r in created]
-            volume_history.finish_events(tx, items, "create", volume_history.SUCCESS)
-            payloads = [(r.volume_id, {"host": self.host, "snapshot_id": r.id}) for r in created]
-            volume_history.notify_each(tx, payloads, "snapshot.create.end")
+        volume_history.finish_events(tx, [(r.volume_id, r.id) for r in created], "create", history.SUCCESS)
+        payloads = [(r.volume_id, {"host": self.host, "snapshot_id": r.id}) for r in created]
+        volume_history.notify_each(tx, payloads, "snapshot.create.end")
         for action, failures in failed.items():
-            details: dict[volume_history.Item, str] = {(r.volume_id, r.id): e.message for r, e in failures}
-            volume_history.fail_events(tx, details, action)
-            faults = [volume_history.Fault((r.volume_id, r.id), e, self.host) for r, e in failures]
-            volume_history.add_faults(tx, faults)
-            self.found.failed.update({r.id: e for r, e in failures})
+            self._record_failures(failures, action)
         deletions.forget_snapshots(tx, deleted, self.host)
         self.found.done += [r.id for r in created + deleted]
 
@@ -421,7 +415,7 @@ class BackendOutcomes:
     def end_cleanups(self) -> None:
         """Settle the pending cleanups of this run: done, or still pending."""
         due = pending_cleanups.due(self.tx, [self.pool_host])
-        rows = [r for r in due if r.item_id not in self.seen and r.run_id == self.context.run.id]
+        rows = [r for r in due if r.item_id not in self.seen and r.run_id == self.tx.run.id]
         removed = [r.item_id for r in rows if self.error_of(r.item_id) is None]
         if removed:
             pending_cleanups.done(self.tx, [(self.pool_host, i) for i in removed])

@@ -28,8 +28,7 @@ from ...core.errors import (
     VolumePathNotRemoved,
     WaitTimeout,
 )
-from ...core.volumes.chap import chap_of
-from ...core.volumes.names import ChapCredentials, by_path_names, check_iqn, portal, split_portal
+from ...core.volumes.names import ChapCredentials, by_path_names, chap_of, check_iqn, portal, split_portal
 from ..os.batch import progress, run_batch
 from ..os.command import TIMED_OUT, Completed, program, run
 from ..os.locks import LOCK_ROOT, host_lock

@@ -27,12 +27,11 @@ from ...core.errors import (
     ISCSITargetNotFoundForVolume,
     ISCSITargetRemoveFailed,
 )
-from ...core.volumes.chap import chap_of
 from ...core.volumes.names import (
     IQN_PREFIX,
     LUN_OF_TARGET,
     ChapCredentials,
-    ProviderLocation,
+    chap_of,
     check_initiator,
     portal,
     split_portal,
@@ -272,7 +271,8 @@ def location(target: Target, export: Export, found: Found | None) -> str:
     """Cinder's provider_location: ``portal,group iqn lun``; "" without a known portal."""
     if not export.portals or export.state == ABSENT:
         return ""
-    return str(ProviderLocation(export.portals, export.iqn, target.lun, found.group if found else "1"))
+    group = found.group if found else "1"  # the target portal group; with tgt the number of the target
+    return "%s,%s %s %d" % (";".join(export.portals), group, export.iqn, target.lun)
 
 
 def make_exports(

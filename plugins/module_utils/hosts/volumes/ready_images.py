@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from ...core.disks import image_checks
 from ...core.errors import BootflowError, ImageNotFound, ImageUnacceptable
 from ...core.volumes.names import DISCARD
-from ...core.volumes.outcome import as_copy_failure
+from ...core.volumes.retry import as_copy_failure
 from ..images.images import ImageSource
 from ..lvm import lvm
 from ..lvm.lvm import LogicalVolume, VolumeGroup

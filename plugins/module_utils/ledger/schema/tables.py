@@ -12,47 +12,9 @@ from __future__ import annotations
 
 from ...core.instances import states
 from ..db.sqlalchemy_import import sa
-from .base import metadata, one_of
-from .volume_tables import (
-    storage_backends,
-    volume_attachments,
-    volume_cleanups,
-    volume_events,
-    volume_faults,
-    volume_notifications,
-    volume_snapshots,
-    volumes,
-)
-
-__all__ = [
-    "block_device_mappings",
-    "claims",
-    "cleanups",
-    "compute_nodes",
-    "device_claims",
-    "instance_action_events",
-    "instance_actions",
-    "instance_faults",
-    "instances",
-    "ip_allocations",
-    "metadata",
-    "node_facts",
-    "node_profiles",
-    "notifications",
-    "ports",
-    "request_specs",
-    "reservations",
-    "runs",
-    "server_groups",
-    "storage_backends",
-    "volume_attachments",
-    "volume_events",
-    "volume_faults",
-    "volume_notifications",
-    "volume_cleanups",
-    "volume_snapshots",
-    "volumes",
-]
+from . import volume_tables  # noqa: F401 - the metadata has these, too
+from .base import metadata as metadata
+from .base import one_of
 
 # Instances that currently load their host's disks. source: Nova's stats.io_workload
 IO_TASKS = (

@@ -23,8 +23,9 @@ from ..compute.history import LastFault
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
-from ..schema.tables import cleanups, instances, volume_attachments
-from ..schema.tables import volumes as volumes_table
+from ..schema.tables import cleanups, instances
+from ..schema.volume_tables import volume_attachments
+from ..schema.volume_tables import volumes as volumes_table
 from . import volume_history, volumes
 from .volumes import LIVE, Owned, VolumeRow
 

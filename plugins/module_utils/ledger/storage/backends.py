@@ -23,7 +23,7 @@ from ..db import bulk
 from ..db.locks import insert_new
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
-from ..schema.tables import storage_backends, volume_cleanups, volume_snapshots, volumes
+from ..schema.volume_tables import storage_backends, volume_cleanups, volume_snapshots, volumes
 
 THIN = "thin"
 GIB = 1024**3

@@ -9,11 +9,12 @@ from __future__ import annotations
 import typing as t
 
 from ...core.volumes import attachment, states
+from ..compute import history
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
-from ..schema.tables import volume_snapshots
-from ..schema.tables import volumes as volumes_table
+from ..schema.volume_tables import volume_snapshots
+from ..schema.volume_tables import volumes as volumes_table
 from . import attachments, volume_history, volumes
 from .snapshots import SnapshotRow
 from .volumes import PlacedVolume, VolumeRow
@@ -37,27 +38,11 @@ def forget(tx: Transaction, rows: t.Sequence[VolumeRow], host: str | None) -> No
     """Mark volumes as deleted that no host has any more. Their names become free; their history stays until it is purged."""
     if not rows:
         return
-    now = tx.now
     ids = [r.id for r in rows]
-    c = volumes_table.c
     attachments.apply(tx, attachments.select(tx, volume_ids=ids), attachment.VOLUME_DELETED)
-    tx.execute(
-        volumes_table.update()
-        .where(bulk.among(tx, c.id, ids))
-        .values(
-            deleted=sa.cast(c.id, sa.String),
-            deleted_at=now,
-            updated_at=now,
-            status=states.DELETED,
-            attach_status=states.DETACHED,
-            run_id=tx.run.id,
-            pending_gb=0,
-            new_size=None,
-            made=False,
-        )
-    )
-    volume_history.finish_events(tx, ids, "create", volume_history.ERROR, "the volume was deleted")
-    volume_history.finish_events(tx, ids, "delete", volume_history.SUCCESS)
+    _bury(tx, volumes_table, ids, attach_status=states.DETACHED, new_size=None, made=False)
+    volume_history.finish_events(tx, ids, "create", history.ERROR, "the volume was deleted")
+    volume_history.finish_events(tx, ids, "delete", history.SUCCESS)
     volume_history.notify(tx, ids, "volume.delete.end", {"host": host})
 
 
@@ -65,20 +50,13 @@ def forget_snapshots(tx: Transaction, rows: t.Sequence[SnapshotRow], host: str |
     """Mark snapshots as deleted that no host has any more."""
     if not rows:
         return
-    now = tx.now
-    c = volume_snapshots.c
-    tx.execute(
-        volume_snapshots.update()
-        .where(bulk.among(tx, c.id, [r.id for r in rows]))
-        .values(
-            deleted=sa.cast(c.id, sa.String),
-            deleted_at=now,
-            updated_at=now,
-            status=states.DELETED,
-            run_id=tx.run.id,
-            pending_gb=0,
-        )
-    )
-    volume_history.finish_events(tx, [(r.volume_id, r.id) for r in rows], "delete", volume_history.SUCCESS)
+    _bury(tx, volume_snapshots, [r.id for r in rows])
+    volume_history.finish_events(tx, [(r.volume_id, r.id) for r in rows], "delete", history.SUCCESS)
     details = [(r.volume_id, {"host": host, "snapshot_id": r.id}) for r in rows]
     volume_history.notify_each(tx, details, "snapshot.delete.end")
+
+
+def _bury(tx: Transaction, table: sa.Table, ids: t.Sequence[str], **values: t.Any) -> None:
+    end = {"deleted": sa.cast(table.c.id, sa.String), "deleted_at": tx.now, "updated_at": tx.now, "run_id": tx.run.id}
+    end.update(status=states.DELETED, pending_gb=0, **values)
+    tx.execute(table.update().where(bulk.among(tx, table.c.id, ids)).values(end))

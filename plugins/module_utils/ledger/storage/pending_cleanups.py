@@ -16,7 +16,7 @@ from ..compute import runs
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
-from ..schema.tables import volume_cleanups as table
+from ..schema.volume_tables import volume_cleanups as table
 
 VOLUME = "volume"
 SNAPSHOT = "snapshot"

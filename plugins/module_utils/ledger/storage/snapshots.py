@@ -13,9 +13,9 @@ from ...core.volumes.model import Snapshot
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
-from ..schema.tables import volume_snapshots as table
-from ..schema.tables import volumes as volumes_table
 from ..schema.volume_tables import SNAPSHOTS_AT_WORK
+from ..schema.volume_tables import volume_snapshots as table
+from ..schema.volume_tables import volumes as volumes_table
 from . import volumes
 from .volumes import LIVE, PlacedVolume, VolumeRow
 
@@ -122,19 +122,10 @@ def located(tx: Transaction, ids: t.Iterable[str], volume_ids: t.Iterable[str] =
     SELECT s.*, v.pool_host FROM volume_snapshots s JOIN volumes v ON v.id = s.volume_id WHERE s.id IN (...)
     and the same WHERE s.volume_id IN (...) AND s is alive
     """
-    columns = (
-        _s.id,
-        _s.name,
-        _s.volume_id,
-        _v.pool_host,
-        _s.volume_size.label("size"),
-        _s.status,
-        _s.updated_at,
-        _s.deleted_at,
-        _s.deleted,
-        _s.run_id,
+    columns = {**_s, "pool_host": _v.pool_host, "size": _s.volume_size.label("size")}
+    query = sa.select(*(columns[name] for name in SnapshotPlace.__annotations__)).join(
+        volumes_table, _v.id == _s.volume_id
     )
-    query = sa.select(*columns).join(volumes_table, _v.id == _s.volume_id)
     found = {r.id: r for r in tx.rows(query.where(bulk.among(tx, _s.id, sorted(set(ids)))), SnapshotPlace)}
     of_volumes = sorted(set(volume_ids))
     if of_volumes:
@@ -179,19 +170,12 @@ def to_snapshot(row: SnapshotRow, volume: VolumeRow) -> Snapshot:
     """The row in the form of core's rules. :arg volume: the row of its volume."""
     return Snapshot(
         id=row.id,
-        volume_id=row.volume_id,
         volume_size=row.volume_size,
         name=row.name or "",
-        description=row.description,
         status=row.status,
         volume_type=row.volume_type,
         availability_zone=volume.availability_zone,
         host=volume.pool_host,
-        bootable=volume.bootable,
-        project=row.project,
-        user=row.user_name,
-        metadata=dict(row.meta),
-        created_at=row.created_at,
     )
 
 

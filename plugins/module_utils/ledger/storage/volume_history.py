@@ -9,33 +9,12 @@ from __future__ import annotations
 import typing as t
 
 from ...core import errors
-from ..compute.history import ERROR, SUCCESS, LastFault, text
+from ..compute.history import ERROR, LastFault, text
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..db.this_run import Context
 from ..db.transaction import Transaction
-from ..schema.tables import volume_events, volume_faults, volume_notifications
-
-__all__ = [
-    "ERROR",
-    "SUCCESS",
-    "Fault",
-    "VolumeEvent",
-    "VolumeFaultRow",
-    "add_events",
-    "add_fault",
-    "add_faults",
-    "attempts",
-    "fail_events",
-    "finish_changes",
-    "finish_events",
-    "last_faults",
-    "notify",
-    "notify_each",
-    "open_changes",
-    "start_changes",
-    "start_events",
-]
+from ..schema.volume_tables import volume_events, volume_faults, volume_notifications
 
 # A volume's id, or (volume's id, snapshot's id).
 Item = t.Union[str, t.Tuple[str, str]]
@@ -72,35 +51,19 @@ class VolumeFaultRow:
     created_at: float  # seconds since the epoch
 
 
-class _OfAttachment(t.Protocol):
-    """What an event of an attachment needs of it."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def volume_id(self) -> str: ...
-    @property
-    def attached_host(self) -> str | None: ...
-
-
 def start_events(tx: Transaction, items: t.Iterable[Item], event: str, host: str | None) -> None:
     """Journal that ``event`` begins: written before the step is done."""
-    rows = [_event(item, event, host, tx.context) for item in items]
-    if rows:
-        tx.execute(volume_events.insert(), rows)
+    bulk.insert(tx, volume_events, [_event(item, event, host, tx.context) for item in items])
 
 
 def add_events(
     tx: Transaction, items: t.Iterable[tuple[Item, str | None, str | None]], event: str, result: str
 ) -> None:
-    """The same with a host and details for each: (item, host, details)."""
-    now = tx.now
-    rows = [
-        {**_event(item, event, host, tx.context), "finish_time": now, "result": result, "details": _text(details)}
-        for item, host, details in items
-    ]
-    if rows:
-        tx.execute(volume_events.insert(), rows)
+    """Journal an ``event`` that has already ended, with a host and details for each: (item, host, details)."""
+    end = {"finish_time": tx.now, "result": result}
+    bulk.insert(
+        tx, volume_events, [{**_event(i, event, h, tx.context), **end, "details": _text(d)} for i, h, d in items]
+    )
 
 
 def _event(item: Item, event: str, host: str | None, context: Context) -> dict[str, t.Any]:
@@ -138,9 +101,9 @@ def fail_events(tx: Transaction, details: t.Mapping[Item, str], event: str) -> N
     bulk.update(tx, volume_events, "id", rows)
 
 
-def start_changes(tx: Transaction, attachments: t.Iterable[_OfAttachment], event: str) -> None:
-    """Journal that a volume is being attached to an instance, or detached from it (``event``)."""
-    rows = [{**_event(a.volume_id, event, a.attached_host, tx.context), "details": a.id} for a in attachments]
+def start_changes(tx: Transaction, attachments: t.Iterable[tuple[str, str, str | None]], event: str) -> None:
+    """Journal that a volume is being attached to an instance, or detached from it: (attachment's id, volume's id, host)."""
+    rows = [{**_event(volume_id, event, host, tx.context), "details": i} for i, volume_id, host in attachments]
     bulk.insert(tx, volume_events, rows)
 
 
@@ -185,19 +148,6 @@ class Fault(t.NamedTuple):
     rescheduled: bool = False
 
 
-def add_fault(
-    tx: Transaction,
-    volume_id: str,
-    error: errors.BootflowError,
-    host: str | None,
-    snapshot_id: str | None = None,
-    rescheduled: bool = False,
-) -> None:
-    """A fault row."""
-    item: Item = volume_id if snapshot_id is None else (volume_id, snapshot_id)
-    add_faults(tx, [Fault(item, error, host, rescheduled)])
-
-
 def add_faults(tx: Transaction, faults: t.Iterable[Fault]) -> None:
     """Many fault rows."""
     rows = []
@@ -216,15 +166,13 @@ def add_faults(tx: Transaction, faults: t.Iterable[Fault]) -> None:
                 "created_at": tx.now,
             }
         )
-    if rows:
-        tx.execute(volume_faults.insert(), rows)
+    bulk.insert(tx, volume_faults, rows)
 
 
 def notify_each(tx: Transaction, payloads: t.Iterable[tuple[str, t.Mapping[str, t.Any]]], event_type: str) -> None:
     """One notification for each (volume's id, payload)."""
     rows = [{"volume_id": i, "event_type": event_type, "payload": dict(p), "created_at": tx.now} for i, p in payloads]
-    if rows:
-        tx.execute(volume_notifications.insert(), rows)
+    bulk.insert(tx, volume_notifications, rows)
 
 
 def notify(tx: Transaction, ids: t.Iterable[str], event_type: str, payload: t.Mapping[str, t.Any]) -> None:

@@ -14,8 +14,9 @@ from ..compute.history import LastFault
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
-from ..schema.tables import instances, volume_attachments
-from ..schema.tables import volumes as volumes_table
+from ..schema.tables import instances
+from ..schema.volume_tables import volume_attachments
+from ..schema.volume_tables import volumes as volumes_table
 from . import backends as storage_backends
 from . import snapshots as snapshot_rows
 from . import volume_history

@@ -14,14 +14,14 @@ from dataclasses import replace
 
 from ...core import errors
 from ...core.volumes import quotas, states
-from ...core.volumes.model import Attachment, Volume, VolumeRequest
+from ...core.volumes.model import Volume, VolumeRequest
 from ...core.volumes.pool_hosts import extract_host
 from ..compute import runs
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
-from ..schema.tables import volume_attachments, volume_snapshots
-from ..schema.tables import volumes as table
+from ..schema.volume_tables import volume_attachments, volume_snapshots
+from ..schema.volume_tables import volumes as table
 
 LIVE = ""  # value of the column `deleted` of a live volume, snapshot or attachment
 
@@ -186,19 +186,7 @@ def located(tx: Transaction, ids: t.Iterable[str], pool_hosts: t.Iterable[str] =
 
     SELECT ... FROM volumes WHERE id IN (...), and the same WHERE pool_host IN (...) AND it is alive
     """
-    columns = (
-        _v.id,
-        _v.name,
-        _v.pool_host,
-        _v.size,
-        _v.status,
-        _v.made,
-        _v.updated_at,
-        _v.deleted_at,
-        _v.deleted,
-        _v.run_id,
-    )
-    query = sa.select(*columns)
+    query = sa.select(*(_v[name] for name in VolumePlace.__annotations__))
     found = {r.id: r for r in tx.rows(query.where(bulk.among(tx, _v.id, sorted(set(ids)))), VolumePlace)}
     of_pools = sorted(set(pool_hosts))
     if of_pools:
@@ -292,8 +280,6 @@ def to_volume(row: VolumeRow) -> Volume:
     return Volume(
         id=row.id,
         size=row.size,
-        name=row.name or "",
-        description=row.description,
         status=row.status,
         attach_status=row.attach_status,
         migration_status=row.migration_status,
@@ -305,14 +291,6 @@ def to_volume(row: VolumeRow) -> Volume:
         image_id=row.image_id,
         bootable=row.bootable,
         multiattach=row.multiattach,
-        project=row.project,
-        user=row.user_name,
-        metadata=dict(row.meta),
-        image_metadata=dict(row.image_metadata),
-        previous_status=row.previous_status,
-        created_at=row.created_at,
-        scheduled_at=row.scheduled_at,
-        launched_at=row.launched_at,
     )
 
 
@@ -320,26 +298,6 @@ def to_request(row: VolumeRow) -> VolumeRequest:
     """The row as a request for the scheduler."""
     request = VolumeRequest.from_dict(row.spec)
     return replace(request, volume_id=row.id, size=row.size, retry=row.retry)
-
-
-def attachments_of(tx: Transaction, ids: t.Iterable[str]) -> dict[str, list[Attachment]]:
-    """volume id -> its live attachments; volumes without any are left out."""
-    c = volume_attachments.c
-    found: dict[str, list[Attachment]] = {}
-    query = sa.select(volume_attachments).where(c.deleted == LIVE, bulk.among(tx, c.volume_id, sorted(set(ids))))
-    for row in tx.execute(query.order_by(c.volume_id, c.id)):
-        found.setdefault(row.volume_id, []).append(
-            Attachment(
-                id=row.id,
-                volume_id=row.volume_id,
-                instance_uuid=row.instance_uuid,
-                attached_host=row.attached_host,
-                mountpoint=row.mountpoint,
-                attach_status=row.attach_status,
-                attach_mode=row.attach_mode,
-            )
-        )
-    return found
 
 
 # --- writing -------------------------------------------------------------------------------------------------------------
@@ -399,8 +357,6 @@ def forget_instance(tx: Transaction, ids: t.Collection[str]) -> None:
 
 
 def _one_of(name: str, allowed: t.Collection[t.Any]) -> sa.ColumnElement[bool]:
-    if name not in table.c:
-        return sa.true() if None in allowed else sa.false()  # columns that this ledger lacks, such as groups
     column = table.c[name]
     named = column.in_([value for value in allowed if value is not None])
     return sa.or_(named, column.is_(None)) if None in allowed else named

@@ -16,7 +16,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import attach as volume_attach
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Operation
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import nodes
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import volume_tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils import stage
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld, device, volume_request
@@ -234,8 +234,8 @@ def test_a_volume_that_grew(pair: BootWorld) -> None:
     host.act()
     host.calls.clear()
     with pair.ledger.write() as tx:
-        tx.execute(tables.volumes.update().where(tables.volumes.c.id == volume).values(size=3))
-        tx.execute(tables.volume_attachments.update().values(rescan=True))
+        tx.execute(volume_tables.volumes.update().where(volume_tables.volumes.c.id == volume).values(size=3))
+        tx.execute(volume_tables.volume_attachments.update().values(rescan=True))
     host.fails["rescanned"] = errors.VolumeDeviceNotFound(device="/dev/x")
     assert host.act()["problems"][volume]["code"] == "VolumeDeviceNotFound" and host.sizes == {}
     host.fails.clear()
@@ -269,7 +269,7 @@ def test_a_host_is_rid_of_an_instance_with_its_volumes(pair: BootWorld) -> None:
 def test_nothing_of_another_instance_is_touched(pair: BootWorld) -> None:
     pair.make("root", size=1)
     with pair.ledger.write() as tx:
-        tx.execute(tables.volumes.update().where(tables.volumes.c.name == "root").values(bootable=True))
+        tx.execute(volume_tables.volumes.update().where(volume_tables.volumes.c.name == "root").values(bootable=True))
     pair.boot_of(volume_request("db", device("volume", pair.volume("root").id, 0)), run="b")
     begun(pair)
     host = Host(pair)

@@ -23,7 +23,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes imp
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import schedule as volume_schedule
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import fleet, nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables, volume_tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views
 from ansible_collections.bootflow.compute.plugins.plugin_utils import volume_texts
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
@@ -368,8 +368,8 @@ def test_a_pool_of_infinite_size_is_not_ready(vworld: VolumeWorld, column: str, 
     vworld.store("s1", lvm=100)
     vworld.store("s2", lvm=100)
     with vworld.ledger.write() as tx:
-        of_s2 = tables.storage_backends.c.host == "s2"
-        tx.execute(tables.storage_backends.update().where(of_s2).values({column: value}))
+        of_s2 = volume_tables.storage_backends.c.host == "s2"
+        tx.execute(volume_tables.storage_backends.update().where(of_s2).values({column: value}))
     assert "is invalid" in vworld.pools()["s2@lvm#lvm"].not_ready
     _makes_volumes(vworld, column)
 
@@ -380,8 +380,8 @@ def test_a_stored_report_that_cannot_be_read_breaks_no_table(vworld: VolumeWorld
     vworld.store("s1", lvm=100)
     vworld.store("s2", lvm=100)
     with vworld.ledger.write() as tx:
-        of_s2 = tables.storage_backends.c.host == "s2"
-        tx.execute(tables.storage_backends.update().where(of_s2).values(report=report))
+        of_s2 = volume_tables.storage_backends.c.host == "s2"
+        tx.execute(volume_tables.storage_backends.update().where(of_s2).values(report=report))
     _makes_volumes(vworld, str(report))
     with vworld.ledger.read() as tx:
         (shown,) = (b for b in volume_views.backends(tx) if b["host"] == "s2")

@@ -22,7 +22,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger import dat
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import this_run
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import Context
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.migrations import runner
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import volume_tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes, guest_of_build
 from ansible_collections.bootflow.compute.plugins.plugin_utils.attached_volumes import Attached
@@ -338,9 +338,11 @@ def enter(ledger, number, connector="kernel", guest=GUEST, connection="none", **
         **more,
     }
     with ledger.write() as tx:
-        if not tx.execute(sa.select(tables.volumes.c.id).where(tables.volumes.c.id == volume_id(number))).first():
-            tx.execute(tables.volumes.insert().values(**volume))
-        tx.execute(tables.volume_attachments.insert().values(**values))
+        if not tx.execute(
+            sa.select(volume_tables.volumes.c.id).where(volume_tables.volumes.c.id == volume_id(number))
+        ).first():
+            tx.execute(volume_tables.volumes.insert().values(**volume))
+        tx.execute(volume_tables.volume_attachments.insert().values(**values))
 
 
 def found(ledger, *guests):
@@ -350,7 +352,7 @@ def found(ledger, *guests):
 
 def state(ledger, number, guest=GUEST):
     with ledger.read() as tx:
-        table = tables.volume_attachments
+        table = volume_tables.volume_attachments
         got = tx.execute(sa.select(table).where(table.c.id == attachment_id(number, guest))).one()
     return got.connection, got.export, got.device_path
 

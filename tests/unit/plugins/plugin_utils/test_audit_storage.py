@@ -18,9 +18,9 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger import dat
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import this_run
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import Context
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.migrations import runner
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import volume_tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views
-from ansible_collections.bootflow.compute.plugins.plugin_utils import audit_ends, audit_storage
+from ansible_collections.bootflow.compute.plugins.plugin_utils import audit_storage
 
 NOW = 1_700_000_000.0
 GIB = 1024**3
@@ -113,7 +113,7 @@ def know(ledger, volume_id=KNOWN, **fields):
     values.update(made=True, pending_gb=2, spec={}, meta={}, image_metadata={})
     values.update(created_at=NOW - 50, updated_at=NOW - 50, launched_at=NOW - 50, deleted="", **fields)
     with ledger.write() as tx:
-        tx.execute(tables.volumes.insert().values(**values))
+        tx.execute(volume_tables.volumes.insert().values(**values))
 
 
 def rows(ledger, table):
@@ -145,7 +145,7 @@ def test_one_call_asks_for_everything_and_its_answer_is_entered_as_a_report(ledg
     assert [f.remedy for f in found[2:]] == ["vgcreate", "Start the service tgt."]
 
     audit_storage.record(ledger.for_run(context()), {"s1": first})
-    good, bad = sorted(rows(ledger, tables.storage_backends), key=lambda r: r.pool_host)
+    good, bad = sorted(rows(ledger, volume_tables.storage_backends), key=lambda r: r.pool_host)
     assert (good.free_gb, good.reported_at, good.error, bad.error["message"]) == (
         90.0,
         NOW,
@@ -153,7 +153,7 @@ def test_one_call_asks_for_everything_and_its_answer_is_entered_as_a_report(ledg
         "no volume group old",
     )
     assert "volumes" not in good.report
-    assert rows(ledger, tables.volumes)[0].pending_gb == 0, "the report has its logical volume"
+    assert rows(ledger, volume_tables.volumes)[0].pending_gb == 0, "the report has its logical volume"
     again = audit_storage.ask(host, ledger, "s1")
     assert host.calls[-1][1]["known"] == [KNOWN]
     audit_storage.record(ledger.for_run(context()), {"s1": again})
@@ -181,7 +181,7 @@ def test_a_host_that_does_not_answer_stops_nothing_and_is_told(ledger):
     (found,) = plan(ledger, {"s1": silent})
     assert (found.kind, found.host, found.action) == (rules.HOST_UNREACHABLE, "s1", rules.MARK)
     audit_storage.record(ledger.for_run(context()), {"s1": silent})
-    assert [b.error["code"] for b in rows(ledger, tables.storage_backends)] == ["HostUnreachable"] * 2
+    assert [b.error["code"] for b in rows(ledger, volume_tables.storage_backends)] == ["HostUnreachable"] * 2
     (found,) = plan(ledger, {"s1": silent})
     assert found.action == rules.REPORT
     del host.fails["storage_backend_info"]
@@ -254,7 +254,7 @@ def test_sessions_and_secrets_are_removed_and_what_fails_is_told(ledger):
     other_prefix = "iqn.2026-01.a:"
     sessions = [session(LOST), session(OTHER), session(LOST, other_prefix)]
     secrets = [{"volume_id": LOST, "iqn": PREFIX + "volume-" + LOST}]
-    found = audit_ends.unplug(host, ledger.for_run(context()), sessions, secrets)
+    found = audit_storage.unplug(host, ledger.for_run(context()), sessions, secrets)
     assert {iqn: e and e.message for iqn, e in found.items()} == {
         PREFIX + "volume-" + LOST: None,
         PREFIX + "volume-" + OTHER: "it is in use",
@@ -272,7 +272,7 @@ def test_targets_are_removed_by_their_kind(ledger):
         for v, kind in ((LOST, "lio"), (OTHER, "tgt"), (KNOWN, "lio"))
     ]
     host.fails[KNOWN] = errors.ISCSITargetRemoveFailed(message="somebody is logged in")
-    found = audit_ends.end_targets(host, ledger.for_run(context()), wishes)
+    found = audit_storage.end_targets(host, ledger.for_run(context()), wishes)
     assert sorted(iqn for iqn, e in found.items() if e) == [PREFIX + "volume-" + KNOWN] and len(found) == 3
     assert [(a["target"], [e["volume_id"] for e in a["exports"]]) for _n, a in host.calls] == [
         ("lio", [LOST, KNOWN]),
@@ -286,7 +286,7 @@ def test_what_became_somebodys_is_not_touched(ledger):
     know(ledger)
     with ledger.write() as tx:
         tx.execute(
-            tables.volume_attachments.insert().values(
+            volume_tables.volume_attachments.insert().values(
                 id="a1",
                 volume_id=KNOWN,
                 instance_uuid=OTHER,
@@ -298,15 +298,15 @@ def test_what_became_somebodys_is_not_touched(ledger):
         )
     host = Host()
     wish = {**session(KNOWN), "target": "lio", "iqn_prefix": PREFIX}
-    assert audit_ends.end_targets(host, ledger.for_run(context()), [wish]) == {}
-    assert audit_ends.unplug(host, ledger.for_run(context()), [wish], [wish]) == {}
-    assert host.calls == [] and rows(ledger, tables.volumes)[0].status == "available"
+    assert audit_storage.end_targets(host, ledger.for_run(context()), [wish]) == {}
+    assert audit_storage.unplug(host, ledger.for_run(context()), [wish], [wish]) == {}
+    assert host.calls == [] and rows(ledger, volume_tables.volumes)[0].status == "available"
 
 
 def test_nothing_to_remove_calls_nothing(ledger):
     host = Host()
-    assert audit_ends.unplug(host, ledger.for_run(context()), [], []) == {}
-    assert audit_ends.end_targets(host, ledger.for_run(context()), []) == {}
+    assert audit_storage.unplug(host, ledger.for_run(context()), [], []) == {}
+    assert audit_storage.end_targets(host, ledger.for_run(context()), []) == {}
     assert host.calls == []
 
 
@@ -314,5 +314,5 @@ def test_a_host_that_went_away_fails_all_of_it(ledger):
     host = Host()
     host.fails["iscsi_target"] = errors.HostUnreachable(host="s1", reason="no route")
     wish = {**session(LOST), "target": "lio", "iqn_prefix": PREFIX}
-    problems = audit_ends.end_targets(host, ledger.for_run(context()), [wish])
+    problems = audit_storage.end_targets(host, ledger.for_run(context()), [wish])
     assert [p.as_dict()["code"] for p in problems.values()] == ["HostUnreachable"]

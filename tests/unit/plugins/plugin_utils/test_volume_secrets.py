@@ -8,7 +8,7 @@ import dataclasses
 import os
 import uuid
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.chap import chap_of as checked
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.names import chap_of as checked
 from ansible_collections.bootflow.compute.plugins.plugin_utils import volume_secrets
 from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_secrets import chap_of
 

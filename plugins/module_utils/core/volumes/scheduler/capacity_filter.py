@@ -52,7 +52,6 @@ class CapacityFilter(BackendFilter):
         everyone = np.ones(len(rows), dtype=bool)
         case = np.select(
             [
-                (backends.ids[rows] == request.exists_on) & (request.exists_on is not None),
                 everyone & (size == 0),
                 backends.free_unset[rows],
                 backends.free_word[rows],
@@ -66,7 +65,6 @@ class CapacityFilter(BackendFilter):
                 free >= size,
             ],
             [
-                _PASS,
                 _PASS,
                 _NO_REPORT,
                 _PASS,

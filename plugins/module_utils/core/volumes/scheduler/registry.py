@@ -15,8 +15,14 @@ from ...errors import InvalidInput
 from ...scheduler.registry import check_multiplier, check_names
 from .base import BackendFilter, BackendWeigher
 from .capacity_filter import CapacityFilter
-from .filters import AvailabilityZoneFilter, CapabilitiesFilter, IgnoreAttemptedHostsFilter
-from .hint_filters import DifferentBackendFilter, InstanceLocalityFilter, SameBackendFilter
+from .filters import (
+    AvailabilityZoneFilter,
+    CapabilitiesFilter,
+    DifferentBackendFilter,
+    IgnoreAttemptedHostsFilter,
+    InstanceLocalityFilter,
+    SameBackendFilter,
+)
 from .options import VolumeSchedulerOptions
 from .weighers import AllocatedCapacityWeigher, CapacityWeigher, VolumeNumberWeigher
 

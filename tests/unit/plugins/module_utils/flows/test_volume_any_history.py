@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work as volume_work
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import runs
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import volume_tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volumes
 from ansible_collections.bootflow.compute.tests.unit.worlds.histories import run_histories
 from ansible_collections.bootflow.compute.tests.unit.worlds.ledgers import MEMORY
@@ -142,7 +142,7 @@ class VolumeHistory(RuleBasedStateMachine):
     @rule(host=st.sampled_from(HOSTS))
     def report(self, host: str) -> None:
         self.world.reported(host)
-        for row in self.world.rows(tables.volumes, tables.volumes.c.deleted == ""):
+        for row in self.world.rows(volume_tables.volumes, volume_tables.volumes.c.deleted == ""):
             if row.made and row.new_size is None and row.pool_host == "%s@lvm#lvm" % host:
                 there = self.world.storage[host].there["lvm"].get(row.id)
                 assert row.pending_gb == 0 or row.status == "error_extending" or there is None
@@ -199,15 +199,15 @@ class VolumeHistory(RuleBasedStateMachine):
                 self.tried(world.remove, name, run=self.run, cascade=True)
             for host in HOSTS:
                 self.work(host, "done")
-        assert world.rows(tables.volumes, tables.volumes.c.deleted == "") == []
+        assert world.rows(volume_tables.volumes, volume_tables.volumes.c.deleted == "") == []
         assert world.pending_cleanups() == set()
         assert [world.storage[h].there["lvm"] for h in HOSTS] == [{}, {}]
         assert {p.free_capacity_gb for p in world.pools().values()} == set(map(float, ROOM.values()))
 
     def deletable(self, name: str) -> bool:
-        sources = {r.snapshot_id for r in self.world.rows(tables.volumes, tables.volumes.c.deleted == "")}
-        c = tables.volume_snapshots.c
-        rows = self.world.rows(tables.volume_snapshots, c.deleted == "", c.name == name)
+        sources = {r.snapshot_id for r in self.world.rows(volume_tables.volumes, volume_tables.volumes.c.deleted == "")}
+        c = volume_tables.volume_snapshots.c
+        rows = self.world.rows(volume_tables.volume_snapshots, c.deleted == "", c.name == name)
         return all(r.id not in sources for r in rows)
 
 

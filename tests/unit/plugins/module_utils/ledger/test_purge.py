@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import purge
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history, runs
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables, volume_tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, at
 
 DAY = 86400.0
@@ -191,4 +191,6 @@ def test_every_table_is_thought_of() -> None:
             key.column.table.name == "instances" for column in table.c for key in column.foreign_keys
         )
         assert refers == (table.name in going or table.name in purge.HOLDING + purge.NOT_ITS), table.name
-        assert ("volume_id" in table.c) == (table in purge.OF_VOLUMES or table is tables.volume_cleanups), table.name
+        assert ("volume_id" in table.c) == (table in purge.OF_VOLUMES or table is volume_tables.volume_cleanups), (
+            table.name
+        )

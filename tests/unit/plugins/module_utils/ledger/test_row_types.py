@@ -22,7 +22,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute im
     runs,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.sqlalchemy_import import sa
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables, volume_tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import (
     attachments,
     backends,
@@ -40,14 +40,14 @@ WHOLE = [
     (ports.PortRow, tables.ports),
     (history.InstanceFault, tables.instance_faults),
     (history.InstanceEvent, tables.instance_action_events),
-    (volume_history.VolumeFaultRow, tables.volume_faults),
+    (volume_history.VolumeFaultRow, volume_tables.volume_faults),
     (cleanups.CleanupRow, tables.cleanups),
-    (volumes.VolumeRow, tables.volumes),
-    (snapshots.SnapshotRow, tables.volume_snapshots),
-    (attachments.Attachment, tables.volume_attachments),
-    (backends.BackendRow, tables.storage_backends),
-    (pending_cleanups.PendingCleanupRow, tables.volume_cleanups),
-    (volume_history.VolumeEvent, tables.volume_events),
+    (volumes.VolumeRow, volume_tables.volumes),
+    (snapshots.SnapshotRow, volume_tables.volume_snapshots),
+    (attachments.Attachment, volume_tables.volume_attachments),
+    (backends.BackendRow, volume_tables.storage_backends),
+    (pending_cleanups.PendingCleanupRow, volume_tables.volume_cleanups),
+    (volume_history.VolumeEvent, volume_tables.volume_events),
 ]
 
 PARTS = [

@@ -7,7 +7,7 @@ from __future__ import annotations
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import quotas
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import purge
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables, volume_tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views
 from ansible_collections.bootflow.compute.tests.unit.worlds.volume_world import VolumeWorld
 
@@ -26,14 +26,16 @@ def test_deleted_volumes_are_purged_with_their_history_and_no_others(vworld: Vol
     old, living, snapped = vworld.make("old", 10), vworld.make("living", 10), vworld.make("snapped", 10)
     vworld.snapshot({"name": "gone", "volume": "snapped"}, {"name": "with", "volume": "old"})
     vworld.work()
-    ids = {r.name: r.id for r in vworld.rows(tables.volume_snapshots)}
+    ids = {r.name: r.id for r in vworld.rows(volume_tables.volume_snapshots)}
     vworld.remove("old", cascade=True)
     vworld.work(run="d", old=errors.VolumeIsBusy(message="x"))
     vworld.remove("old", cascade=True)
     vworld.snapshot({"name": "gone", "state": "absent"}, run="d")
     vworld.work(run="d")
     with vworld.ledger.write() as tx:
-        tx.execute(tables.volumes.update().where(tables.volumes.c.id == living).values(instance_uuid=guest))
+        tx.execute(
+            volume_tables.volumes.update().where(volume_tables.volumes.c.id == living).values(instance_uuid=guest)
+        )
     vworld.delete(uuids=[guest])
     vworld.removed("h1", [guest])
     vworld.finish()
@@ -50,7 +52,7 @@ def test_deleted_volumes_are_purged_with_their_history_and_no_others(vworld: Vol
     assert removed == planned
     assert removed["volumes"] == 1 and removed["volume_snapshots"] == 2 and removed["instances"] == 1
     assert of(vworld, old) == of(vworld, ids["with"]) == of(vworld, ids["gone"]) == set()
-    assert {r.id for r in vworld.rows(tables.volumes)} == {living, snapped, recent}
+    assert {r.id for r in vworld.rows(volume_tables.volumes)} == {living, snapped, recent}
     assert of(vworld, recent) >= {"volumes", "volume_events"}
     assert of(vworld, living) >= {"volumes", "volume_events"}
     assert purge.purge(vworld.ledger, limit) == {}
@@ -78,7 +80,7 @@ def test_instances_with_attachments_are_not_over(vworld: VolumeWorld) -> None:
     volume_id = vworld.make("v", 1)
     row = {"id": "a", "volume_id": volume_id, "instance_uuid": guest, "attach_status": "detached", "created_at": 0.0}
     with vworld.ledger.write() as tx:
-        tx.execute(tables.volume_attachments.insert().values(**row))
+        tx.execute(volume_tables.volume_attachments.insert().values(**row))
         tx.execute(tables.instances.update().values(deleted="x", deleted_at=1.0, vm_state="deleted", host=None))
         tx.execute(tables.claims.delete())
         tx.execute(
@@ -86,10 +88,10 @@ def test_instances_with_attachments_are_not_over(vworld: VolumeWorld) -> None:
         )
     assert "instances" not in vworld.ledger.inspect(purge.plan, vworld.time)
     with vworld.ledger.write() as tx:
-        tx.execute(tables.volume_attachments.update().values(deleted="a"))
+        tx.execute(volume_tables.volume_attachments.update().values(deleted="a"))
     removed = purge.purge(vworld.ledger, vworld.time)
     assert removed["instances"] == removed["volume_attachments"] == 1
-    assert [r.id for r in vworld.rows(tables.volumes)] == [volume_id]
+    assert [r.id for r in vworld.rows(volume_tables.volumes)] == [volume_id]
 
 
 def test_lists_are_plain_and_in_order(vworld: VolumeWorld) -> None:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks import block_device_checks
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks import block_device_mapping as mapping
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.block_devices import (
     attached_disk,
@@ -333,8 +334,8 @@ def test_legacy_mapping(legacy, image_id, root, no_root, expected):
 
 def test_legacy_names():
     eph, swp = mapping.from_legacy([{"virtual_name": "ephemeral0"}, {"virtual_name": "swap"}], no_root=True)
-    assert mapping.is_ephemeral(eph) and not mapping.is_swap(eph)
-    assert mapping.is_swap(swp) and not mapping.is_ephemeral(swp)
+    assert block_device_checks.is_ephemeral(eph) and not block_device_checks.is_swap(eph)
+    assert block_device_checks.is_swap(swp) and not block_device_checks.is_ephemeral(swp)
     assert eph.delete_on_termination
     for name in ("ephemeral01", "ephemeral", "swap1", ""):
         with pytest.raises(errors.InvalidBDMFormat):

@@ -24,10 +24,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.request.expa
     difference,
     request_digest,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.core.request.server_request import (
-    RequestOptions,
-    parse_requests,
-)
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.options import RequestOptions
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.server_request import parse_requests
 
 TINY = catalogue_id("image", "tiny")
 

@@ -49,9 +49,6 @@ CASES = [
     (pool(200), 100, {}, True, ""),
     (pool(100), 100, {}, True, ""),
     (pool(99), 100, {}, False, "(requested / avail): 100/99"),
-    (pool(1), 100, {"exists_on": HOST}, True, ""),
-    (pool(1), 100, {"exists_on": "stor1@lvm#other"}, False, "requested / avail"),
-    (pool(None), 100, {"exists_on": HOST}, True, ""),
     (pool(0), 0, {}, True, ""),
     (pool(None), 0, {}, True, ""),
     (pool(None), 100, {}, False, "Free capacity not set"),
@@ -106,8 +103,6 @@ def test_room_in_a_pool(state, size, more, passes, text):
 
 def passes_by_the_rules(state, request):
     """Semantics 12 step by step, one pool at a time."""
-    if request.exists_on == state.host:
-        return True
     want = request.requested_size
     if want == 0:
         return True
@@ -148,7 +143,6 @@ requests = st.builds(
     size=st.integers(0, 200),
     new_size=st.one_of(st.none(), st.integers(200, 300)),
     volume_type=st.sampled_from([None, THICK, THIN]),
-    exists_on=st.sampled_from([None, HOST]),
 )
 
 

@@ -20,7 +20,6 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.crea
     CreateOptions,
     Known,
     check_image,
-    new_volume,
     volume_request,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.model import Snapshot, Volume, VolumeType
@@ -39,7 +38,7 @@ HIDDEN = VolumeType("hidden", is_public=False, projects=("friends",), id="t-hidd
 SOURCE = Volume(
     "vol-1", 5, status="available", host="h@b#p", volume_type="fast", availability_zone="az1", bootable=True
 )
-SNAP = Snapshot("snap-1", "vol-1", 5, status="available", host="h@b#p", volume_type="fast", availability_zone="az1")
+SNAP = Snapshot("snap-1", 5, status="available", host="h@b#p", volume_type="fast", availability_zone="az1")
 IMAGES = {"img-1": IMAGE, "cirros": IMAGE}
 
 
@@ -77,13 +76,6 @@ def test_an_empty_volume():
     assert (found.project, found.user, found.volume_id) == ("default", "me", "v-new")
     assert found.scheduler_hints == {"same_host": "x"}
     assert not found.bootable
-
-
-def test_the_row_begins_as_creating_and_detached():
-    row = new_volume(ask(size=10, name="x", image_id="cirros", volume_type="fast"), now=7.0)
-    assert (row.status, row.attach_status, row.host, row.created_at) == ("creating", "detached", None, 7.0)
-    assert (row.id, row.size, row.name, row.image_id, row.volume_type) == ("v-new", 10, "x", "img-1", "fast")
-    assert (row.availability_zone, row.project, row.user, row.bootable) == ("nova", "default", "me", False)
 
 
 @pytest.mark.parametrize("alias", ["imageRef", "image", "image_id"])

@@ -9,14 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidInput, InvalidVolume
-from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.capacities import capacity_of
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.model import (
-    Attachment,
     PoolState,
-    Snapshot,
-    Volume,
     VolumeRequest,
     VolumeType,
+    capacity_of,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.pool_hosts import (
     append_host,
@@ -31,9 +28,6 @@ HOST = "stor1@lvm#vg0"
     "record",
     [
         VolumeType("fast", {"medium": "ssd"}, "id", "d", False, ("p",)),
-        Volume("v", 3, metadata={"a": "b"}),
-        Snapshot("s", "v", 3),
-        Attachment("a", "v"),
         VolumeRequest(3, volume_type=VolumeType("fast"), scheduler_hints={"same_host": ["x"]}),
         VolumeRequest(3),
         PoolState(HOST, "infinite", "unknown", 3, capabilities={"a": {"b": [1]}}),
@@ -141,12 +135,12 @@ def test_a_ratio_that_is_no_number_is_refused(ratio):
 @pytest.mark.parametrize(
     ("record", "values", "text"),
     [
-        (Volume, {}, "volume has no id, size"),
-        (Volume, {"id": "v", "size": "3"}, "size of volume must be a whole number, not '3'"),
-        (Volume, {"id": "v", "size": None}, "size of volume must be a whole number, not None"),
-        (Volume, {"id": "v", "size": 3, "metadata": None}, "metadata of volume must be a mapping"),
-        (Volume, {"id": "v", "size": 3, "status": None}, "status of volume must be a text, not None"),
-        (Snapshot, {"id": "s", "volume_id": "v", "volume_size": True}, "volume_size of snapshot must be"),
+        (VolumeRequest, {}, "volume request has no size"),
+        (VolumeRequest, {"size": "3"}, "size of volume request must be a whole number, not '3'"),
+        (VolumeRequest, {"size": None}, "size of volume request must be a whole number, not None"),
+        (VolumeRequest, {"size": True}, "size of volume request must be a whole number, not True"),
+        (VolumeRequest, {"size": 3, "metadata": None}, "metadata of volume request must be a mapping"),
+        (VolumeRequest, {"size": 3, "volume_id": None}, "volume_id of volume request must be a text, not None"),
         (VolumeType, {"name": "t", "extra_specs": ["a"]}, "extra_specs of volume type must be a mapping"),
         (VolumeType, {"name": "t", "extra_specs": {1: "a"}}, "extra_specs of volume type must be a mapping"),
         (VolumeRequest, {"size": -1}, "size of volume request must be a whole number, not -1"),
@@ -169,7 +163,7 @@ def test_bad_data_is_refused_where_it_comes_in(record, values, text):
 
 
 @pytest.mark.parametrize("data", [None, [], "x", 5])
-@pytest.mark.parametrize("record", [VolumeType, Volume, Snapshot, Attachment, VolumeRequest, PoolState])
+@pytest.mark.parametrize("record", [VolumeType, VolumeRequest, PoolState])
 def test_a_record_comes_from_a_mapping(record, data):
     with pytest.raises(InvalidInput, match="must be a mapping of its fields"):
         record.from_dict(data)

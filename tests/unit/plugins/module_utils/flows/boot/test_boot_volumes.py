@@ -16,7 +16,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.instances im
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import volume_tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import (
     BootWorld,
     device,
@@ -271,7 +271,7 @@ def test_a_killed_run_s_volumes_go_on_with_its_build(bworld: BootWorld) -> None:
     bworld.store()
     wish = volume_request("web", from_image())
     bworld.boot_of(wish, until="block_device_mapping")
-    volume = bworld.attachment(bworld.rows(tables.volumes)[0].id).volume_id
+    volume = bworld.attachment(bworld.rows(volume_tables.volumes)[0].id).volume_id
     assert bworld.ends(volume) == ("attaching", "done", "done")
     bworld.time += 1e6
     (uuid,) = bworld.accept(wish, run="b").resumed

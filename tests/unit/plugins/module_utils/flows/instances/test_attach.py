@@ -17,7 +17,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances i
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Operation
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import leases
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances, runs
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables, volume_tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld, from_image, volume_request
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE
@@ -402,7 +402,7 @@ def test_an_attach_in_the_run_of_a_boot_does_not_touch_its_builds(pair: BootWorl
 def test_a_volume_that_grew_is_looked_at_again(pair: BootWorld) -> None:
     attach(pair, WISH)
     with pair.ledger.write() as tx:
-        tx.execute(tables.volume_attachments.update().values(rescan=True))
+        tx.execute(volume_tables.volume_attachments.update().values(rescan=True))
     with pair.ledger.write() as tx:
         (row,) = attachments.to_rescan(tx, "h1")
         assert attachments.to_rescan(tx, "h2") == []
@@ -416,7 +416,7 @@ def test_several_instances_of_one_volume(pair: BootWorld) -> None:
     pair.schedule()
     pair.build("h2")
     with pair.ledger.write() as tx:
-        tx.execute(tables.volumes.update().values(multiattach=True))
+        tx.execute(volume_tables.volumes.update().values(multiattach=True))
     for name, host, run in (("web", "h1", "v"), ("other", "h2", "w")):
         pair.attach({"instance": name, "volume": "data"}, run=run)
         pair.storage_round(run)

@@ -13,7 +13,7 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import attach as volume_attach
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import volume_tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.attachments import Connector
 from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld, device, volume_request
@@ -21,7 +21,7 @@ from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE
 
 from .test_attach import finish, host_work, refused, uuid_of
 
-A = tables.volume_attachments.c
+A = volume_tables.volume_attachments.c
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def credentials(world: BootWorld) -> dict[str, str]:
 
 
 def of(world: BootWorld, name: str) -> t.Any:
-    (row,) = world.rows(tables.volume_attachments, A.instance_uuid == uuid_of(world, name), A.deleted == "")
+    (row,) = world.rows(volume_tables.volume_attachments, A.instance_uuid == uuid_of(world, name), A.deleted == "")
     return row
 
 

@@ -27,7 +27,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.audit.storag
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import attach as volume_attach
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import audit, storage_audit
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import volume_tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volumes
 from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld, from_image, volume_request
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE
@@ -234,8 +234,8 @@ def test_snapshots_of_the_ledger_are_known_and_others_are_orphans(auditor: Stora
     one.snapshot({"name": "snap", "volume": "data"})
     one.work()
     one.time += 10
-    c = tables.volume_snapshots.c
-    (row,) = one.rows(tables.volume_snapshots, c.name == "snap")
+    c = volume_tables.volume_snapshots.c
+    (row,) = one.rows(volume_tables.volume_snapshots, c.name == "snap")
     assert auditor.plan(auditor.told(kinds={row.id: "snapshot"})) == []
     there = one.storage["s1"].there["lvm"].pop(row.id)
     (found,) = auditor.plan(auditor.told())
@@ -370,8 +370,10 @@ def test_the_plan_is_read_again_under_the_locks(auditor: StorageAuditor, one: Bo
     del one.storage["s1"].there["lvm"][data]
     one.time += 10
     with one.ledger.write() as tx:
-        c = tables.volumes.c
-        tx.execute(tables.volumes.update().where(c.id == data).values(pool_host="s2@lvm#lvm", updated_at=one.time))
+        c = volume_tables.volumes.c
+        tx.execute(
+            volume_tables.volumes.update().where(c.id == data).values(pool_host="s2@lvm#lvm", updated_at=one.time)
+        )
     repaired = auditor.repair(evidence, planned)
     assert [f for f in repaired.findings if f.changes] == [] and repaired.ends == {} and one.pending_cleanups() == set()
 
@@ -456,4 +458,4 @@ def test_many_at_once(auditor: StorageAuditor, one: BootWorld) -> None:
     assert len(one.pending_cleanups()) == 1500 and len(repaired.ends["s1"].targets) == 700
     with one.ledger.read() as tx:
         assert volumes.select(tx, pool_hosts=["s1@lvm#lvm"])
-        assert tx.execute(sa.select(sa.func.count()).select_from(tables.volume_cleanups)).scalar() == 1500
+        assert tx.execute(sa.select(sa.func.count()).select_from(volume_tables.volume_cleanups)).scalar() == 1500

@@ -13,7 +13,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes impo
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.create_request import CreateOptions
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.model import VolumeRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import accept
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import volume_tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.volume_world import FAST, REBUILT, VolumeWorld
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE
 
@@ -145,7 +145,7 @@ def test_quotas_of_the_whole_request(vw: VolumeWorld, limits: t.Any, entries: li
         vw.request(*wishes)
     assert [(e["path"], e["code"]) for e in refused.value.errors] == [(path, code)]
     assert refused.value.status == 413
-    assert vw.rows(tables.volumes) == []
+    assert vw.rows(volume_tables.volumes) == []
 
 
 def test_what_lives_counts_and_what_is_deleted_does_not(vw: VolumeWorld) -> None:
@@ -288,7 +288,7 @@ def test_quotas_and_names_of_a_boot_s_volumes_have_its_paths(vw: VolumeWorld) ->
     assert refusals(*wishes[1:], per_volume_gigabytes=4) == [("b", "VolumeSizeExceedsLimit")]
     assert refusals(*wishes[1:], gigabytes=5) == [("b", "VolumeSizeExceedsAvailableQuota")]
     assert refusals(*wishes[1:], volumes=1) == [("b", "VolumeLimitExceeded")]
-    assert [r.name for r in vw.rows(tables.volumes)] == ["taken"]
+    assert [r.name for r in vw.rows(volume_tables.volumes)] == ["taken"]
 
 
 def test_a_build_that_is_taken_over_brings_its_volumes(vw: VolumeWorld) -> None:

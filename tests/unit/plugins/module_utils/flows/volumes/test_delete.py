@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import delete
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work as volume_work
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import volume_tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import deletions
 from ansible_collections.bootflow.compute.tests.unit.worlds.volume_world import VolumeWorld
 
@@ -25,9 +25,9 @@ def vw(vworld: VolumeWorld) -> VolumeWorld:
 
 
 def set_status(vw: VolumeWorld, name: str, **values: t.Any) -> None:
-    c = tables.volumes.c
+    c = volume_tables.volumes.c
     with vw.ledger.write() as tx:
-        tx.execute(tables.volumes.update().where(c.name == name, c.deleted == "").values(**values))
+        tx.execute(volume_tables.volumes.update().where(c.name == name, c.deleted == "").values(**values))
 
 
 def code_of(vw: VolumeWorld, *names: str, **how: t.Any) -> str:
@@ -172,7 +172,7 @@ def test_snapshots_stay_in_the_way_or_go_with_it(vw: VolumeWorld) -> None:
         ("volume", "absent"),
     ]
     vw.worked("s1", {"lvm": vw.storage["s1"].do(work)}, "d")
-    assert {r.status for r in vw.rows(tables.volume_snapshots)} == {"deleted"}
+    assert {r.status for r in vw.rows(volume_tables.volume_snapshots)} == {"deleted"}
     assert vw.storage["s1"].there["lvm"] == {}
 
 

@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import exports, life
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import extend
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import volume_tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import (
     attachments,
 )
@@ -70,10 +70,10 @@ def test_what_is_refused(vw: VolumeWorld) -> None:
     assert refused(vw, "v", 16, run="b") == "volumes[0] VolumeLocked"
     vw.work()
     with vw.ledger.write() as tx:
-        tx.execute(tables.volumes.update().values(status="maintenance"))
+        tx.execute(volume_tables.volumes.update().values(status="maintenance"))
     assert refused(vw, "v", 16) == "volumes[0] InvalidVolume"
     with vw.ledger.write() as tx:
-        tx.execute(tables.volumes.update().values(status="available"))
+        tx.execute(volume_tables.volumes.update().values(status="available"))
 
 
 def test_room_is_taken_once_for_all_of_a_request(vw: VolumeWorld) -> None:
@@ -137,12 +137,12 @@ def test_a_volume_in_use_grows_and_its_host_is_told(vw: VolumeWorld) -> None:
     assert vw.work().done == [volume_id]
     row = vw.volume("v")
     assert (row.status, row.attach_status, row.size) == ("in-use", "attached", 20)
-    assert [a.rescan for a in vw.rows(tables.volume_attachments)] == [True]
+    assert [a.rescan for a in vw.rows(volume_tables.volume_attachments)] == [True]
     # It is as large as asked, and its host is still to look: it may not have been able to.
     again = vw.extend("v", 20)
     assert again.unchanged == [volume_id] and again.hosts == [] and again.compute_hosts == ["h1"]
     with vw.ledger.write() as tx:
-        tx.execute(tables.volume_attachments.update().values(rescan=False))
+        tx.execute(volume_tables.volume_attachments.update().values(rescan=False))
     assert vw.extend("v", 20).compute_hosts == []
     assert [a["host"] for a in vw.shown("v")["attached_to"]] == ["h1"]
     assert [a["instance"] for a in vw.shown("v")["attached_to"]] == ["guest"]
@@ -150,7 +150,7 @@ def test_a_volume_in_use_grows_and_its_host_is_told(vw: VolumeWorld) -> None:
     # the instance ends while it grows again
     vw.extend("v", 30)
     with vw.ledger.write() as tx:
-        tx.execute(tables.volume_attachments.update().values(deleted="x", attach_status="detached"))
+        tx.execute(volume_tables.volume_attachments.update().values(deleted="x", attach_status="detached"))
     vw.work()
     row = vw.volume("v")
     assert (row.status, row.attach_status, row.size) == ("available", "detached", 30)

@@ -16,7 +16,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.mode
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.quotas import DEFAULTS
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import accept as volume_accept
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import schedule
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import volume_tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.volume_world import VolumeWorld
 
 PLACE = "s1@lvm#lvm"
@@ -56,7 +56,7 @@ def test_no_backend_is_an_error_with_the_counts_of_filters(vworld: VolumeWorld) 
     row = vworld.volume("bad")
     assert (row.status, row.pool_host, row.pending_gb, row.run_id, row.made) == ("error", None, 0, None, False)
     assert vworld.notified(bad) == ["scheduler.create_volume"]
-    (note,) = vworld.rows(tables.volume_notifications)
+    (note,) = vworld.rows(volume_tables.volume_notifications)
     assert note.payload["state"] == "error" and note.payload["method"] == "create_volume"
     assert vworld.events(bad) == [("schedule", None, "Error")]
     shown = vworld.shown("bad")
@@ -271,7 +271,7 @@ def test_names_are_given_once_and_quotas_hold(vworld: VolumeWorld) -> None:
     answers = race(vworld, work)
     shared = [a[0] for a in answers]
     assert shared.count("shared") == 1 and set(shared) <= {"shared", "VolumeLocked", "VolumeSizeExceedsAvailableQuota"}
-    rows = vworld.rows(tables.volumes)
+    rows = vworld.rows(volume_tables.volumes)
     assert len(rows) == 3 and sum(r.size for r in rows) == 30
     assert len({r.name for r in rows}) == 3
 

@@ -10,7 +10,7 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import snapshots
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import volume_tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views
 from ansible_collections.bootflow.compute.tests.unit.worlds.volume_world import VolumeWorld
 
@@ -49,7 +49,7 @@ def test_a_snapshot_is_made_and_goes(vw: VolumeWorld) -> None:
     begun = vw.snapshot(entry)
     (snapshot_id,) = begun.created
     assert begun.hosts == ["s1"]
-    (row,) = vw.rows(tables.volume_snapshots)
+    (row,) = vw.rows(volume_tables.volume_snapshots)
     assert (row.status, row.volume_size, row.pending_gb, row.run_id) == ("creating", 10, 11, "run-a")
     assert vw.pools()[PLACE].free_capacity_gb == 79  # all of the volume, and what LVM keeps beside it
     (work,) = vw.work_of()
@@ -129,7 +129,7 @@ def test_a_frozen_backend_gets_and_loses_no_snapshot(vw: VolumeWorld) -> None:
 
 def test_a_volume_in_use_only_by_force(vw: VolumeWorld) -> None:
     with vw.ledger.write() as tx:
-        tx.execute(tables.volumes.update().values(status="in-use", attach_status="attached"))
+        tx.execute(volume_tables.volumes.update().values(status="in-use", attach_status="attached"))
     assert refused(vw, {"name": "s", "volume": "v"}) == ["snapshots[0] InvalidVolume"]
     assert vw.snapshot({"name": "s", "volume": "v", "force": "yes"}).created
 
@@ -153,7 +153,7 @@ def test_thick_snapshots_need_all_the_room_and_thin_ones_none(vw: VolumeWorld) -
     vw.make("thin", 60)
     assert vw.volume("thin").pool_host == "s2@lvm#lvm"
     vw.snapshot({"name": "t", "volume": "thin"})
-    assert [r.pending_gb for r in vw.rows(tables.volume_snapshots)] == [0]
+    assert [r.pending_gb for r in vw.rows(volume_tables.volume_snapshots)] == [0]
     vw.work("s2")
 
 

@@ -21,7 +21,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes imp
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import schedule
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work as volume_work
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import volume_tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import (
     attachments,
     backends,
@@ -92,8 +92,8 @@ def life_of(world: VolumeWorld, count: int, run: str) -> dict[str, int]:
     costs.of("finish of snapshots", lambda: world.worked("s1", taken, run))
     costs.of("delete", lambda: world.remove(*names, run=run, cascade=True))
     staying = {world.volume(n).id for n in names[::2]}
-    c = tables.volume_snapshots.c
-    staying |= {r.id for r in world.rows(tables.volume_snapshots, c.volume_id.in_(staying))}
+    c = volume_tables.volume_snapshots.c
+    staying |= {r.id for r in world.rows(volume_tables.volume_snapshots, c.volume_id.in_(staying))}
     fail = dict.fromkeys(staying, FAILED)
     gone = {w.backend: world.storage["s1"].do(w, fail) for w in world.work_of("s1", run)}
     costs.of("finish of deletions", lambda: world.worked("s1", gone, run))
@@ -247,8 +247,8 @@ def outcome(world: VolumeWorld, names: t.Sequence[str]) -> list[t.Any]:
         pending = backends.promised(tx)
     for name in names:
         row = world.volume(name)
-        faults = world.rows(tables.volume_faults, tables.volume_faults.c.volume_id == row.id)
-        events = world.rows(tables.volume_events, tables.volume_events.c.volume_id == row.id)
+        faults = world.rows(volume_tables.volume_faults, volume_tables.volume_faults.c.volume_id == row.id)
+        events = world.rows(volume_tables.volume_events, volume_tables.volume_events.c.volume_id == row.id)
         found.append(
             {
                 "row": (row.status, row.pool_host, row.pending_gb, row.made, row.size, row.new_size, row.deleted != ""),

@@ -9,8 +9,8 @@ import typing as t
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import delete, unmanage
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import delete
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables, volume_tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld, device, volume_request
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE
 
@@ -31,9 +31,7 @@ def bw(bworld: BootWorld) -> BootWorld:
 
 def forget(bw: BootWorld, *names: str, run: str = "u", known: t.Collection[str] = ("h1",), **how: t.Any) -> t.Any:
     with bw.ledger.write() as tx:
-        return unmanage.unmanage(
-            tx.for_run(bw.context(run)), known, names=list(names) or None, project="default", **how
-        )
+        return delete.unmanage(tx.for_run(bw.context(run)), known, names=list(names) or None, project="default", **how)
 
 
 def test_its_rows_and_quota_are_free_and_nobody_is_asked(bw: BootWorld) -> None:
@@ -43,7 +41,7 @@ def test_its_rows_and_quota_are_free_and_nobody_is_asked(bw: BootWorld) -> None:
     begun = forget(bw, "free", cascade=True)
     assert (begun.hosts, begun.rows) == ([], [])
     assert begun.gone == [{"id": volume_id, "name": "free", "pool_host": "s1@lvm#lvm"}]
-    assert [s.deleted != "" for s in bw.rows(tables.volume_snapshots)] == [True]
+    assert [s.deleted != "" for s in bw.rows(volume_tables.volume_snapshots)] == [True]
     with bw.ledger.write() as tx:
         deleted, left = delete.finish(tx.for_run(bw.context("u")))
     assert [d["id"] for d in deleted] == [volume_id] and left == []

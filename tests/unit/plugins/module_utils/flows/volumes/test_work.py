@@ -14,7 +14,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.quot
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import life
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import accept
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work as volume_work
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import volume_tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import deletions
 from ansible_collections.bootflow.compute.tests.unit.worlds.volume_world import GIB, REBUILT, VolumeWorld
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE
@@ -218,7 +218,7 @@ def test_a_host_that_did_not_answer_is_away_with_all_of_its_backends(vw: VolumeW
     placed(vw, "w")
     (work,) = vw.work_of("s2")
     vw.worked("s2", {work.backend: volume_work.WorkResult(error=busy)})
-    assert {r.pool_host: bool(r.error) for r in vw.rows(tables.storage_backends)} == {
+    assert {r.pool_host: bool(r.error) for r in vw.rows(volume_tables.storage_backends)} == {
         PLACE: False,
         "s2@flash#flash": work.backend == "flash",
         "s2@plain#plain": work.backend == "plain",
@@ -234,7 +234,7 @@ def test_a_cleanup_that_fails_stays_pending(vw: VolumeWorld) -> None:
     (work,) = vw.work_of(run="b")
     assert list(vw.worked("s1", {"lvm": vw.storage["s1"].do(work, {volume_id: busy})}, "b").failed) == [volume_id]
     assert vw.pending_cleanups() == {(PLACE, volume_id)}
-    assert [r.reason for r in vw.rows(tables.volume_cleanups)] == ["it is in use"]
+    assert [r.reason for r in vw.rows(volume_tables.volume_cleanups)] == ["it is in use"]
 
 
 def test_a_backend_of_which_nothing_was_said(vw: VolumeWorld) -> None:
@@ -360,13 +360,13 @@ def test_what_is_exported_is_not_deleted_before_that_ended(vw: VolumeWorld) -> N
     volume_id = vw.make("v")
     with vw.ledger.write() as tx:
         life.reserve(tx.for_run(vw.context()), vw.volume("v"), guest, "/dev/vdb")
-        tx.execute(tables.volume_attachments.update().values(export="done"))
+        tx.execute(volume_tables.volume_attachments.update().values(export="done"))
         deletions.delete(tx.for_run(vw.context("d")), [volume_id])
     assert vw.work_of(run="d") == []
     with vw.ledger.write() as tx:
-        tx.execute(tables.volume_attachments.update().values(export="none"))
+        tx.execute(volume_tables.volume_attachments.update().values(export="none"))
     assert vw.work(run="d").done == [volume_id]
-    assert [r.deleted != "" for r in vw.rows(tables.volume_attachments)] == [True]
+    assert [r.deleted != "" for r in vw.rows(volume_tables.volume_attachments)] == [True]
 
 
 def test_sizes_are_told_in_gib(vw: VolumeWorld) -> None:

@@ -25,7 +25,7 @@ from postgres import PASSWORD, PostgresServer
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import runs
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import sqlite_file
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import address, sqlite_file
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.address import LedgerAddress, password_in
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.ledgers import migrate
@@ -652,12 +652,12 @@ def test_the_password_of_a_url(url: str, expected: str | None) -> None:
     ],
 )
 def test_urls_are_shown_without_their_password(url: str, expected: str) -> None:
-    assert database.shown(url) == expected
+    assert address.shown(url) == expected
 
 
 def test_urls_are_understood() -> None:
     home = os.path.expanduser("~")
-    assert database.normalise_url("~/l.db") == "sqlite:///%s/l.db" % home
-    assert database.normalise_url("/l.db") == "sqlite:////l.db"
+    assert address.normalise_url("~/l.db") == "sqlite:///%s/l.db" % home
+    assert address.normalise_url("/l.db") == "sqlite:////l.db"
     for scheme in ("postgres", "postgresql", "postgresql+psycopg"):
-        assert database.normalise_url(scheme + "://h/d") == "postgresql+psycopg://h/d"
+        assert address.normalise_url(scheme + "://h/d") == "postgresql+psycopg://h/d"

@@ -19,7 +19,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import attachment, states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.attachment import EVENTS, LAWS, Event, State
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import volume_tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.attachments import Attachment, Reservation
 from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld
@@ -48,7 +48,7 @@ class _Undo(Exception):
 @contextlib.contextmanager
 def reserved(world: BootWorld, count: int = 2) -> t.Iterator[tuple[t.Any, list[str]]]:
     """(connection, ids of attachments just reserved); what is done with them is undone."""
-    (volume,) = world.rows(tables.volumes)
+    (volume,) = world.rows(volume_tables.volumes)
     with contextlib.suppress(_Undo), world.ledger.write() as tx:
         wanted = [Reservation(volume.id, "guest-%d" % i, "/dev/vdb") for i in range(count)]
         yield tx, attachments.reserve(tx.for_run(world.context()), wanted)
@@ -72,12 +72,12 @@ def fields_of(event: Event) -> dict[str, t.Any]:
 
 
 def test_a_row_has_the_columns_of_the_table() -> None:
-    assert Attachment._fields == tuple(c.name for c in tables.volume_attachments.columns)
+    assert Attachment._fields == tuple(c.name for c in volume_tables.volume_attachments.columns)
 
 
 @pytest.mark.parametrize("event", HAPPENINGS, ids=lambda e: e.name)
 def test_the_columns_of_an_event_exist(event: Event) -> None:
-    columns = {c.name for c in tables.volume_attachments.columns}
+    columns = {c.name for c in volume_tables.volume_attachments.columns}
     assert {*event.needs, *event.clears} <= columns - {"id", "attach_status", "export", "connection", "deleted"}
 
 
@@ -183,7 +183,7 @@ def test_the_search_for_writers_finds_them(tmp_path: pathlib.Path) -> None:
 def a(tx): tx.execute(volume_attachments.update().where(x).values(export="done"))
 def b(tx): bulk.update(tx, volume_attachments, "id", rows)
 def c(tx): tx.execute(volume_attachments.insert(), rows)
-def d(tx): tx.execute(tables.volumes.update().values(attach_status="attached"))
+def d(tx): tx.execute(volume_tables.volumes.update().values(attach_status="attached"))
 def e(tx): tx.execute(volume_attachments.delete().where(x))
 def f(tx): tx.execute(volume_attachments.update().values(**values))
 """

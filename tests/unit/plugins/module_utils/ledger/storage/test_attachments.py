@@ -21,7 +21,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import audit, leases
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables, volume_tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import (
     attachments,
     volumes,
@@ -322,7 +322,7 @@ def test_audit_ends_attachments_of_instances_that_are_gone(golden: BootWorld) ->
 
 def test_audit_frees_a_volume_that_nobody_has(golden: BootWorld) -> None:
     with golden.ledger.write() as tx:
-        tx.execute(tables.volumes.update().values(status="in-use", attach_status="attached"))
+        tx.execute(volume_tables.volumes.update().values(status="in-use", attach_status="attached"))
     assert findings(golden) == [("volume", "volume golden", "in-use", "available", "correct")]
     repair(golden)
     assert (golden.status("golden"), golden.volume("golden").attach_status) == ("available", "detached")
@@ -370,23 +370,31 @@ def test_one_volume_is_given_once(golden: BootWorld) -> None:
 def test_reserving_looks_again(golden: BootWorld) -> None:
     with golden.ledger.write() as tx:
         (stale,) = volumes.select(tx, names=["golden"])
-        tx.execute(tables.volumes.update().values(status="deleting"))
+        tx.execute(volume_tables.volumes.update().values(status="deleting"))
         with pytest.raises(errors.InvalidVolume, match="another request took"):
             life.reserve(tx.for_run(golden.context()), stale, "11111111-1111-4111-8111-111111111111", "/dev/vdb")
         assert instances.select_live(tx) == []
-        tx.execute(tables.volumes.update().values(status="available"))
+        tx.execute(volume_tables.volumes.update().values(status="available"))
 
 
 def test_what_is_made_for_an_instance_is_not_taken_from_it(golden: BootWorld) -> None:
     (uuid,) = golden.accept(volume_request("web", from_image())).created
     made = golden.disks(uuid)[0]["volume_id"]
     with golden.ledger.write() as tx:
-        tx.execute(tables.volumes.update().where(tables.volumes.c.id == made).values(status="available", made=True))
+        tx.execute(
+            volume_tables.volumes.update()
+            .where(volume_tables.volumes.c.id == made)
+            .values(status="available", made=True)
+        )
         (row,) = volumes.select(tx, ids=[made])
         with pytest.raises(errors.InvalidVolume, match="the status is reserved") as caught:
             life.reserve(tx.for_run(golden.context("b")), row, "11111111-1111-4111-8111-111111111111", "/dev/vdb")
         assert "is being created for instance %s" % uuid in caught.value.remedy
-        tx.execute(tables.volumes.update().where(tables.volumes.c.id == made).values(status="creating", made=False))
+        tx.execute(
+            volume_tables.volumes.update()
+            .where(volume_tables.volumes.c.id == made)
+            .values(status="creating", made=False)
+        )
 
 
 # --- late answers ------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import typing as t
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import volume_tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import backends, volume_views
 from ansible_collections.bootflow.compute.tests.unit.worlds.volume_world import GIB, VolumeWorld
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import at
@@ -133,5 +133,5 @@ def test_the_report_that_is_kept_has_no_list_of_volumes(vworld: VolumeWorld) -> 
     vworld.store("s1", lvm=100)
     vworld.make("v", 10)
     vworld.reported("s1")
-    (row,) = vworld.rows(tables.storage_backends)
+    (row,) = vworld.rows(volume_tables.storage_backends)
     assert "volumes" not in row.report and row.report["free_capacity_gb"] == 90
