@@ -24,7 +24,8 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.image_upload impo
     remove_uploads,
     upload,
 )
-from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import Outcomes, StageAction, item_errors
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import item_errors
+from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import Outcomes, StageAction
 
 
 class ActionModule(StageAction):

@@ -13,7 +13,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds as ledger_builds
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build
 from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings
-from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import Outcomes, StageAction, item_errors
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import item_errors
+from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import Outcomes, StageAction
 
 
 class ActionModule(StageAction):

@@ -22,7 +22,8 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     host_settings,
     passwords,
 )
-from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import Outcomes, StageAction, item_errors
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import item_errors
+from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import Outcomes, StageAction
 
 
 class ActionModule(StageAction):

@@ -26,8 +26,8 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     tables,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, outcome
-from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import item_errors, lease_kept
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, item_errors, outcome
+from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import lease_kept
 
 # As playbooks/operation.yml registers what the controller and the hosts answered.
 BEGUN = "bootflow_operation_begun"

@@ -44,6 +44,8 @@ class ActionModule(LedgerAction):
         hosts = storage_settings.storage_hosts(self)
 
         def write(tx: Transaction) -> tuple[accept.VolumeAccepted, list[str]]:
+            if self.check_mode:
+                backends.configure(tx, configurations)
             problems = Problems()
             volume_settings.check_hints(self.options["volumes"], self.options, problems)
             accepted = accept.VolumeAccepted()
@@ -56,17 +58,10 @@ class ActionModule(LedgerAction):
                 return accepted, []
             return accepted, backends.stale_hosts(tx, hosts, host_settings.facts_age(self.options))
 
-        if self.check_mode:
-            ledger = self.rehearsal_ledger()
-            with volume_settings.told_in_order(), ledger.rehearse() as tx:
-                backends.configure(tx, configurations)
-                accepted, stale = write(tx)
-        else:
-            ledger = self.open_ledger()
-            # Apart: it locks backends, and whoever accepts locks projects first.
-            ledger.transact(backends.configure, configurations)
-            with volume_settings.told_in_order():
-                accepted, stale = ledger.transact(write, collisions=3)
+        if not self.check_mode:  # apart: it locks backends, and whoever accepts locks projects first
+            self.open_ledger().transact(backends.configure, configurations)
+        with volume_settings.told_in_order():
+            accepted, stale = self.write(write, collisions=3)
         if not accepted.changed and self.options["print_table"]:
             count = len(accepted.unchanged)
             words = "%d volume%s the request" % (count, " already matches" if count == 1 else "s already match")

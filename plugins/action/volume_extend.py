@@ -55,7 +55,7 @@ class ActionModule(LedgerAction):
         if o["phase"] == "select":
 
             def growing(tx: Transaction) -> list[VolumeRow]:
-                found, _missing = volumes.find(tx, [w["volume"] for w in requested], o["project"])
+                found = volumes.find(tx, (w["volume"] for w in requested), o["project"])
                 sizes = {w["volume"]: str(w["size"]) for w in requested}
                 return [row for word, row in found.items() if sizes[word] != str(row.size)]
 

@@ -51,7 +51,7 @@ class ActionModule(LedgerAction):
                 wanted[str(entry.get("name"))] = str(entry["volume"])
         there = snapshot_rows.find(tx, list(wanted), project)
         words = [w for name, w in wanted.items() if name not in there or there[name].status != states.AVAILABLE]
-        return list(volumes.find(tx, list(dict.fromkeys(words)), project)[0].values())
+        return list(volumes.find(tx, words, project).values())
 
     def _begin(self) -> dict[str, t.Any]:
         o = self.options

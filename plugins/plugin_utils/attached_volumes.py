@@ -10,6 +10,7 @@ Two connectors (the variable bootflow_volume_attach of the host): ``kernel``, th
 
 from __future__ import annotations
 
+import functools
 import re
 import typing as t
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.at
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.volumes import VolumeRow
 from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import item_errors
 from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_secrets import chap_of
 
 GIB = 1024**3
@@ -200,22 +202,11 @@ def connect(
     usable = [a for a in usable if a.id in allowed]
     served = ledger.inspect(exports.served, sorted(allowed)) if allowed else set()
     paths: dict[str, str | None] = {}
-    for connector in (KERNEL, QEMU):
-        mine = [a for a in usable if a.row.connector == connector]
-        if not mine:
-            continue
-        try:
-            outcomes = _log_in(action, mine, served) if connector == KERNEL else _set_secrets(action, mine)
-        except errors.BootflowError as e:
-            problems.update({a.id: e for a in mine})
-            continue
-        for each in mine:
-            outcome = outcomes.get(each.key)
-            problem = _problem_of(outcome, each)
-            if problem is not None:
-                problems[each.id] = problem
-            else:
-                paths[each.id] = (outcome or {}).get("path") if connector == KERNEL else None
+    log_in = functools.partial(_initiator, action, "connected", served=served)
+    for connector, work in ((KERNEL, log_in), (QEMU, functools.partial(_secrets, action, "present"))):
+        done, failed = _done([a for a in usable if a.row.connector == connector], work)
+        problems.update(failed)
+        paths.update({i: outcome.get("path") if connector == KERNEL else None for i, outcome in done.items()})
     if paths:
         ledger.transact(life.connected, paths)
     return problems
@@ -232,24 +223,14 @@ def disconnect(
     """
     problems: Problems = {}
     free = []
-    for connector, work in ((KERNEL, _log_out), (QEMU, _remove_secrets)):
+    log_out = functools.partial(_initiator, action, "disconnected")
+    for connector, work in ((KERNEL, log_out), (QEMU, functools.partial(_secrets, action, "absent"))):
         mine = [a for a in found if a.row.connector == connector]
         begun = [a for a in mine if a.row.iqn and a.row.connection != NONE]
         touched = [a for a in begun if a.alone or a.volume_id not in shared]
-        free += [a for a in mine if a not in touched]
-        if not touched:
-            continue
-        try:
-            outcomes = work(action, touched)
-        except errors.BootflowError as e:
-            problems.update({a.id: e for a in touched})
-            continue
-        for each in touched:
-            problem = _problem_of(outcomes.get(each.key), each)
-            if problem is None:
-                free.append(each)
-            else:
-                problems[each.id] = problem
+        done, failed = _done(touched, work)
+        free += [a for a in mine if a not in touched or a.id in done]
+        problems.update(failed)
     free += [a for a in found if a.row.connector not in (KERNEL, QEMU)]
     if free:
         ledger.transact(life.disconnected, [a.id for a in free])
@@ -262,29 +243,16 @@ def reconnect(action: LedgerAction, found: t.Sequence[Attached]) -> Problems:
     With QEMU's connector there is nothing to do: libvirt has the secret, as long as libvirtd runs.
     """
     mine = [a for a in found if a.row.connector == KERNEL]
-    if not mine:
-        return {}
-    try:
-        outcomes = _initiator(action, mine, "connected", [a.id for a in mine])
-    except errors.BootflowError as e:
-        return {a.id: e for a in mine}
-    problems = {a.id: _problem_of(outcomes.get(a.volume_id), a) for a in mine}
-    return {key: problem for key, problem in problems.items() if problem is not None}
+    log_in = functools.partial(_initiator, action, "connected", served=[a.id for a in mine])
+    return _done(mine, log_in)[1]
 
 
 def rescan(action: LedgerAction, found: t.Sequence[Attached]) -> Problems:
     """Update the size of these on the host; QEMU does this by itself when the guest's disk is resized."""
-    mine = [a for a in found if a.row.connector == KERNEL]
-    if not mine:
-        return {}
-    try:
-        outcomes = _initiator(action, mine, "rescanned")
-    except errors.BootflowError as e:
-        return {a.id: e for a in mine}
-    found_problems = {
-        a.id: _problem_of(outcomes.get(a.volume_id), a) or _too_small(outcomes[a.volume_id], a) for a in mine
-    }
-    return {key: problem for key, problem in found_problems.items() if problem is not None}
+    mine = {a.id: a for a in found if a.row.connector == KERNEL}
+    done, problems = _done(list(mine.values()), functools.partial(_initiator, action, "rescanned"))
+    small = {i: _too_small(outcome, mine[i]) for i, outcome in done.items()}
+    return {**problems, **{i: problem for i, problem in small.items() if problem is not None}}
 
 
 def _too_small(outcome: t.Mapping[str, t.Any], attached: Attached) -> errors.BootflowError | None:
@@ -299,22 +267,21 @@ def _too_small(outcome: t.Mapping[str, t.Any], attached: Attached) -> errors.Boo
     )
 
 
-def _problem_of(outcome: t.Mapping[str, t.Any] | None, attached: Attached) -> errors.BootflowError | None:
-    if outcome is None:
-        return errors.RemoteError(reason="the module gave no answer for volume %s" % attached.volume_id)
-    return errors.from_dict(outcome["error"]) if outcome.get("error") else None
-
-
-def _log_in(action: LedgerAction, found: t.Sequence[Attached], served: t.Collection[str]) -> dict[str, t.Any]:
-    return _initiator(action, found, "connected", served)
-
-
-def _log_out(action: LedgerAction, found: t.Sequence[Attached]) -> dict[str, t.Any]:
-    return _initiator(action, found, "disconnected")
+def _done(
+    found: t.Sequence[Attached], work: t.Callable[[t.Sequence[Attached]], t.Mapping[str, t.Any]]
+) -> tuple[dict[str, t.Mapping[str, t.Any]], Problems]:
+    """The good outcomes of ``work`` with these, and why the others failed, each by the id of the attachment."""
+    try:
+        outcomes = work(found) if found else {}
+    except errors.BootflowError as e:
+        return {}, {a.id: e for a in found}
+    problems = item_errors({"outcomes": outcomes}, {a.key for a in found})
+    bad = {a.id: problems[a.key] for a in found if a.key in problems}
+    return {a.id: outcomes[a.key] for a in found if a.id not in bad}, bad
 
 
 def _initiator(
-    action: LedgerAction, found: t.Sequence[Attached], state: str, served: t.Collection[str] = ()
+    action: LedgerAction, state: str, found: t.Sequence[Attached], served: t.Collection[str] = ()
 ) -> dict[str, t.Any]:
     """:arg served: attachments whose host already has a session for another guest, whose CHAP secret is no longer known."""
     connections = {}
@@ -341,15 +308,10 @@ def _chap(attached: Attached) -> names.ChapCredentials:
     return chap_of(attached.volume_id, str(attached.row.initiator))
 
 
-def _set_secrets(action: LedgerAction, found: t.Sequence[Attached]) -> dict[str, t.Any]:
-    return _secrets(action, {a.secret: {"state": "present", "value": _chap(a).secret} for a in found})
-
-
-def _remove_secrets(action: LedgerAction, found: t.Sequence[Attached]) -> dict[str, t.Any]:
-    return _secrets(action, {a.secret: {"state": "absent"} for a in found})
-
-
-def _secrets(action: LedgerAction, wanted: t.Mapping[str, t.Mapping[str, t.Any]]) -> dict[str, t.Any]:
-    secrets = [{"iqn": iqn, **fields} for iqn, fields in wanted.items()]
+def _secrets(action: LedgerAction, state: str, found: t.Sequence[Attached]) -> dict[str, t.Any]:
+    desired = {
+        a.secret: {"state": state} if state == "absent" else {"state": state, "value": _chap(a).secret} for a in found
+    }
+    secrets = [{"iqn": iqn, **fields} for iqn, fields in desired.items()]
     result = action.run_module("iscsi_secret", {**host_settings.libvirt_arguments(action), "secrets": secrets})
     return t.cast("dict[str, t.Any]", result["outcomes"])

@@ -28,7 +28,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.database i
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import backends as storage_backends
 from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings, storage_reports, storage_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import item_errors
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import item_errors
 
 Answer = t.Mapping[str, t.Any]
 Ends = t.Sequence[t.Mapping[str, t.Any]]

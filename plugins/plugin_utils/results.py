@@ -23,6 +23,18 @@ def module_error(name: str, host: str, result: t.Mapping[str, t.Any]) -> errors.
     return errors.RemoteError(reason=legible("%s on %s: %s" % (name, host, text or "the module failed")))
 
 
+def item_errors(result: t.Mapping[str, t.Any], keys: t.Iterable[str]) -> dict[str, errors.BootflowError]:
+    """The failed items of a batch module's result."""
+    found: dict[str, errors.BootflowError] = {}
+    for key in keys:
+        item = result.get("outcomes", {}).get(key)
+        if item is None:
+            found[key] = errors.RemoteError(reason="the module gave no answer for %s" % key)
+        elif item.get("error"):
+            found[key] = errors.from_dict(item["error"])
+    return found
+
+
 def error_result(error: errors.BootflowError, **result: t.Any) -> dict[str, t.Any]:
     """``result`` of a task that failed with ``error``: the same fields from every action (docs/errors.md)."""
     data = error.as_dict()

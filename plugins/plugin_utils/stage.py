@@ -26,6 +26,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transac
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes, host_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import item_errors
 
 Outcomes = t.Dict[str, t.Optional[errors.BootflowError]]
 
@@ -170,18 +171,6 @@ def _remove_instances(
     except errors.BootflowError as e:
         return {i["uuid"]: e for i in instances}
     return item_errors(result, [i["uuid"] for i in instances])
-
-
-def item_errors(result: t.Mapping[str, t.Any], keys: t.Iterable[str]) -> dict[str, errors.BootflowError]:
-    """The failed items of a batch module's result."""
-    found: dict[str, errors.BootflowError] = {}
-    for key in keys:
-        item = result.get("outcomes", {}).get(key)
-        if item is None:
-            found[key] = errors.RemoteError(reason="the module gave no answer for %s" % key)
-        elif item.get("error"):
-            found[key] = errors.from_dict(item["error"])
-    return found
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.logica
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import names
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments.exports import Export
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import item_errors
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import item_errors
 from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_secrets import chap_of
 
 Ended = t.Dict[str, t.Optional[errors.BootflowError]]

@@ -114,6 +114,4 @@ def stale_hosts_of(action: LedgerAction, choose: t.Callable[[Transaction], t.Ite
         hosts = [h for h in storage_hosts(action) if h in theirs]
         return backends.stale_hosts(tx, hosts, action.options["facts_max_age"])
 
-    if not action.check_mode:
-        return action.open_ledger().inspect(read)
-    return action.rehearsal_ledger().inspect(read)
+    return (action.rehearsal_ledger() if action.check_mode else action.open_ledger()).inspect(read)

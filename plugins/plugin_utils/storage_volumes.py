@@ -27,7 +27,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.image_upload impo
     upload,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import item_errors
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import item_errors
 
 
 def work_on(action: LedgerAction, works: t.Sequence[BackendWork]) -> dict[str, WorkResult]:

@@ -87,7 +87,7 @@ def _find(
     found: dict[str, dict[str, VolumeRow]] = {}
     for project in {r.project for r in requests}:
         named = [w for r, ws in zip(requests, words) if r.project == project for w in ws]
-        found[project] = volumes.find(tx, list(dict.fromkeys(named)), project)[0]
+        found[project] = volumes.find(tx, named, project)
     return [{w: found[r.project][w] for w in ws if w in found[r.project]} for r, ws in zip(requests, words)]
 
 

@@ -61,9 +61,7 @@ def read(
             _check_form(entry, attaching)
             sound.append((path, entry))
     guests = _guests(tx, [str(w["instance"]) for _p, w in sound if w.get("instance")], project)
-    words = list(dict.fromkeys(str(w["volume"]) for _p, w in sound))
-    found, _missing = volumes.find(tx, words, project)
-    rows = {r.id: r for r in volumes.select(tx, ids=sorted({r.id for r in found.values()}), lock=True)}
+    found = volumes.find(tx, (str(w["volume"]) for _p, w in sound), project, lock=True)
     result: list[AttachmentRequest] = []
     seen: set[tuple[str, str]] = set()
     for path, entry in sound:
@@ -71,8 +69,7 @@ def read(
         with refusals.collect(path + ".instance"):
             guest = _guest(guests, entry.get("instance"))
         with refusals.collect(path + ".volume"):
-            named = found.get(str(entry["volume"]))
-            volume = rows.get(named.id) if named is not None else None
+            volume = found.get(str(entry["volume"]))
             if volume is None:
                 raise errors.VolumeNotFound(
                     volume_id=entry["volume"], remedy="volume_list shows the volumes of the project."
@@ -106,7 +103,7 @@ def hosts_named(tx: Transaction, entries: t.Sequence[t.Any], project: str | None
     words = sorted({str(e["instance"]) for e in named if e.get("instance")})
     rows = instances.select_live(tx, names=words, project=project) if words else []
     rows += instances.select_live(tx, uuids=words, project=project) if words else []
-    found, _missing = volumes.find(tx, sorted({str(e["volume"]) for e in named if e.get("volume")}), project)
+    found = volumes.find(tx, (str(e["volume"]) for e in named if e.get("volume")), project)
     having = attachments.select(tx, volume_ids=[v.id for v in found.values()]) if found else []
     return sorted({r.host for r in rows if r.host} | {a.attached_host for a in having if a.attached_host})
 

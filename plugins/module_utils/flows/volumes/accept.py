@@ -124,7 +124,6 @@ class NewVolumes:
 
     def __init__(self, tx: Transaction):
         self.tx = tx
-        self.context = tx.context
         self.rows: list[dict[str, t.Any]] = []
         self.used: dict[str, t.Mapping[str, int]] = {}  # by project: its usage, including ``rows``
 
@@ -142,7 +141,7 @@ class NewVolumes:
             with refusals.collect(of_project[0][0]):
                 _check_quota(of_project, limits, lambda: self._used(project), refusals, size="")  # noqa: B023 - called at once
         refusals.raise_if_any()
-        rows = [_row(r, i, None, self.context, instance_uuid) for _p, r, i in new_volumes]
+        rows = [_row(r, i, None, self.tx.context, instance_uuid) for _p, r, i in new_volumes]
         for _path, request, _image in new_volumes:
             amounts = quotas.for_volume(request.size, type_name(request))
             self.used[request.project] = quotas.total([self._used(request.project), amounts])
@@ -223,7 +222,7 @@ class _Ids:
         of_volumes = [e["source_volid"] for e in entries if isinstance(e.get("source_volid"), str)]
         of_volumes += [w for e in entries for hint in VOLUME_HINTS for w in _hinted(e, hint)]
         names = [w for e in entries for hint in INSTANCE_HINTS for w in _hinted(e, hint)]
-        found, _missing = volumes.find(tx, list(dict.fromkeys(of_volumes)), project)
+        found = volumes.find(tx, of_volumes, project)
         return cls(
             snapshots={w: r.id for w, r in snapshots.find(tx, of_snapshots, project).items()},
             volumes={w: r.id for w, r in found.items()},

@@ -82,7 +82,12 @@ def begin(
     _raise(refusals)
     if cascade:
         snapshots.take_ownership(tx, [s.id for s in check.snapshots], status=states.DELETING)
-    return _begin(tx, rows)
+    placed = deletions.begin(tx, rows)
+    return VolumeDeleting(
+        rows=placed,
+        hosts=sorted({volumes.host_of(r.pool_host) for r in placed}),
+        gone=[{"id": r.id, "name": r.name or ""} for r in rows if not r.pool_host],
+    )
 
 
 def unmanage(tx: Transaction, known_hosts: t.Collection[str], **which: t.Any) -> VolumeDeleting:
@@ -247,15 +252,3 @@ def _raise(refusals: t.Sequence[tuple[str, errors.BootflowError]]) -> None:
     for path, error in refusals:
         problems.add(path, error)
     problems.raise_if_any()
-
-
-# --- writing -------------------------------------------------------------------------------------------------------------
-
-
-def _begin(tx: Transaction, rows: t.Sequence[VolumeRow]) -> VolumeDeleting:
-    placed = deletions.begin(tx, rows)
-    return VolumeDeleting(
-        rows=placed,
-        hosts=sorted({volumes.host_of(r.pool_host) for r in placed}),
-        gone=[{"id": r.id, "name": r.name or ""} for r in rows if not r.pool_host],
-    )

@@ -77,15 +77,14 @@ def _read(
 ) -> tuple[list[_Growth], list[str]]:
     """(volumes to extend, ids of the volumes that are already as large as requested)"""
     words = [str(each.get("volume") or "") for each in requested]
-    found, _missing = volumes.find(tx, list(dict.fromkeys(words)), settings.project)
-    locked = {r.id: r for r in volumes.select(tx, ids={r.id for r in found.values()}, lock=True)} if found else {}
-    live_runs = volumes.live_runs(tx, locked.values())
+    found = volumes.find(tx, words, settings.project, lock=True)
+    live_runs = volumes.live_runs(tx, found.values())
     growing: list[_Growth] = []
     unchanged: list[str] = []
     named: set[str] = set()
     for index, (word, each) in enumerate(zip(words, requested)):
         with refusals.collect("volumes[%d]" % index):
-            row = locked.get(found[word].id) if word in found else None
+            row = found.get(word)
             if row is None:
                 raise errors.VolumeNotFound(volume_id=word)
             if row.id in named:

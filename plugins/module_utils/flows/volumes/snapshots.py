@@ -94,8 +94,7 @@ class _Comparison:
 
     def __init__(self, tx: Transaction, entries: t.Sequence[_Entry], settings: VolumeSettings) -> None:
         self.tx = tx
-        words = list(dict.fromkeys(e.volume for e in entries if e.volume))
-        found, _missing = volumes.find(tx, words, settings.project)
+        found = volumes.find(tx, (e.volume for e in entries if e.volume), settings.project)
         self.volume_ids = {word: r.id for word, r in found.items()}
         there = snapshot_rows.select(tx, names=[e.name for e in entries], project=settings.project)
         of = {*self.volume_ids.values(), *(r.volume_id for r in there)}

@@ -171,8 +171,7 @@ def connected_to(tx: Transaction, instance_uuid: str, host: str) -> bool:
 
 def check_not_locked(tx: Transaction, volume: VolumeRow, rows: t.Sequence[Attachment]) -> None:
     """:raises VolumeLocked: another live run works on one of these attachments."""
-    owners = {r.run_id for r in rows if r.run_id and r.run_id != tx.run.id}
-    alive = owners - runs.dead_among(tx, owners)
+    alive = volumes.live_runs(tx, rows)
     for row in rows:
         if row.run_id in alive:
             raise errors.VolumeLocked(**runs.locked_error(tx, volume.name or volume.id, row.run_id).details)

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ..compute import runs
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
 from ..schema.volume_tables import volume_cleanups as table
+from .volumes import live_runs
 
 VOLUME = "volume"
 SNAPSHOT = "snapshot"
@@ -83,7 +83,7 @@ def due(tx: Transaction, pool_hosts: t.Iterable[str] | None = None) -> list[Pend
     if pool_hosts is not None:
         query = query.where(bulk.among(tx, _c.pool_host, sorted(set(pool_hosts))))
     rows = tx.rows(query, PendingCleanupRow)
-    alive = _alive(tx, rows)
+    alive = live_runs(tx, rows)
     return [r for r in rows if r.run_id not in alive]
 
 
@@ -106,15 +106,10 @@ def being_removed(tx: Transaction, item_ids: t.Iterable[str]) -> set[tuple[str, 
     """(item id, pool_host) that another live run is removing: it would also remove an item created there now."""
     query = sa.select(table).where(bulk.among(tx, _c.item_id, sorted(set(item_ids))), _c.run_id.is_not(None))
     rows = tx.rows(query, PendingCleanupRow)
-    alive = _alive(tx, rows)
+    alive = live_runs(tx, rows)
     return {(r.item_id, r.pool_host) for r in rows if r.run_id in alive}
 
 
 def items(tx: Transaction) -> set[tuple[str, str]]:
     """(pool_host, item id) of all pending cleanups."""
     return {(r.pool_host, r.item_id) for r in tx.execute(sa.select(_c.pool_host, _c.item_id))}
-
-
-def _alive(tx: Transaction, rows: t.Sequence[PendingCleanupRow]) -> set[str]:
-    named = {r.run_id for r in rows if r.run_id and r.run_id != tx.run.id}
-    return named - runs.dead_among(tx, named)

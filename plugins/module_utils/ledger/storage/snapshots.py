@@ -79,15 +79,8 @@ def select(
 
     :arg lock: lock the rows until the transaction ends. Their volumes, if known, have to be locked before.
     """
-    query = sa.select(table).where(_s.deleted == LIVE).order_by(_s.id)
-    for column, values in ((_s.id, ids), (_s.name, names), (_s.volume_id, volume_ids)):
-        if values is not None:
-            query = query.where(bulk.among(tx, column, sorted(set(values))))
-    if statuses is not None:
-        query = query.where(_s.status.in_(sorted(set(statuses))))
-    for column, value in ((_s.project, project), (_s.run_id, run_id)):
-        if value is not None:
-            query = query.where(column == value)
+    among = {"id": ids, "name": names, "volume_id": volume_ids}
+    query = volumes.living(tx, table, among, {"project": project, "run_id": run_id}, statuses, (table,))
     return tx.rows(query.with_for_update() if lock else query, SnapshotRow)
 
 
@@ -195,6 +188,4 @@ def update(tx: Transaction, rows: t.Sequence[t.Mapping[str, t.Any]]) -> None:
 
 def take_ownership(tx: Transaction, ids: t.Collection[str], **values: t.Any) -> None:
     """Make this run the owner of these snapshots. :arg values: columns written with it."""
-    if ids:
-        mine = bulk.among(tx, _s.id, list(ids))
-        tx.execute(table.update().where(mine).values(run_id=tx.run.id, updated_at=tx.now, **values))
+    volumes.own(tx, table, ids, **values)

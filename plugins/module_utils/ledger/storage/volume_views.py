@@ -22,15 +22,7 @@ from . import snapshots as snapshot_rows
 from . import volume_history
 from . import volumes as volume_rows
 
-_FAILED = (
-    states.ERROR,
-    states.ERROR_DELETING,
-    states.ERROR_EXTENDING,
-    states.ERROR_ATTACHING,
-    states.ERROR_DETACHING,
-    states.ERROR_RESTORING,
-    states.ERROR_MANAGING,
-)
+_FAILED = tuple(status for status in states.VOLUME_STATES if status.startswith(states.ERROR))
 # Most of a row is the request, of which only the image's name is shown.
 _NOT_SHOWN = ("spec", "digest", "retry")
 

@@ -128,17 +128,27 @@ def select(
     :arg lock: lock the rows until the transaction ends, for writes that depend on them.
     :arg columns: the columns of the rows; by default all.
     """
-    c = table.c
-    query = sa.select(*columns).where(c.deleted == LIVE).order_by(c.id)
-    for column, values in ((c.id, ids), (c.name, names), (c.instance_uuid, instance_uuids), (c.pool_host, pool_hosts)):
-        if values is not None:
-            query = query.where(bulk.among(tx, column, sorted(set(values))))
-    if statuses is not None:
-        query = query.where(c.status.in_(sorted(set(statuses))))
-    for column, value in ((c.project, project), (c.run_id, run_id)):
-        if value is not None:
-            query = query.where(column == value)
+    among = {"id": ids, "name": names, "instance_uuid": instance_uuids, "pool_host": pool_hosts}
+    query = living(tx, table, among, {"project": project, "run_id": run_id}, statuses, columns)
     return tx.rows(query.with_for_update() if lock else query, VolumeRow)
+
+
+def living(
+    tx: Transaction,
+    of: sa.Table,
+    among: t.Mapping[str, t.Iterable[str] | None],
+    equal: t.Mapping[str, str | None],
+    statuses: t.Iterable[str] | None,
+    columns: t.Sequence[sa.FromClause | sa.ColumnElement[t.Any]],
+) -> sa.Select[t.Any]:
+    """A query for the live rows of ``of`` (the table of volumes or snapshots) that meet every condition that is not None, by id."""
+    query = sa.select(*columns).where(of.c.deleted == LIVE).order_by(of.c.id)
+    for name, values in among.items():
+        if values is not None:
+            query = query.where(bulk.among(tx, of.c[name], sorted(set(values))))
+    if statuses is not None:
+        query = query.where(of.c.status.in_(sorted(set(statuses))))
+    return query.where(*(of.c[name] == value for name, value in equal.items() if value is not None))
 
 
 def waits_for_backend(tx: Transaction, run_id: str) -> bool:
@@ -146,20 +156,21 @@ def waits_for_backend(tx: Transaction, run_id: str) -> bool:
     return any(r.pool_host is None for r in select(tx, statuses=(states.CREATING,), run_id=run_id))
 
 
-def find(tx: Transaction, words: t.Sequence[str], project: str | None) -> tuple[dict[str, VolumeRow], list[str]]:
-    """({word: the live volume of that id, else of that name}, the words without a volume).
+def find(tx: Transaction, words: t.Iterable[str], project: str | None, lock: bool = False) -> dict[str, VolumeRow]:
+    """Word -> the live volume of that id, else of that name; words without a volume are left out.
 
-    :arg project: None: of any project.
+    :arg project: None: of any project. :arg lock: lock the rows until the transaction ends.
     :raises InvalidInput: several projects have a volume of that name.
     """
-    rows = by_word(tx, table, VolumeRow, words, project)
+    wanted = list(dict.fromkeys(words))
+    rows = by_word(tx, table, VolumeRow, wanted, project)
     by_id = {r.id: r for r in rows}
     by_name: dict[str, list[VolumeRow]] = {}
     for row in rows:
         if row.name:
             by_name.setdefault(row.name, []).append(row)
     found: dict[str, VolumeRow] = {}
-    for word in words:
+    for word in wanted:
         named = by_name.get(word, [])
         if word not in by_id and len(named) > 1:
             raise errors.InvalidInput(
@@ -168,7 +179,10 @@ def find(tx: Transaction, words: t.Sequence[str], project: str | None) -> tuple[
             )
         if word in by_id or named:
             found[word] = by_id.get(word) or named[0]
-    return found, [w for w in words if w not in found]
+    if not lock or not found:
+        return found
+    locked = {r.id: r for r in select(tx, ids={r.id for r in found.values()}, lock=True)}
+    return {word: locked[r.id] for word, r in found.items() if r.id in locked}
 
 
 def by_word(tx: Transaction, of: sa.Table, kind: type[Row], words: t.Sequence[str], project: str | None) -> list[Row]:
@@ -316,9 +330,14 @@ def update(tx: Transaction, rows: t.Sequence[t.Mapping[str, t.Any]]) -> None:
 
 def take_ownership(tx: Transaction, ids: t.Collection[str], **values: t.Any) -> None:
     """Make this run the owner of these volumes. :arg values: columns written with it."""
+    own(tx, table, ids, **values)
+
+
+def own(tx: Transaction, of: sa.Table, ids: t.Collection[str], **values: t.Any) -> None:
+    """take_ownership() of rows of the table of volumes or snapshots."""
     if ids:
-        mine = bulk.among(tx, _v.id, list(ids))
-        tx.execute(table.update().where(mine).values(run_id=tx.run.id, updated_at=tx.now, **values))
+        mine = bulk.among(tx, of.c.id, ids)
+        tx.execute(of.update().where(mine).values(run_id=tx.run.id, updated_at=tx.now, **values))
 
 
 def swap(
