@@ -147,7 +147,7 @@ install_collection() {
 }
 
 # The guest of the demo and the tests; prints the path of its qcow2.
-guest_image() {
+guest_image() { # OPTION...
     ensure_package_lists
-    "$ROOT/scripts/build-guest-image" "$CACHE/guest"
+    "$ROOT/scripts/build-guest-image" "$CACHE/guest" "$@"
 }

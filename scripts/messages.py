@@ -36,8 +36,8 @@ INTERNAL = {
     "index",
 }
 SENTENCE = re.compile(r"[A-Za-z]{2,}[,;:.]? [A-Za-z%{(]")
-#: SQL and types.
-CODE = re.compile(r"(deleted = |CAST\(|PRAGMA |BEGIN |\w+\[\w+, )")
+#: SQL, types and templates of variables.
+CODE = re.compile(r"(\{%-|deleted = |CAST\(|PRAGMA |BEGIN |\w+\[\w+, )")
 TASKS = ("playbooks/*.yml", "roles/*/tasks/*.yml", "roles/*/handlers/*.yml")
 
 

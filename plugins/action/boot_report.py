@@ -18,7 +18,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute im
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import outcome
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import STATISTICS, outcome, statistics
 from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_settings import reachable
 
 
@@ -28,6 +28,7 @@ class ActionModule(LedgerAction):
         "phase": {"type": "str", "choices": ["end", "report"], "default": "report"},
         **SCHEDULER.options("max_attempts"),
         **RUN.options("print_table"),
+        **STATISTICS,
     }
 
     def act(self) -> dict[str, t.Any]:
@@ -53,4 +54,5 @@ class ActionModule(LedgerAction):
             )
             for v in bad
         ]
-        return outcome(errors.BootFailed(items, len(shown)), changed=False, instances=shown)
+        more = statistics(shown) if self.options["set_stats"] else {}
+        return outcome(errors.BootFailed(items, len(shown)), changed=False, instances=shown, **more)

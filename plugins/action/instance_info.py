@@ -14,7 +14,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute im
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import tables, variable_names
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_LIMIT, LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import item_lines
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import STATISTICS, item_lines, statistics
 
 
 class ActionModule(LedgerAction):
@@ -25,6 +25,7 @@ class ActionModule(LedgerAction):
         "details": {"type": "bool", "default": False},
         "print_table": {"type": "bool", "default": False},
         **RUN_LIMIT,
+        **STATISTICS,
     }
 
     def act(self) -> dict[str, t.Any]:
@@ -39,7 +40,7 @@ class ActionModule(LedgerAction):
         except errors.LedgerMissing as e:
             if o["print_table"]:
                 tables.show(self._display, ["No instances. %s." % e.message])
-            return {"changed": False, "instances": []}
+            return {"changed": False, "instances": [], **(statistics([]) if o["set_stats"] else {})}
 
         def read(tx: Transaction) -> list[dict[str, t.Any]]:
             rows = instances.select_live(
@@ -61,7 +62,7 @@ class ActionModule(LedgerAction):
         shown = ledger.inspect(read)
         if o["print_table"]:
             tables.show(self._display, self._lines(shown))
-        return {"changed": False, "instances": shown}
+        return {"changed": False, "instances": shown, **(statistics(shown) if o["set_stats"] else {})}
 
     def _lines(self, shown: t.Sequence[dict[str, t.Any]]) -> list[str]:
         named = {v["name"] for v in shown} | {v["uuid"] for v in shown}

@@ -53,6 +53,17 @@ options:
     type: str
 """
 
+    STATISTICS = r"""
+options:
+  set_stats:
+    description:
+      - Leave the instances to later jobs as the custom statistic C(bootflow_guests), as M(ansible.builtin.set_stats) does, with name,
+        uuid, project, host, vm_state and addresses of each.
+      - AWX hands it to the next jobs of a workflow, ansible-runner keeps it among the artifacts.
+    type: bool
+    default: false
+"""
+
     SCHEDULE = r"""
 options:
   round:

@@ -14,7 +14,11 @@ description:
   - >-
     Last task of a boot. Prints the table of instances, and fails with a summary if one of them is not ACTIVE.
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.ledger, bootflow.compute.shared.controller]
+extends_documentation_fragment:
+  - bootflow.compute.attributes
+  - bootflow.compute.ledger
+  - bootflow.compute.shared.controller
+  - bootflow.compute.shared.statistics
 options:
   uuids:
     description:

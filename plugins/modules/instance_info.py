@@ -19,6 +19,7 @@ extends_documentation_fragment:
   - bootflow.compute.ledger
   - bootflow.compute.shared.controller
   - bootflow.compute.shared.run_limit
+  - bootflow.compute.shared.statistics
   - bootflow.compute.instance_selection
 options:
   host:

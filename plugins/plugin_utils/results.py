@@ -11,6 +11,15 @@ import typing as t
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.legible import legible
 
+STATISTICS: t.Mapping[str, t.Mapping[str, t.Any]] = {"set_stats": {"type": "bool", "default": False}}
+OF_A_GUEST = ("name", "uuid", "project", "host", "vm_state", "addresses")
+
+
+def statistics(instances: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, t.Any]:
+    """The instances as a custom statistic of the run, which the strategy reads from a result as those of set_stats."""
+    guests = [{name: view[name] for name in OF_A_GUEST} for view in instances]
+    return {"ansible_stats": {"data": {"bootflow_guests": guests}, "per_host": False, "aggregate": False}}
+
 
 def module_error(name: str, host: str, result: t.Mapping[str, t.Any]) -> errors.BootflowError:
     """The error behind a failed module's result."""

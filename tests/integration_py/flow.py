@@ -45,9 +45,9 @@ GUEST_NETWORK = {
 }
 
 
-def build_guest_image() -> Path:
+def build_guest_image(*options: str) -> Path:
     """The qcow2 that scripts/build-guest-image makes; its sha256 is in the file beside it (.sha256)."""
-    argv = [str(ROOT / "scripts" / "build-guest-image"), str(CACHE / "guest")]
+    argv = [str(ROOT / "scripts" / "build-guest-image"), str(CACHE / "guest"), *options]
     return Path(subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True).stdout.strip())
 
 

@@ -31,6 +31,7 @@ FLOOR: dict[str, tuple[set[str], set[str]]] = {
     "flows": ({"core", "ledger"}, set()),
     "plugin_utils": ({"core", "ledger", "flows"}, {"ansible"}),
     "action": ({"core", "ledger", "flows", "plugin_utils"}, {"ansible"}),
+    "inventory": ({"core", "ledger", "flows", "plugin_utils"}, {"ansible"}),
     "modules": ({"core", "hosts"}, {"ansible", "libvirt"}),
     "doc_fragments": (set(), set()),
 }

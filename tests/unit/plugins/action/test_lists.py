@@ -200,3 +200,16 @@ def test_playbooks_hand_the_setting_to_info_modules() -> None:
         if module.startswith("bootflow.compute.") and module.endswith("_info")
     ]
     assert len(given) == 6 and set(given) == {"{{ bootflow_print_table | default(true) }}"}
+
+
+def test_instances_for_later_jobs(world: World) -> None:
+    world.report("h1", memory=4)
+    uuid = world.boot("web")
+    assert "ansible_stats" not in run(world, instance_info)[0]
+    told = run(world, instance_info, set_stats=True)[0]["ansible_stats"]
+    assert told["per_host"] is False and set(told["data"]) == {"bootflow_guests"}
+    (guest,) = told["data"]["bootflow_guests"]
+    assert (guest["name"], guest["uuid"], guest["host"], guest["vm_state"]) == ("web", uuid, "h1", "active")
+    assert guest["addresses"][0]["ip_address"] == "10.0.1.10" and set(guest) == {
+        "name", "uuid", "project", "host", "vm_state", "addresses"
+    }  # fmt: skip

@@ -1,0 +1,370 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Inventory plugin bootflow.compute.instances: the guests of the ledger as hosts of Ansible."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+name: instances
+short_description: Instances of the ledger as hosts
+version_added: "0.1.0"
+author: bootflow.compute authors (@bootflow)
+description:
+  - Reads instances from the ledger, which it never changes, and adds them as hosts to the group O(group).
+  - The name of the inventory file ends in C(bootflow.yml) or C(bootflow.yaml).
+  - Each host has the variable C(bootflow_instance), with the fields that M(bootflow.compute.instance_info) returns, beside
+    those of the connection.
+  - With O(compute_hosts) and O(storage_hosts), hosts of the fleet are in groups by their state.
+  - Text of the ledger, such as the metadata of an instance, is never evaluated as a template.
+extends_documentation_fragment:
+  - ansible.builtin.constructed
+  - ansible.builtin.inventory_cache
+  - bootflow.compute.ledger
+notes:
+  - Of the variables that options are read from, only extra variables (C(-e)) exist while Ansible reads inventories.
+options:
+  plugin:
+    description: The name of this plugin.
+    type: str
+    required: true
+    choices: [bootflow.compute.instances]
+  projects:
+    description: Only instances of these projects. Without it, instances of all projects.
+    type: list
+    elements: str
+  vm_states:
+    description: Only instances in these states, such as V(active) or V(stopped).
+    type: list
+    elements: str
+    default: [active]
+  metadata:
+    description: Only instances whose metadata has all of these items. A key without a value fits whatever the value is.
+    type: dict
+  hosts:
+    description: Only instances on these compute hosts.
+    type: list
+    elements: str
+  networks:
+    description: Only instances with a port on one of these networks, by name.
+    type: list
+    elements: str
+  group:
+    description: The group of all instances.
+    type: str
+    default: instances
+  hostname:
+    description:
+      - What names a host. V(project_name) is C(project.name).
+      - Of two instances with one name, both are left out with a warning. Names are unique within a project only.
+    type: str
+    choices: [name, project_name, uuid, domain_name]
+    default: name
+  address_networks:
+    description:
+      - Connect to the address on the first of these networks that the instance has a port on.
+      - Without it, to the first address of the instance.
+    type: list
+    elements: str
+  ip_version:
+    description: Connect to an address of this version. Without it, to one of version 4 if there is one.
+    type: int
+    choices: [4, 6]
+  via:
+    description:
+      - How Ansible reaches an instance.
+      - V(direct) connects to its address.
+      - >-
+        V(jump) connects to its address by SSH through its compute host, with the user, address, port, key and arguments that
+        Ansible has for that host. So the compute hosts belong into an inventory of the same run (C(-i hosts.yml -i
+        guests.bootflow.yml)). The login to the compute host is by key, and to an instance on C(localhost), or on a host with
+        the connection C(local), it is direct.
+      - >-
+        V(agent) runs commands by the QEMU guest agent through libvirt of the compute host, without any network of the guest.
+        The controller needs the collection C(community.libvirt) and Python's libvirt, the guest the agent and an image with
+        C(hw_qemu_guest_agent=yes).
+    type: str
+    choices: [direct, jump, agent]
+    default: direct
+  service_down_time:
+    description:
+      - With O(compute_hosts), a host whose last report is older is down.
+      - Read from the variable C(bootflow_service_down_time), else V(900).
+    type: float
+  compute_hosts:
+    description:
+      - Add compute hosts that the ledger knows, with C(bootflow_compute_host) (state, zone, total and free memory, vCPUs, disk).
+      - Their groups are C(compute_hosts_up), C(compute_hosts_down) and C(compute_hosts_disabled).
+    type: bool
+    default: false
+  storage_hosts:
+    description:
+      - Add storage hosts that the ledger knows, with C(bootflow_storage_host): its C(backends), with state, total and free space.
+      - Their groups are C(storage_hosts_up) and C(storage_hosts_down).
+    type: bool
+    default: false
+"""
+
+EXAMPLES = r"""
+---
+# guests.bootflow.yml, of the guests of one project, each reached through its compute host:
+# ansible -i hosts.yml -i guests.bootflow.yml instances -m ansible.builtin.ping
+plugin: bootflow.compute.instances
+ledger_url: postgresql://bootflow@ledger.example.org/bootflow
+projects: [web]
+via: jump
+compose:
+  ansible_user: "'debian'"
+keyed_groups:
+  - key: bootflow_instance.metadata.role
+    prefix: role
+groups:
+  small: bootflow_instance.flavor == 'm1.small'
+"""
+
+import os
+import re
+import typing as t
+
+from ansible.errors import AnsibleParserError
+from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
+from ansible.template import trust_as_template
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import LEDGER
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import (
+    hypervisors,
+    instances,
+    nodes,
+    views,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import this_run
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.address import LedgerAddress, normalise_url
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import Context
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import read_settings
+
+Data = t.Dict[str, t.Any]
+
+ENDINGS = ("bootflow.yml", "bootflow.yaml")
+
+TEMPLATE = re.compile(r"[{}]|#jinja2", re.IGNORECASE)
+
+# The compute host of a guest as the inventory has it; nothing of it where no inventory of the run has the host.
+HOST = (
+    "{%- set host = hostvars[bootflow_instance.host] if bootflow_instance.host in hostvars else {} -%}"
+    "{%- set address = host.ansible_ssh_host | default(host.ansible_host) | default(bootflow_instance.host) -%}"
+    "{%- set user = host.ansible_ssh_user | default(host.ansible_user) | default('') -%}"
+    "{%- set port = host.ansible_ssh_port | default(host.ansible_port) | default('') -%}"
+    "{%- set key = host.ansible_ssh_private_key_file | default(host.ansible_private_key_file) | default('') -%}"
+    "{%- set known = host.ansible_ssh_host_key_checking | default(host.ansible_host_key_checking)"
+    " | default(lookup('ansible.builtin.config', 'HOST_KEY_CHECKING')) | bool -%}"
+    "{%- set here = host.ansible_connection | default('ssh') == 'local' -%}"
+)
+# Quoted twice: for the shell that ssh gives the command to, and for Ansible, which splits the arguments. In between ssh
+# replaces what begins with a percent sign.
+JUMP = HOST + (
+    "{%- if not here -%}"
+    "{%- set arguments = host.ansible_ssh_common_args | default('') -%}"
+    "{%- set command = 'ssh ' ~ ('-o StrictHostKeyChecking=no ' if not known else '') ~ arguments"
+    " ~ (' -p ' ~ (port | string | quote) if port else '') ~ (' -i ' ~ (key | quote) if key else '')"
+    " ~ (' -l ' ~ (user | quote) if user else '') -%}"
+    "-o {{ ('ProxyCommand=' ~ (command | replace('%', '%%')) ~ ' -W [%h]:%p ' ~ (address | quote | replace('%', '%%'))) | quote }}"
+    "{%- else -%}{{ '' }}{%- endif -%}"
+)
+AGENT = HOST + (
+    "{%- set uri = host.bootflow_libvirt_uri | default('qemu:///system') -%}"
+    "{%- if here -%}{{ uri }}{%- else -%}"
+    "{%- set path, _mark, query = uri.partition('?') -%}"
+    "{%- set queries = [query, 'keyfile=' ~ (key | urlencode) if key else '', 'no_verify=1' if not known else ''] -%}"
+    "qemu+ssh://{{ (user | urlencode) ~ '@' if user else '' }}{{ '[' ~ address ~ ']' if ':' in address else address }}"
+    "{{ ':' ~ port if port else '' }}/{{ path.rpartition('/')[2] }}"
+    "{{ '?' ~ queries | select | join('&') if queries | select else '' }}"
+    "{%- endif -%}"
+)
+
+
+class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: ignore[misc]  # Ansible has no types
+    NAME = "bootflow.compute.instances"
+
+    def verify_file(self, path: str) -> bool:
+        return bool(super().verify_file(path)) and path.endswith(ENDINGS)
+
+    def parse(self, inventory: t.Any, loader: t.Any, path: str, cache: bool = True) -> None:
+        super().parse(inventory, loader, path, cache)
+        self._read_config_data(path)
+        try:
+            content = self._content(path, cache)
+        except errors.BootflowError as e:
+            raise AnsibleParserError("%s. %s" % (e.message.rstrip("."), e.remedy)) from e
+        self._add_instances(content["instances"])
+        for host in content["compute_hosts"]:
+            self._add_host(host["host"], "compute_hosts", _state(host), {"bootflow_compute_host": host})
+        for name, backends in content["storage_hosts"].items():
+            state = "down" if all(b["error"] for b in backends) else "up"
+            self._add_host(
+                name, "storage_hosts", state, {"bootflow_storage_host": {"host": name, "backends": backends}}
+            )
+
+    # --- the ledger -------------------------------------------------------------------------------------------------
+
+    def _content(self, path: str, cache: bool) -> Data:
+        """What the ledger, or Ansible's cache of it, says."""
+        use_cache = bool(self.get_option("cache"))
+        key = self.get_cache_key(path)
+        if use_cache and cache:
+            try:
+                return t.cast("Data", self._cache[key])
+            except KeyError:
+                pass
+        content = self._read()
+        if use_cache:
+            self._cache[key] = content
+        return content
+
+    def _read(self) -> Data:
+        arguments = {**LEDGER.options(), "service_down_time": SCHEDULER.options()["service_down_time"]}
+        given = {name: self._text(self.get_option(name)) for name in arguments}
+        found = read_settings(arguments, given, (self._vars or {}).get)
+        settings = {n[len("ledger_") :]: found[n] for n in arguments if n.startswith("ledger_") and n != "ledger_url"}
+        address = LedgerAddress(
+            url=normalise_url(found["ledger_url"]), application_name="bootflow inventory", **settings
+        )
+        address.check()
+        try:
+            ledger = database.open_ledger(address)
+        except errors.LedgerMissing as e:
+            self.display.warning("No instances. %s." % e.message.rstrip("."))
+            return {"instances": [], "compute_hosts": [], "storage_hosts": {}}
+        for text in ledger.warnings:
+            self.display.warning(text)
+        run = this_run.identify(os.getpid(), this_run.controller_name(), "")
+        reader = ledger.for_run(Context(run=run, request_id="req-%s" % run.id))
+        return reader.inspect(self._read_all, found["service_down_time"])
+
+    def _text(self, value: t.Any) -> t.Any:
+        """An option of the file, which may be a template (a lookup of a password, an extra variable)."""
+        if not isinstance(value, str):
+            return value
+        self.templar.available_variables = self._vars or {}
+        return self.templar.template(value)
+
+    def _read_all(self, tx: Transaction, service_down_time: float) -> Data:
+        projects, hosts = self.get_option("projects"), self.get_option("hosts")
+        rows = instances.select_live(
+            tx,
+            project=projects[0] if projects and len(projects) == 1 else None,
+            host=hosts[0] if hosts and len(hosts) == 1 else None,
+        )
+        states = set(self.get_option("vm_states"))
+        wanted = [
+            row
+            for row in rows
+            if row.vm_state in states
+            and (projects is None or row.project in projects)
+            and (hosts is None or row.host in hosts)
+            and _has(row.spec["metadata"], self.get_option("metadata") or {})
+        ]
+        shown = views.instance_views(tx, wanted)
+        networks = self.get_option("networks")
+        if networks is not None:
+            shown = [view for view in shown if any(port["network"] in networks for port in view["ports"])]
+        content: Data = {"instances": shown, "compute_hosts": [], "storage_hosts": {}}
+        if self.get_option("compute_hosts"):
+            content["compute_hosts"] = hypervisors.views(tx, sorted(nodes.hosts(tx)), service_down_time)
+        if self.get_option("storage_hosts"):
+            for backend in volume_views.backends(tx):
+                content["storage_hosts"].setdefault(backend["host"], []).append(backend)
+        return content
+
+    # --- the inventory ----------------------------------------------------------------------------------------------
+
+    def _add_instances(self, found: t.Sequence[Data]) -> None:
+        group = self.inventory.add_group(self.get_option("group"))
+        known = {"localhost", "all", "ungrouped", *self.inventory.hosts, *self.inventory.groups}
+        named: dict[str, list[Data]] = {}
+        for view in found:
+            named.setdefault(self._name(view), []).append(view)
+        nowhere = []
+        for name, same in named.items():
+            if len(same) > 1 or name in known:
+                what = (
+                    "%d instances have the name" % len(same) if len(same) > 1 else "The inventory has a host or group"
+                )
+                self.display.warning(
+                    "%s %s: left out. Set hostname to project_name or uuid, or projects to the ones of interest."
+                    % (what, name)
+                )
+                continue
+            variables = self._variables(same[0])
+            if variables is None:
+                nowhere.append(name)
+                continue
+            self.inventory.add_host(name, group=group)
+            self._set(name, variables)
+        if nowhere:
+            self.display.warning("Instances without an address to connect to are left out: %s" % ", ".join(nowhere))
+
+    def _name(self, view: Data) -> str:
+        how = self.get_option("hostname")
+        return "%(project)s.%(name)s" % view if how == "project_name" else str(view[how])
+
+    def _variables(self, view: Data) -> Data | None:
+        """The variables of the host that an instance is. None: it has no address to connect to."""
+        if self.get_option("via") == "agent":
+            return {
+                "bootflow_instance": view,
+                "ansible_connection": "community.libvirt.libvirt_qemu",
+                "ansible_host": view["domain_name"],
+                "ansible_libvirt_uri": trust_as_template(AGENT),
+            }
+        address = self._address(view["addresses"])
+        if address is None:
+            return None
+        variables = {"bootflow_instance": view, "ansible_host": address}
+        if self.get_option("via") == "jump":
+            variables["ansible_ssh_common_args"] = trust_as_template(JUMP)
+        return variables
+
+    def _address(self, addresses: t.Sequence[Data]) -> str | None:
+        networks, version = self.get_option("address_networks"), self.get_option("ip_version")
+        fit = [
+            a for a in addresses if (networks is None or a["network"] in networks) and version in (None, a["version"])
+        ]
+        fit.sort(key=lambda a: (networks.index(a["network"]) if networks else 0, a["version"]))
+        return fit[0]["ip_address"] if fit else None
+
+    def _add_host(self, name: str, group: str, state: str, variables: Data) -> None:
+        """A host of the fleet, which another inventory of the run may have, too."""
+        self.inventory.add_host(name, group=self.inventory.add_group("%s_%s" % (group, state)))
+        self._set(name, variables)
+
+    def _set(self, name: str, variables: Data) -> None:
+        for key, value in variables.items():
+            self.inventory.set_variable(name, key, _plain(value))
+        strict = self.get_option("strict")
+        self._set_composite_vars(self.get_option("compose"), variables, name, strict=strict)
+        self._add_host_to_composed_groups(self.get_option("groups"), variables, name, strict=strict)
+        self._add_host_to_keyed_groups(self.get_option("keyed_groups"), variables, name, strict=strict)
+
+
+def _state(host: Data) -> str:
+    return str(host["status"] if host["state"] == "up" and host["status"] == "disabled" else host["state"])
+
+
+def _plain(value: t.Any) -> t.Any:
+    """The same data; text that cannot be a template is marked as trusted, so that ansible-inventory shows it as it is."""
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_plain(v) for v in value]
+    return trust_as_template(value) if isinstance(value, str) and not TEMPLATE.search(value) else value
+
+
+def _has(metadata: t.Mapping[str, str], wanted: t.Mapping[str, t.Any]) -> bool:
+    return all(k in metadata and (v is None or metadata[k] == str(v)) for k, v in wanted.items())

@@ -1,0 +1,69 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The inventory of instances against real guests, whose network nobody reaches but their compute host."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import flow as flow_module
+import pytest
+import yaml
+
+pytestmark = pytest.mark.usefixtures("lab")
+
+
+def test_ansible_works_in_guests_behind_their_hosts(lab, tmp_path, monkeypatch):
+    """The last command of the README's tour: boot, then ping what was booted, through the compute hosts."""
+    monkeypatch.setenv("ANSIBLE_SHOW_CUSTOM_STATS", "true")
+    key = tmp_path / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    flow = flow_module.Flow(lab, tmp_path, flow_module.build_guest_image("--ssh"))
+    flow.variables["bootflow_keypairs"] = [{"name": "ops", "public_key": key.with_suffix(".pub").read_text().strip()}]
+    entry = {"name": "web", "flavor": "tiny", "image": "guest", "networks": [{"network": "guests"}], "key_name": "ops"}
+    try:
+        booted = flow.boot({**entry, "max_count": 2}, bootflow_wait_console="BOOTFLOW-GUEST-READY")
+        for run in (booted, flow.run("list")):  # what AWX hands to the next job of a workflow
+            told = json.loads(run.output.partition("RUN: ")[2].partition("\n\n")[0])["bootflow_guests"]
+            assert [(guest["name"], guest["vm_state"], len(guest["addresses"])) for guest in told] == [
+                ("web-1", "active", 1),
+                ("web-2", "active", 1),
+            ]
+        guests = tmp_path / "guests.bootflow.yml"
+        guests.write_text(
+            yaml.safe_dump(
+                {
+                    "plugin": "bootflow.compute.instances",
+                    "ledger_url": flow.variables["bootflow_ledger_url"],
+                    "via": "jump",
+                    "compose": {
+                        "ansible_user": "'root'",
+                        "ansible_ssh_private_key_file": "'%s'" % key,
+                        "ansible_python_interpreter": "'/usr/bin/python3'",
+                        "ansible_ssh_extra_args": "'-o UserKnownHostsFile=/dev/null -o LogLevel=ERROR'",
+                    },
+                }
+            )
+        )
+        done = subprocess.run(
+            [
+                str(Path(sys.executable).parent / "ansible"),
+                *("-i", lab.inventory, "-i", str(guests), "instances", "-m", "ansible.builtin.ping"),
+                *("-e", '{"ansible_host_key_checking": false}'),
+            ],
+            env=flow.environment(ANSIBLE_TIMEOUT="60"),
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.stdout.count('"ping": "pong"') == 2 and "web-1 | SUCCESS" in done.stdout, done.stdout
+        assert "UNREACHABLE" not in done.stdout and "WARNING" not in done.stderr, done.stderr
+    finally:
+        flow.delete("web-1", "web-2")
