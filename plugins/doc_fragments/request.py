@@ -53,6 +53,13 @@ options:
         For administrators: allow C(zone:host:node) in C(availability_zone), and C(check_server_group_quota: false).
       - Read from the variable C(bootflow_allow_forced_host), else V(false).
     type: bool
+  allow_zero_disk_flavor:
+    description:
+      - >-
+        For administrators: allow flavors with C(root_gb: 0) without a root volume. The root disk is as large as the
+        image, and claims the image's C(min_disk), which it then needs; a host refuses an image that is larger.
+      - Read from the variable C(bootflow_allow_zero_disk_flavor), else V(false).
+    type: bool
   allow_duplicate_networks:
     description:
       - An instance may have several ports on the same network.
@@ -107,7 +114,7 @@ options:
   flavors:
     description:
       - >-
-        Flavors that requests may name: C(name), C(vcpus), C(memory_mb), C(root_gb) (0: as large as the image),
+        Flavors that requests may name: C(name), C(vcpus), C(memory_mb), C(root_gb) (0: the instance boots from a volume),
         C(ephemeral_gb), C(swap) (MB), C(extra_specs), C(disabled).
       - Read from the variable C(bootflow_flavors), else V([]).
     type: raw

@@ -121,6 +121,9 @@ options:
           size_mb:
             description: Size in MiB, instead of O(instances[].disks[].size_gb).
             type: int
+          max_size_gb:
+            description: Largest size in GiB of the image of a disk that has the size of the image; a larger image is rejected.
+            type: int
           backend:
             description:
               - Storage of the disk. V(qcow2) is a file that is a layer over the cached image, V(raw) a file with a copy.

@@ -55,6 +55,7 @@ class BootRequest:
             self.catalogue,
             RequestOptions(
                 allow_forced_host=options["allow_forced_host"],
+                allow_zero_disk=options["allow_zero_disk_flavor"],
                 default_schedule_zone=options["default_schedule_zone"],
                 availability_zones=zones,
                 default_flavor=options.get("default_flavor"),

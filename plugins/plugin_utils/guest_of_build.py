@@ -30,6 +30,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.setting import Values
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.guest_data import GuestSecrets
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.image_rules import zero_disk_gb
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.numa.topology import (
     GuestNUMATopology,
     HostNUMATopology,
@@ -161,6 +162,9 @@ def module_disk(disk: t.Mapping[str, t.Any], build: Build, settings: Values) -> 
         "image_id": build.row.spec["image"]["id"] if disk["kind"] == "image" else None,
         "size_gb": disk["size_gb"],
         "size_mb": disk["size_mb"],
+        "max_size_gb": zero_disk_gb(build.row.spec["image"]) or None
+        if disk["kind"] == "image" and disk["size_gb"] == 0
+        else None,
         "fs": (disk["guest_format"] or settings.default_ephemeral_format) if disk["kind"] == "ephemeral" else None,
     }
     return {k: v for k, v in wanted.items() if v is not None}

@@ -17,7 +17,7 @@ class Flavor:
     name: str
     memory_mb: int
     vcpus: int
-    root_gb: int = 0  # 0: as large as the image; min_disk is then not checked
+    root_gb: int = 0  # 0: a root volume, or as large as the image, see image_rules
     ephemeral_gb: int = 0
     swap: int = 0  # MB
     extra_specs: t.Mapping[str, str] = field(default_factory=dict)

@@ -11,6 +11,7 @@ import typing as t
 from ..errors import (
     AutoDiskConfigDisabledByImage,
     BootflowError,
+    BootFromVolumeRequiredForZeroDiskFlavor,
     FlavorDiskSmallerThanImage,
     FlavorDiskSmallerThanMinDisk,
     FlavorMemoryTooSmall,
@@ -31,9 +32,11 @@ def image_errors(
     image: Image,
     flavor: t.Optional[Flavor],
     root: t.Optional[BlockDevice] = None,
+    allow_zero_disk: bool = True,
 ) -> t.Iterator[BootflowError]:
     """The errors of booting ``image`` on a local disk of ``flavor``; root_gb 0 means as large as the image.
 
+    :arg allow_zero_disk: Nova's policy create:zero_disk_flavor.
     :arg root: the image's own mapping of the root. If it is a volume, the flavor's root_gb does not count.
     source: Nova's _detect_nonbootable_image_from_properties and _validate_flavor_image_nostatus
     """
@@ -59,11 +62,30 @@ def image_errors(
         return
     disk = flavor.root_gb * _GIB
     if not disk:
+        if not allow_zero_disk:
+            yield BootFromVolumeRequiredForZeroDiskFlavor()
+        elif not zero_disk_gb({"min_disk": image.min_disk, "disk_format": image.disk_format, "size": image.size}):
+            yield ImageUnacceptable(
+                image_id=image.name,
+                reason="it has no min_disk, which an instance of a flavor with root_gb 0 claims",
+                remedy="Set its min_disk in bootflow_images: its virtual size (qemu-img info) in GB, rounded up.",
+            )
         return
     if image.size is not None and image.size > disk:
         yield FlavorDiskSmallerThanImage(flavor_size=disk, image_size=image.size)
     elif image.min_disk * _GIB > disk:
         yield FlavorDiskSmallerThanMinDisk(flavor_size=disk, image_min_disk=image.min_disk * _GIB)
+
+
+def zero_disk_gb(image: t.Mapping[str, t.Any] | None) -> int:
+    """GB that the root disk of a flavor with root_gb 0 can become: a larger image is refused by the host; 0: not known.
+
+    :arg image: the fields min_disk, disk_format and size.
+    """
+    if image is None:
+        return 0
+    raw = -(-(image["size"] or 0) // _GIB) if image["disk_format"] == "raw" else 0
+    return max(int(image["min_disk"]), raw)
 
 
 def shutdown_timeout(properties: t.Mapping[str, t.Any]) -> t.Optional[int]:

@@ -19,6 +19,7 @@ class RequestOptions:
     default_schedule_zone: t.Optional[str] = None
     availability_zones: t.Optional[t.Collection[str]] = None  # the zones that exist; None: not checked here
     allow_forced_host: bool = True  # policy create:forced_host
+    allow_zero_disk: bool = True  # policy create:zero_disk_flavor
     default_flavor: t.Optional[str] = None
     default_project: str = "default"
     force_config_drive: bool = False  # every instance has one, whatever the request says

@@ -357,7 +357,7 @@ class _Entry:
     def _disk_config(self, image: t.Optional[Image], meta: t.Optional[Image], flavor: t.Optional[Flavor]) -> str:
         if image is not None:
             with self.problems.collect(self.at("image")):
-                for error in image_errors(image, flavor, brings_root(image)):
+                for error in image_errors(image, flavor, brings_root(image), self.options.allow_zero_disk):
                     self.problems.add(self.at("image"), error)
         elif meta is not None and flavor is not None and flavor.memory_mb < meta.min_ram:
             self.problems.add(self.at("block_device_mapping"), FlavorMemoryTooSmall())

@@ -41,6 +41,7 @@ class RequestSpec:
     pci_requests: t.Sequence[PciRequest] = ()
     whole_disks: t.Sequence[WholeDiskRequest] = ()
     is_bfv: bool = False  # booted from a volume: the flavor's root disk is not used
+    zero_disk_gb: int = 0  # what the root disk of a flavor with root_gb 0 can become
 
     @property
     def num_instances(self) -> int:
@@ -58,7 +59,7 @@ class RequestSpec:
     @property
     def disk_gb(self) -> int:
         """GB of a claim: root (0 if that is a volume) and ephemeral, without swap."""
-        return (0 if self.is_bfv else self.flavor.root_gb) + self.flavor.ephemeral_gb
+        return (0 if self.is_bfv else self.flavor.root_gb or self.zero_disk_gb) + self.flavor.ephemeral_gb
 
     @property
     def disk_mb(self) -> int:

@@ -16,7 +16,7 @@ CATALOGUE = Table(
             "flavors",
             ENTRIES,
             (),
-            "Flavors that requests may name: `name`, `vcpus`, `memory_mb`, `root_gb` (0: as large as the image), `ephemeral_gb`,"
+            "Flavors that requests may name: `name`, `vcpus`, `memory_mb`, `root_gb` (0: the instance boots from a volume), `ephemeral_gb`,"
             " `swap` (MB), `extra_specs`, `disabled`.",
         ),
         Setting(
@@ -84,6 +84,13 @@ REQUEST = Table(
             bool,
             False,
             "For administrators: allow `zone:host:node` in `availability_zone`, and `check_server_group_quota: false`.",
+        ),
+        Setting(
+            "allow_zero_disk_flavor",
+            bool,
+            False,
+            "For administrators: allow flavors with `root_gb: 0` without a root volume. The root disk is as large as the image, and claims the"
+            " image's `min_disk`, which it then needs; a host refuses an image that is larger.",
         ),
         Setting("allow_duplicate_networks", bool, True, "An instance may have several ports on the same network."),
         Setting("force_config_drive", bool, True, "Give every instance a config drive."),

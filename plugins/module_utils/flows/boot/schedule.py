@@ -17,6 +17,7 @@ from ...core.disks.whole_disks import WholeDiskRequest
 from ...core.instances import retry, states
 from ...core.instances.server_groups import ServerGroup
 from ...core.model import Flavor
+from ...core.request.image_rules import zero_disk_gb
 from ...core.resources.claims import ResourceRequest
 from ...core.resources.dedicated import DedicatedRequest
 from ...core.resources.numa.topology import GuestNUMATopology
@@ -246,13 +247,14 @@ def request_spec(
         pci_requests=tuple(PciRequest.from_dict(p) for p in spec.get("pci_requests") or ()),
         whole_disks=tuple(WholeDiskRequest.from_dict(d) for d in spec.get("whole_disks") or ()),
         is_bfv=bool(spec.get("is_bfv")),
+        zero_disk_gb=zero_disk_gb(spec.get("image")),
     )
 
 
 def resource_request(spec: t.Mapping[str, t.Any]) -> ResourceRequest:
     """The claim of one instance of a stored request: root + ephemeral, without swap and without a root that is a volume."""
     flavor = spec["flavor"]
-    root_gb = 0 if spec.get("is_bfv") else flavor["root_gb"]
+    root_gb = 0 if spec.get("is_bfv") else flavor["root_gb"] or zero_disk_gb(spec.get("image"))
     return ResourceRequest(
         memory_mb=flavor["memory_mb"],
         disk_gb=root_gb + flavor["ephemeral_gb"],

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import typing as t
 
-from ...core.disks.image_checks import check_fits_disk
 from ...core.disks.local import BACKENDS, FILE_SYSTEMS
 from ...core.errors import BootflowError, FlavorDiskSmallerThanImage, ImageUnacceptable, InvalidInput, from_dict
 from ..images.fetch import UNLIMITED, FetchLimits
@@ -16,7 +15,7 @@ from ..images.images import BaseImage, TooLarge, cached_image, ensure_image, ima
 from ..os.batch import run_batch
 from ..os.locks import BUILDS, host_place
 from ..os.paths import checked_id, checked_instances_path, checked_uuid
-from .file_disks import KINDS, MIB, DiskSpec
+from .file_disks import KINDS, MIB, DiskSpec, check_fits
 from .local_disks import ensure_disks
 
 GIB = 1024**3
@@ -29,6 +28,7 @@ DISK_ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "image_id": {"type": "str"},
     "size_gb": {"type": "int"},
     "size_mb": {"type": "int"},
+    "max_size_gb": {"type": "int"},
     "backend": {"type": "str", "choices": list(BACKENDS), "default": DiskSpec.backend},
     "fs": {"type": "str", "choices": list(FILE_SYSTEMS), "default": DiskSpec.fs},
     "label": {"type": "str"},
@@ -46,6 +46,7 @@ def disk_spec(args: t.Mapping[str, t.Any]) -> DiskSpec:
         image_id=(args.get("image_id") or "") if args["kind"] == "image" else "",
         fs=args.get("fs") or DiskSpec.fs,
         label=args.get("label") or "",
+        max_size=int(args.get("max_size_gb") or 0) * GIB,
     ).checked()
 
 
@@ -81,7 +82,7 @@ class _Work:
                 except BootflowError:
                     continue  # reported as the error of this instance
                 if spec.kind == "image":
-                    self.sizes.setdefault(spec.image_id, []).append(spec.size)
+                    self.sizes.setdefault(spec.image_id, []).append(spec.size or spec.max_size)
 
     def max_bytes(self, image_id: str, limit: int | None) -> int | None:
         """The largest disk created from the image; None if one of them has the size of the image."""
@@ -128,7 +129,7 @@ class _Work:
             if spec.image_id in self.missing:
                 pending.append(spec.image_id)
             elif spec.image_id in self.too_large:
-                check_fits_disk(self.too_large[spec.image_id], spec.size)
+                check_fits(spec, self.too_large[spec.image_id])
             error = (image_results.get(spec.image_id) or {}).get("error")
             if error:
                 raise from_dict(error)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from ...core.disks.image_checks import check_fits_disk
 from ...core.disks.local import BACKENDS, FILE_SYSTEMS
-from ...core.errors import InvalidDiskInfo, InvalidInput
+from ...core.errors import FlavorDiskSmallerThanImage, InvalidDiskInfo, InvalidInput
 from ..images.images import QEMU_IMG_PACKAGE, BaseImage, convert
 from ..os.batch import progress
 from ..os.command import program, run
@@ -42,6 +42,7 @@ class DiskSpec:
     image_id: str = ""
     fs: str = "ext4"  # of an ephemeral disk
     label: str = ""
+    max_size: int = 0  # bytes of the image, where the disk has its size; 0: no limit
 
     def checked(self) -> DiskSpec:
         """Returns itself. Raises InvalidInput if a field has an invalid value, or a size is missing."""
@@ -67,11 +68,25 @@ class DiskSpec:
 def disk_size(spec: DiskSpec, base: BaseImage | None) -> int:
     """Size of the disk in bytes.
 
-    :raises FlavorDiskSmallerThanImage: the image is larger than the disk.
+    :raises FlavorDiskSmallerThanImage: the image is larger than the disk, or than it may be.
     """
     if spec.kind != "image" or base is None:
         return spec.size
-    return check_fits_disk(base.virtual_size, spec.size)
+    return check_fits(spec, base.virtual_size)
+
+
+def check_fits(spec: DiskSpec, virtual_size: int) -> int:
+    """Size of a disk made from an image of ``virtual_size`` bytes.
+
+    :raises FlavorDiskSmallerThanImage: see disk_size().
+    """
+    if spec.max_size and not spec.size and virtual_size > spec.max_size:
+        raise FlavorDiskSmallerThanImage(
+            flavor_size=spec.max_size,
+            image_size=virtual_size,
+            remedy="Set the image's min_disk in bootflow_images to its virtual size in GB, rounded up.",
+        )
+    return check_fits_disk(virtual_size, spec.size)
 
 
 def ensure_files(

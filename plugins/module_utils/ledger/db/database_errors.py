@@ -152,7 +152,10 @@ def _remedy(address: LedgerAddress, kind: Kind, error: BaseException | None) -> 
         (state in ("42P01", "42703"), "The ledger is incomplete: restore a backup, or name another database."),
         (
             state == "53100" or ("full" in text and sqlite),
-            "Free space on the disk of the ledger, then run again; nothing was changed.",
+            (
+                "Free space on the disk of the ledger, then run again; nothing was changed. Delete cannot make the room, since it writes to"
+                " the ledger first: remove other files there, or move the ledger (docs/ledger.md, A full disk)."
+            ),
         ),
         (state == "53300" or "too many clients" in text, "Raise the server's max_connections, or lower the forks."),
         (

@@ -79,7 +79,7 @@ def test_the_hints_of_the_documentation(make_action):
     entry = {"name": "a", "flavor": "f", "image": "i", "networks": "none", "scheduler_hints": hints}
     options = make_action(
         instances=[entry],
-        flavors=[{"name": "f", "memory_mb": 1, "vcpus": 1}],
+        flavors=[{"name": "f", "memory_mb": 1, "vcpus": 1, "root_gb": 1}],
         images=[{"name": "i", "disk_format": "raw", "path": "/i", "allow_unverified": True}],
         enabled_filters=["DifferentHostFilter", "JsonFilter"],
     ).options

@@ -20,9 +20,16 @@ FLAVORS = [
     {"name": "old", "memory_mb": 512, "vcpus": 1, "disabled": True},
 ]
 IMAGES = [
-    {"name": "tiny", "disk_format": "qcow2", "checksum": SHA, "url": "http://example.com/tiny.qcow2"},
+    {"name": "tiny", "disk_format": "qcow2", "checksum": SHA, "min_disk": 1, "url": "http://example.com/tiny.qcow2"},
     {"name": "fat", "disk_format": "raw", "checksum": SHA, "path": "/images/fat.raw", "min_disk": 10, "min_ram": 1024},
-    {"name": "hungry", "disk_format": "raw", "checksum": SHA, "path": "/images/hungry.raw", "min_ram": 513},
+    {
+        "name": "hungry",
+        "disk_format": "raw",
+        "checksum": SHA,
+        "path": "/images/hungry.raw",
+        "min_ram": 513,
+        "min_disk": 1,
+    },
 ]
 NETWORKS = [
     {

@@ -464,7 +464,7 @@ def test_networks_none_empty_and_the_only_one(parse, base):
     assert parse(networks="none").networks == ()
     assert parse(networks=[]).networks == ()
     only = parse_catalogue(
-        [{"name": "small", "memory_mb": 1, "vcpus": 1}],
+        [{"name": "small", "memory_mb": 1, "vcpus": 1, "root_gb": 1}],
         [{"name": "tiny", "disk_format": "raw", "url": "http://x/y", "allow_unverified": True}],
         [{"name": "n", "subnets": [{"cidr": "10.0.0.0/24"}]}],
         None,
@@ -476,7 +476,7 @@ def test_networks_none_empty_and_the_only_one(parse, base):
 
 def test_no_network_in_the_catalogue(base):
     empty = parse_catalogue(
-        [{"name": "small", "memory_mb": 1, "vcpus": 1}],
+        [{"name": "small", "memory_mb": 1, "vcpus": 1, "root_gb": 1}],
         [{"name": "tiny", "disk_format": "raw", "url": "http://x/y", "allow_unverified": True}],
         [],
         [],
@@ -625,15 +625,20 @@ def test_image_rules(parse, errors, base):
         [],
     )
 
-    def code(**fields):
+    def code(options=None, **fields):
         try:
-            return parse_requests([{**base, **fields}], catalogue)[0].disk_config
+            return parse_requests([{**base, **fields}], catalogue, options)[0].disk_config
         except InvalidRequest as error:
             return error.errors[0]["code"]
 
     assert code(image="saving", flavor="f") == "ImageNotActive"
     assert code(image="deep", flavor="f") == "FlavorDiskSmallerThanMinDisk"
     assert code(image="deep", flavor="z") == "MANUAL"
+    assert code(image="long", flavor="z") == "MANUAL"
+    assert code(image="auto", flavor="z") == "ImageUnacceptable", "what its root disk claims is not known"
+    zero_disk_forbidden = RequestOptions(allow_zero_disk=False)
+    assert code(zero_disk_forbidden, image="deep", flavor="z") == "BootFromVolumeRequiredForZeroDiskFlavor"
+    assert code(zero_disk_forbidden, image="auto", flavor="f") == "AUTO"
     assert code(image="long", flavor="f") == "FlavorDiskSmallerThanImage"
     assert code(image="fixed", flavor="f", disk_config="AUTO") == "AutoDiskConfigDisabledByImage"
     assert code(image="fixed", flavor="f", disk_config="MANUAL") == "MANUAL"

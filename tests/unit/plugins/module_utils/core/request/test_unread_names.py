@@ -56,7 +56,7 @@ class Recorder(t.Dict[str, t.Any]):
 def names_read() -> tuple[set[str], set[str]]:
     """Those of extra specs and of image properties, by whatever reads them."""
     specs, properties = Recorder(**{"hw:numa_nodes": "1"}), Recorder(hw_machine_type="pc")
-    flavor = Flavor("f", 512, 2, extra_specs=specs)
+    flavor = Flavor("f", 512, 2, 1, extra_specs=specs)
     numa_constraints(flavor, properties)
     dedicated = Recorder(**{"hw:cpu_policy": "dedicated", "hw:cpu_realtime": "yes", "hw:cpu_realtime_mask": "^0"})
     numa_constraints(dataclasses.replace(flavor, extra_specs=dedicated), properties)

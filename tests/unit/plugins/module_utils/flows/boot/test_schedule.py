@@ -17,7 +17,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.co
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import schedule
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import claims, history, instances, nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
-from ansible_collections.bootflow.compute.tests.unit.worlds.world import STAGES, World, at, request
+from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE, STAGES, World, at, request
 
 
 def test_placed_claimed_and_bound_in_one_transaction(world: World) -> None:
@@ -408,3 +408,15 @@ def test_a_fault_says_what_is_missing_and_what_would_do(world: World, monkeypatc
         assert "Nearest miss: h" in fault.message and "Smallest change: 4096 MB -> " in fault.remedy
     assert list(result.explanations) == big[:2]
     assert "start: 2, end: 0" in world.fault(big[2]).message
+
+
+def test_a_root_disk_of_the_image_s_size_claims_what_it_can_become(world: World) -> None:
+    """S14: 20 such guests were placed on a host with room for three."""
+    world.report("h1", reserved_disk_gb=3990)  # of 4000
+    flavor = Flavor(name="zero", memory_mb=64, vcpus=1)
+    image = dataclasses.replace(IMAGE, min_disk=3)
+    world.accept(*(request("web-%d" % n, flavor=flavor, image=image) for n in range(20)))
+    result = world.schedule()
+    assert len(result.placed) == 3
+    assert world.used("h1")[1] == 3990 + 9
+    assert {world.row(uuid).root_gb for uuid in result.placed} == {3}

@@ -280,6 +280,7 @@ def test_a_full_disk(small_disk: pathlib.Path) -> None:
     with pytest.raises(errors.LedgerError) as caught:
         world.accept(request("web", 40))
     assert "full" in caught.value.message and "Free space" in caught.value.remedy
+    assert "Delete cannot make the room" in caught.value.remedy, "S14"
     assert world.everything() == before
     error = refused(str(small_disk / "other.db"), create=True)
     assert "full" in error.message and "Free space" in error.remedy
