@@ -112,7 +112,7 @@ def test_the_portal_that_nobody_named(variables, portal):
 
 def test_a_host_without_an_address_says_what_to_set():
     ((path, message),) = told({"name": "a"}, ansible_host="storage.example.com")
-    assert path == "[0].portals" and "bootflow_storage_ip" in message
+    assert path == "[a].portals" and "bootflow_storage_ip" in message
     assert read({"name": "a", "portals": ["192.0.2.1:3260"]}, ansible_host="storage.example.com")
 
 
@@ -147,7 +147,7 @@ def test_a_host_without_an_address_says_what_to_set():
 )
 def test_what_is_wrong_is_told_with_its_path(entry, path, words):
     ((where, message),) = told(entry)
-    assert where == "[0]" + path and words in message
+    assert where == "[%s]%s" % (entry.get("name", 0), path) and words in message
 
 
 def test_all_errors_at_once():
@@ -164,16 +164,16 @@ def test_all_errors_at_once():
         "st1.bootflow_conversion_dir",
         "st1.bootflow_max_concurrent_volumes",
         "[2]",
-        "[0].target",
-        "[1].name",
+        "[a].target",
+        "[a].name",
     ]
 
 
 def test_two_backends_must_not_promise_the_same_room():
     ((path, message),) = told({"name": "a"}, {"name": "b"})
-    assert path == "[1].volume_group" and "counted twice" in message
+    assert path == "[b].volume_group" and "counted twice" in message
     thin = {"provisioning": "thin"}
-    assert told({"name": "a", **thin}, {"name": "b", **thin})[0][0] == "[1].volume_group"
+    assert told({"name": "a", **thin}, {"name": "b", **thin})[0][0] == "[b].volume_group"
     assert len(read({"name": "a"}, {"name": "b", **thin}, {"name": "c", **thin, "thin_pool": "other"})) == 3
 
 
