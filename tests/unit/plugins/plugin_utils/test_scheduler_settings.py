@@ -76,7 +76,7 @@ def test_every_setting_arrives(make_action):
     assert made.settings["isolated_hosts"] == ("kvm1", "kvm3")
     assert made.settings["metrics_weight_setting"] == {"cpu.percent": -2.0}
     assert made.explain is True
-    untouched = {"now", "rng", "user_filter_dirs", "user_classes", "explain", "settings"}
+    untouched = {"now", "rng", "user_filter_dirs", "user_classes", "explain", "explain_failures", "settings"}
     named = set(given) | {"multipliers", "isolated_hosts", "metrics_weight_setting"}
     assert fields | set(made.settings) == named | untouched | {setting.name for setting in FILTERS}
 
@@ -90,7 +90,7 @@ def test_every_setting_arrives(make_action):
         ({"weight_multipliers": {"RumWeigher": 1}}, "scheduler", "unknown weigher RumWeigher"),
         ({"filter_dirs": ["/nowhere/at/all"]}, "bootflow_filter_dirs", "folder /nowhere/at/all does not exist"),
         ({"isolated_hosts": ["kvm9"]}, "bootflow_isolated_hosts", "Compute host kvm9 could not be found"),
-        ({"aggregates": [{"name": "a", "hosts": ["kvm9"]}]}, "aggregates[0].hosts[0]", "Compute host kvm9"),
+        ({"aggregates": [{"name": "a", "hosts": ["kvm9"]}]}, "aggregates[a].hosts[0]", "Compute host kvm9"),
         ({"hosts": {"kvm1": {"bootflow_ram_allocation_ratio": -1}}}, "host kvm1", "at least 0, got -1"),
     ],
 )
@@ -108,7 +108,7 @@ def test_all_problems_of_the_settings_at_once(make_action):
             aggregates=[{"name": "a", "hosts": ["b"]}],
         )
     )
-    assert [path for path, _text in found] == ["scheduler", "scheduler", "host kvm1", "aggregates[0].hosts[0]"]
+    assert [path for path, _text in found] == ["scheduler", "scheduler", "host kvm1", "aggregates[a].hosts[0]"]
 
 
 @pytest.mark.parametrize(
