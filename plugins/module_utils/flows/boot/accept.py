@@ -158,7 +158,8 @@ def _sort(
 ) -> _Sorted:
     """:arg wanted: the names of each entry's instances. :arg living: by project and name."""
     dead = runs.dead_among(tx, [r.run_id for r in living.values()])
-    with_volumes = attachments.of_instances(tx, [r.uuid for r in living.values() if _never_placed(r)])
+    never_placed = [r.uuid for r in living.values() if _never_placed(r)]
+    with_volumes = attachments.of_instances(tx, never_placed) if never_placed else {}
     known = {n.id: n.name for n in networks.values()}
     known.update({s.id: s.name for n in networks.values() for s in n.subnets})
     found = _Sorted([], [], [], [], [], {})
