@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.nearest import suggestion
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import LISTING, SELECTION
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history, instances, views
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
@@ -61,7 +62,11 @@ class ActionModule(LedgerAction):
 
         shown = ledger.inspect(read)
         if o["print_table"]:
-            tables.show(self._display, self._lines(shown))
+            lines = self._lines(shown)
+            if o["project"] is not None and not shown:
+                where = "The list of projects with instances"
+                lines.append(suggestion(o["project"], ledger.inspect(instances.projects), where))
+            tables.show(self._display, lines)
         return {"changed": False, "instances": shown, **(statistics(shown) if o["set_stats"] else {})}
 
     def _lines(self, shown: t.Sequence[dict[str, t.Any]]) -> list[str]:

@@ -77,8 +77,12 @@ def test_six_guests_over_three_hosts_with_a_failing_one(flow: Flow) -> None:
     assert before == [tuple(r) for r in flow.query("SELECT uuid, host, updated_at FROM instances ORDER BY uuid")]
 
     # Another definition of the same name is refused, and nothing is touched.
-    other = flow.boot({**web, "metadata": {"role": "db"}}, expect=2, **READY)
-    assert "InstanceExists" in other.output or "already exists with another definition" in other.output
+    other = flow.boot({**web, "flavor": "huge"}, expect=2, **READY)
+    assert "already exists with another definition: flavor: is " in other.output and ", requested huge" in other.output
+
+    # Metadata changes in place, and nothing is built for it.
+    flow.boot({**web, "metadata": {"role": "db"}}, **READY)
+    assert all(r["host"] for r in flow.instances().values())
 
     listed = flow.run("list")
     assert listed.returncode == 0 and all(name in listed.output for name in rows)

@@ -148,6 +148,9 @@ def refuse_unknown(tx: Transaction, rows: t.Sequence[Instance], selection: Selec
     """:raises InstanceNotFound: what is named is not among ``rows``; the remedy has the nearest names."""
     unknown = sorted(set(selection.names or ()) - {r.display_name for r in rows})
     near = [suggestion(n, instances.names(tx, selection.project), "The list of instances") for n in unknown[:1]]
+    projects = instances.projects(tx)
+    if selection.project is not None and selection.project not in projects:
+        near = [suggestion(selection.project, projects, "The list of projects with instances")]
     unknown += sorted(set(selection.uuids or ()) - {r.uuid for r in rows})
     unknown += sorted(set(selection.reservations or ()) - {r.reservation_id for r in rows})
     if unknown:

@@ -224,6 +224,12 @@ def names(tx: Transaction, project: str | None = None) -> set[str]:
     return set(tx.execute(query if project is None else query.where(c.project == project)).scalars())
 
 
+def projects(tx: Transaction) -> set[str]:
+    """Projects with live instances."""
+    c = instances.c
+    return set(tx.execute(sa.select(c.project).where(c.deleted == LIVE).distinct()).scalars())
+
+
 def add(tx: Transaction, rows: t.Sequence[t.Mapping[str, t.Any]]) -> None:
     """Enter new instances."""
     tx.execute(instances.insert(), rows)

@@ -61,7 +61,7 @@ def test_an_image_file_that_is_not_on_the_controller_is_refused_with_the_request
         "inventory_hostname": "localhost",
         "groups": {"all": ["localhost", "h1"], "bootflow_compute": ["h1"]},
         "hostvars": {"localhost": {}, "h1": {}},
-        "bootflow_flavors": [{"name": "small", "memory_mb": 512, "vcpus": 1}],
+        "bootflow_flavors": [{"name": "small", "memory_mb": 512, "vcpus": 1, "root_gb": 1}],
         "bootflow_images": [
             {"name": "cirros", "disk_format": "raw", "path": str(image), "checksum": "0" * 64},
             {"name": "unused", "disk_format": "raw", "path": "/nowhere"},
@@ -91,14 +91,14 @@ def test_what_changed_and_what_the_catalogue_changed_are_told(world: World) -> N
         "inventory_hostname": "localhost",
         "groups": {"all": ["localhost", "h1"], "bootflow_compute": ["h1"]},
         "hostvars": {"localhost": {}, "h1": {}},
-        "bootflow_flavors": [{"name": "small", "memory_mb": 512, "vcpus": 1}],
+        "bootflow_flavors": [{"name": "small", "memory_mb": 512, "vcpus": 1, "root_gb": 1}],
         "bootflow_images": [{"name": "i", "disk_format": "raw", "url": "http://x/y", "checksum": "0" * 64}],
         "bootflow_instances": [{"name": "web", "flavor": "small", "image": "i", "networks": "none"}],
     }
     (uuid,) = action_of(boot_accept, WorldPorts(world, "a"), variables).act()["created"]
     world.schedule()
     world.build("h1")
-    variables["bootflow_flavors"] = [{"name": "small", "memory_mb": 1024, "vcpus": 1}]
+    variables["bootflow_flavors"] = [{"name": "small", "memory_mb": 1024, "vcpus": 1, "root_gb": 1}]
     variables["bootflow_instances"][0]["metadata"] = {"role": "front"}
     for check_mode, word in ((True, "would change"), (False, "changed")):
         ports = WorldPorts(world, "b")

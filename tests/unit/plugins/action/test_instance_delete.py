@@ -85,6 +85,9 @@ def test_a_name_that_does_not_exist_deletes_nothing(play: Play) -> None:
         assert caught.value.remedy == "Did you mean web-1? The list of instances has: web-1, web-2."
     with pytest.raises(errors.InstanceNotFound, match="r-nothing"):
         play(reservation_ids=["r-nothing"])
+    with pytest.raises(errors.InstanceNotFound) as caught:
+        play(names=["web-2"], project="defalt")
+    assert caught.value.remedy == "Did you mean default? The list of projects with instances has: default."
     assert play.world.everything() == before
     assert play(names=["web-2", "wep-1"], missing_ok=True)["deleted"] == ["web-2"]
 

@@ -126,6 +126,7 @@ def test_a_list_of_instances(world: World) -> None:
     for part in ("active", "RUNNING", "h1", "small", "cirros", "net-1=10.0.1.10; net-2=10.0.2.10, fd00::10", "2 h"):
         assert part in row
     assert "Faults:" in shown and "  huge: NoValidHost: " in shown and huge["fault"]["code"] == "NoValidHost"
+    assert "Did you mean default?" in run(world, instance_info, print_table=True, project="Default")[1]
     assert "No instance is called nix." in run(world, instance_info, print_table=True, names=["nix"])[1]
 
 
