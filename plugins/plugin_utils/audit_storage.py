@@ -37,6 +37,9 @@ Outcomes = t.Dict[str, t.Optional[errors.BootflowError]]  # target -> None, or w
 _OFF = (SHUTDOWN, CRASHED)
 # Fields of a logical volume in the module's answer.
 _FIELDS = ("kind", "id", "name", "size", "open", "origin", "pool")
+# Those of a target and of a session that are fields of core's Target and Session, too.
+_TARGET = ("iqn", "volume_id", "path", "sessions", "running", "ours")
+_SESSION = ("iqn", "volume_id", "session", "luns", "portals", "in_use")
 
 
 def ask(action: LedgerAction, ledger: Ledger, host: str) -> dict[str, t.Any]:
@@ -92,6 +95,10 @@ def evidence(storage: t.Mapping[str, Answer], compute: t.Mapping[str, Answer]) -
     )
 
 
+def _fields(item: Answer, names: t.Iterable[str]) -> dict[str, t.Any]:
+    return {name: item[name] for name in names}
+
+
 def _storage(host: str, answer: Answer) -> StorageSnapshot:
     read = [each for each in answer["targets"] if not each["error"]]
     failed = [each for each in answer["targets"] if each["error"]]
@@ -100,16 +107,7 @@ def _storage(host: str, answer: Answer) -> StorageSnapshot:
         began_at=answer["began_at"],
         backends=_backends(host, answer["backends"]),
         targets=[
-            Target(
-                iqn=e["iqn"],
-                volume_id=e["volume_id"],
-                kind=each["target"],
-                prefix=each["iqn_prefix"],
-                path=e["path"],
-                sessions=tuple(e["sessions"]),
-                running=e["running"],
-                ours=e["ours"],
-            )
+            Target(kind=each["target"], prefix=each["iqn_prefix"], **_fields(e, _TARGET))
             for each in read
             for e in each["exports"]
         ],
@@ -158,17 +156,7 @@ def _cables(host: str, answer: Answer) -> CableSnapshot:
     return CableSnapshot(
         host=host,
         began_at=answer["began_at"],
-        sessions=[
-            Session(
-                iqn=s["iqn"],
-                volume_id=s["volume_id"],
-                session=s["session"],
-                luns=tuple(s["luns"]),
-                portals=tuple(s["portals"]),
-                in_use=tuple(s["in_use"]),
-            )
-            for s in iscsi["sessions"]
-        ],
+        sessions=[Session(**_fields(s, _SESSION)) for s in iscsi["sessions"]],
         secrets=[Secret(s["iqn"], s["volume_id"]) for s in iscsi["secrets"]],
         error=error.get("message", ""),
         remedy=error.get("remedy") or "",

@@ -239,16 +239,8 @@ class Finding:
         return self.action not in IDLE
 
     def as_dict(self) -> dict[str, t.Any]:
-        return {
-            "kind": self.kind,
-            "host": self.host,
-            "instance": self.instance,
-            "what": self.what,
-            "from": self.old,
-            "to": self.new,
-            "action": self.action,
-            "remedy": self.remedy,
-        }
+        same = {name: getattr(self, name) for name in ("kind", "host", "instance", "what", "action", "remedy")}
+        return {**same, "from": self.old, "to": self.new}
 
 
 def plan(ledger: Ledger, evidence: Evidence) -> list[Finding]:
@@ -302,12 +294,8 @@ class _Plan:
         key: t.Any = None,
         node_id: int | None = None,
     ) -> None:
-        if self._asked_about(host):
+        if self.evidence.hosts is None or host in self.evidence.hosts:
             self.findings.append(Finding(kind, host, instance, what, old, new, action, remedy, key, node_id))
-
-    def _asked_about(self, host: str | None) -> bool:
-        hosts = self.evidence.hosts
-        return hosts is None or host in hosts
 
     def _reach(self, host: str) -> str:
         """clean, end (the host does not answer) or wait (it was not asked)."""
@@ -499,14 +487,12 @@ class _Plan:
         instance = self.ledger.instances.get(claim.instance)
         if (host, claim.instance) in self.to_clean:
             return claim.amounts
-        lives = instance is not None and not instance.deleted
-        here = (
-            lives
-            and instance is not None
-            and self._node_of(instance) is node
-            and instance.vm_state not in states.ALLOW_RESOURCE_REMOVAL
-        )
-        if not here:
+        if (
+            instance is None
+            or instance.deleted
+            or self._node_of(instance) is not node
+            or instance.vm_state in states.ALLOW_RESOURCE_REMOVAL
+        ):
             self.add(
                 STALE_CLAIM,
                 host,
@@ -518,7 +504,7 @@ class _Plan:
                 node_id=claim.node_id,
             )
             return None
-        if instance is None or claim.amounts == instance.wanted or not alone or instance.busy:
+        if claim.amounts == instance.wanted or not alone or instance.busy:
             return claim.amounts
         self.add(
             WRONG_CLAIM,
@@ -558,20 +544,8 @@ class _Plan:
                 self._domain(host, domain)
         for uuid in snapshot.folders:
             if uuid not in self.domains[host] and self._is_orphan(snapshot, uuid):
-                self.add(
-                    ORPHAN_FOLDER,
-                    host,
-                    uuid,
-                    "folder",
-                    uuid,
-                    None if self.evidence.remove_orphans else uuid,
-                    REMOVE if self.evidence.remove_orphans else REPORT,
-                    ""
-                    if self.evidence.remove_orphans
-                    else "Audit with bootflow_audit_remove_orphans: true removes it.",
-                    key=uuid,
-                )
-
+                hint = "Audit with bootflow_audit_remove_orphans: true removes it."
+                self._orphan(ORPHAN_FOLDER, host, uuid, "folder", uuid, uuid, hint)
         for uuid, names in snapshot.volumes.items():
             # They are removed with the domain or folder, if there is one.
             if uuid not in self.domains[host] and uuid not in snapshot.folders and self._is_orphan(snapshot, uuid):
@@ -585,11 +559,16 @@ class _Plan:
                 % (instance.host)
             )
             self.add(ORPHAN_DISK, host, uuid, "logical volumes", names, names, REPORT, remedy)
-        elif self.evidence.remove_orphans:
-            self.add(ORPHAN_DISK, host, uuid, "logical volumes", names, None, REMOVE, key=uuid)
         else:
-            remedy = "Audit with bootflow_audit_remove_orphans: true wipes and removes them."
-            self.add(ORPHAN_DISK, host, uuid, "logical volumes", names, names, REPORT, remedy, key=uuid)
+            hint = "Audit with bootflow_audit_remove_orphans: true wipes and removes them."
+            self._orphan(ORPHAN_DISK, host, uuid, "logical volumes", names, uuid, hint)
+
+    def _orphan(self, kind: str, host: str, uuid: str, what: str, has: t.Any, key: str, hint: str) -> None:
+        """:arg hint: the remedy where orphans are not removed."""
+        if self.evidence.remove_orphans:
+            self.add(kind, host, uuid, what, has, None, REMOVE, key=key)
+        else:
+            self.add(kind, host, uuid, what, has, has, REPORT, hint, key=key)
 
     def _is_orphan(self, snapshot: Snapshot, uuid: str) -> bool:
         """Whether the ledger has no instance with this UUID on the host, nor had one recently."""
@@ -620,11 +599,9 @@ class _Plan:
         elif not domain.ours:
             remedy = "The domain is left alone. Add its memory to the host's bootflow_reserved_memory_mb."
             self.add(FOREIGN_DOMAIN, host, domain.uuid, "domain", has, has, REPORT, remedy)
-        elif self.evidence.remove_orphans:
-            self.add(ORPHAN_DOMAIN, host, domain.uuid, "domain", has, None, REMOVE, key=domain.name)
         else:
-            remedy = "If the domain is not needed, audit with bootflow_audit_remove_orphans: true removes it."
-            self.add(ORPHAN_DOMAIN, host, domain.uuid, "domain", has, has, REPORT, remedy)
+            hint = "If the domain is not needed, audit with bootflow_audit_remove_orphans: true removes it."
+            self._orphan(ORPHAN_DOMAIN, host, domain.uuid, "domain", has, domain.name, hint)
 
     def _has_it_at_home(self, instance: Instance) -> bool:
         """Whether a domain on another host is superfluous: the instance has its own domain, or has no host."""
@@ -633,11 +610,14 @@ class _Plan:
     def _without_domain(self) -> None:
         for instance in self.ledger.instances.values():
             snapshot = self.evidence.snapshots.get(instance.host or "")
-            if snapshot is None or instance.deleted or instance.task_state is not None:
+            if (
+                snapshot is None
+                or instance.deleted
+                or instance.task_state is not None
+                or instance.uuid in self.somewhere
+            ):
                 continue
             if instance.vm_state not in WITH_DOMAIN or instance.touched_at >= snapshot.began_at:
-                continue
-            if instance.uuid in self.somewhere:
                 continue
             self.add(
                 INSTANCE_WITHOUT_DOMAIN,

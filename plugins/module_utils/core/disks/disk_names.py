@@ -48,7 +48,7 @@ def check_bus(bus: str, virt_type: str = "kvm", machine: str | None = None) -> s
 
     :raises UnsupportedHardware: unknown bus, or IDE on q35, which has none.
     """
-    if not _known(bus) or (bus == "ide" and is_q35(machine)):
+    if bus not in VALID_BUSES or (bus == "ide" and is_q35(machine)):
         raise UnsupportedHardware(
             model=bus, virt=virt_type, remedy="Use one of %s (no ide on q35)." % ", ".join(VALID_BUSES)
         )
@@ -176,19 +176,12 @@ def free_name(bus: str, taken: t.Collection[str], last: bool = False) -> str:
     :raises TooManyDiskDevices: (403) all names are taken. :raises UnsupportedHardware: unknown bus.
     """
     limit = _limit(check_bus(bus))
-    if last:
-        name = disk_name(bus, min(limit, 26) - 1)
-        if name not in taken:
-            return name
-    for index in range(limit):
-        name = disk_name(bus, index)
-        if name not in taken:
-            return name
-    raise TooManyDiskDevices(maximum=limit)
-
-
-def _known(bus: t.Any) -> bool:
-    return isinstance(bus, str) and bus in VALID_BUSES
+    order = ([min(limit, 26) - 1] if last else []) + list(range(limit))
+    free = (name for name in (disk_name(bus, index) for index in order) if name not in taken)
+    name = next(free, None)
+    if name is None:
+        raise TooManyDiskDevices(maximum=limit)
+    return name
 
 
 def _limit(bus: str) -> int:

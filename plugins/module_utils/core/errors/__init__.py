@@ -61,8 +61,4 @@ def from_dict(data: t.Mapping[str, t.Any]) -> BootflowError:
 def _find(cls: type[BootflowError], code: str) -> type[BootflowError] | None:
     if cls.__name__ == code:
         return cls
-    for child in cls.__subclasses__():
-        found = _find(child, code)
-        if found is not None:
-            return found
-    return None
+    return next((found for child in cls.__subclasses__() if (found := _find(child, code)) is not None), None)

@@ -52,7 +52,6 @@ class InvalidInput(BootflowError):
 class Forbidden(BootflowError):
     """A policy or a limit rejects the request."""
 
-    msg_fmt = "%(reason)s"
     status = 403
 
 

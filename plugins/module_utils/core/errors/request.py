@@ -22,8 +22,6 @@ class MalformedRequestBody(InvalidInput):
 class InvalidRequest(InvalidInput):
     """The request has errors; all of them are in errors (path, code, status, message, remedy)."""
 
-    status = 400
-
     def __init__(self, errors: t.Sequence[t.Mapping[str, t.Any]], message: str | None = None, **details: t.Any):
         self.errors = [dict(e) for e in errors]
         if message is None:
@@ -32,9 +30,7 @@ class InvalidRequest(InvalidInput):
         super().__init__(message=message, **details)
 
     def as_dict(self) -> dict[str, t.Any]:
-        result = super().as_dict()
-        result["errors"] = self.errors
-        return result
+        return {**super().as_dict(), "errors": self.errors}
 
 
 class NotSupportedYet(InvalidInput):

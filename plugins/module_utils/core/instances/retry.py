@@ -57,11 +57,9 @@ def record_failure(
     record: t.Mapping[str, t.Any] | None, host: str | None, node: str | None, error: BootflowError
 ) -> Record | None:
     """The record with the reason of the failed attempt on that host."""
-    if record is None:
+    new = _copy(record) if host is None or node is None else record_host(record, host, node)
+    if record is None or new is None:
         return None
-    new = _copy(record)
-    if host is not None and node is not None and [host, node] not in new["hosts"]:
-        new["hosts"].append([host, node])
     new["exc"] = "%s: %s" % (error.code, error.message)
     new["exc_reason"] = error.message
     return new

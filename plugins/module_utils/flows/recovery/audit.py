@@ -13,7 +13,7 @@ from __future__ import annotations
 import operator
 import typing as t
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from ...core import errors
 from ...core.audit import plan as audit
@@ -42,8 +42,7 @@ class Todo:
     deleting: list[str] = field(default_factory=list)
     leftovers: list[str] = field(default_factory=list)  # rows of cleanups
 
-    def as_dict(self) -> dict[str, list[str]]:
-        return {"builds": self.builds, "deleting": self.deleting, "leftovers": self.leftovers}
+    as_dict = asdict
 
     def __bool__(self) -> bool:
         return bool(self.builds or self.deleting or self.leftovers)
@@ -149,10 +148,8 @@ def amounts(memory_mb: int, vcpus: int, root_gb: int, ephemeral_gb: int) -> audi
 
 
 def _worked_on(row: InstanceSize) -> bool:
-    return bool(
-        row.deleted == instances.LIVE
-        and (row.vm_state == states.BUILDING or row.task_state in (states.DELETING, *BY_TASK_STATE))
-    )
+    working = row.vm_state == states.BUILDING or row.task_state in (states.DELETING, *BY_TASK_STATE)
+    return row.deleted == instances.LIVE and working
 
 
 def _ports(tx: Transaction, rows: t.Sequence[SuspiciousPort]) -> list[audit.Port]:

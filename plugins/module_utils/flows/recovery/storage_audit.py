@@ -11,7 +11,7 @@ sessions and secrets; meanwhile it holds their volumes, so that they cannot be a
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from ...core.audit import plan as audit
 from ...core.audit import storage
@@ -41,8 +41,10 @@ class Ends:
     secrets: list[dict[str, t.Any]] = field(default_factory=list)
     targets: list[dict[str, t.Any]] = field(default_factory=list)
 
-    def as_dict(self) -> dict[str, list[dict[str, t.Any]]]:
-        return {"sessions": self.sessions, "secrets": self.secrets, "targets": self.targets}
+    as_dict = asdict
+
+
+_PART = {audit.ORPHAN_SESSION: "sessions", audit.ORPHAN_SECRET: "secrets", audit.ORPHAN_TARGET: "targets"}
 
 
 # --- reading ------------------------------------------------------------------------------------------------------------
@@ -161,7 +163,7 @@ def volumes_to_lock(tx: Transaction, planned: t.Sequence[Finding]) -> set[str]:
         if f.kind == audit.ORPHAN_VOLUME:
             _pool_host, kind, item_id = f.key
             (ids if kind == VOLUME else of_snapshots).add(item_id)
-        elif f.kind in (audit.ORPHAN_TARGET, audit.ORPHAN_SESSION, audit.ORPHAN_SECRET):
+        elif f.kind in _PART:
             ids.add(f.key["volume_id"])
     return ids | set(snapshots.volume_ids(tx, of_snapshots).values())
 
@@ -183,12 +185,8 @@ def repair(tx: Transaction, findings: t.Sequence[Finding]) -> dict[str, Ends]:
     pending_cleanups.add(tx, cleanups)
     ends: dict[str, Ends] = {}
     for f in todo:
-        if f.kind == audit.ORPHAN_SESSION:
-            ends.setdefault(str(f.host), Ends()).sessions.append(dict(f.key))
-        elif f.kind == audit.ORPHAN_SECRET:
-            ends.setdefault(str(f.host), Ends()).secrets.append(dict(f.key))
-        elif f.kind == audit.ORPHAN_TARGET:
-            ends.setdefault(str(f.host), Ends()).targets.append(dict(f.key))
+        if f.kind in _PART:
+            getattr(ends.setdefault(str(f.host), Ends()), _PART[f.kind]).append(dict(f.key))
     return ends
 
 

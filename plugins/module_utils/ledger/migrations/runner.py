@@ -22,7 +22,7 @@ from ..db import commits
 from ..db.locks import take_turns
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
-from ..schema.tables import metadata
+from ..schema.base import metadata
 
 # Each file r<revision>.py beside this one is a revision.
 REVISIONS = tuple(
