@@ -101,7 +101,7 @@ options:
     default: false
   storage_hosts:
     description:
-      - Add storage hosts that the ledger knows, with C(bootflow_storage_host): its C(backends), with state, total and free space.
+      - Add storage hosts that the ledger knows, with C(bootflow_storage_host), whose C(backends) have state, total and free space.
       - Their groups are C(storage_hosts_up) and C(storage_hosts_down).
     type: bool
     default: false
