@@ -334,7 +334,7 @@ class BootVolumeWriter:
         self.tx = tx
         self.options = options
         self.context = tx.context
-        self.made = accept.NewVolumes(tx)
+        self.made = accept.NewVolumes(tx, options.settings is not None and options.settings.no_snapshot_gb_quota)
         self.kept: list[attachments.Reservation] = []
 
     def reserve(self, planned: Planned, uuid: str) -> list[PlannedDisk]:
@@ -380,8 +380,8 @@ def add(
     options: BootVolumeOptions,
 ) -> VolumeRow:
     """Plan the row of the new volume for a disk."""
-    limits = settings_of(options, project).limits
-    ids = accept.add(tx, [wanted], limits, uuid)
+    settings = settings_of(options, project)
+    ids = accept.add(tx, [wanted], settings.limits, uuid, settings.no_snapshot_gb_quota)
     return volumes.select(tx, ids=ids)[0]
 
 

@@ -86,7 +86,7 @@ def accept(tx: Transaction, entries: t.Sequence[t.Mapping[str, t.Any]], settings
     new = _requests(compared.new, known, settings, tx.context, refusals)
     renewed = _requests(again, known, settings, tx.context, refusals)
     with refusals.collect("quotas"):
-        _check_quota(new, settings.limits, lambda: volumes.usage(tx, settings.project), refusals)
+        _check_quota(new, settings.limits, lambda: settings.usage(tx), refusals)
     refusals.raise_if_any()
     failed = [r for _e, r in compared.failed]
     _start_over(tx, failed, [(r, i) for _p, r, i in renewed])
@@ -105,12 +105,13 @@ def add(
     new_volumes: t.Sequence[NewVolume],
     limits: t.Mapping[str, int],
     instance_uuid: str,
+    no_snapshot_gb_quota: bool = False,
 ) -> list[str]:
     """Enter volumes that a boot creates for the instance. Returns their ids, in order.
 
     The caller holds the project's turn. Raises as NewVolumes.add().
     """
-    new = NewVolumes(tx)
+    new = NewVolumes(tx, no_snapshot_gb_quota)
     ids = new.add(new_volumes, limits, instance_uuid)
     new.write()
     return ids
@@ -122,8 +123,9 @@ class NewVolumes:
     The caller holds the turns of their projects.
     """
 
-    def __init__(self, tx: Transaction):
+    def __init__(self, tx: Transaction, no_snapshot_gb_quota: bool = False):
         self.tx = tx
+        self.no_snapshot_gb_quota = no_snapshot_gb_quota
         self.rows: list[dict[str, t.Any]] = []
         self.used: dict[str, t.Mapping[str, int]] = {}  # by project: its usage, including ``rows``
 
@@ -150,7 +152,7 @@ class NewVolumes:
 
     def _used(self, project: str) -> t.Mapping[str, int]:
         if project not in self.used:
-            self.used[project] = volumes.usage(self.tx, project)
+            self.used[project] = volumes.usage(self.tx, project, self.no_snapshot_gb_quota)
         return self.used[project]
 
     def _check_names(

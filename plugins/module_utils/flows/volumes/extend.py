@@ -119,7 +119,7 @@ def _check_quota(tx: Transaction, growing: t.Sequence[_Growth], settings: Volume
             quotas.check_size(size, limits)
     wanted = (quotas.for_extend(r.new_size or r.size, size, r.volume_type) for _p, r, size in growing)
     with refusals.collect("quotas"):
-        requests.check_quota(wanted, limits, lambda: volumes.usage(tx, settings.project))
+        requests.check_quota(wanted, limits, lambda: settings.usage(tx))
 
 
 def _check_capacity(

@@ -39,6 +39,10 @@ class VolumeSettings:
         """:raises InvalidInput: an invalid quota."""
         return quotas.limits_of(self.quotas, self.project, self.types)
 
+    def usage(self, tx: Transaction) -> dict[str, int]:
+        """What of the limits the project uses."""
+        return volumes.usage(tx, self.project, self.no_snapshot_gb_quota)
+
 
 def open_project(tx: Transaction, settings: VolumeSettings) -> None:
     """Renew the run's lease and wait for the project's turn: names and quotas are per project."""

@@ -232,11 +232,8 @@ def _check_same(row: SnapshotRow, entry: _Entry, volume_id: str | None) -> None:
 
 
 def _check_quota(tx: Transaction, of: t.Sequence[VolumeRow], settings: VolumeSettings) -> None:
-    without_gb = settings.no_snapshot_gb_quota
-    wanted = (quotas.for_snapshot(v.size, v.volume_type, without_gb) for v in of)
-    requests.check_quota(
-        wanted, settings.limits, lambda: volumes.usage(tx, settings.project, without_gb), quotas.SNAPSHOTS
-    )
+    wanted = (quotas.for_snapshot(v.size, v.volume_type, settings.no_snapshot_gb_quota) for v in of)
+    requests.check_quota(wanted, settings.limits, lambda: settings.usage(tx), quotas.SNAPSHOTS)
 
 
 def _take_capacity(

@@ -144,6 +144,19 @@ def test_quotas(vw: VolumeWorld) -> None:
     assert vw.snapshot(wishes[0]).created
 
 
+def test_gigabytes_of_snapshots_count_nowhere_where_the_quota_leaves_them_out(vw: VolumeWorld) -> None:
+    """Of what volumes take, neither. source: Cinder's no_snapshot_gb_quota"""
+    vw.no_snapshot_gb_quota = True
+    vw.quotas = {"gigabytes": 12}
+    vw.snapshot({"name": "s", "volume": "v"})  # 10 GB of a volume of 10 GB
+    vw.work("s1")
+    vw.make("small", 1)
+    assert vw.extend("v", 11).rows
+    vw.no_snapshot_gb_quota = False
+    with pytest.raises(errors.InvalidRequest):
+        vw.make("one more", 1)
+
+
 def test_thick_snapshots_need_all_the_room_and_thin_ones_none(vw: VolumeWorld) -> None:
     vw.make("large", 60)  # 30 are left
     assert refused(vw, {"name": "s", "volume": "large"}) == ["snapshots[0] NoValidBackend"]
