@@ -52,7 +52,7 @@ def main() -> None:
     except (OSError, ValueError, http.client.HTTPException, Refused) as error:
         reason = str(getattr(error, "reason", "") or error) or type(error).__name__
         json.dump({"reason": reason, "retryable": getattr(error, "retryable", True)}, sys.stderr)
-        sys.exit(1)
+        raise SystemExit(1) from error
 
 
 def _patiently(url: str, access: t.Mapping[str, t.Any], pause: float) -> t.Any:

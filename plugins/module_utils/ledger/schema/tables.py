@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from ...core.instances import states
 from ..db.sqlalchemy_import import sa
-from . import volume_tables  # noqa: F401 - the metadata has these, too
-from .base import metadata as metadata
+from . import volume_tables
 from .base import one_of
+
+metadata = volume_tables.volumes.metadata  # of all tables, those of volumes too
 
 # Instances that currently load their host's disks. source: Nova's stats.io_workload
 IO_TASKS = (

@@ -84,7 +84,14 @@ class Reader:
     def process(self, *command: str, given: str = "", fails: bool = False) -> tuple[str, str]:
         environment = {**ENVIRONMENT, "ANSIBLE_HOME": str(self.folder / "home")}
         done = subprocess.run(
-            command, cwd=self.folder, env=environment, input=given, capture_output=True, text=True, timeout=120
+            command,
+            cwd=self.folder,
+            env=environment,
+            input=given,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
         )
         assert (done.returncode != 0) == fails, done.stderr + done.stdout
         return done.stdout, " ".join(done.stderr.split())
