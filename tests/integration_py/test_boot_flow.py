@@ -104,7 +104,7 @@ def test_the_states_a_build_goes_through(flow: Flow) -> None:
             uuid,
         )
     ]
-    assert [p["new_task_state"] for p in payloads] == ["networking", "block_device_mapping", "spawning", None]
+    assert [p["new_task_state"] for p in payloads] == [None, "networking", "block_device_mapping", "spawning", None]
     assert payloads[-1]["state"] == "active"
     events = [
         r["event_type"]

@@ -122,6 +122,15 @@ def refused(
     instances.swap(tx, [row.uuid], [states.SCHEDULING], tx.run.id, retry=record)
 
 
+def not_placed(tx: Transaction, rows: t.Sequence[Instance], error: errors.BootflowError) -> None:
+    """Scheduling found no host, or the last round is over. source: Nova's set_vm_state_and_notify, of the conductor"""
+    uuids = [r.uuid for r in rows]
+    history.add_events(tx, [(uuid, None) for uuid in uuids], "schedule", history.ERROR, error.message)
+    end_in_error(tx, rows, error, None)
+    payload = {"method": "build_instances", "state": states.ERROR, "reason": error.message}
+    history.notify(tx, uuids, "compute_task.build_instances", payload)
+
+
 def end_in_error(
     tx: Transaction,
     rows: t.Sequence[Instance],

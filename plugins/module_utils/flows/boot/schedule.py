@@ -99,7 +99,7 @@ def schedule(
             except errors.BootflowError as e:
                 explained += len(fleet)
                 result.add_failed(together.rows, e)
-                failure.end_in_error(tx, together.rows, e, None)
+                failure.not_placed(tx, together.rows, e)
         _claim(tx, selected, result)
     result.hosts = instances.hosts_of_run(tx, tx.run.id)
     return result
@@ -279,5 +279,5 @@ def give_up(tx: Transaction, options_max_attempts: int) -> list[str]:
             error: errors.BootflowError = errors.NoValidHost(reason="The boot had no round left to build the instance.")
         except errors.BootflowError as e:
             error = e
-        failure.end_in_error(tx, [row], error, None)
+        failure.not_placed(tx, [row], error)
     return [r.uuid for r in rows] + late

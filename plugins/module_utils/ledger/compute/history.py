@@ -134,7 +134,9 @@ def fail_events(tx: Transaction, details: t.Mapping[str, str], event: str) -> No
     )
 
 
-def add_events(tx: Transaction, hosts: t.Iterable[tuple[str, str | None]], event: str, result: str) -> None:
+def add_events(
+    tx: Transaction, hosts: t.Iterable[tuple[str, str | None]], event: str, result: str, details: str | None = None
+) -> None:
     """Journal an ``event`` that has already ended, for each instance on its host."""
     bulk.insert(
         tx,
@@ -147,7 +149,7 @@ def add_events(tx: Transaction, hosts: t.Iterable[tuple[str, str | None]], event
                 "start_time": tx.now,
                 "finish_time": tx.now,
                 "result": result,
-                "details": None,
+                "details": None if details is None else text(details),
             }
             for uuid, host in hosts
         ],

@@ -134,26 +134,24 @@ def swap(
     moved = [r.uuid for r in rows]
     if moved:
         tx.execute(instances.update().where(bulk.among(tx, c.uuid, moved)).values(updated_at=tx.now, **values))
-        _notify_change(tx, rows, values, notify)
+        _notify_change(tx, {r.uuid: (r.vm_state, r.task_state) for r in rows}, values, notify)
     return set(moved)
 
 
 def _notify_change(
-    tx: Transaction, rows: t.Sequence[InstanceStates], values: t.Mapping[str, t.Any], notify: str
+    tx: Transaction, before: t.Mapping[str, tuple[str, str | None]], values: t.Mapping[str, t.Any], notify: str
 ) -> None:
+    """:arg before: uuid -> (vm_state, task_state). source: Nova's notifications.send_update"""
     if notify == NOTIFY_NOTHING:
         return
     payloads = {}
-    for row in rows:
-        vm_state = values.get("vm_state", row.vm_state)
-        task_state = values.get("task_state", row.task_state)
-        vm_changed = vm_state != row.vm_state
-        task_changed = task_state != row.task_state
-        if vm_changed or (task_changed and notify == NOTIFY_VM_AND_TASK_STATE):
-            payloads[row.uuid] = {
-                "old_state": row.vm_state,
+    for uuid, (old_state, old_task_state) in before.items():
+        vm_state, task_state = values.get("vm_state", old_state), values.get("task_state", old_task_state)
+        if vm_state != old_state or (task_state != old_task_state and notify == NOTIFY_VM_AND_TASK_STATE):
+            payloads[uuid] = {
+                "old_state": old_state,
                 "state": vm_state,
-                "old_task_state": row.task_state,
+                "old_task_state": old_task_state,
                 "new_task_state": task_state,
             }
     history.notify_each(tx, payloads, "compute.instance.update")
@@ -358,6 +356,8 @@ def place(tx: Transaction, placements: t.Sequence[t.Mapping[str, t.Any]]) -> Non
         for p in placements
     ]
     bulk.update(tx, instances, "uuid", rows)
+    before = {p["uuid"]: (states.BUILDING, states.SCHEDULING) for p in placements}
+    _notify_change(tx, before, {"task_state": None}, tx.context.notify_on_state_change)
 
 
 def with_specs(tx: Transaction, rows: t.Iterable[sa.Row[t.Unpack[tuple[t.Any, ...]]]]) -> list[Instance]:
@@ -408,7 +408,10 @@ def bury(tx: Transaction, uuids: t.Sequence[str]) -> None:
         "host": None,
         "node": None,
     }
-    tx.execute(instances.update().where(bulk.among(tx, c.uuid, uuids)).values(gone))
+    mine = bulk.among(tx, c.uuid, uuids)
+    rows = tx.rows(sa.select(c.uuid, c.vm_state, c.task_state).where(mine).order_by(c.uuid), InstanceStates)
+    tx.execute(instances.update().where(mine).values(gone))
+    _notify_change(tx, {r.uuid: (r.vm_state, r.task_state) for r in rows}, gone, tx.context.notify_on_state_change)
 
 
 def hosts_of(tx: Transaction, uuids: t.Iterable[str]) -> dict[str, str | None]:

@@ -17,7 +17,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.co
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import schedule
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import claims, history, instances, nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
-from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE, STAGES, World, at, request
+from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE, SMALL, STAGES, World, at, request
 
 
 def test_placed_claimed_and_bound_in_one_transaction(world: World) -> None:
@@ -316,6 +316,44 @@ def test_state_changes_are_notified_as_set(world: World, setting: str, number: i
     assert len(found) == number
     if number:
         assert (found[-1].payload["old_state"], found[-1].payload["state"]) == (states.BUILDING, states.ACTIVE)
+
+
+def test_every_change_of_state_is_notified_from_the_request_to_the_end(world: World) -> None:
+    """Scheduled, built and deleted; and never placed: what an update says was before is what the one before it said."""
+    plain = world.context
+    everything: dict[str, t.Any] = {"notify_on_state_change": "vm_and_task_state"}
+    world.context = lambda run="a", **fields: plain(run, **{**everything, **fields})  # type: ignore[method-assign]
+    world.report("h1", memory=1)
+    built = world.boot("web")
+    world.delete(uuids=[built])
+    world.removed("h1", [built])
+    world.finish()
+    huge = world.accept(request("huge", flavor=dataclasses.replace(SMALL, memory_mb=9_000_000))).created[0]
+    assert world.schedule().failed == [huge]
+
+    def updates(uuid: str) -> list[tuple[str, str | None]]:
+        state: tuple[str, str | None] = (states.BUILDING, states.SCHEDULING)
+        found = []
+        n = tables.notifications.c
+        for row in world.rows(tables.notifications, n.instance_uuid == uuid, n.event_type == "compute.instance.update"):
+            assert (row.payload["old_state"], row.payload["old_task_state"]) == state
+            state = (row.payload["state"], row.payload["new_task_state"])
+            found.append(state)
+        return found
+
+    building = [
+        (states.BUILDING, task) for task in (None, states.NETWORKING, states.BLOCK_DEVICE_MAPPING, states.SPAWNING)
+    ]
+    ended = [(states.ACTIVE, None), (states.ACTIVE, states.DELETING), (states.DELETED, None)]
+    assert updates(built) == building + ended
+    assert updates(huge) == [(states.ERROR, None)]
+    n, e = tables.notifications.c, tables.instance_action_events.c
+    told = world.rows(tables.notifications, n.event_type == "compute_task.build_instances")
+    assert [(r.instance_uuid, r.payload["method"], r.payload["state"]) for r in told] == [
+        (huge, "build_instances", "error")
+    ]
+    journal = world.rows(tables.instance_action_events, e.instance_uuid == huge)
+    assert [(r.event, r.result) for r in journal] == [("schedule", "Error")] and "RamFilter" in journal[0].details
 
 
 def test_only_known_states_are_stored(world: World) -> None:
