@@ -216,7 +216,7 @@ class Racer:
             return True
         self.note("leaving", uuids)
         try:
-            found = self.ledger.transact(delete.begin, Selection(uuids=list(uuids)))
+            found = self.ledger.transact(delete.begin, Selection(uuids=list(uuids)), missing_ok=True)
         except errors.InstanceBusy:
             return False
         if not force:
