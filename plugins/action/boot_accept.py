@@ -30,6 +30,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     volume_settings,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff
 
 
 class ActionModule(LedgerAction):
@@ -92,12 +93,11 @@ class ActionModule(LedgerAction):
             "unchanged": accepted.unchanged,
             "updated": accepted.updated,
             "drift": [{"instances": names, "changes": list(words)} for words, names in accepted.drift.items()],
-            "diff": {
-                "before": "".join("%(name)s %(field)s: %(from)s\n" % c for c in accepted.changes),
-                "after": "".join("%(name)s %(field)s: %(to)s\n" % c for c in accepted.changes),
-                "before_header": "instances",
-                "after_header": "instances",
-            },
+            "diff": diff(
+                "instances",
+                "".join("%(name)s %(field)s: %(from)s\n" % c for c in accepted.changes),
+                "".join("%(name)s %(field)s: %(to)s\n" % c for c in accepted.changes),
+            ),
             "stale_hosts": stale,
             "volumes": accepted.builds and boot_volume_settings.uses_volumes(request.requests),
             "stale_storage_hosts": self._stale_storage(ledger) if accepted.builds and makes_volumes else [],
@@ -107,10 +107,8 @@ class ActionModule(LedgerAction):
         lines = []
         if not accepted.changed:
             count = len(accepted.unchanged)
-            matches = "already matches" if count == 1 else "s already match"
-            lines.append(
-                "Nothing to do: %d instance%s the request." % (count, " " + matches if count == 1 else matches)
-            )
+            matches = " already matches" if count == 1 else "s already match"
+            lines.append("Nothing to do: %d instance%s the request." % (count, matches))
         would = self.check_mode
         fields: dict[str, list[str]] = {}
         for change in accepted.changes:
@@ -118,7 +116,7 @@ class ActionModule(LedgerAction):
         for name, changed in fields.items():
             lines.append("%s: %s %s." % (name, "would change" if would else "changed", " and ".join(changed)))
         if accepted.replaced:
-            words = "never had a host and %s replaced" % ("would be" if would else "are")
+            words = "never had a host: %s" % ("would be replaced" if would else "replaced")
             lines.append("%s %s." % (", ".join(accepted.replaced), words))
         for changes, names in accepted.drift.items():
             verb, they = ("keeps", "it was") if len(names) == 1 else ("keep", "they were")

@@ -38,9 +38,9 @@ class ActionModule(LedgerAction):
 
         volumes, snapshots, backends = ledger.inspect(read)
         if o["print_table"]:
-            lines = (
-                volume_texts.volume_table(volumes) if volumes else ["No volumes."] if o["volume_names"] != [] else []
-            )
+            lines = volume_texts.volume_table(volumes) if volumes else []
+            if not volumes and o["volume_names"] != []:  # an empty list asks for the backends alone
+                lines = ["No volumes."]
             there = {v["name"] for v in volumes} | {v["id"] for v in volumes}
             unknown = sorted({*(o["volume_names"] or ()), *(o["volume_ids"] or ())} - there)
             if unknown:

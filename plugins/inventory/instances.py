@@ -78,9 +78,9 @@ options:
       - V(direct) connects to its address.
       - >-
         V(jump) connects to its address by SSH through its compute host, with the user, address, port, key and arguments that
-        Ansible has for that host. So the compute hosts belong into an inventory of the same run (C(-i hosts.yml -i
-        guests.bootflow.yml)). The login to the compute host is by key, and to an instance on C(localhost), or on a host with
-        the connection C(local), it is direct.
+        Ansible has for that host. The compute hosts have to be in an inventory of the same run (C(-i hosts.yml -i
+        guests.bootflow.yml)). The login to the compute host is by key. To an instance on a host with the connection
+        C(local) it is direct.
       - >-
         V(agent) runs commands by the QEMU guest agent through libvirt of the compute host, without any network of the guest.
         The controller needs the collection C(community.libvirt) and Python's libvirt, the guest the agent and an image with
@@ -90,7 +90,7 @@ options:
     default: direct
   service_down_time:
     description:
-      - With O(compute_hosts), a host whose last report is older is down.
+      - With O(compute_hosts) and O(storage_hosts), a host whose last report is older than this many seconds is down.
       - Read from the variable C(bootflow_service_down_time), else V(900).
     type: float
   compute_hosts:
@@ -101,7 +101,7 @@ options:
     default: false
   storage_hosts:
     description:
-      - Add storage hosts that the ledger knows, with C(bootflow_storage_host), whose C(backends) have state, total and free space.
+      - Add storage hosts that the ledger knows, with C(bootflow_storage_host), whose C(backends) each have C(up), total and free space.
       - Their groups are C(storage_hosts_up) and C(storage_hosts_down).
     type: bool
     default: false
@@ -135,6 +135,7 @@ from ansible.template import trust_as_template
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import LEDGER
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
+from ansible_collections.bootflow.compute.plugins.module_utils.core.times import utc
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import (
     hypervisors,
@@ -206,7 +207,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         for host in content["compute_hosts"]:
             self._add_host(host["host"], "compute_hosts", _state(host), {"bootflow_compute_host": host})
         for name, backends in content["storage_hosts"].items():
-            state = "down" if all(b["error"] for b in backends) else "up"
+            state = "up" if any(b["up"] for b in backends) else "down"
             self._add_host(
                 name, "storage_hosts", state, {"bootflow_storage_host": {"host": name, "backends": backends}}
             )
@@ -244,8 +245,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         for text in ledger.warnings:
             self.display.warning(text)
         run = this_run.identify(os.getpid(), this_run.controller_name(), "")
-        reader = ledger.for_run(Context(run=run, request_id="req-%s" % run.id))
-        return reader.inspect(self._read_all, found["service_down_time"])
+        try:
+            reader = ledger.for_run(Context(run=run, request_id="req-%s" % run.id))
+            return reader.inspect(self._read_all, found["service_down_time"])
+        finally:
+            ledger.close()
 
     def _text(self, value: t.Any) -> t.Any:
         """An option of the file, which may be a template (a lookup of a password, an extra variable)."""
@@ -278,8 +282,10 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         if self.get_option("compute_hosts"):
             content["compute_hosts"] = hypervisors.views(tx, sorted(nodes.hosts(tx)), service_down_time)
         if self.get_option("storage_hosts"):
+            since = utc(tx.now - service_down_time) or ""
             for backend in volume_views.backends(tx):
-                content["storage_hosts"].setdefault(backend["host"], []).append(backend)
+                up = not backend["error"] and (backend["reported_at"] or "") >= since
+                content["storage_hosts"].setdefault(backend["host"], []).append({**backend, "up": up})
         return content
 
     # --- the inventory ----------------------------------------------------------------------------------------------

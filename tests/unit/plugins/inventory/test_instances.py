@@ -271,13 +271,15 @@ def test_hosts_of_the_fleet_are_in_groups_by_state(vworld: VolumeWorld, tmp_path
     vworld.report("h1", memory=4)
     vworld.report("h2", memory=4, disabled=True)
     vworld.time -= 120
+    vworld.reported("s1")
     vworld.report("h3", memory=1)
-    found, late = Reader(tmp_path, vworld.url).read(hosts, {"compute_hosts": True, "service_down_time": 60})
+    late_too = {"compute_hosts": True, "storage_hosts": True, "service_down_time": 60}
+    found, late = Reader(tmp_path, vworld.url).read(hosts, late_too)
     groups = found["groups"]
     assert groups["compute_hosts_up"] == ["h1", "h3"] and groups["compute_hosts_disabled"] == ["h2"]
     assert groups["roomy"] == ["h1", "h2"] and groups["storage_hosts_up"] == ["s1"]
     assert found["hosts"]["s1"]["bootflow_storage_host"]["backends"][0]["free_gb"] > 0
-    assert late["groups"]["compute_hosts_down"] == ["h3"] and "storage_hosts_up" not in late["groups"]
+    assert late["groups"]["compute_hosts_down"] == ["h3"] and late["groups"]["storage_hosts_down"] == ["s1"]
 
 
 @SQLITE
