@@ -95,6 +95,8 @@ def plain(value) -> str:
         return ""
     if value in ((), [], {}):
         return "{}" if value == {} else "[]"
+    if isinstance(value, (list, tuple)):
+        return "[%s]" % ", ".join(map(plain, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -105,7 +105,7 @@ def config_drive(
             image_id=(spec["image"] or {}).get("id", ""),
             block_device_mapping=ec2_block_device_mapping(build),
             devices=tuple(tagged_devices(build, volumes, places)),
-            dedicated_cpus=dedicated_cpus(GuestNUMATopology.from_dict(numa)) if numa else (),
+            dedicated_cpus=GuestNUMATopology.from_dict(numa).dedicated_cpus if numa else (),
         )
     )
 
@@ -135,11 +135,6 @@ def tagged_devices(
             attached = attached_volumes.attached_of(disk, volumes) if disk["kind"] == VOLUME else None
             serial = attached.volume_id if attached is not None else disk.get("serial")
             yield {**place, "serial": serial, "tags": [disk["tag"]]}
-
-
-def dedicated_cpus(topology: GuestNUMATopology) -> tuple[int, ...]:
-    """The guest's CPUs that are pinned to a CPU of the host. source: Nova's _get_instance_dedicated_cpus"""
-    return tuple(sorted(cpu for cell in topology.cells for cpu in cell.pinning))
 
 
 def _zone(build: Build) -> str | None:

@@ -53,12 +53,8 @@ DISKS = [{"path": "/dev/sd%s" % n, "size_gb": 100, "medium": "ssd"} for n in "bc
 
 @pytest.fixture(scope="module")
 def postgres() -> t.Iterator[PostgresServer]:
-    server = PostgresServer()
-    try:
-        server.start()
+    with PostgresServer() as server:
         yield server
-    finally:
-        server.stop()
 
 
 class Place:

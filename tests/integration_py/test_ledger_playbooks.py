@@ -59,12 +59,8 @@ def run(tmp_path: Path) -> Runner:
 
 @pytest.fixture(scope="module")
 def server() -> t.Iterator[PostgresServer]:
-    server = PostgresServer()
-    try:
-        server.start()
+    with PostgresServer() as server:
         yield server
-    finally:
-        server.stop()
 
 
 @pytest.fixture

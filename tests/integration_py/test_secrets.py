@@ -77,12 +77,8 @@ all:
 
 @pytest.fixture(scope="module")
 def server() -> t.Iterator[PostgresServer]:
-    server = PostgresServer()
-    try:
-        server.start()
+    with PostgresServer() as server:
         yield server
-    finally:
-        server.stop()
 
 
 def variables(url: str) -> dict[str, t.Any]:

@@ -24,6 +24,9 @@ import psycopg
 PASSWORD = "right-secret"  # of the role "checked"
 
 
+Server = t.TypeVar("Server", bound="PostgresServer")
+
+
 class PostgresServer:
     """A private server on a unix socket; role "checked" needs a password, everybody else is trusted."""
 
@@ -41,6 +44,17 @@ class PostgresServer:
         self.user = "postgres" if os.getuid() == 0 else None  # the server refuses to be root
         self.settings: dict[str, str] = {}
         self._numbers = itertools.count()
+
+    def __enter__(self: Server) -> Server:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.stop()
 
     def start(self) -> None:
         if self.user:

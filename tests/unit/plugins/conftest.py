@@ -22,12 +22,8 @@ DATABASES = ("sqlite", "postgresql")
 
 @pytest.fixture(scope="session")
 def postgres() -> t.Iterator[LedgerServer]:
-    server = LedgerServer()
-    try:
-        server.start()
+    with LedgerServer() as server:
         yield server
-    finally:
-        server.stop()
 
 
 @pytest.fixture(scope="session")

@@ -146,15 +146,17 @@ def _refuse_ambiguous(rows: t.Sequence[Instance], names: t.Collection[str]) -> N
 
 def refuse_unknown(tx: Transaction, rows: t.Sequence[Instance], selection: Selection) -> None:
     """:raises InstanceNotFound: what is named is not among ``rows``; the remedy has the nearest names."""
-    unknown = sorted(set(selection.names or ()) - {r.display_name for r in rows})
-    near = [suggestion(n, instances.names(tx, selection.project), "The list of instances") for n in unknown[:1]]
-    projects = instances.projects(tx)
-    if selection.project is not None and selection.project not in projects:
-        near = [suggestion(selection.project, projects, "The list of projects with instances")]
-    unknown += sorted(set(selection.uuids or ()) - {r.uuid for r in rows})
+    names = sorted(set(selection.names or ()) - {r.display_name for r in rows})
+    unknown = names + sorted(set(selection.uuids or ()) - {r.uuid for r in rows})
     unknown += sorted(set(selection.reservations or ()) - {r.reservation_id for r in rows})
-    if unknown:
-        raise errors.InstanceNotFound(instance_id=", ".join(unknown), remedy=" ".join(near) or None)
+    if not unknown:
+        return
+    near, projects = None, instances.projects(tx)
+    if selection.project is not None and selection.project not in projects:
+        near = suggestion(selection.project, projects, "The list of projects with instances")
+    elif names:
+        near = suggestion(names[0], instances.names(tx, selection.project), "The list of instances")
+    raise errors.InstanceNotFound(instance_id=", ".join(unknown), remedy=near)
 
 
 def enter(

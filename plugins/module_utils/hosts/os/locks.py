@@ -95,9 +95,8 @@ def take(folder: int, name: str, how: int) -> int:
         fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600, dir_fd=folder)
         try:
             fcntl.flock(fd, how)
-            with contextlib.suppress(
-                FileNotFoundError
-            ):  # the previous holder removed it; another file has the name now
+            # Not found, or another file: the previous holder removed it.
+            with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(fd), os.stat(name, dir_fd=folder, follow_symlinks=False)):
                     return fd
         except BaseException:

@@ -249,6 +249,11 @@ class GuestNUMATopology:
         return all(cell.dedicated for cell in self.cells)
 
     @property
+    def dedicated_cpus(self) -> tuple[int, ...]:
+        """The guest's CPUs that are pinned to a CPU of the host. source: Nova's _get_instance_dedicated_cpus"""
+        return tuple(sorted(cpu for cell in self.cells for cpu in cell.pinning))
+
+    @property
     def emulator_isolated(self) -> bool:
         """Whether the emulator's threads get a host CPU of their own, on the host cell of the guest's first cell."""
         return self.emulator_threads_policy == ISOLATE

@@ -33,12 +33,8 @@ QUICK: dict[str, t.Any] = {
 
 @pytest.fixture(scope="module")
 def server() -> t.Iterator[PostgresServer]:
-    server = PostgresServer()
-    try:
-        server.start()
+    with PostgresServer() as server:
         yield server
-    finally:
-        server.stop()
 
 
 @pytest.fixture

@@ -26,12 +26,8 @@ POOLINGS = ("session", "transaction")
 
 @pytest.fixture(scope="module")
 def server() -> t.Iterator[PostgresServer]:
-    server = PostgresServer()
-    try:
-        server.start()
+    with PostgresServer() as server:
         yield server
-    finally:
-        server.stop()
 
 
 @pytest.fixture

@@ -28,12 +28,8 @@ FORK = multiprocessing.get_context("fork")
 
 @pytest.fixture(scope="module")
 def server() -> t.Iterator[PostgresServer]:
-    server = PostgresServer()
-    try:
-        server.start()
+    with PostgresServer() as server:
         yield server
-    finally:
-        server.stop()
 
 
 @pytest.fixture
