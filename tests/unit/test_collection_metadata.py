@@ -29,20 +29,44 @@ def test_action_group_has_every_module():
     assert groups["bootflow"] == modules
 
 
+def requirements(name):
+    """Lines of the file, without comments and references to other files."""
+    return [line for line in (ROOT / name).read_text().splitlines() if line and not line.startswith(("#", "-r "))]
+
+
 def test_every_requirement_is_pinned_as_the_constraints_say():
     constraints = pins("constraints.txt")
-    for name in ("requirements.txt", "requirements-dev.txt"):
-        wanted = pins(name)
-        lines = [line for line in (ROOT / name).read_text().splitlines() if line and not line.startswith(("#", "-r "))]
-        assert len(wanted) == len(lines), "%s has a line without a pinned version" % name
-        assert wanted == {package: constraints.get(package) for package in wanted}
+    wanted = pins("requirements-dev.txt")
+    assert len(wanted) == len(requirements("requirements-dev.txt")), "a line has no pinned version"
+    assert wanted == {package: constraints.get(package) for package in wanted}
 
 
-def test_execution_environment_names_what_the_controller_needs():
-    ee = (ROOT / "meta" / "ee-requirements.txt").read_text().splitlines()
-    names = {re.split(r"[\[>=<]", line)[0].lower() for line in ee if line and not line.startswith("#")}
-    assert names == set(pins("requirements.txt")) - {"ansible-core"}
+def test_every_requirement_has_a_least_version_and_the_tests_run_with_a_later_one():
+    constraints = pins("constraints.txt")
+    for line in requirements("requirements.txt"):
+        name, least = re.fullmatch(r"([\w-]+)(?:\[\w+\])?>=([\d.]+)", line).groups()
+        numbers = [[int(n) for n in version.split(".")] for version in (least, constraints[name.lower()])]
+        assert numbers[0] <= numbers[1], line
+
+
+def test_one_list_of_requirements():
+    """Pip, the execution environment and the role controller read the same file; its least version of ansible-core is the collection's."""
+    environment = yaml.safe_load((ROOT / "meta" / "execution-environment.yml").read_text())
+    assert environment["dependencies"]["python"] == "requirements.txt"
+    role = yaml.safe_load((ROOT / "roles" / "controller" / "defaults" / "main.yml").read_text())
+    assert "requirements.txt" in role["controller_requirements"]
+    requires = yaml.safe_load((ROOT / "meta" / "runtime.yml").read_text())["requires_ansible"]
+    assert requires == "".join(requirements("requirements.txt")[0].partition(">=")[1:]) + ".0"
+    assert "ansible-core" in requirements("requirements.txt")[0]
 
 
 def test_no_dependency_from_galaxy():
     assert yaml.safe_load((ROOT / "galaxy.yml").read_text())["dependencies"] == {}
+
+
+def test_one_function_starts_the_programs_of_hosts():
+    starts = re.compile(
+        r"\bsubprocess\.(Popen|run|call|check_call|check_output)\(|\bos\.(system|popen|spawn\w*|posix_spawn)\("
+    )
+    found = [path for path in (ROOT / "plugins").rglob("*.py") if starts.search(path.read_text())]
+    assert [path.relative_to(ROOT / "plugins" / "module_utils").as_posix() for path in found] == ["hosts/os/command.py"]

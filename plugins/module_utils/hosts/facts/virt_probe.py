@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import signal
 import subprocess
 import tempfile
 import time
@@ -22,6 +21,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ...core.errors import HypervisorUnavailable, InvalidInput
+from ..os import command
 from ..os.files import read_json, write_json
 from ..os.paths import PROBE, checked_instances_path, make_dirs
 from .metrics import boot_id
@@ -164,9 +164,7 @@ def _argv(emulator: str, accelerator: str, sector: str, serial: str) -> list[str
 
 def _run_stub(argv: t.Sequence[str], errors: str, serial: str, seconds: float) -> str | None:
     with open(errors, "wb") as stderr:
-        process = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr, start_new_session=True
-        )
+        process = command.start(argv, stdout=subprocess.DEVNULL, stderr=stderr)
     deadline = time.monotonic() + seconds
     try:
         while process.poll() is None and time.monotonic() < deadline:
@@ -182,7 +180,7 @@ def _run_stub(argv: t.Sequence[str], errors: str, serial: str, seconds: float) -
         return words[-1][:300] if words else "QEMU ended with exit code %s" % process.returncode
     finally:
         if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
+            command.kill_group(process)
             process.wait()
 
 

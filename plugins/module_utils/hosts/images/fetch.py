@@ -14,7 +14,6 @@ import errno
 import json
 import os
 import select
-import signal
 import stat
 import subprocess
 import sys
@@ -26,6 +25,7 @@ from dataclasses import asdict, dataclass
 from ...core.disks.image_checks import VMDK_CREATE_TYPES
 from ...core.errors import BootflowError, ImageDownloadFailed, ImageUnacceptable
 from ...core.model import ImageAccess
+from ..os import command
 from ..os.files import opened
 
 #: Called with (bytes so far, bytes in all or None).
@@ -220,15 +220,8 @@ def _reader(copy: _Copy, access: ImageAccess, pause: float) -> t.Iterator[tuple[
     paths = os.pathsep.join(os.path.abspath(path) for path in sys.path if path)
     from . import web  # so that Ansible copies it to the host
 
-    process = subprocess.Popen(
-        [sys.executable, "-S", "-c", "from %s import main; main()" % web.__name__],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=dict(os.environ, PYTHONPATH=paths, PYTHONSAFEPATH="1"),
-        cwd="/",
-        start_new_session=True,
-    )
+    reader = [sys.executable, "-S", "-c", "from %s import main; main()" % web.__name__]
+    process = command.start(reader, stdin=subprocess.PIPE, cwd="/", PYTHONPATH=paths, PYTHONSAFEPATH="1")
     pipes = [t.cast(t.IO[bytes], pipe) for pipe in (process.stdin, process.stdout, process.stderr)]
     try:
         with contextlib.suppress(BrokenPipeError), pipes[0]:
@@ -236,8 +229,7 @@ def _reader(copy: _Copy, access: ImageAccess, pause: float) -> t.Iterator[tuple[
         source = _Source(copy, process, pipes[1].fileno(), pipes[2])
         yield source.chunks(), source.total()
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        command.kill_group(process)
         process.wait()
         for pipe in pipes:
             pipe.close()

@@ -81,6 +81,29 @@ def limited(argv: t.Sequence[str], limits: Limits) -> list[str]:
     return [prlimit, *(option % most for option, most in options if most), "--", *argv]
 
 
+def start(
+    argv: t.Sequence[str],
+    stdin: int = subprocess.DEVNULL,
+    stdout: int | t.IO[bytes] = subprocess.PIPE,
+    stderr: int | t.IO[bytes] = subprocess.PIPE,
+    cwd: str | None = None,
+    **environment: str,
+) -> subprocess.Popen[bytes]:
+    """Start ``argv`` in a session of its own, with the C locale and ``environment`` in addition to this process's variables.
+
+    Every program that runs on a host is started here: AnsibleModule.run_command has no limit of time, and no streams to read meanwhile.
+    """
+    return subprocess.Popen(  # pylint: disable=ansible-bad-function
+        argv,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        cwd=cwd,
+        env={**os.environ, "LC_ALL": "C", "LANG": "C", **environment},
+        start_new_session=True,
+    )
+
+
 def run(
     argv: t.Sequence[str],
     limits: Limits = Limits(),
@@ -98,16 +121,8 @@ def run(
     :raises DiskFull: the program failed because no space was left.
     :raises CommandFailed: the program failed; only with ``check``.
     """
-    environment = dict(os.environ, LC_ALL="C", LANG="C")
     try:
-        process = subprocess.Popen(
-            limited(argv, limits),
-            stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment,
-            start_new_session=True,
-        )
+        process = start(limited(argv, limits), stdin=subprocess.PIPE if stdin else subprocess.DEVNULL)
     except FileNotFoundError:
         raise CommandFailed(cmd=argv[0], rc=127, stderr="not found") from None
     _running.add(process)
@@ -135,12 +150,12 @@ def run(
 def kill_all() -> None:
     """Kill the process groups of all programs that run now."""
     for process in list(_running):
-        _kill_group(process)
+        kill_group(process)
 
 
 def _end(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
     """Kill the process group; returns the output so far, and a text about the end."""
-    _kill_group(process)
+    kill_group(process)
     try:
         out, err = process.communicate(timeout=GRACE)
     except subprocess.TimeoutExpired as late:
@@ -153,6 +168,7 @@ def _end(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
     return out, b"; " + err if err else b""
 
 
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
+def kill_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill the program and all that it started."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)

@@ -13,7 +13,6 @@ import contextlib
 import io
 import os
 import re
-import signal
 import subprocess
 import sys
 import threading
@@ -21,6 +20,7 @@ import time
 import typing as t
 
 from ...core.errors import CommandFailed
+from ..os import command
 from ..os.files import read_json, write_json
 from ..os.paths import checked_id, make_dirs
 
@@ -52,7 +52,7 @@ def run_tied(argv: t.Sequence[str], on_percent: OnPercent | None = None, timeout
 
     def end() -> None:
         late.set()
-        _kill(process)
+        command.kill_group(process)
 
     timer = threading.Timer(timeout, end) if timeout else None
     errors: list[bytes] = []
@@ -66,7 +66,7 @@ def run_tied(argv: t.Sequence[str], on_percent: OnPercent | None = None, timeout
         rc = process.wait()
         reader.join()
     except BaseException:
-        _kill(process)
+        command.kill_group(process)
         process.wait()
         raise
     finally:
@@ -100,20 +100,13 @@ def tied_lines(argv: t.Sequence[str]) -> t.Iterator[t.Iterator[bytes]]:
     try:
         yield lines()
     finally:
-        _kill(process)
+        command.kill_group(process)
         process.wait()
         stdout.close()
 
 
 def _start(argv: t.Sequence[str], errors: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-I", "-c", _TIED, str(os.getpid())] + list(argv),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=errors,
-        env=dict(os.environ, LC_ALL="C", LANG="C"),
-        start_new_session=True,
-    )
+    return command.start([sys.executable, "-I", "-c", _TIED, str(os.getpid()), *argv], stderr=errors)
 
 
 def _read(stdout: io.BufferedReader, on_percent: OnPercent | None) -> bytes:
@@ -127,11 +120,6 @@ def _read(stdout: io.BufferedReader, on_percent: OnPercent | None) -> bytes:
             numbers = _PERCENT.findall(chunk)
             if numbers:
                 on_percent(float(numbers[-1]))
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
 
 
 class Steps:

@@ -101,7 +101,7 @@ def test_command_is_not_waited_for_when_it_does_not_end(monkeypatch):
     assert left.stderr == "killed: not finished after 1 s; what it started has its output open"
     held = []
     with monkeypatch.context() as patch:
-        patch.setattr(command, "_kill_group", held.append)
+        patch.setattr(command, "kill_group", held.append)
         done = command.run(["sh", "-c", "echo words; exec sleep 30"], timeout=1, check=False)
     assert done.stdout == "words\n"
     assert done.stderr == "killed: not finished after 1 s; the kernel holds process %d" % held[0].pid

@@ -1,0 +1,108 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The libraries of the controller: from pip in a virtual environment, from the distribution for its own interpreter, or a remedy in words."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "roles" / "controller" / "files" / "unmet_requirements.py"
+DISTRIBUTION = "/usr/bin/python3"  # Debian's, which is EXTERNALLY-MANAGED
+ABSENT = "no-such-library>=2.0"
+
+
+def unmet(python, requirement, path):
+    environment = {**os.environ, "PATH": path}
+    found = subprocess.run([python, SCRIPT, requirement], env=environment, stdout=subprocess.PIPE, check=True)
+    return json.loads(found.stdout)
+
+
+@pytest.fixture
+def apt(tmp_path):
+    """A function that lets apt offer a version; returns the PATH to use."""
+
+    def offers(version):
+        program = tmp_path / "apt-cache"
+        program.write_text(
+            '#!/bin/sh\nshift\nfor i; do printf "%%s:\\n  Installed: (none)\\n  Candidate: %s\\n  Version table:\\n" "$i"; done\n'
+            % version
+        )
+        program.chmod(0o755)
+        return "%s:/usr/bin:/bin" % tmp_path
+
+    return offers
+
+
+@pytest.mark.parametrize(
+    ("version", "too_old"),
+    [
+        ("2.0.40+ds1-1", []),
+        ("1:2.0-1", []),
+        ("1.4.46+ds1-1", ["python3-no-such-library 1.4.46+ds1-1"]),
+        ("(none)", ["python3-no-such-library (not available)"]),
+    ],
+)
+def test_interpreter_of_the_distribution_gets_its_packages_if_they_are_new_enough(apt, version, too_old):
+    found = unmet(DISTRIBUTION, ABSENT, apt(version))
+    assert found == {
+        "missing": [ABSENT],
+        "refused": True,
+        "packages": ["python3-no-such-library"],
+        "too_old": too_old,
+    }
+
+
+def test_virtual_environment_asks_pip(apt):
+    assert unmet(sys.executable, ABSENT, apt("9")) == {
+        "missing": [ABSENT],
+        "refused": False,
+        "packages": [],
+        "too_old": [],
+    }
+
+
+def test_old_library_counts_as_missing(apt):
+    assert unmet(sys.executable, "PyYAML>=4", apt("9"))["missing"] == []
+    assert unmet(sys.executable, "PyYAML>=4000", apt("9"))["missing"] == ["PyYAML>=4000"]
+
+
+def play(tmp_path, **variables):
+    role = {"name": "bootflow.compute.controller"}
+    plays = [{"hosts": "localhost", "connection": "local", "gather_facts": False}]
+    plays[0]["vars"] = {"ansible_python_interpreter": sys.executable, **variables}
+    plays[0]["tasks"] = [{"ansible.builtin.include_role": role}]
+    book = tmp_path / "play.yml"
+    book.write_text(json.dumps(plays))
+    program = [sys.executable, "-m", "ansible", "playbook", "-i", "localhost,", str(book)]
+    done = subprocess.run(program, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=tmp_path)
+    return done.returncode, " ".join(done.stdout.split())
+
+
+def test_old_packages_of_the_distribution_are_refused_in_words_before_anything_is_installed(tmp_path):
+    rc, said = play(tmp_path, controller_python=DISTRIBUTION, controller_requirements=[ABSENT], ansible_become=False)
+    assert rc == 2
+    assert "/usr/bin/python3 belongs to the distribution (EXTERNALLY-MANAGED, PEP 668)" in said
+    assert "python3 -m venv ~/bootflow-env" in said
+    assert "pip install -r %s" % (ROOT / "requirements.txt") in said
+    assert "Install the distribution's libraries" not in said
+
+
+def test_virtual_environment_gets_from_pip_what_it_lacks_and_nothing_else(tmp_path):
+    python, calls = tmp_path / "python", tmp_path / "calls"
+    python.write_text(
+        '#!/bin/sh\ncase "$1" in -m) echo "$@" >>%s ;; *) exec %s "$@" ;; esac\n' % (calls, sys.executable)
+    )
+    python.chmod(0o755)
+    assert play(tmp_path, controller_python=str(python))[0] == 0  # what requirements.txt says is met
+    assert not calls.exists()
+    assert play(tmp_path, controller_python=str(python), controller_requirements=["PyYAML>=4", ABSENT])[0] == 0
+    assert calls.read_text() == "-m pip install --quiet %s\n" % ABSENT
