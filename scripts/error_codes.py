@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import http
 import importlib
 import inspect
 import pkgutil
@@ -28,7 +29,7 @@ first four of them and `message`:
 | Field | Meaning |
 | --- | --- |
 | `error_code` (in an item `code`) | the kind of error, one stable word: the tables below |
-| `status` | the HTTP status that Nova or Cinder gives for this error |
+| `status` | the number of the HTTP status that Nova or Cinder gives for this error |
 | `remedy` | what to do about it |
 | `retryable` | whether the same request may succeed without a change: on another host or backend, or at another time |
 | `msg` | the whole text for a person: code, message, remedies |
@@ -54,7 +55,8 @@ def page() -> str:
 
 def _row(cls: type) -> str:
     meaning = " ".join((cls.__doc__ or "").split()).replace("|", "\\|")
-    cells = (cls.__name__, cls.status, "yes" if cls.retryable else "no", meaning, cls.remedy.replace("|", "\\|"))
+    status = "%d %s" % (cls.status, http.HTTPStatus(cls.status).phrase)
+    cells = (cls.__name__, status, "yes" if cls.retryable else "no", meaning, cls.remedy.replace("|", "\\|"))
     return "| `%s` | %s | %s | %s | %s |" % cells
 
 

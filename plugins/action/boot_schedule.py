@@ -124,11 +124,15 @@ class ActionModule(LedgerAction):
         read_fleet = self._fleet_reader()
 
         def write(tx: Transaction) -> tuple[schedule.Scheduled, dict[str, str]]:
-            result = schedule.schedule(tx, read_fleet, options)
+            result = schedule.schedule(tx, read_fleet, options, log_claims=self._display.verbosity > 0)
             return result, {r.uuid: r.display_name for r in instances.select_live(tx, run_id=context.run.id)}
 
         result, names = ledger.transact(write)
         self._place_volumes(ledger)
+        for line in result.log:
+            self._display.v(line)
+        for line in result.warnings:
+            self._display.warning(line)
         for uuid in result.failed:
             self._display.warning("%s was not placed; the report says why." % names.get(uuid, uuid))
         return {

@@ -60,6 +60,15 @@ options:
         image, and claims the image's C(min_disk), which it then needs; a host refuses an image that is larger.
       - Read from the variable C(bootflow_allow_zero_disk_flavor), else V(false).
     type: bool
+  denied_policies:
+    description:
+      - >-
+        Nova's policies that are denied to everybody who uses this inventory: C(create) (no new instances),
+        C(create:attach_network) (entries that name C(networks)), C(create:attach_volume) (entries that name
+        C(block_device_mapping)).
+      - Read from the variable C(bootflow_denied_policies), else V([]).
+    type: list
+    elements: str
   allow_duplicate_networks:
     description:
       - An instance may have several ports on the same network.

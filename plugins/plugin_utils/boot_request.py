@@ -56,6 +56,7 @@ class BootRequest:
             RequestOptions(
                 allow_forced_host=options["allow_forced_host"],
                 allow_zero_disk=options["allow_zero_disk_flavor"],
+                denied_policies=options["denied_policies"],
                 default_schedule_zone=options["default_schedule_zone"],
                 availability_zones=zones,
                 default_flavor=options.get("default_flavor"),

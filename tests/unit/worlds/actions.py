@@ -43,10 +43,12 @@ class WorldPorts(Ports):
         self.shown: list[str] = []
         self.warnings: list[str] = []
         self.on_stderr: list[str] = []
+        self.verbose: list[str] = []  # with -v
         self.display = types.SimpleNamespace(
             display=lambda text, stderr=False: (self.on_stderr if stderr else self.shown).append(text),
             warning=self.warnings.append,
-            v=lambda *_args, **_how: None,
+            v=self.verbose.append,
+            verbosity=1,
             vvv=lambda *_args, **_how: None,
         )
 

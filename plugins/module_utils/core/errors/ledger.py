@@ -33,6 +33,16 @@ class LedgerTooNew(LedgerError):
     remedy = "Upgrade bootflow.compute on this controller."
 
 
+class RequestTooNew(LedgerError):
+    """A newer version of the collection accepted the instance's request."""
+
+    msg_fmt = (
+        "The request of %(name)s is stored in version %(version)s, which this version of the collection does not know"
+        " (its newest is %(newest)s)"
+    )
+    remedy = "Upgrade bootflow.compute on this controller."
+
+
 class LedgerTooOld(LedgerError):
     """The ledger needs a migration."""
 

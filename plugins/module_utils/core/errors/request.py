@@ -78,7 +78,7 @@ class PolicyNotAuthorized(Forbidden):
     """A setting of this inventory forbids the request."""
 
     msg_fmt = "Policy doesn't allow %(action)s to be performed."
-    remedy = "Ask the operator of this inventory, or leave that part of the request out."
+    remedy = "Leave that part of the request out, or ask the operator of this inventory (bootflow_denied_policies)."
 
 
 class BootFromVolumeRequiredForZeroDiskFlavor(Forbidden):

@@ -226,13 +226,14 @@ NUMBERS = Kind("a mapping of names to numbers", _numbers, "dict")
 ENTRIES = Kind("a list of mappings, or a mapping keyed by name", _entries)
 REQUESTS = Kind("a list", _list, "list", "raw")
 PATTERN = Kind("a regular expression", _pattern, "str")
+NAMES = Kind("a list of names", _texts, "list", "str")
 
 _KINDS: dict[t.Any, Kind] = {
     bool: Kind("true or false", _boolean, "bool"),
     int: Kind("a whole number", _integer, "int"),
     float: Kind("a number", _float, "float"),
     str: TEXT,
-    list: Kind("a list of names", _texts, "list", "str"),
+    list: NAMES,
     dict: Kind("a mapping", _mapping, "dict"),
 }
 

@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 
 from ..reading.formats import MAX_COUNT
 
+#: Nova's policies that a setting may deny: name -> the field of an entry that asks for it.
+POLICIES = {"create": "name", "create:attach_network": "networks", "create:attach_volume": "block_device_mapping"}
+
 
 @dataclass(frozen=True)
 class RequestOptions:
@@ -20,6 +23,7 @@ class RequestOptions:
     availability_zones: t.Optional[t.Collection[str]] = None  # the zones that exist; None: not checked here
     allow_forced_host: bool = True  # policy create:forced_host
     allow_zero_disk: bool = True  # policy create:zero_disk_flavor
+    denied_policies: t.Collection[str] = ()  # of POLICIES
     default_flavor: t.Optional[str] = None
     default_project: str = "default"
     force_config_drive: bool = False  # every instance has one, whatever the request says

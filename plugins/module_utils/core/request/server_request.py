@@ -35,7 +35,7 @@ from .hints import requested_hints
 from .image_rules import disk_config, image_errors
 from .later import later_fields, later_security_groups
 from .networks import requested_networks
-from .options import RequestOptions
+from .options import POLICIES, RequestOptions
 from .requested_resources import RequestedResources, requested_resources
 from .schema import entry_errors, request_validator, without_nulls
 
@@ -138,6 +138,7 @@ class _Entry:
         return default if value is None or value == "" else str(value)
 
     def request(self) -> ServerRequest:
+        self._check_policies()
         min_count, max_count = self._counts()
         name = self.text("name", "")
         flavor, image = self._flavor(), self._image()
@@ -199,6 +200,12 @@ class _Entry:
             whole_disks=resources.whole_disks,
             root_image=meta if image is None else None,
         )
+
+    def _check_policies(self) -> None:
+        """source: Nova's API._check_create_policies"""
+        for action, field in POLICIES.items():
+            if action in self.options.denied_policies and (action == "create" or self.get(field)):
+                self.problems.add(self.at(field), PolicyNotAuthorized(action=action))
 
     def _counts(self) -> tuple[int, int]:
         """(min, max): min defaults to 1, max to min; count is both."""

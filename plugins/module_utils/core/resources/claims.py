@@ -61,24 +61,34 @@ class UsageDelta:
         )
 
 
+Log = t.Callable[[str], None]
+
+
+def _unlogged(line: str) -> None:
+    """Nobody reads the log."""
+
+
 def claim_test(
     node: NodeUsage,
     request: ResourceRequest,
     limits: t.Mapping[str, t.Any] | None,
     parts_reasons: t.Sequence[str] = (),
+    log: Log = _unlogged,
 ) -> None:
     """Test a request against a node under the scheduler's limits.
 
     A missing or None limit means unlimited; 0 is a limit. All tests run, in the order memory, disk, vCPU, NUMA, PCI; the
     caller gives the reasons of the last two (core.resources.dedicated.refusals).
+    :arg log: gets the lines with the numbers that Nova writes to its log.
     Raises ComputeResourcesUnavailable with every reason, joined by "; ".
     """
     limits = limits or {}
-    reasons = [
-        _test("memory", "MB", node.memory_mb_used, request.memory_mb, limits.get("memory_mb")),
-        _test("disk", "GB", node.local_gb_used, request.disk_gb, limits.get("disk_gb")),
-        _test("vcpu", "VCPU", node.vcpus_used, request.vcpus, limits.get("vcpu")),
-    ]
+    tests = (
+        ("memory", "MB", node.memory_mb, node.memory_mb_used, request.memory_mb, limits.get("memory_mb")),
+        ("disk", "GB", node.local_gb, node.local_gb_used, request.disk_gb, limits.get("disk_gb")),
+        ("vcpu", "VCPU", node.vcpus, node.vcpus_used, request.vcpus, limits.get("vcpu")),
+    )
+    reasons = [_test(*test, log) for test in tests]
     found = [r for r in reasons if r is not None] + list(parts_reasons)
     if found:
         raise ComputeResourcesUnavailable(
@@ -87,10 +97,13 @@ def claim_test(
         )
 
 
-def _test(kind: str, unit: str, used: float, requested: int, limit: float | None) -> str | None:
+def _test(kind: str, unit: str, total: float, used: float, requested: int, limit: float | None, log: Log) -> str | None:
+    log("Total %s: %d %s, used: %.2f %s" % (kind, total, unit, used, unit))
     if limit is None:
+        log("%s limit not specified, defaulting to unlimited" % kind)
         return None
     free = limit - used
+    log("%s limit: %.2f %s, free: %.2f %s" % (kind, limit, unit, free, unit))
     if requested <= free:
         return None
     return "Free %s %.2f %s < requested %d %s" % (kind, free, unit, requested, unit)

@@ -6,9 +6,23 @@
 
 from __future__ import annotations
 
+import typing as t
+
 from ..disks.block_device_checks import MAX_LOCAL_BLOCK_DEVICES
 from ..reading.formats import MAX_COUNT
-from ..reading.setting import ENTRIES, FILLED, PATHS, REQUESTS, Setting, Table
+from ..reading.setting import ENTRIES, FILLED, NAMES, PATHS, REQUESTS, Kind, Setting, Table, Unfit
+from ..request.options import POLICIES
+
+
+def _policies(value: t.Any) -> list[str]:
+    names: list[str] = NAMES.read(value)
+    for name in names:
+        if name not in POLICIES:
+            raise Unfit(name)
+    return names
+
+
+POLICY_NAMES = Kind("a list of " + ", ".join(POLICIES), _policies, "list", "str")
 
 CATALOGUE = Table(
     (
@@ -91,6 +105,13 @@ REQUEST = Table(
             False,
             "For administrators: allow flavors with `root_gb: 0` without a root volume. The root disk is as large as the image, and claims the"
             " image's `min_disk`, which it then needs; a host refuses an image that is larger.",
+        ),
+        Setting(
+            "denied_policies",
+            POLICY_NAMES,
+            (),
+            "Nova's policies that are denied to everybody who uses this inventory: `create` (no new instances), `create:attach_network` (entries that name `networks`),"
+            " `create:attach_volume` (entries that name `block_device_mapping`).",
         ),
         Setting("allow_duplicate_networks", bool, True, "An instance may have several ports on the same network."),
         Setting("force_config_drive", bool, True, "Give every instance a config drive."),

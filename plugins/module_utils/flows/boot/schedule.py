@@ -49,6 +49,8 @@ class Scheduled:
     waiting: list[str] = field(default_factory=list)  # lost their claims to another run: next round
     failed: list[str] = field(default_factory=list)  # ended in ERROR here
     explanations: dict[str, t.Any] = field(default_factory=dict)  # uuid -> why no host was found, where requested
+    warnings: list[str] = field(default_factory=list)
+    log: list[str] = field(default_factory=list)  # of claims, where requested
 
     def add(self, later: Scheduled) -> None:
         """Add what a later round did with the instances that waited for it."""
@@ -66,11 +68,15 @@ class Scheduled:
 
 
 def schedule(
-    tx: Transaction, read_fleet: t.Callable[[Transaction, Needs], Fleet], options: SchedulerOptions
+    tx: Transaction,
+    read_fleet: t.Callable[[Transaction, Needs], Fleet],
+    options: SchedulerOptions,
+    log_claims: bool = False,
 ) -> Scheduled:
     """Place and claim every instance of this run that waits in task_state scheduling.
 
     :arg read_fleet: ledger.compute.fleet.read with the inventory's hosts; called once, with the needs of the requests.
+    :arg log_claims: whether the result has the lines that Nova's resource tracker logs.
 
     Entries are all or nothing, as in Nova: if one instance of an entry has no host, all of that entry end in
     ERROR. Refused claims (another run was faster) wait for the next round.
@@ -100,7 +106,8 @@ def schedule(
                 explained += len(fleet)
                 result.add_failed(together.rows, e)
                 failure.not_placed(tx, together.rows, e)
-        _claim(tx, selected, result)
+        result.warnings = [_host_is_set(s.row) for s in selected if s.row.host or s.row.node]
+        _claim(tx, selected, result, log_claims)
     result.hosts = instances.hosts_of_run(tx, tx.run.id)
     return result
 
@@ -196,8 +203,17 @@ def _select(
     return found
 
 
-def _claim(tx: Transaction, selected: t.Sequence[Selected], result: Scheduled) -> None:
-    outcomes = claims.claim(tx, [s.claim for s in selected])
+def _host_is_set(row: Instance) -> str:
+    """source: Nova's ResourceTracker.instance_claim, which warns of it and goes on"""
+    place = row.host if row.node in (None, row.host) else "%s (node %s)" % (row.host, row.node)
+    return "%s: the ledger had a host before the claim, %s. The instance gets the host of its claim." % (
+        row.display_name,
+        place,
+    )
+
+
+def _claim(tx: Transaction, selected: t.Sequence[Selected], result: Scheduled, log: bool) -> None:
+    outcomes = claims.claim(tx, [s.claim for s in selected], result.log if log else None)
     placements: list[dict[str, t.Any]] = []
     for one in selected:
         uuid, selection, outcome = one.row.uuid, one.selection, outcomes[one.row.uuid]

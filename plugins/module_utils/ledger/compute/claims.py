@@ -97,20 +97,24 @@ def candidates_of(selection: Selection) -> list[Candidate]:
     ]
 
 
-def claim(tx: Transaction, requests: t.Sequence[ClaimRequest]) -> dict[str, Candidate | errors.BootflowError]:
+def claim(
+    tx: Transaction, requests: t.Sequence[ClaimRequest], log: list[str] | None = None
+) -> dict[str, Candidate | errors.BootflowError]:
     """Claim for each request the first candidate that still fits under the lock.
 
+    :arg log: gets the lines that Nova's resource tracker logs; None: nobody reads them.
     Returns uuid -> the candidate claimed, or the refusal of the last candidate (all reasons joined).
     """
-    return ClaimBatch(tx, requests).run()
+    return ClaimBatch(tx, requests, log).run()
 
 
 class ClaimBatch:
     """Claims of one transaction: their nodes are locked and read together, tested one by one, written together."""
 
-    def __init__(self, tx: Transaction, requests: t.Sequence[ClaimRequest]):
+    def __init__(self, tx: Transaction, requests: t.Sequence[ClaimRequest], log: list[str] | None = None):
         self.tx = tx
         self.requests = requests
+        self.log = log
         self.now = tx.now
         rows = _lock(tx, [c for r in requests for c in r.candidates])
         self.usage = {(r.host, r.node): _usage(r) for r in rows}
@@ -139,13 +143,22 @@ class ClaimBatch:
         for candidate in request.candidates:
             if (candidate.host, candidate.node) not in self.ids:
                 continue
+            wanted = request.resources
+            amounts = (candidate.node, wanted.memory_mb, wanted.disk_gb, wanted.vcpus)
+            self._note(request, "Attempting claim on node %s: memory %d MB, disk %d GB, vcpus %d CPU", *amounts)
             try:
                 self._claim(request, candidate)
             except errors.BootflowError as e:
+                self._note(request, "Claim unsuccessful on node %s: %s", candidate.node, e.message)
                 refusal = e
                 continue
+            self._note(request, "Claim successful on node %s", candidate.node)
             return candidate
         return refusal
+
+    def _note(self, request: ClaimRequest, line: str, *values: object) -> None:
+        if self.log is not None:
+            self.log.append("[instance: %s] %s" % (request.instance_uuid, line % values if values else line))
 
     def _claim(self, request: ClaimRequest, candidate: Candidate) -> None:
         place = (candidate.host, candidate.node)
@@ -189,7 +202,8 @@ class ClaimBatch:
             allocation = dedicated.allocate(*wanted)
             if allocation is None:
                 reasons = dedicated.refusals(*wanted)
-        claim_test(self.usage[candidate.host, candidate.node], request.resources, candidate.limits, reasons)
+        usage = self.usage[candidate.host, candidate.node]
+        claim_test(usage, request.resources, candidate.limits, reasons, lambda line: self._note(request, line))
         if request.group is not None and self.members is not None:
             self.members.check(request.group, candidate.host, request.instance_uuid)
         return allocation

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import typing as t
 
+from ...core import errors
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
 from ..schema.tables import request_specs, reservations
 
+#: Of the documents that add_spec() writes. Minor versions add fields, which an older document leaves at their defaults.
 SPEC_VERSION = "1.1"
 
 
@@ -20,6 +22,7 @@ class SpecRow:
     """What specs() reads of request_specs: the entry as it was accepted, and what tells whether a request is the same."""
 
     id: int
+    spec_version: str
     spec: dict[str, t.Any]
     digest: dict[str, t.Any]
 
@@ -40,7 +43,26 @@ def add_spec(tx: Transaction, reservation_id: str, digest: t.Mapping[str, t.Any]
 
 
 def specs(tx: Transaction, ids: t.Iterable[int]) -> dict[int, SpecRow]:
-    """id -> row of request_specs with ``spec`` and ``digest``; each is read once, however many instances it has."""
+    """id -> row of request_specs with ``spec`` and ``digest``; each is read once, however many instances it has.
+
+    :raises RequestTooNew: a newer version of the collection wrote one of them.
+    """
     c = request_specs.c
-    query = sa.select(c.id, c.spec, c.digest).where(bulk.among(tx, c.id, sorted(set(ids))))
-    return {r.id: r for r in tx.rows(query, SpecRow)}
+    query = sa.select(c.id, c.spec_version, c.spec, c.digest).where(bulk.among(tx, c.id, sorted(set(ids))))
+    found = {r.id: r for r in tx.rows(query, SpecRow)}
+    for row in found.values():
+        if row.spec_version != SPEC_VERSION and not _is_known(row.spec_version):
+            raise errors.RequestTooNew(
+                name=row.digest.get("name") or row.id, version=row.spec_version, newest=SPEC_VERSION
+            )
+    return found
+
+
+def _is_known(version: str) -> bool:
+    """source: Nova's object registry, which refuses an object of a later version (IncompatibleObjectVersion)"""
+    try:
+        major, minor = map(int, version.split("."))
+    except ValueError:
+        return False
+    newest_major, newest_minor = map(int, SPEC_VERSION.split("."))
+    return major == newest_major and minor <= newest_minor

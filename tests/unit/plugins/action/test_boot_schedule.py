@@ -67,6 +67,22 @@ class Boot:
         return {"outcomes": {i["uuid"]: {"power_state": power_states.RUNNING} for i in items}}
 
 
+def test_claims_and_warnings_of_the_scheduler_are_shown(world: World) -> None:
+    boot = Boot(world, "h1")
+    boot(boot_accept)
+    with world.ledger.write() as tx:
+        tx.execute(tables.instances.update().values(host="gone"))
+    ports = WorldPorts(world, "a")
+    action_of(boot_schedule, ports, boot.of["localhost"]).act()
+    assert any("Claim successful on node h1" in line for line in ports.verbose)
+    assert any(line.startswith("web: the ledger had a host before the claim, gone") for line in ports.warnings)
+    boot = Boot(world, "h1", count=2)
+    ports = WorldPorts(world, "b")
+    ports.display.verbosity = 0
+    action_of(boot_schedule, ports, boot.of["localhost"]).act()
+    assert not ports.verbose
+
+
 def test_a_plan_goes_on_with_the_host_that_has_the_firmware(world: World) -> None:
     """The error says that another host may: the plan is that of the boot, which tries it."""
     boot = Boot(world, "h3", count=2)

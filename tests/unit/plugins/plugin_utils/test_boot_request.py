@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import BootflowError, InvalidRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.registry import DEFAULT_FILTERS
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
 from ansible_collections.bootflow.compute.plugins.plugin_utils.boot_request import BootRequest
@@ -94,6 +94,32 @@ def test_a_task_without_the_schedulers_settings_takes_the_request_as_it_is(make_
 def test_hints_that_ones_own_filters_read(make_action):
     given = options(make_action, {"rack": 4}, scheduler_hint_names=["rack"])
     assert BootRequest(given).requests[0].scheduler_hints == {"rack": 4}
+
+
+LOCAL_DISK = {"source_type": "image", "uuid": "tiny", "destination_type": "local", "boot_index": 0}
+
+
+@pytest.mark.parametrize(
+    ("policy", "field", "allowed"),
+    [
+        ("create", "name", None),
+        ("create:attach_network", "networks", {"networks": None}),
+        ("create:attach_volume", "block_device_mapping", {"block_device_mapping": None}),
+    ],
+)
+def test_denied_policies_refuse_the_entries_that_need_them(make_action, policy, field, allowed):
+    entry = {**ENTRY, "block_device_mapping": [LOCAL_DISK]}
+    given = options(make_action, instances=[entry], denied_policies=[policy])
+    assert told(given) == [(field, "PolicyNotAuthorized", 403)]
+    if allowed is not None:
+        assert BootRequest(options(make_action, instances=[{**entry, **allowed}], denied_policies=[policy])).requests
+
+
+def test_an_unknown_policy_is_named():
+    setting = REQUEST.named("denied_policies")
+    assert setting.read("create, create:attach_volume") == ["create", "create:attach_volume"]
+    with pytest.raises(BootflowError, match="must be a list of create, create:attach_network.*got 'create:all'"):
+        setting.read(["create", "create:all"])
 
 
 def test_the_quota_of_server_groups(make_action):

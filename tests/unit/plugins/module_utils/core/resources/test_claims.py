@@ -57,6 +57,19 @@ def test_refuses_with_every_reason(limits, reason):
     assert caught.value.retryable
 
 
+def test_the_log_has_the_numbers_of_every_test():
+    lines = []
+    claim_test(NODE, REQUEST, {"memory_mb": 8192.0, "vcpu": 128}, log=lines.append)
+    assert lines == [
+        "Total memory: 8192 MB, used: 4096.00 MB",
+        "memory limit: 8192.00 MB, free: 4096.00 MB",
+        "Total disk: 100 GB, used: 40.00 GB",
+        "disk limit not specified, defaulting to unlimited",
+        "Total vcpu: 8 VCPU, used: 6.00 VCPU",
+        "vcpu limit: 128.00 VCPU, free: 122.00 VCPU",
+    ]
+
+
 def test_a_node_far_over_its_limit():
     node = NodeUsage(1, 30000, 1, 0, 1, 0)
     with pytest.raises(ComputeResourcesUnavailable, match=r"Free memory -29999\.00 MB < requested 4096 MB"):

@@ -149,6 +149,69 @@ def test_a_refused_claim_without_retries_is_the_end(world: World) -> None:
     assert world.addresses(uuid) == []
 
 
+def test_the_claims_log_names_what_was_tried_and_why_not(world: World) -> None:
+    world.report("h1", memory=2)
+    world.report("h2", memory=1)
+    stale = _stale(world)
+    world.boot("fast", "scheduled", run="b", flavor=Flavor(name="two", memory_mb=2048, vcpus=1, root_gb=1))
+    uuid = world.boot("late", "accepted")
+    with world.ledger.write() as tx:
+        of_run = tx.for_run(world.context())
+        log = schedule.schedule(of_run, lambda *_asked: Fleet(stale), world.options(), log_claims=True).log
+    assert all(line.startswith("[instance: %s] " % uuid) for line in log)
+    lines = [line.partition("] ")[2] for line in log]
+    assert lines[:3] == [
+        "Attempting claim on node h1: memory 1024 MB, disk 1 GB, vcpus 1 CPU",
+        "Total memory: 2048 MB, used: 2048.00 MB",
+        "memory limit: 2048.00 MB, free: 0.00 MB",
+    ]
+    assert [line for line in lines if " on node " in line][1:] == [
+        "Claim unsuccessful on node h1: Insufficient compute resources: Free memory 0.00 MB < requested 1024 MB.",
+        "Attempting claim on node h2: memory 1024 MB, disk 1 GB, vcpus 1 CPU",
+        "Claim successful on node h2",
+    ]
+    world.boot("quiet", "accepted")
+    assert world.schedule().log == []
+
+
+def test_a_host_that_is_set_before_the_claim_is_warned_of(world: World) -> None:
+    world.report("h1")
+    uuid = world.boot("web", "accepted")
+    with world.ledger.write() as tx:
+        tx.execute(tables.instances.update().values(host="gone", node="gone"))
+    result = world.schedule()
+    assert result.warnings == [
+        "web: the ledger had a host before the claim, gone. The instance gets the host of its claim."
+    ]
+    assert result.placed[uuid].host == world.row(uuid).host == "h1"
+    world.boot("other", "accepted")
+    assert world.schedule().warnings == []
+
+
+@pytest.mark.parametrize("version", ["99.0", "2.0", "1.2", "1.10", "new"])
+def test_a_request_that_a_newer_version_accepted_is_refused(world: World, version: str) -> None:
+    world.report("h1")
+    uuid = world.boot("web", "accepted")
+    _store_version(world, version)
+    with pytest.raises(errors.RequestTooNew, match="of web is stored in version %s, " % version) as caught:
+        world.schedule()
+    assert "Upgrade" in caught.value.remedy and world.claims() == set()
+    assert world.state(uuid) == (states.BUILDING, states.SCHEDULING, None)
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+def test_a_request_of_an_older_version_is_read(world: World, version: str) -> None:
+    world.report("h1")
+    uuid = world.boot("web", "accepted")
+    _store_version(world, version)
+    assert set(world.schedule().placed) == {uuid}
+
+
+def _store_version(world: World, version: str) -> None:
+    with world.ledger.write() as tx:
+        tx.execute(tables.request_specs.update().values(spec_version=version))
+
+
 def test_what_still_waits_after_the_last_round_ends(world: World) -> None:
     uuid = world.boot("web", "accepted")
     with world.ledger.write() as tx:
