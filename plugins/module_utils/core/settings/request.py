@@ -110,8 +110,8 @@ REQUEST = Table(
             "denied_policies",
             POLICY_NAMES,
             (),
-            "Nova's policies that are denied to everybody who uses this inventory: `create` (no new instances), `create:attach_network` (entries that name `networks`),"
-            " `create:attach_volume` (entries that name `block_device_mapping`).",
+            "Nova's policies that are denied to everybody who uses this inventory: `create` (no new instances), `create:attach_network` (entries that name"
+            " `networks`), `create:attach_volume` (entries that name `block_device_mapping`).",
         ),
         Setting("allow_duplicate_networks", bool, True, "An instance may have several ports on the same network."),
         Setting("force_config_drive", bool, True, "Give every instance a config drive."),
