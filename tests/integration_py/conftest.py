@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the integration tests stand on: three namespace hosts and the small guest, both made once per run."""
+"""What the integration tests stand on: three namespace hosts for each worker, and the small guest, made once per run."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def guest_image() -> Path:
 
 
 @pytest.fixture(scope="session")
-def lab():
-    """A lab.Lab with compute1..compute3 up; gone at the end."""
-    lab = lab_module.Lab(str(CACHE / "lab-tests"))
+def lab(worker_id):
+    """A lab.Lab with compute1..compute3 up, of this worker alone; gone at the end."""
+    lab = lab_module.Lab(str(CACHE / ("lab-tests-%s" % worker_id)))
     lab.up(3)
     yield lab
     lab.down()

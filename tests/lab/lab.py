@@ -23,6 +23,8 @@ Needs root, the Debian packages of scripts/lib.sh, and nothing from PyPI.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -90,6 +92,17 @@ def wait_until(condition, timeout, what):
         time.sleep(0.05)
 
 
+@contextlib.contextmanager
+def alone():
+    """What labs of this machine do one at a time: take a subnet, make and remove namespaces."""
+    folder = os.open("/run", os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
+
+
 class Host:
     """One compute host; everything of it can be found from the lab's id and its number."""
 
@@ -103,7 +116,7 @@ class Host:
         self.guest_network_address = "198.19.%d.%d" % (lab.subnet, 10 + number)
         self.directory = os.path.join(lab.directory, "hosts", self.name)
 
-    def start(self):
+    def make_links(self):
         run("ip", "netns", "add", self.namespace)
         inside = ("ip", "-n", self.namespace)
         for veth, bridge, name in zip(self.veths, self.lab.bridges, ("eth0", "eth1")):
@@ -116,6 +129,8 @@ class Host:
         run(*inside, "link", "set", "eth1", "master", "br-guests", "up")
         run(*inside, "address", "add", self.guest_network_address + "/24", "dev", "br-guests")
         run(*inside, "link", "set", "br-guests", "up")
+
+    def start(self):
         os.makedirs(self.directory, exist_ok=True)
         with open(os.path.join(self.directory, "init.log"), "wb") as log:
             subprocess.Popen(
@@ -258,13 +273,33 @@ class Lab:
         ):
             raise LabError("%s is in a tree that each host replaces: take another --dir" % (self.directory,))
         self.id = hashlib.sha256(os.fsencode(os.path.realpath(self.directory))).hexdigest()[:4]
-        self.subnet = int(self.id, 16) % 254 + 1
         self.bridges = ("%s%sm" % (PREFIX, self.id), "%s%sg" % (PREFIX, self.id))
-        self.controller_address = "198.18.%d.254" % (self.subnet,)
         self.control_path = "/tmp/%s%s" % (PREFIX, self.id)
         self.inventory = os.path.join(self.directory, "inventory.yml")
         self.private_key = os.path.join(self.directory, "ssh", "id_ed25519")
         self.state_file = os.path.join(self.directory, "lab.json")
+
+    @property
+    def subnet(self):
+        """The third byte of the lab's addresses: no other lab that is up has it."""
+        return self.state()["subnet"]
+
+    @property
+    def controller_address(self):
+        return "198.18.%d.254" % (self.subnet,)
+
+    def free_subnet(self):
+        """The one that the id names, or the next that no lab has."""
+        taken = {
+            address["local"]
+            for link in json.loads(run("ip", "-json", "address", "show").stdout)
+            for address in link["addr_info"]
+        }
+        wanted = int(self.id, 16) % 254
+        for subnet in ((wanted + n) % 254 + 1 for n in range(254)):
+            if "198.19.%d.254" % (subnet,) not in taken:
+                return subnet
+        raise LabError("each subnet from 198.19.1.0/24 to 198.19.254.0/24 is taken: lab.py down --all")
 
     @property
     def hosts(self):
@@ -312,19 +347,23 @@ class Lab:
             raise LabError("missing programs: %s; see scripts/lib.sh for the Debian packages" % (", ".join(missing),))
         self.down()
         os.makedirs(self.directory, exist_ok=True)
-        self.save_state(
-            {
-                "id": self.id,
-                "hosts": count,
-                "host_uuids": {"compute%d" % n: str(uuid.uuid4()) for n in range(1, count + 1)},
-            }
-        )
         try:
+            with alone():
+                self.save_state(
+                    {
+                        "id": self.id,
+                        "subnet": self.free_subnet(),
+                        "hosts": count,
+                        "host_uuids": {"compute%d" % n: str(uuid.uuid4()) for n in range(1, count + 1)},
+                    }
+                )
+                for bridge, network in zip(self.bridges, ("198.18", "198.19")):
+                    run("ip", "link", "add", bridge, "type", "bridge")
+                    run("ip", "address", "add", "%s.%d.254/24" % (network, self.subnet), "dev", bridge)
+                    run("ip", "link", "set", bridge, "up")
+                for host in self.hosts:
+                    host.make_links()
             self.make_keys()
-            for bridge, network in zip(self.bridges, ("198.18", "198.19")):
-                run("ip", "link", "add", bridge, "type", "bridge")
-                run("ip", "address", "add", "%s.%d.254/24" % (network, self.subnet), "dev", bridge)
-                run("ip", "link", "set", bridge, "up")
             for host in self.hosts:
                 host.start()
             for host in self.hosts:
@@ -422,7 +461,11 @@ def leftovers(prefix=PREFIX):
 
 
 def remove_leftovers(prefix):
-    namespaces, links = leftovers(prefix)
+    with alone():
+        _remove(*leftovers(prefix))
+
+
+def _remove(namespaces, links):
     for namespace in namespaces:
         for _round in range(200):
             pids = run("ip", "netns", "pids", namespace, check=False).stdout.split()
