@@ -34,6 +34,7 @@ def lab(worker_id):
     """A lab.Lab with compute1..compute3 up, of this worker alone; gone at the end."""
     lab = lab_module.Lab(str(CACHE / ("lab-tests-%s" % worker_id)))
     lab.up(3)
+    _empty(lab)  # a host's first view of /var/lib is this machine's, which may have instances of its own
     yield lab
     lab.down()
 
@@ -41,7 +42,6 @@ def lab(worker_id):
 @pytest.fixture
 def flow(lab, guest_image, tmp_path):
     """The playbooks against the lab with a ledger of its own; every host is whole again and empty at the end."""
-    _empty(lab)  # a host's first view of /var/lib is this machine's, which may have instances of its own
     yield flow_module.Flow(lab, tmp_path, guest_image)
     _empty(lab)
 
