@@ -4,7 +4,7 @@
 
 """The same examples in each run, so that a change is judged by what it changed; BOOTFLOW_HISTORIES=N looks for new ones.
 
-The inner loop (scripts/test units) takes --hypothesis-profile=few and -m "not postgres".
+The inner loop (scripts/test units) takes --hypothesis-profile=few and -m "not postgres and not slow".
 """
 
 from __future__ import annotations

@@ -18,6 +18,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 STAND_IN = """#!/bin/sh
 echo "${0##*/} $*" >>%(calls)s
 case "${0##*/} $*" in

@@ -24,6 +24,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema imp
 from ansible_collections.bootflow.compute.tests.unit.worlds.volume_world import VolumeWorld
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, network, subnet
 
+pytestmark = pytest.mark.slow
+
 COLLECTIONS = pathlib.Path(__file__).absolute().parents[6]  # as it is imported: the folder of ansible_collections
 
 HERE = {"ansible_connection": "'local'", "ansible_python_interpreter": repr(sys.executable)}

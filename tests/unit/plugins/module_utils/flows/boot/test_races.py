@@ -34,6 +34,7 @@ from ansible_collections.bootflow.compute.tests.unit.worlds.taking import (
 )
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import STAGES, World, network, request
 
+pytestmark = pytest.mark.slow
 PROCESSES = 8
 Work = t.Callable[[World, int], t.List[str]]
 

@@ -87,6 +87,7 @@ def _write(path: str, name: str, count: t.Any, stop: t.Any) -> None:
         count.value += 1
 
 
+@pytest.mark.slow
 def test_backups_while_runs_write(small: World, tmp_path: pathlib.Path) -> None:
     stop, counts = FORK.Event(), [FORK.Value("i", 0) for _w in range(2)]
     workers = [FORK.Process(target=_write, args=(small.url, "w%d" % w, counts[w], stop)) for w in range(2)]

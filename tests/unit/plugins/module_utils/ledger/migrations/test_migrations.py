@@ -181,6 +181,7 @@ def _upgrade_and_die(url: str, after: int, answers: t.Any) -> None:
     answers.put(count[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", STARTS)
 def test_killed_in_the_middle_of_an_upgrade(empty_url: str, start: str | None) -> None:
     ledger = at(empty_url, start)
@@ -218,6 +219,7 @@ def _upgrade(url: str, barrier: t.Any, answers: t.Any) -> None:
         answers.put(repr(e))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", STARTS)
 def test_upgrades_at_once(empty_url: str, start: str | None) -> None:
     at(empty_url, start).close()
