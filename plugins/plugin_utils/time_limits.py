@@ -97,15 +97,17 @@ def _clears(arguments: Arguments) -> bool:
     return bool(arguments.get("volume_group")) or any(i.get("disks") for i in arguments.get("instances") or ())
 
 
-# Options of a module, or fields of its items, that say how long it may wait for an item.
-_WAITS = ("shutdown_timeout", "wait_timeout", "vif_plugging_timeout", "wait_agent", "wait_console", "wait_address")
+# Options of a module, or fields of its items, that say how long it may wait for an item, which starts or shuts down.
+_STARTS = ("wait_timeout", "vif_plugging_timeout", "wait_agent", "wait_console", "wait_address")
+_ENDS = ("shutdown_timeout",)
 
 
 def _waits(arguments: Arguments) -> float:
     """The seconds that the module may wait for what is not its own work: the guests, and the places of builds."""
     items = arguments.get("domains") or arguments.get("instances") or ()
+    waits = _ENDS if arguments.get("state") == "shutdown" else _STARTS
     batches = math.ceil(len(items) / max(1, int(arguments.get("workers") or 1)))
-    longest = max((sum(_wait(item.get(n) or arguments.get(n)) for n in _WAITS) for item in items), default=0.0)
+    longest = max((sum(_wait(item.get(n) or arguments.get(n)) for n in waits) for item in items), default=0.0)
     return batches * (_wait(arguments.get("place_timeout")) + longest)
 
 

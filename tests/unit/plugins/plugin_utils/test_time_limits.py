@@ -52,8 +52,9 @@ POWER = {"shutdown_timeout": 60, "wait_timeout": 10, "vif_plugging_timeout": 20,
             7 + 2 * 460,
         ),
         ("domain", {"domains": [{**GUEST, "wait_agent": 50}], "workers": 1, "place_timeout": 0}, 7 + 410),
-        ("domain_power", {"domains": [{}], **POWER}, 7 + 90),
-        ("domain_power", {"domains": [{"shutdown_timeout": 500}], **POWER}, 7 + 530),
+        ("domain_power", {"state": "running", "domains": [{}], **POWER}, 7 + 30),
+        ("domain_power", {"state": "shutdown", "domains": [{}], **POWER}, 7 + 60),
+        ("domain_power", {"state": "shutdown", "domains": [{"shutdown_timeout": 500}], **POWER}, 7 + 500),
     ],
 )
 def test_a_module_has_its_time_and_what_it_waits_for(module: str, arguments: dict[str, t.Any], seconds: float) -> None:
