@@ -77,6 +77,15 @@ def hypervisor_table(views: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
     return [*lines, "", "Problems:", *problems] if problems else lines
 
 
+def amount(size: float) -> str:
+    """Bytes in the largest binary unit of which there is one or more: 1.4 GiB."""
+    for unit in ("bytes", "KiB", "MiB", "GiB", "TiB"):
+        if size < 1024 or unit == "TiB":
+            break
+        size /= 1024
+    return "%d %s" % (size, unit) if unit == "bytes" else "%.1f %s" % (size, unit)
+
+
 def whole(view: t.Mapping[str, t.Any]) -> list[str]:
     """Everything about one item, as YAML; what is empty is left out."""
     filled = {k: v for k, v in view.items() if v is not None and v != "" and v != [] and v != {}}

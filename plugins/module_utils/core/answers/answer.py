@@ -19,6 +19,7 @@ _ANSWERS: dict[str, tuple[dict[str, Shape], dict[str, Shape]]] = {
     "compute_node_info": ({"compute_node": compute.NODE}, {"iscsi": compute.ISCSI}),
     "storage_backend_info": ({"backends": storage.BACKENDS}, {"targets": storage.TARGETS}),
     "instance_disks": ({"outcomes": outcomes.INSTANCE_DISKS}, {"missing_images": names}),
+    "compute_unused": ({"images": compute.UNUSED_IMAGES, "networks": names}, {}),
     "domain": ({"outcomes": outcomes.DOMAINS}, {}),
     "domain_power": ({"outcomes": outcomes.DOMAIN_POWER}, {}),
     "volume_lvm": ({"outcomes": outcomes.VOLUMES, "backend": maybe(storage.backend)}, {"evicted": outcomes.EVICTED}),

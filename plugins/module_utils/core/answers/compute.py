@@ -137,3 +137,5 @@ NODE: Shape = record(
 ISCSI: Shape = record(
     {"sessions": items(_session), "secrets": items(record({"iqn": name, "volume_id": name}))}, {"error": error}
 )
+
+UNUSED_IMAGES: Shape = items(record({"path": path, "size": size, "age": number(most=LARGEST_BIG)}))

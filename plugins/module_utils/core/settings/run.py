@@ -15,6 +15,7 @@ from ..reading.setting import PATH, Kind, Setting, Table, Unfit
 SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 NOTIFICATIONS = ("none", "vm_state", "vm_and_task_state")
 LONGEST = 2_000_000  # seconds, of a timeout
+LONGEST_AGE = 10_000_000_000  # seconds
 
 
 def _base_mac(value: t.Any) -> str:
@@ -131,6 +132,35 @@ MAINTENANCE = Table(
             least=0,
             most=1_000_000,
             unit="days",
+        ),
+    )
+)
+
+#: Read for each compute host.
+PURGE = Table(
+    (
+        Setting(
+            "remove_unused_base_images",
+            bool,
+            True,
+            "Playbook `purge`: remove base images that no disk on the host uses, as Nova's setting does.",
+        ),
+        Setting(
+            "remove_unused_networks",
+            str,
+            "undeclared",
+            "Playbook `purge`: remove libvirt networks that the collection defined and no domain uses: those that `bootflow_networks`"
+            " no longer has, all, or none.",
+            choices=("undeclared", "all", "none"),
+        ),
+        Setting(
+            "remove_unused_original_minimum_age_seconds",
+            int,
+            86400,
+            "Playbook `purge`: how long a base image or network must have been unused, as Nova's setting.",
+            least=0,
+            most=LONGEST_AGE,
+            unit="seconds",
         ),
     )
 )

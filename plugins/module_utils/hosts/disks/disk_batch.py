@@ -6,12 +6,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 
 from ...core.disks.local import BACKENDS, FILE_SYSTEMS
 from ...core.errors import BootflowError, FlavorDiskSmallerThanImage, ImageUnacceptable, InvalidInput, from_dict
 from ..images.fetch import UNLIMITED, FetchLimits
-from ..images.images import BaseImage, TooLarge, cached_image, ensure_image, image_source
+from ..images.images import BaseImage, TooLarge, cached_image, hold_image, image_source
 from ..os.batch import run_batch
 from ..os.locks import BUILDS, host_place
 from ..os.paths import checked_id, checked_instances_path, checked_uuid
@@ -56,6 +57,7 @@ class _Work:
     def __init__(
         self,
         instances_path: str,
+        held: contextlib.ExitStack,
         uploads: t.Mapping[str, str],
         allow_unverified: bool,
         check_mode: bool,
@@ -63,6 +65,7 @@ class _Work:
         fetch_limits: FetchLimits = UNLIMITED,
     ):
         self.instances_path = checked_instances_path(instances_path)
+        self.held = held  # base images, until the disks are made
         self.uploads = uploads
         self.allow_unverified = allow_unverified
         self.check_mode = check_mode
@@ -104,7 +107,7 @@ class _Work:
             return {"changed": True, "virtual_size": None, "path": ""}
         limit = args.get("virtual_size_limit")
         try:
-            base = ensure_image(source, self.instances_path, self.max_bytes(image_id, limit))
+            base = hold_image(source, self.instances_path, self.max_bytes(image_id, limit), self.held)
         except TooLarge as error:
             if limit and error.virtual_size > limit:
                 raise ImageUnacceptable(
@@ -164,13 +167,14 @@ def make_disks(
     :arg place_timeout: seconds that a build waits for one of them.
     :raises InvalidInput: instances_path is not valid, or an image or instance is given twice.
     """
-    work = _Work(instances_path, uploads, allow_unverified, check_mode, volume_group, fetch_limits)
-    work.note_sizes(instances)
-    image_results = run_batch([(image["id"], image) for image in images], work.image, workers)
+    with contextlib.ExitStack() as held:
+        work = _Work(instances_path, held, uploads, allow_unverified, check_mode, volume_group, fetch_limits)
+        work.note_sizes(instances)
+        image_results = run_batch([(image["id"], image) for image in images], work.image, workers)
 
-    def build(instance: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-        with host_place(instances_path, BUILDS, 0 if check_mode else max_builds, place_timeout):
-            return work.instance(instance, image_results)
+        def build(instance: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+            with host_place(instances_path, BUILDS, 0 if check_mode else max_builds, place_timeout):
+                return work.instance(instance, image_results)
 
-    results = run_batch([(i["uuid"], i) for i in instances], build, workers)
+        results = run_batch([(i["uuid"], i) for i in instances], build, workers)
     return {"outcomes": results, "image_outcomes": image_results, "missing_images": sorted(work.missing)}

@@ -19,6 +19,7 @@ from ..os.locks import host_lock
 from ..os.paths import instance_dir
 from .clear import clear_disk
 from .local_removal import NO_GROUP, LocalVolumes, remove_volumes
+from .unused_images import mark_bases_used
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,8 @@ def _remove(
     if not cleared and (disks.always or (removed and check_mode)):
         clear()  # without a domain: the host was reinstalled, or the domain was removed by hand
     removed += ["data of disk %s" % path for path in cleared]
+    if not check_mode:
+        mark_bases_used(folder)
     volumes = remove_volumes(folder, uuid, local, check_mode)
     removed += volumes.words
     removed += remove_tree(folder, check_mode, volumes.places if check_mode else ())

@@ -11,6 +11,8 @@ sha256, so that a changed catalogue entry never replaces the file below the disk
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -236,6 +238,30 @@ def ensure_image(
     if max_bytes is not None and found.virtual_size > max_bytes:
         raise TooLarge(found.virtual_size)
     return found
+
+
+def hold_image(image: ImageSource, instances_path: str, max_bytes: int | None, held: contextlib.ExitStack) -> BaseImage:
+    """ensure_image(), and until ``held`` ends no purge removes the file: disks can be made from it.
+
+    :raises: see ensure_image().
+    """
+    while True:
+        found = ensure_image(image, instances_path, max_bytes)
+        with contextlib.suppress(FileNotFoundError), contextlib.ExitStack() as opened:
+            fd = os.open(found.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            opened.callback(os.close, fd)
+            fcntl.flock(fd, fcntl.LOCK_SH)
+            # Otherwise a purge removed it meanwhile: it is fetched again.
+            if os.path.samestat(os.fstat(fd), os.lstat(found.path)):
+                mark_used(fd)
+                held.push(opened.pop_all())
+                return found
+
+
+def mark_used(file: str | int) -> None:
+    """Set the change time of a base image, from which its age counts; the time of its content identifies it."""
+    status = os.stat(file)
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def _source_name(image: ImageSource) -> str:

@@ -52,6 +52,18 @@ def find_domain(connection: t.Any, uuid: str) -> t.Any | None:
     return tolerating(lambda: connection.lookupByUUIDString(uuid), "VIR_ERR_NO_DOMAIN")
 
 
+def definitions(connection: t.Any) -> list[str]:
+    """The XML of all domains, whoever defined them: as they run, and as they will start."""
+    with libvirt_errors():
+        domains = connection.listAllDomains(0)
+    found = []
+    for domain in domains:
+        for flags in (0, libvirt.VIR_DOMAIN_XML_INACTIVE):
+            # None: it was removed meanwhile
+            found.append(tolerating(lambda d=domain, f=flags: d.XMLDesc(f), "VIR_ERR_NO_DOMAIN"))  # type: ignore[misc]
+    return [text for text in found if text is not None]
+
+
 def checked_xml(spec: DomainSpec) -> None:
     """Check that the XML is a domain with exactly the uuid and name of the spec.
 

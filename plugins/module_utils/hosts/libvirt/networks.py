@@ -7,21 +7,34 @@
 from __future__ import annotations
 
 import array
+import contextlib
 import fcntl
 import ipaddress
+import os
 import socket
 import struct
+import time
 import typing as t
 from dataclasses import dataclass, field
 
 from ...core.errors import InvalidInput, NetworkError
-from ...core.guest.domain.element import to_text
+from ...core.guest.domain.element import parse, to_text
 from ...core.networks.names import check_interface, check_source
 from ...core.optional import optional_import, require
 from ..os.batch import progress
+from ..os.files import opened, remove_files
+from ..os.locks import LOCK_ROOT, host_lock
+from ..os.paths import make_dirs
 from .connection import is_code, libvirt, libvirt_errors, tolerating
+from .domains import definitions
 
 etree = optional_import("lxml.etree")
+
+#: Of the metadata of networks that this collection defined.
+NETWORK_NAMESPACE = "https://bootflow.example.org/xmlns/libvirt/network/1"
+#: A file for each network, named by its UUID: its time is when a build last needed the network.
+_NEEDED = os.path.join(LOCK_ROOT, "networks")
+_LOCK = "networks"
 
 _SIOCETHTOOL, _ETHTOOL_GDRVINFO = 0x8946, 3
 
@@ -56,9 +69,16 @@ def ensure_network(connection: t.Any, spec: NetworkSpec, check_mode: bool = Fals
     if spec.type == "bridge":
         return _check_bridge(spec)
     check_source(spec.type, spec.real_name)
-    network = _find(connection, spec.real_name)
     if not spec.manage:
-        return _check_network(network, spec)
+        return _check_network(_find(connection, spec.real_name), spec)
+    if check_mode:
+        return _ensure_managed(connection, spec, True)
+    with host_lock(LOCK_ROOT, _LOCK):
+        return _ensure_managed(connection, spec, False)
+
+
+def _ensure_managed(connection: t.Any, spec: NetworkSpec, check_mode: bool) -> dict[str, t.Any]:
+    network = _find(connection, spec.real_name)
     wanted = None if network is not None else network_xml(spec)
     with libvirt_errors():
         start = network is None or not network.isActive()
@@ -84,6 +104,7 @@ def ensure_network(connection: t.Any, spec: NetworkSpec, check_mode: bool = Fals
             _tolerating_race(network)
         if autostart:
             network.setAutostart(1)
+    _mark_needed(network)
     result["bridge"] = _bridge_of(network)
     return result
 
@@ -174,6 +195,8 @@ def network_xml(spec: NetworkSpec) -> str:
     require(etree, "lxml", "python3-lxml", "host")
     root = etree.Element("network")
     etree.SubElement(root, "name").text = spec.real_name
+    ours = etree.SubElement(root, "metadata")
+    etree.SubElement(ours, "{%s}network" % NETWORK_NAMESPACE, nsmap={"bootflow": NETWORK_NAMESPACE})
     if spec.forward != "none":
         etree.SubElement(root, "forward", mode=spec.forward)
     bridge = etree.SubElement(root, "bridge", stp="on", delay="0")
@@ -200,3 +223,83 @@ def _add_subnet(root: t.Any, spec: NetworkSpec, subnet: t.Mapping[str, t.Any]) -
     if address not in cidr:
         raise InvalidInput(reason="gateway %s of network %s is not in %s" % (address, spec.name, cidr))
     etree.SubElement(root, "ip", family="ipv%d" % cidr.version, address=str(address), prefix=str(cidr.prefixlen))
+
+
+# --- networks that nothing uses ---------------------------------------------------------------------------------------
+
+
+def purge_networks(
+    connection: t.Any, min_age: float, keep: t.Collection[str], check_mode: bool = False
+) -> list[dict[str, str]]:
+    """Destroy and undefine the networks that this collection defined and no domain uses; {name, definition} of each.
+
+    :arg min_age: seconds since a build needed the network. :arg keep: names of networks to keep.
+    """
+    with contextlib.nullcontext() if check_mode else host_lock(LOCK_ROOT, _LOCK):
+        with libvirt_errors():
+            there = sorted(connection.listAllNetworks(0), key=lambda network: str(network.name()))
+            ours = [n for n in there if n.name() not in keep and _is_ours(n)]
+        used = _used_by_domains(connection) if ours else set()
+        found = []
+        for network in ours:
+            names = {network.name(), _bridge_of(network)}
+            if names & used or _has_ports(network) or _unneeded_for(network) < min_age:
+                continue
+            with libvirt_errors():
+                found.append(
+                    {"name": str(network.name()), "definition": str(network.XMLDesc(libvirt.VIR_NETWORK_XML_INACTIVE))}
+                )
+                if not check_mode:
+                    progress.mark_changed()
+                    if network.isActive():
+                        network.destroy()
+                    network.undefine()
+            if not check_mode:
+                remove_files(_needed_file(network))
+        return found
+
+
+def _is_ours(network: t.Any) -> bool:
+    return (
+        bool(network.isPersistent())
+        and parse(network.XMLDesc(libvirt.VIR_NETWORK_XML_INACTIVE)).find("metadata/{%s}network" % NETWORK_NAMESPACE)
+        is not None
+    )
+
+
+def _used_by_domains(connection: t.Any) -> set[str]:
+    """Names of the networks and bridges of all domains, running and defined."""
+    found: set[str] = set()
+    for definition in definitions(connection):
+        for source in parse(definition).iterfind(".//interface/source"):
+            found.update(source.get(name) for name in ("network", "bridge") if source.get(name))
+    return found
+
+
+def _has_ports(network: t.Any) -> bool:
+    """Whether something other than a domain of this libvirt uses it: of another driver, or an interface in its bridge."""
+    if network.isActive() and hasattr(network, "listAllPorts") and network.listAllPorts(0):
+        return True
+    bridge = _bridge_of(network)
+    try:
+        return any(name != bridge + "-nic" for name in os.listdir("/sys/class/net/%s/brif" % bridge))
+    except OSError:
+        return False
+
+
+def _needed_file(network: t.Any) -> str:
+    return os.path.join(_NEEDED, network.UUIDString())
+
+
+def _mark_needed(network: t.Any) -> None:
+    make_dirs(_NEEDED, 0o700)
+    with opened(_needed_file(network), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW) as fd:
+        os.utime(fd)
+
+
+def _unneeded_for(network: t.Any) -> float:
+    """Seconds since a build needed the network; without one since the host started, the time since then."""
+    try:
+        return time.time() - os.stat(_needed_file(network)).st_mtime
+    except FileNotFoundError:
+        return time.clock_gettime(time.CLOCK_BOOTTIME)

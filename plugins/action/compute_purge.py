@@ -1,0 +1,80 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Action behind the module bootflow.compute.compute_purge."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Network
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue import parse_catalogue
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import CATALOGUE
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import PURGE, RUN
+from ansible_collections.bootflow.compute.plugins.module_utils.core.times import duration
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances, ports
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
+from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings, tables
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+
+
+class ActionModule(LedgerAction):
+    ARGUMENTS = {**PURGE.options(), **CATALOGUE.options("networks"), **RUN.options("print_table")}
+
+    def act(self) -> dict[str, t.Any]:
+        host = self.task_vars["inventory_hostname"]
+        images, networks = self.rehearsal_ledger().inspect(_needed, host)
+        if self.options["remove_unused_networks"] == "undeclared":
+            networks |= _on_host(parse_catalogue([], [], self.options["networks"], []).networks.values())
+        try:
+            done = self.run_module(
+                "compute_unused",
+                {
+                    **host_settings.libvirt_arguments(self),
+                    "instances_path": host_settings.of(self).instances_path,
+                    "images": self.options["remove_unused_base_images"],
+                    "networks": self.options["remove_unused_networks"] != "none",
+                    "minimum_age": self.options["remove_unused_original_minimum_age_seconds"],
+                    "keep_images": sorted(images),
+                    "keep_networks": sorted(networks),
+                },
+            )
+        except errors.BootflowError as e:
+            self._display.warning("%s was not purged: %s %s" % (host, e.message, e.remedy))
+            return {"changed": False, "answered": False, "error": e.as_dict()}
+        if self.options["print_table"]:
+            tables.show(self._display, _report(host, done["images"], done["networks"], self.check_mode))
+        return {"answered": True, **{name: done[name] for name in ("changed", "images", "networks", "diff")}}
+
+
+def _needed(tx: Transaction, host: str) -> tuple[set[str], set[str]]:
+    """The images and the libvirt networks of the instances on the host, also of those that it still builds."""
+    uuids = [row.uuid for row in instances.on_hosts(tx, [host])]
+    images = {d["image_id"] for disks in instances.disks_of(tx, uuids).values() for d in disks if d.get("image_id")}
+    return images, _on_host(n for its in ports.ports_of(tx, uuids).values() for _port, n in its)
+
+
+def _on_host(networks: t.Iterable[Network]) -> set[str]:
+    return {n.source or n.name for n in networks}
+
+
+def _report(
+    host: str, images: t.Sequence[t.Mapping[str, t.Any]], networks: t.Sequence[str], check_mode: bool
+) -> list[str]:
+    parts = []
+    if images:
+        size = tables.amount(sum(image["size"] for image in images))
+        parts.append("%d base image%s, %s" % (len(images), "" if len(images) == 1 else "s", size))
+    if networks:
+        parts.append("%d network%s" % (len(networks), "" if len(networks) == 1 else "s"))
+    done = "would remove" if check_mode else "removed"
+    return [
+        "%s: %s %s" % (host, done, "; ".join(parts) or "nothing"),
+        *(
+            "  %s (%s, unused for %s)" % (i["path"], tables.amount(i["size"]), duration(round(i["age"])))
+            for i in images
+        ),
+        *("  network %s" % name for name in networks),
+    ]

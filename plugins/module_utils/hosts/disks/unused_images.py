@@ -1,0 +1,243 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Base images that no disk on this host uses. source: Nova's ImageCacheManager
+
+Whatever ledger an instance is in, its disks are on the host: an image is used while its name is in the backing chain of a file below
+<instances_path>, or of a disk of any domain. The age of an image counts since a disk was last made from it, or removed, or a purge saw it used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import re
+import stat
+import struct
+import time
+import typing as t
+from dataclasses import dataclass
+
+from ...core.disks.local import DISK, QCOW2_ON_LVM
+from ...core.errors import InvalidDiskInfo, WaitTimeout
+from ...core.guest.domain.element import parse
+from ..images.images import mark_used
+from ..libvirt.connection import tolerating
+from ..libvirt.domains import definitions
+from ..os.batch import progress
+from ..os.files import opened, read_json, remove_files
+from ..os.locks import host_lock
+from ..os.paths import base_dir, checked_instances_path, own_folder
+from .file_disks import records_of
+
+_BASE = re.compile(r"(?P<id>[A-Za-z0-9][A-Za-z0-9_-]{0,127})-[0-9a-f]{16}\Z")
+_HALF = re.compile(r"(?P<id>[A-Za-z0-9][A-Za-z0-9_-]{0,127})\.(raw-)?part\Z")  # what a killed run fetched or converted
+_QCOW_HEADER = struct.Struct(
+    ">4sIQI"
+)  # magic, version, offset and length of the name of the backing file; qcow and qcow2
+_LONGEST_NAME = 1023
+_NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
+
+
+@dataclass(frozen=True)
+class _Base:
+    name: str
+    image_id: str
+    size: int  # bytes that it occupies
+    age: float  # seconds
+
+
+def purge_images(
+    connection: t.Any, instances_path: str, min_age: float, known: t.Collection[str], check_mode: bool = False
+) -> list[dict[str, t.Any]]:
+    """Remove the base images that no disk uses and that are old enough; {path, size, age} of each.
+
+    :arg min_age: seconds. :arg known: ids of images of which the newest file is kept.
+    :raises InvalidDiskInfo: disks of an instance are not mounted, so nobody can tell what they use.
+    """
+    folder = base_dir(instances_path)
+    if not os.path.isdir(folder):
+        return []
+    with contextlib.ExitStack() as held:
+        fd = held.enter_context(own_folder(folder))
+        there = _bases(folder, fd)
+        meant = [
+            b for b in there if b.age >= min_age and not (b.image_id in known and _newest(folder, b.image_id) == b.name)
+        ]
+        if not check_mode:
+            meant = _locked(meant, instances_path, fd, held)
+        used = _used(connection, instances_path, {b.name for b in there}) if meant else set()
+        unused = [b for b in meant if b.name not in used]
+        if not check_mode:
+            for name in used:
+                mark_used(os.path.join(folder, name))
+            for base in unused:
+                _remove(folder, base)
+        return [{"path": os.path.join(folder, b.name), "size": b.size, "age": round(b.age)} for b in unused]
+
+
+def mark_bases_used(folder: str) -> None:
+    """Before the disks in the directory of an instance are removed: the age of their base images counts from now."""
+    for place in (folder, os.path.join(folder, DISK)):
+        for record in records_of(place).values():
+            name = record.get("base") if isinstance(record, dict) else None
+            if isinstance(name, str) and _BASE.match(name) and os.path.basename(name) == name:
+                with contextlib.suppress(OSError):
+                    mark_used(os.path.join(base_dir(os.path.dirname(folder)), name))
+
+
+def _bases(folder: str, fd: int) -> list[_Base]:
+    found = []
+    for name in sorted(os.listdir(folder)):
+        match = _BASE.match(name) or _HALF.match(name)
+        try:
+            status = os.stat(name, dir_fd=fd, follow_symlinks=False)
+        except FileNotFoundError:
+            continue  # a run has fetched and converted it
+        if match and stat.S_ISREG(status.st_mode):
+            age = max(time.time() - max(status.st_mtime, status.st_ctime), 0.0)
+            found.append(_Base(name, match["id"], status.st_blocks * 512, age))
+    return found
+
+
+def _newest(folder: str, image_id: str) -> str:
+    """The file that the marker of the image names; see images.py."""
+    marker = read_json(_marker(folder, image_id))
+    return str(marker.get("file", "")) if isinstance(marker, dict) else ""
+
+
+def _marker(folder: str, image_id: str) -> str:
+    return os.path.join(folder, image_id + ".json")
+
+
+def _locked(bases: t.Sequence[_Base], instances_path: str, fd: int, held: contextlib.ExitStack) -> list[_Base]:
+    """Those that no run fetches or makes disks from; none begins to until ``held`` ends."""
+    free: dict[str, bool] = {}
+    found = []
+    for base in bases:
+        if base.image_id not in free:
+            try:
+                held.enter_context(host_lock(instances_path, "image-" + base.image_id, timeout=0))
+                free[base.image_id] = True
+            except WaitTimeout:
+                free[base.image_id] = False
+        if free[base.image_id]:
+            with contextlib.suppress(BlockingIOError, FileNotFoundError), contextlib.ExitStack() as lock:
+                file = os.open(base.name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+                lock.callback(os.close, file)
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                held.push(lock.pop_all())
+                found.append(base)
+    return found
+
+
+def _remove(folder: str, base: _Base) -> None:
+    progress.mark_changed()
+    if _newest(folder, base.image_id) == base.name:
+        remove_files(_marker(folder, base.image_id))
+    remove_files(os.path.join(folder, base.name))
+
+
+# --- what is used -------------------------------------------------------------------------------------------------------
+
+
+def _used(connection: t.Any, instances_path: str, names: t.Collection[str]) -> set[str]:
+    """Those of ``names`` that a domain or a disk mentions."""
+    texts, paths = _of_domains(connection)
+    paths += _of_folders(instances_path)
+    seen: set[str] = set()
+    while paths:
+        path = paths.pop()
+        if path not in seen:
+            seen.add(path)
+            backing = _backing_file(path)
+            texts.append(backing)
+            paths += [os.path.join(os.path.dirname(path), file) for file in _files_in(backing)]
+    return {name for name in names if any(name in text for text in texts)}
+
+
+def _of_domains(connection: t.Any) -> tuple[list[str], list[str]]:
+    """The definitions of all domains, and the paths of their disks."""
+    texts, paths = definitions(connection), []
+    for text in texts:
+        for source in parse(text).iterfind(".//disk//source"):
+            paths += [source.get(name) for name in ("file", "dev") if source.get(name)]
+            paths += _of_pool(connection, source.get("pool"), source.get("volume"))
+    return texts, paths
+
+
+def _of_pool(connection: t.Any, pool: str | None, volume: str | None) -> list[str]:
+    if not pool or not volume:
+        return []
+    gone = ("VIR_ERR_NO_STORAGE_POOL", "VIR_ERR_NO_STORAGE_VOL", "VIR_ERR_OPERATION_INVALID")
+    path = tolerating(
+        lambda: connection.storagePoolLookupByName(pool).storageVolLookupByName(volume).path(),
+        *gone,
+    )
+    return [path] if path else []
+
+
+def _of_folders(instances_path: str) -> list[str]:
+    """All files of instances. :raises InvalidDiskInfo: see purge_images()."""
+    root = checked_instances_path(instances_path)
+    found = []
+    for parent, folders, files in os.walk(root):
+        if parent == root:
+            folders.remove(os.path.basename(base_dir(root)))
+        records = records_of(parent)
+        for record in records.values():
+            place = os.path.join(parent, DISK)
+            if isinstance(record, dict) and record.get("format") == QCOW2_ON_LVM and not os.path.ismount(place):
+                raise InvalidDiskInfo(
+                    reason="the disks of instance %s are not mounted on %s, so the base images that they use are unknown"
+                    % (os.path.basename(parent), place),
+                    remedy="Mount them (mount %s), or delete the instance." % place,
+                )
+        found += [os.path.join(parent, name) for name in files]
+    return found
+
+
+def _backing_file(path: str) -> str:
+    """What the header of a qcow2 file names as its backing file; "" for all else.
+
+    A guest can write such a header into a raw disk: then an image is kept that is not used.
+    """
+    try:
+        if not (stat.S_ISREG(os.stat(path).st_mode) or stat.S_ISBLK(os.stat(path).st_mode)):
+            return ""
+        with opened(path, os.O_RDONLY | os.O_NONBLOCK) as fd:
+            header = os.pread(fd, _QCOW_HEADER.size, 0)
+            if len(header) < _QCOW_HEADER.size:
+                return ""
+            magic, _version, offset, length = _QCOW_HEADER.unpack(header)
+            if magic != b"QFI\xfb" or not offset or offset >= 2**63 or length > _LONGEST_NAME:
+                return ""
+            return os.fsdecode(os.pread(fd, length, offset))
+    except ValueError:  # a name with a zero byte
+        return ""
+    except OSError as error:
+        if error.errno in _NO_FILE:
+            return ""
+        raise
+
+
+def _files_in(backing: str) -> list[str]:
+    """The files that the name of a backing file means: a path, file:PATH, or json:{...}."""
+    if not backing.startswith("json:"):
+        return [backing[len("file:") :] if backing.startswith("file:") else backing] if backing else []
+    found: list[str] = []
+
+    def look(value: t.Any) -> None:
+        if isinstance(value, dict):
+            for each in value.values():
+                look(each)
+        elif isinstance(value, str):
+            found.append(value)
+
+    with contextlib.suppress(ValueError, RecursionError):
+        look(json.loads(backing[len("json:") :]))
+    return found
