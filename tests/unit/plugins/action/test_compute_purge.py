@@ -82,4 +82,4 @@ def test_a_host_that_does_not_answer_is_named(world: World) -> None:
     result, _asked, ports = purge(world, errors.HostUnreachable(host="h1", reason="timed out"))
     assert (result["changed"], result["answered"], result["error"]["code"]) == (False, False, "HostUnreachable")
     (warning,) = ports.warnings
-    assert warning.startswith("h1 was not purged: ") and "timed out" in warning
+    assert warning.startswith("The purge of h1 did not end: ") and "timed out" in warning
