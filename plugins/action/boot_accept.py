@@ -114,7 +114,7 @@ class ActionModule(LedgerAction):
         for change in accepted.changes:
             fields.setdefault(change["name"], []).append(change["field"])
         for name, changed in fields.items():
-            lines.append("%s: %s %s." % (name, "would change" if would else "changed", " and ".join(changed)))
+            lines.append("%s: %s %s." % (name, "would change" if would else "changed", ", ".join(changed)))
         if accepted.replaced:
             words = "never had a host: %s" % ("would be replaced" if would else "replaced")
             lines.append("%s %s." % (", ".join(accepted.replaced), words))

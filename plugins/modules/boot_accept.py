@@ -16,7 +16,7 @@ description:
     errors together. Expands counts, checks quotas, and writes instances, disks, ports and the action C(create) in one
     transaction.
   - >-
-    An existing instance that matches the request stays unchanged; its metadata and description change in place. One that a dead run left half-built
+    An existing instance that matches the request stays unchanged; its metadata, description and tags change in place. One that a dead run left half-built
     is taken over, and one in error that never had a host gives its name to a corrected request.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
@@ -76,7 +76,7 @@ resumed:
   elements: str
   returned: success
 updated:
-  description: UUIDs of existing instances whose metadata or description changed in place.
+  description: UUIDs of existing instances whose metadata, description or tags changed in place.
   type: list
   elements: str
   returned: success

@@ -34,6 +34,7 @@ class ServerRequest:
     forced_node: str | None = None
     scheduler_hints: t.Mapping[str, t.Any] = field(default_factory=dict)
     metadata: t.Mapping[str, str] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
     user_data: str | None = None  # text, as cloud-init sees it
     config_drive: bool | None = None  # None: by the setting or the image
     key_name: str | None = None

@@ -18,7 +18,7 @@ from ..model import Image
 #: Parts of a request that are named; what they contain is the catalogue's.
 CATALOGUE = ("flavor", "image", "root_image")
 #: Fields that an existing instance can change.
-IN_PLACE = ("description", "metadata")
+IN_PLACE = ("description", "metadata", "tags")
 IS_NOT = "%s: is %s, requested %s"
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
@@ -82,6 +82,7 @@ def request_digest(request: ServerRequest) -> dict[str, t.Any]:
         "forced_node": request.forced_node,
         "scheduler_hints": _plain(request.scheduler_hints),
         "metadata": _plain(request.metadata),
+        "tags": list(request.tags),
         "user_data": _sha256(request.user_data),
         "config_drive": request.config_drive,
         "key_name": request.key_name,
@@ -131,8 +132,12 @@ def difference(
             drift += _differences(before, after, name, "%s: was %s, is %s", {})
         elif name != "key_data":
             requested += _differences(before, after, name, IS_NOT, names or {})
-    in_place = [name for name in IN_PLACE if old.get(name) != new.get(name)]
-    return Difference(tuple(requested), tuple(in_place), tuple(drift))
+    return Difference(tuple(requested), tuple(changed_in_place(old, new)), tuple(drift))
+
+
+def changed_in_place(old: t.Mapping[str, t.Any], new: t.Mapping[str, t.Any]) -> list[str]:
+    """The fields of IN_PLACE that differ. The digest of an older version may lack some: then they are empty."""
+    return [name for name in IN_PLACE if (old.get(name) or None) != (new.get(name) or None)]
 
 
 def _differences(old: t.Any, new: t.Any, path: str, words: str, names: t.Mapping[str, str]) -> t.Iterator[str]:

@@ -19,7 +19,6 @@ _FIELDS = {
         "A requested node that the scheduler still filters (hypervisor_hostname)",
         "Force the node with availability_zone zone::node.",
     ),
-    "tags": ("Tagging instances (tags)", "Use metadata."),
     "trusted_image_certificates": (
         "Verification of image signatures (trusted_image_certificates)",
         "Give the image's sha256 as checksum.",

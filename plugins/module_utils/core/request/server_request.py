@@ -180,6 +180,7 @@ class _Entry:
             forced_node=node,
             scheduler_hints=hints,
             metadata=requested_metadata(self.get("metadata", {}), limits, self.at("metadata"), self.problems),
+            tags=tuple(sorted(set(self.get("tags", ())))),
             user_data=user_data,
             config_drive=self._config_drive(meta, user_data, files, key_name),
             key_name=key_name,

@@ -290,14 +290,13 @@ def _change_in_place(
     for row, index in rows:
         together.setdefault((row.request_spec_id, index), []).append(row)
         changes += [
-            {"name": row.display_name, "uuid": row.uuid, "field": f, "from": row.digest[f], "to": digests[index][f]}
-            for f in expand.IN_PLACE
-            if row.digest[f] != digests[index][f]
+            {"name": row.display_name, "uuid": row.uuid, "field": f, "from": row.digest.get(f), "to": digests[index][f]}
+            for f in expand.changed_in_place(row.digest, digests[index])
         ]
     for (_spec_id, index), members in together.items():
         first, request = members[0], entries[index]
         now = {f: digests[index][f] for f in expand.IN_PLACE}
-        spec = {**first.spec, "metadata": dict(request.metadata), "description": request.description}
+        spec = {**first.spec, **_changeable(request)}
         spec_id = requests.add_spec(tx, first.reservation_id, {**first.digest, **now}, spec)
         instances.write(tx, [r.uuid for r in members], request_spec_id=spec_id, updated_at=tx.now)
     return changes
@@ -509,6 +508,11 @@ def requested_networks(spec: t.Mapping[str, t.Any]) -> list[tuple[NetworkRequest
     return [(NetworkRequest(**r), networks[r["network"]]) for r in spec["networks"]]
 
 
+def _changeable(request: ServerRequest) -> dict[str, t.Any]:
+    """The fields of expand.IN_PLACE."""
+    return {"metadata": dict(request.metadata), "description": request.description, "tags": list(request.tags)}
+
+
 def stored_spec(
     request: ServerRequest, networks: t.Sequence[tuple[NetworkRequest, Network]], hints: t.Mapping[str, t.Any]
 ) -> dict[str, t.Any]:
@@ -519,8 +523,7 @@ def stored_spec(
         "forced_host": request.forced_host,
         "forced_node": request.forced_node,
         "scheduler_hints": dict(hints),
-        "metadata": dict(request.metadata),
-        "description": request.description,
+        **_changeable(request),
         "disk_config": request.disk_config,
         "access_ip_v4": request.access_ip_v4,
         "access_ip_v6": request.access_ip_v6,

@@ -61,6 +61,7 @@ def _view(
         "image": image["name"] if image else None,
         "key_name": row.key_name,
         "metadata": row.spec["metadata"],
+        "tags": row.spec.get("tags") or [],
         "description": row.spec["description"],
         "access_ip_v4": row.spec.get("access_ip_v4"),
         "access_ip_v6": row.spec.get("access_ip_v6"),

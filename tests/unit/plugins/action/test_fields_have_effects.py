@@ -88,6 +88,7 @@ EFFECTS: dict[str, tuple[dict[str, t.Any], Seen, t.Any]] = {
     "project": ({"project": "blue"}, told("project_id"), "blue"),
     "user": ({"user": "carol"}, view("user"), ["carol"]),
     "description": ({"description": "of the shop"}, view("description"), ["of the shop"]),
+    "tags": ({"tags": ["web", "a", "web"]}, view("tags"), [["a", "web"]]),
     "hostname": ({"hostname": "shop"}, told("hostname"), "shop"),
     "access_ip_v4": ({"access_ip_v4": "192.0.2.9"}, view("access_ip_v4"), ["192.0.2.9"]),
     "access_ip_v6": ({"access_ip_v6": "2001:db8::9"}, view("access_ip_v6"), ["2001:db8::9"]),
@@ -185,7 +186,6 @@ EFFECTS: dict[str, tuple[dict[str, t.Any], Seen, t.Any]] = {
 REFUSED: dict[str, tuple[dict[str, t.Any], str]] = {
     "host": ({"host": "h1"}, "NotSupportedYet"),
     "hypervisor_hostname": ({"hypervisor_hostname": "h1"}, "NotSupportedYet"),
-    "tags": ({"tags": ["a"]}, "NotSupportedYet"),
     "trusted_image_certificates": ({"trusted_image_certificates": ["a"]}, "NotSupportedYet"),
     "security_groups": ({"security_groups": ["web"]}, "NotSupportedYet"),
     "security_groups.name": ({"security_groups": [{"name": "web"}]}, "NotSupportedYet"),

@@ -80,7 +80,7 @@ LEFT_OUT = {"min_count", "max_count", "admin_password"} | {
 CHANGES = {
     "name": "x", "project": "x", "user": "x", "description": "x", "availability_zone": "x", "forced_host": "x",
     "forced_node": "x", "user_data": "x", "config_drive": False, "key_name": "x", "key_data": "x", "access_ip_v4": "1.1.1.1",
-    "access_ip_v6": "::1", "disk_config": "AUTO", "hostname": "x", "metadata": {"a": "c"}, "scheduler_hints": {"a": 1},
+    "access_ip_v6": "::1", "disk_config": "AUTO", "hostname": "x", "metadata": {"a": "c"}, "tags": ("x",), "scheduler_hints": {"a": 1},
     "extra": {"a": 1}, "security_groups": ("x",), "networks": (), "injected_files": (), "image": None,
     "root_image": Image(name="x", id="x", disk_format="raw"),
 }  # fmt: skip

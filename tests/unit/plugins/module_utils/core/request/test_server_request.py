@@ -110,7 +110,6 @@ def test_every_field_of_nova_create_is_honoured(parse):
         ({"networks": ["blue"], "security_groups": ["web"]}, "security_groups"),
         ({"scheduler_hints": {"target_cell": "c"}}, "scheduler_hints.target_cell"),
         ({"scheduler_hints": {"different_cell": ["c"]}}, "scheduler_hints.different_cell"),
-        ({"tags": ["a"]}, "tags"),
         ({"host": "h"}, "host"),
         ({"hypervisor_hostname": "h"}, "hypervisor_hostname"),
         ({"trusted_image_certificates": ["c"]}, "trusted_image_certificates"),

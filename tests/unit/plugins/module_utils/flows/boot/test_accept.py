@@ -172,24 +172,25 @@ def test_an_edited_catalogue_changes_no_instance_and_is_told(world: World) -> No
     assert world.everything() == before
 
 
-def test_metadata_and_description_change_in_place(world: World) -> None:
+def test_metadata_description_and_tags_change_in_place(world: World) -> None:
     """U2."""
     world.report("h1", memory=9)
     first = world.accept(request("web", 2, metadata={"role": "front"}), request("db", metadata={"role": "front"}))
     world.schedule()
     world.build("h1")
-    wanted = request("web", 2, metadata={"role": "back"}, description="the shop")
+    wanted = request("web", 2, metadata={"role": "back"}, description="the shop", tags=("shop",))
     accepted = world.accept(wanted, request("db", metadata={"role": "front"}), run="b")
     assert (accepted.updated, accepted.unchanged) == (first.created[:2], first.created[2:])
     assert accepted.changed and not accepted.builds
     assert {(c["name"], c["field"]) for c in accepted.changes} == {
-        (name, field) for name in ("web-1", "web-2") for field in ("metadata", "description")
+        (name, field) for name in ("web-1", "web-2") for field in ("metadata", "description", "tags")
     }
     with world.ledger.read() as tx:
         found = {
             v["name"]: v for v in views.instance_views(tx.for_run(world.context()), accept.instances.select_live(tx))
         }
     assert (found["web-1"]["metadata"], found["web-2"]["description"]) == ({"role": "back"}, "the shop")
+    assert (found["web-2"]["tags"], found["db"]["tags"]) == (["shop"], [])
     assert (found["db"]["metadata"], found["web-1"]["vm_state"]) == ({"role": "front"}, "active")
     before = world.everything()
     again = world.accept(wanted, run="c")
@@ -197,6 +198,19 @@ def test_metadata_and_description_change_in_place(world: World) -> None:
     with world.ledger.write() as tx:
         accept.instances.write(tx, first.created[:1], locked_by="somebody")
     assert codes(world.refusals(request("web", 2), run="d")) == [("instances[0].name", "InstanceIsLocked")]
+
+
+def test_a_request_of_a_version_without_tags_is_the_same_request(world: World) -> None:
+    world.report("h1")
+    uuid = world.boot("web")
+    with world.ledger.write() as tx:
+        (row,) = tx.execute(tables.request_specs.select()).all()
+        old = {name: {k: v for k, v in getattr(row, name).items() if k != "tags"} for name in ("digest", "spec")}
+        tx.execute(tables.request_specs.update().values(**old))
+    before = world.everything()
+    assert world.accept(request("web"), run="b").unchanged == [uuid] and world.everything() == before
+    changed = world.accept(request("web", tags=("a",)), run="c")
+    assert changed.changes == [{"name": "web", "uuid": uuid, "field": "tags", "from": None, "to": ["a"]}]
 
 
 def test_what_never_had_a_host_gives_its_name_to_the_corrected_request(world: World) -> None:
