@@ -178,6 +178,7 @@ def test_the_way_back_from_another_server_has_no_login(serve, tmp_path):
     assert "Authorization" not in servers[0].asked[1][1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_redirects_that_are_refused(serve, tmp_path, certificate, status):
     """S6"""
@@ -191,6 +192,7 @@ def test_redirects_that_are_refused(serve, tmp_path, certificate, status):
     assert "10 redirects" in refused(ImageDownloadFailed, round_and_round.url, tmp_path).message
 
 
+@pytest.mark.slow
 def test_certificates(serve, tmp_path, certificate):
     server = serve(sends(b"data"), tls(certificate))
     assert "certificate" in refused(ImageDownloadFailed, server.url, tmp_path).message.lower()
@@ -202,6 +204,7 @@ def test_certificates(serve, tmp_path, certificate):
     assert "ca_path /none.pem is not a file of this host" in error.message
 
 
+@pytest.mark.slow
 def test_a_client_s_certificate(serve, tmp_path, certificate):
     server = serve(sends(b"data"), tls(certificate, client_ca=certificate[0]))
     trusts = ImageAccess(ca_path=certificate[0])

@@ -126,6 +126,7 @@ def test_who_follows_an_abandoned_writer_is_told():
         follower.until(1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", ["qcow2", "raw"])
 def test_an_image_is_written_and_compared_at_once(image, tmp_path, monkeypatch, driver):
     qcow2, raw = image
