@@ -138,6 +138,27 @@ class Flow:
         )
         return Run(done.returncode, done.stdout)
 
+    def run_together(self, *runs: tuple[t.Any, ...], timeout: int = 600) -> list[Run]:
+        """Playbooks, all at once. :arg runs: (playbook, variables, *options)"""
+        begun = [
+            subprocess.Popen(
+                self.arguments(*run),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                env=self.environment(),
+                cwd=self.folder,
+            )
+            for run in runs
+        ]
+        try:
+            outputs = [process.communicate(timeout=timeout)[0] for process in begun]
+        finally:
+            for process in begun:
+                if process.poll() is None:
+                    self.kill(process)
+        return [Run(process.returncode, output) for process, output in zip(begun, outputs)]
+
     def boot(self, *entries: dict, options: tuple[str, ...] = (), expect: int = 0, **variables) -> Run:
         done = self.run("boot", *options, bootflow_instances=list(entries), **variables)
         assert done.returncode == expect, done.output

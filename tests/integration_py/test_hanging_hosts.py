@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import subprocess
 import time
@@ -16,6 +17,8 @@ from pathlib import Path
 import pytest
 from flow import Flow, entry, settings_of_host
 from private_libvirt import PrivateLibvirt
+
+from ansible_collections.bootflow.compute.tests.unit.worlds.volume_world import VolumeWorld
 
 SOON = {"bootflow_libvirt_timeout": 6, "bootflow_report_timeout": 20, "bootflow_work_timeout": 10}
 PROBE = """
@@ -68,6 +71,24 @@ def stopped_libvirtd(flow: Flow, name: str) -> t.Iterator[None]:
         host.run("sh", "-c", "kill -CONT $(cat /run/libvirtd.pid)")
 
 
+@contextlib.contextmanager
+def sleeping_interpreter(flow: Flow, name: str) -> t.Iterator[None]:
+    """The host accepts SSH, and what is to run there never begins."""
+    with settings_of_host(flow.lab, name, ansible_python_interpreter=sleeper(flow)):
+        yield
+
+
+def sleeper(flow: Flow) -> str:
+    return program(flow, "sleeper", "exec sleep 600")
+
+
+def program(flow: Flow, name: str, text: str) -> str:
+    path = flow.folder / name
+    path.write_text("#!/bin/sh\n%s\n" % text)
+    path.chmod(0o755)
+    return str(path)
+
+
 def boot_beside_a_hanging_host(flow: Flow, **variables: t.Any) -> str:
     begun = time.monotonic()
     done = flow.boot(entry("late", max_count=3), **SOON, **variables)
@@ -107,13 +128,8 @@ def test_a_stopped_libvirtd_does_not_hold_a_build(flow: Flow) -> None:
 def test_a_host_that_accepts_and_hangs_does_not_hold_a_build(flow: Flow, hangs: str) -> None:
     """Its interpreter sleeps, so that the module never begins; or what runs the module never answers."""
     flow.run("heartbeat")
-    sleeper = flow.folder / "sleeper"
-    sleeper.write_text("#!/bin/sh\nexec sleep 600\n")
-    sleeper.chmod(0o755)
-    how = {"ansible_python_interpreter": str(sleeper)}
-    if hangs == "the connection":
-        how = {"ansible_ssh_executable": str(sleeper)}
-    with settings_of_host(flow.lab, "compute1", **how):
+    name = "ansible_ssh_executable" if hangs == "the connection" else "ansible_python_interpreter"
+    with settings_of_host(flow.lab, "compute1", **{name: sleeper(flow)}):
         begun = time.monotonic()
         output = boot_beside_a_hanging_host(flow)
         assert time.monotonic() - begun < 120, "the host is asked once, not again to clean it up"
@@ -131,3 +147,101 @@ def test_the_module_of_a_host_that_is_given_up_works_no_longer(flow: Flow) -> No
         left = flow.lab.host("compute1").run("pgrep", "python3").stdout
     assert "did not end compute_node_info within 3 s" in done.output
     assert left == programs
+
+
+class Store:
+    """Two volumes of a storage host of this machine, which says of each target that it is as it is to be."""
+
+    def __init__(self, flow: Flow) -> None:
+        self.flow = flow
+        self.world = VolumeWorld("sqlite:///%s" % flow.ledger_path)
+        self.world.time = time.time()
+        configuration = {"volume_group": "vg", "target": "lio", "portals": ["127.0.0.1:1"]}
+        self.world.store("store1", configuration=configuration, lvm=20)
+        self.volumes = {name: self.world.make(name, size=1) for name in ("data-1", "data-2")}
+
+    def answering_for(self, *names: str) -> tuple[str, str]:
+        """Options of a run: an inventory of the host, where an answer about these volumes stands in for Python."""
+        outcomes = {
+            self.volumes[name]: {
+                "changed": True,
+                "error": None,
+                "iqn": "iqn.2010-10.org.openstack:volume-" + self.volumes[name],
+                "lun": 0,
+                "portals": ["127.0.0.1:1"],
+                "initiators": [],
+                "sessions": [],
+                "path": "/dev/vg/" + name,
+            }
+            for name in names
+        }
+        answer = "echo '%s'" % json.dumps({"changed": True, "outcomes": outcomes})
+        python = program(self.flow, "-".join(names), answer)
+        host = {"ansible_connection": "local", "ansible_python_interpreter": python}
+        inventory = Path(python + ".json")
+        inventory.write_text(json.dumps({"bootflow_storage": {"hosts": {"store1": host}}}))
+        return "-i", str(inventory)
+
+    def states(self) -> dict[str, str]:
+        return {name: self.world.status(name) for name in self.volumes}
+
+
+def test_whatever_a_hanging_host_is_asked_ends_and_is_completed_later(flow: Flow) -> None:
+    """Delete, stop, attach and audit. Nothing is given back that the host may still have."""
+
+    def claims() -> list[tuple[t.Any, ...]]:
+        return [tuple(row) for row in flow.query("SELECT * FROM claims ORDER BY instance_uuid")]
+
+    names = ["goes-1", "goes-2", "keeps", "stays"]
+    flow.boot(entry("stays"), entry("keeps"), entry("goes", max_count=2), bootflow_hosts=["compute1"])
+    flow.variables["bootflow_volume_attach"] = "qemu"
+    store = Store(flow)
+    before = claims()
+    assert len(before) == 4
+    limits = {"bootflow_work_timeout": 6, "bootflow_report_timeout": 6, "bootflow_libvirt_timeout": 300}
+    for number, hanging in (("1", stopped_libvirtd(flow, "compute1")), ("2", sleeping_interpreter(flow, "compute1"))):
+        data = "data-" + number
+        with hanging:
+            begun = time.monotonic()
+            deleted, stopped, audited, attached = flow.run_together(
+                ("delete", {**limits, "bootflow_names": ["goes-" + number]}),
+                ("stop", {**limits, "bootflow_names": ["stays"], "bootflow_shutdown_timeout": 1}),
+                ("audit", {**limits, "bootflow_audit_hosts": ["compute1"]}),
+                (
+                    "attach_volume",
+                    {**limits, "bootflow_attachments": [{"instance": "keeps", "volume": data}]},
+                    *store.answering_for(data),
+                ),
+            )
+            assert time.monotonic() - begun < 180
+        for done, words in (
+            (
+                deleted,
+                "goes-%s on compute1: HostTimeout: Host compute1 did not end instance_cleanup within 6 s" % number,
+            ),
+            (stopped, "stays on compute1: HostTimeout: Host compute1 did not end domain_power within 7 s"),
+            (attached, "%s (keeps): HostTimeout: Host compute1 did not end iscsi_secret within 6 s" % data),
+        ):
+            assert done.returncode == 2 and words in done.output, done.output
+        assert audited.returncode == 0, audited.output
+        assert "compute1 did not answer: Host compute1 did not end compute_node_info within 6 s" in audited.output
+        rows = flow.instances()
+        assert sorted(rows) == names and {(r["vm_state"], r["host"]) for r in rows.values()} == {("active", "compute1")}
+        going = {name for name in rows if rows[name]["task_state"] == "deleting"}
+        assert going == {"goes-" + n for n in ("1", "2") if n <= number}
+        assert {rows[name]["task_state"] for name in names if name not in going} == {None}
+        assert claims() == before
+        assert store.states()[data] == "attaching", "the guest may have it"
+        flow.check_ledger()
+
+    audited = flow.run("audit", bootflow_audit_hosts=["compute1"])
+    assert "Deleted: goes-1, goes-2" in audited.output and sorted(flow.instances()) == ["keeps", "stays"], (
+        audited.output
+    )
+    stopped = flow.run("stop", bootflow_names=["stays"], bootflow_shutdown_timeout=1)
+    assert stopped.returncode == 0 and flow.instances()["stays"]["vm_state"] == "stopped", stopped.output
+    deleted = flow.run("delete", *store.answering_for("data-1", "data-2"), bootflow_names=["keeps", "stays"])
+    assert deleted.returncode == 0, deleted.output
+    assert store.states() == {"data-1": "available", "data-2": "available"}
+    assert flow.query("SELECT * FROM volume_attachments WHERE deleted = ''") == []
+    assert flow.residue() == {}

@@ -423,7 +423,7 @@ class Lab:
         remove_leftovers(PREFIX + self.id)
         if keep_files:
             return
-        for name in ("hosts", "ssh"):
+        for name in ("hosts", "ssh", "host_vars"):
             shutil.rmtree(os.path.join(self.directory, name), ignore_errors=True)
         for path in (self.inventory, self.state_file, self.state_file + ".new"):
             if os.path.exists(path):
