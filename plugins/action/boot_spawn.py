@@ -10,6 +10,7 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.metadata import pack_files
+from ansible_collections.bootflow.compute.plugins.module_utils.core.networks import dhcp
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.setting import Values
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.guest_data import SecretsOfRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
@@ -133,6 +134,11 @@ class ActionModule(StageAction):
             "wait_timeout": settings.wait_timeout,
             "vif_plugging_timeout": settings.vif_plugging_timeout,
             "vif_plugging_is_fatal": settings.vif_plugging_is_fatal,
+            "reservations": [
+                reserved
+                for port, network in build.ports
+                for reserved in dhcp.reservations(port.mac_address, port.fixed_ips, network, build.row.hostname)
+            ],
         }
         if settings.wait_console:
             wanted["wait_console"] = {

@@ -140,8 +140,9 @@ options:
       - >-
         Networks that requests may name: C(name), C(type) (C(network): a libvirt network; C(bridge): a Linux bridge),
         C(source) (its name on the host), C(manage) (create a missing libvirt network), C(forward) (of a managed one:
-        none, nat, route, open), C(mtu), C(enforce_allocation_pools), C(subnets) (C(name), C(cidr), C(gateway_ip),
-        C(allocation_pools), C(dns_nameservers), C(host_routes), C(enable_dhcp)).
+        none, nat, route, open), C(mtu), C(enforce_allocation_pools), C(subnets) (C(name), C(cidr), C(gateway_ip) (the
+        first address; null: none), C(allocation_pools), C(dns_nameservers), C(host_routes), C(enable_dhcp)); see
+        C(docs/request.md).
       - Read from the variable C(bootflow_networks), else V([]).
     type: raw
   keypairs:

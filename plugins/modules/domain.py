@@ -104,6 +104,18 @@ options:
         description: Seconds to wait until the QEMU guest agent responds. V(0) does not wait.
         type: float
         default: 0
+      reservations:
+        description:
+          - Addresses that the DHCP server of libvirt gives to the guest's interfaces and to nobody else, reserved before the guest starts.
+          - M(bootflow.compute.instance_cleanup) removes them with the domain.
+        type: list
+        elements: dict
+        default: []
+        suboptions:
+          network: {description: Name of the libvirt network., type: str, required: true}
+          mac: {description: MAC address of the interface., type: str, required: true}
+          address: {description: IPv4 address in a subnet of the network that has no DHCP range., type: str, required: true}
+          name: {description: "Hostname of the guest, for the DNS server of the network.", type: str, default: ""}
   workers: {default: 8}
 requirements:
   - iputils-ping with O(domains[].wait_address)
@@ -130,7 +142,7 @@ outcomes:
   returned: success
   contains:
     changed:
-      description: Whether the domain was, or in check mode would be, defined, started or resumed.
+      description: Whether the domain was, or in check mode would be, defined, started or resumed, or an address reserved for it.
       type: bool
       returned: always
     power_state:
@@ -151,6 +163,11 @@ outcomes:
       returned: success
     differences:
       description: Differences between the existing and the requested definition.
+      type: list
+      elements: str
+      returned: success
+    reserved:
+      description: Addresses of O(domains[].reservations) that were, or in check mode would be, reserved.
       type: list
       elements: str
       returned: success

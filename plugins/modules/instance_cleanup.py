@@ -11,8 +11,9 @@ module: instance_cleanup
 short_description: Remove instances from a compute node
 version_added: "0.1.0"
 description:
-  - Destroys and undefines the domain of each instance, with its saved state and its NVRAM, and then removes its directory. Nothing outside that directory is
-    touched, except the whole disks in O(instances[].disks) and the logical volumes that are tagged for the instance.
+  - Destroys and undefines the domain of each instance, with its saved state, its NVRAM and the DHCP reservations of its interfaces, and then
+    removes its directory. Nothing outside that directory is touched, except the whole disks in O(instances[].disks) and the logical volumes
+    that are tagged for the instance.
   - Such a logical volume is unmounted, its line in C(/etc/fstab) is removed, and it is overwritten according to O(volume_clear)
     before it is removed. A logical volume that is still open is not touched, and its instance fails.
   - The module works from any intermediate state of a build; if nothing of an instance exists, nothing is changed.

@@ -13,7 +13,7 @@ version_added: "0.1.0"
 description:
   - Checks that a libvirt network is active or that a Linux bridge exists. A libvirt network with O(networks[].manage=true) is
     defined, started and set to start with the host, where needed.
-  - A network that is already defined keeps its definition.
+  - A network that is already defined keeps its definition. A managed one that does not serve DHCP as requested is an error.
   - The failure of one network does not affect the others. RV(outcomes) has the result of each.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
@@ -59,8 +59,10 @@ options:
         type: int
       subnets:
         description:
-          - Subnets with C(cidr) and C(gateway_ip). In a managed libvirt network the host has the address of the gateway.
-          - DHCP of libvirt stays off, because the addresses come from the ledger.
+          - Subnets with C(cidr), C(gateway_ip), C(enable_dhcp), C(dns_nameservers) and C(host_routes). In a managed libvirt network the
+            host has the address of the gateway.
+          - Of a subnet with C(enable_dhcp), the DHCP server of a managed libvirt network tells guests C(dns_nameservers), C(host_routes)
+            and O(networks[].mtu). It gives away no address but those that M(bootflow.compute.domain) reserves.
         type: list
         elements: dict
         default: []

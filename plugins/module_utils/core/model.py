@@ -88,6 +88,11 @@ class Network:
     manage: bool = False  # True: the collection defines and starts the libvirt network where it is missing
     forward: str = "none"  # of a managed libvirt network: none, nat, route, open
 
+    @property
+    def is_managed(self) -> bool:
+        """Whether each host has a libvirt network for it that the collection defines, with its gateways as addresses of the host."""
+        return self.manage and self.type == "network"
+
 
 @dataclass(frozen=True)
 class NetworkRequest:

@@ -141,11 +141,12 @@ def in_allocation_pools(ip: str, pools: t.Iterable[t.Mapping[str, str]]) -> bool
     return False
 
 
-def check_fixed_ip(subnet: Subnet, ip: str, enforce_pools: bool) -> None:
+def check_fixed_ip(subnet: Subnet, ip: str, enforce_pools: bool, managed: bool = False) -> None:
     """Check a requested address.
 
     An address outside the pools is valid unless ``enforce_pools``, as in Neutron by default.
 
+    :arg managed: the hosts have the address of the gateway.
     :raises InvalidIpForSubnet: not an address, or not one for ports of this subnet.
     :raises InvalidIpForAllocationPools: outside every pool, and ``enforce_pools`` is set.
     """
@@ -157,6 +158,12 @@ def check_fixed_ip(subnet: Subnet, ip: str, enforce_pools: bool) -> None:
             address=ip,
             subnet="%s (%s)" % (name, subnet.cidr),
             remedy="Choose an address from %s to %s." % (first, last),
+        )
+    if managed and address == parse_ip(subnet.gateway_ip):
+        raise InvalidIpForSubnet(
+            message="IP address %s is the gateway of subnet %s, which each host has in this managed network"
+            % (ip, name),
+            remedy="Choose another address, or set another gateway_ip for the subnet.",
         )
     if enforce_pools and not in_allocation_pools(str(address), subnet.allocation_pools):
         raise InvalidIpForAllocationPools(ip_address=ip, subnet="%s (%s)" % (name, subnet.cidr))

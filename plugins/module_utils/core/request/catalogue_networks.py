@@ -43,7 +43,7 @@ def read_network(fields: Fields, name: str) -> Network:
         _read_subnet(Fields(data, path, fields.problems), name, index, subnets, networks)
     if mtu is not None and mtu < 1280 and any(net.version == 6 for net in networks):
         fields.wrong("mtu", "must be 1280 or more with an IPv6 subnet")
-    return Network(
+    network = Network(
         id=fields.name("id", catalogue_id("network", name)),
         name=name,
         subnets=tuple(subnets),
@@ -54,6 +54,29 @@ def read_network(fields: Fields, name: str) -> Network:
         manage=fields.boolean("manage"),
         forward=fields.choice("forward", FORWARDS, "none"),
     )
+    if network.is_managed:
+        _check_dhcp(network, fields)
+    return network
+
+
+def _check_dhcp(network: Network, fields: Fields) -> None:
+    """Note the subnets of a managed network that libvirt's DHCP server cannot serve."""
+    served = [subnet for subnet in network.subnets if subnet.enable_dhcp]
+    for subnet in served:
+        first = next(other for other in served if other.ip_version == subnet.ip_version)
+        if subnet.ip_version == 6:
+            reason = "libvirt's DHCPv6 server cannot know a guest before its first start"
+        elif subnet.gateway_ip is None:
+            reason = "the DHCP server of subnet %s has no address, because gateway_ip is null" % subnet.name
+        elif first is not subnet:
+            reason = "libvirt serves DHCP in one IPv4 subnet of a network, and subnet %s has it" % first.name
+        else:
+            continue
+        fields.wrong(
+            "subnets",
+            "enable_dhcp of subnet %s is not possible in this managed network: %s" % (subnet.name, reason),
+            "Leave enable_dhcp out: cloud-init configures the address from the config drive.",
+        )
 
 
 def _read_subnet(fields: Fields, network: str, index: int, subnets: list[Subnet], networks: list[AnyNetwork]) -> None:

@@ -103,7 +103,7 @@ def _one(
         with problems.collect(path + ".fixed_ip"):
             if subnet is None:
                 subnet = subnet_of_address(network, fixed_ip)
-            check_fixed_ip(subnet, fixed_ip, network.enforce_allocation_pools)
+            check_fixed_ip(subnet, fixed_ip, network.enforce_allocation_pools, network.is_managed)
     elif not network.subnets:
         problems.add(
             path + ".network",

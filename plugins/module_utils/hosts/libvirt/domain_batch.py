@@ -10,6 +10,7 @@ import typing as t
 
 from ...core.errors import InvalidInput
 from ...core.guest.domain.compare import intent_differences
+from .dhcp import Reservation
 from .domain_waits import AddressWait, ConsoleWait, checked_address
 from .domains import DomainSpec, checked_pattern, checked_xml, log_is_appended, log_path_of
 
@@ -39,6 +40,15 @@ DOMAIN_ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "vif_plugging_timeout": {"type": "float", "default": DomainSpec.vif_plugging_timeout},
     "vif_plugging_is_fatal": {"type": "bool", "default": DomainSpec.vif_plugging_is_fatal},
     "wait_agent": {"type": "float", "default": DomainSpec.wait_agent},
+    "reservations": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "options": {
+            **{each: {"type": "str", "required": True} for each in ("network", "mac", "address")},
+            "name": {"type": "str", "default": ""},
+        },
+    },
 }
 
 
@@ -56,6 +66,7 @@ def domain_spec(args: t.Mapping[str, t.Any]) -> DomainSpec:
         vif_plugging_timeout=args["vif_plugging_timeout"],
         vif_plugging_is_fatal=args["vif_plugging_is_fatal"],
         wait_agent=args["wait_agent"],
+        reservations=tuple(Reservation(**each) for each in args["reservations"]),
         wait_console=_console_wait(args.get("wait_console"), args),
         wait_address=_address_wait(args.get("wait_address")),
         differences=intent_differences,

@@ -18,6 +18,7 @@ from ...core.instances.power_states import CRASHED, NOSTATE, POWER_PAUSED, RUNNI
 from ..os.batch import progress
 from ..os.paths import checked_uuid
 from .connection import is_code, libvirt, libvirt_errors, tolerating
+from .dhcp import Reservation, release_of_domain, reserve
 from .domain_waits import AddressWait, ConsoleWait, host_name, wait_for_address, wait_for_agent, wait_for_console
 from .vifs import wait_plugged
 
@@ -38,6 +39,7 @@ class DomainSpec:
     wait_agent: float = 0.0
     vif_plugging_timeout: float = 300.0  # 0: the guest runs immediately
     vif_plugging_is_fatal: bool = True
+    reservations: tuple[Reservation, ...] = ()  # made before the guest starts, see .dhcp
     differences: t.Callable[[str, str], t.Sequence[str]] | None = field(default=None, compare=False)
 
 
@@ -90,7 +92,7 @@ def shown_xml(xml: str) -> str:
 def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False) -> dict[str, t.Any]:
     """Define, start and wait according to ``spec``; only missing steps are done.
 
-    Returns {changed, defined, started, resumed, power_state, seconds, differences, diff, console_match, vifs_missing}, and
+    Returns {changed, defined, started, resumed, reserved, power_state, seconds, differences, diff, console_match, vifs_missing}, and
     ``devices`` (see device_places) if the requested state is ``defined``.
     A running domain with another definition gets the new definition for its next start and keeps running.
     After a failure the caller must remove the domain.
@@ -99,6 +101,7 @@ def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False)
     :raises InstanceExists: another domain has the name.
     :raises LibvirtError, HypervisorUnavailable: libvirt fails or is not running; or the guest ended immediately.
     :raises VirtualInterfaceCreateException: see vifs.wait_plugged.
+    :raises NetworkError: see dhcp.reserve.
     :raises WaitTimeout: an awaited event did not happen.
     """
     begin = time.monotonic()
@@ -122,6 +125,7 @@ def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False)
         "differences": differences if define else [],
         "console_match": None,
         "vifs_missing": [],
+        "reserved": [],
     }
     if define or start:
         result["diff"] = {
@@ -130,13 +134,15 @@ def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False)
             "before": shown_xml(before) if before else "",
             "after": shown_xml(spec.xml) if define else shown_xml(before),
         }
+    if define and not check_mode:
+        progress.mark_changed()
+        domain = _define(connection, spec)
+    result["reserved"] = [r.address for r in spec.reservations if reserve(connection, r, check_mode)]
+    result["changed"] = result["changed"] or bool(result["reserved"])
     if check_mode:
         result["power_state"] = NOSTATE if domain is None else power_state(domain)
         result["seconds"] = round(time.monotonic() - begin, 3)
         return result
-    if define:
-        progress.mark_changed()
-        domain = _define(connection, spec)
     console_from = spec.wait_console.mark() if spec.wait_console and start and spec.wait_console.appended else None
     if start:
         progress.mark_changed()
@@ -249,7 +255,7 @@ def _still_running(domain: t.Any, spec: DomainSpec) -> t.Callable[[], None]:
 def remove_domain(
     connection: t.Any, uuid: str, check_mode: bool = False, stopped: t.Callable[[], t.Any] | None = None
 ) -> list[str]:
-    """Destroy and undefine the domain with its managed save, metadata of snapshots and checkpoints, and NVRAM.
+    """Destroy and undefine the domain with its managed save, metadata of snapshots and checkpoints, NVRAM, and DHCP reservations.
 
     Returns what was (or would be) removed, as texts; empty without such a domain.
 
@@ -261,17 +267,18 @@ def remove_domain(
     if domain is None:
         return []
     with libvirt_errors():
-        name, persistent, active = domain.name(), domain.isPersistent(), domain.isActive()
+        name, persistent, active, xml = domain.name(), domain.isPersistent(), domain.isActive(), domain.XMLDesc(0)
     removed = ["running domain %s" % name] if active else []
     removed += ["definition of domain %s" % name] if persistent else []
     if check_mode:
-        return removed
+        return removed + release_of_domain(connection, xml, check_mode)
     progress.mark_changed()
     # A domain with autodestroy, or a guest that shuts down, may be gone between any two calls.
     if active:
         tolerating(domain.destroy, "VIR_ERR_NO_DOMAIN", "VIR_ERR_OPERATION_INVALID")
     if stopped is not None:
         stopped()
+    removed += release_of_domain(connection, xml)
     if persistent:
         _undefine(domain)
     return removed

@@ -19,13 +19,15 @@ from dataclasses import dataclass, field
 
 from ...core.errors import InvalidInput, NetworkError
 from ...core.guest.domain.element import parse, to_text
+from ...core.networks import dhcp
 from ...core.networks.names import check_interface, check_source
 from ...core.optional import optional_import, require
 from ..os.batch import progress
 from ..os.files import opened, remove_files
 from ..os.locks import LOCK_ROOT, host_lock
 from ..os.paths import make_dirs
-from .connection import is_code, libvirt, libvirt_errors, tolerating
+from .connection import is_code, libvirt, libvirt_errors
+from .dhcp import find_network, range_of
 from .domains import definitions
 
 etree = optional_import("lxml.etree")
@@ -37,11 +39,12 @@ _NEEDED = os.path.join(LOCK_ROOT, "networks")
 _LOCK = "networks"
 
 _SIOCETHTOOL, _ETHTOOL_GDRVINFO = 0x8946, 3
+_DNSMASQ = "http://libvirt.org/schemas/network/dnsmasq/1.0"
 
 
 @dataclass(frozen=True)
 class NetworkSpec:
-    """A requested network. ``subnets`` have cidr, gateway_ip, enable_dhcp, allocation_pools as in core.model."""
+    """A requested network. ``subnets`` have cidr, gateway_ip, enable_dhcp, dns_nameservers, host_routes as in core.model."""
 
     name: str
     type: str = "network"  # network, bridge
@@ -64,13 +67,14 @@ def ensure_network(connection: t.Any, spec: NetworkSpec, check_mode: bool = Fals
     Only managed libvirt networks are defined, started or set to autostart. An existing network keeps its definition.
 
     :raises InvalidInput: the spec is not valid.
-    :raises NetworkError: the network does not exist or is not active, and is not managed.
+    :raises NetworkError: the network does not exist or is not active, and is not managed; or the definition of a managed one does
+        not serve DHCP as requested.
     """
     if spec.type == "bridge":
         return _check_bridge(spec)
     check_source(spec.type, spec.real_name)
     if not spec.manage:
-        return _check_network(_find(connection, spec.real_name), spec)
+        return _check_network(find_network(connection, spec.real_name), spec)
     if check_mode:
         return _ensure_managed(connection, spec, True)
     with host_lock(LOCK_ROOT, _LOCK):
@@ -78,8 +82,10 @@ def ensure_network(connection: t.Any, spec: NetworkSpec, check_mode: bool = Fals
 
 
 def _ensure_managed(connection: t.Any, spec: NetworkSpec, check_mode: bool) -> dict[str, t.Any]:
-    network = _find(connection, spec.real_name)
+    network = find_network(connection, spec.real_name)
     wanted = None if network is not None else network_xml(spec)
+    if network is not None:
+        _check_dhcp(network, spec)
     with libvirt_errors():
         start = network is None or not network.isActive()
         autostart = network is None or not network.autostart()
@@ -109,16 +115,12 @@ def _ensure_managed(connection: t.Any, spec: NetworkSpec, check_mode: bool) -> d
     return result
 
 
-def _find(connection: t.Any, name: str) -> t.Any | None:
-    return tolerating(lambda: connection.networkLookupByName(name), "VIR_ERR_NO_NETWORK")
-
-
 def _define(connection: t.Any, spec: NetworkSpec, xml: str) -> t.Any:
     try:
         return connection.networkDefineXML(xml)
     except libvirt.libvirtError:
         # Another process may have defined it meanwhile.
-        network = _find(connection, spec.real_name)
+        network = find_network(connection, spec.real_name)
         if network is None:
             raise
         return network
@@ -188,12 +190,13 @@ def network_xml(spec: NetworkSpec) -> str:
     """The definition of a managed libvirt network.
 
     The gateway of a subnet is the address of the host; with forward none and without a gateway the host has no address in the network.
-    DHCP is off: addresses come from the ledger, and a DHCP server would assign others.
+    A DHCP range is never written: the ledger assigns the addresses, and each becomes a reservation (see .dhcp).
 
     :raises InvalidInput: a value, an address or a name is not valid.
     """
     require(etree, "lxml", "python3-lxml", "host")
-    root = etree.Element("network")
+    options = _dhcp_options(spec)
+    root = etree.Element("network", nsmap={"dnsmasq": _DNSMASQ} if options else None)
     etree.SubElement(root, "name").text = spec.real_name
     ours = etree.SubElement(root, "metadata")
     etree.SubElement(ours, "{%s}network" % NETWORK_NAMESPACE, nsmap={"bootflow": NETWORK_NAMESPACE})
@@ -208,7 +211,42 @@ def network_xml(spec: NetworkSpec) -> str:
         etree.SubElement(root, "mtu", size=str(int(spec.mtu)))
     for subnet in spec.subnets:
         _add_subnet(root, spec, subnet)
+    if options:
+        parent = etree.SubElement(root, "{%s}options" % _DNSMASQ)
+        for option in options:
+            etree.SubElement(parent, "{%s}option" % _DNSMASQ, value=option)
     return to_text(root)
+
+
+def _dhcp_options(spec: NetworkSpec) -> list[str]:
+    """What dnsmasq tells the guests of the network's subnet with DHCP, besides address and router."""
+    return [option for s in spec.subnets if s.get("enable_dhcp") for option in dhcp.options(s, spec.forward, spec.mtu)]
+
+
+def _check_dhcp(network: t.Any, spec: NetworkSpec) -> None:
+    """:raises NetworkError: an existing network that cannot serve the subnets as requested"""
+    served = [s for s in spec.subnets if s.get("enable_dhcp")]
+    if not served:
+        return
+    with libvirt_errors():
+        root = parse(network.XMLDesc(libvirt.VIR_NETWORK_XML_INACTIVE if network.isPersistent() else 0))
+    there = {(range_of(e), e.get("address")): e for e in root.findall("ip")}
+    told = {e.get("value") for e in root.iter("{%s}option" % _DNSMASQ)}
+    problems = ["it does not tell guests %s" % o for o in _dhcp_options(spec) if o not in told]
+    for subnet in served:
+        element = there.get((ipaddress.ip_network(str(subnet["cidr"])), subnet["gateway_ip"]))
+        if element is None:
+            problems.append("this host does not have the address %s in it" % subnet["gateway_ip"])
+        elif element.find("dhcp/range") is not None:
+            problems.append("it has a DHCP range, which gives away addresses of the ledger")
+    if problems:
+        raise NetworkError(
+            message="libvirt network %s on this host does not serve DHCP as requested: %s"
+            % (spec.real_name, "; ".join(problems)),
+            remedy="When no guest on this host uses the network, remove it (virsh net-destroy %s, virsh net-undefine %s): the next boot"
+            " defines it again. Or correct network %s in bootflow_networks."
+            % (spec.real_name, spec.real_name, spec.name),
+        )
 
 
 def _add_subnet(root: t.Any, spec: NetworkSpec, subnet: t.Mapping[str, t.Any]) -> None:

@@ -156,7 +156,7 @@ class Allocator:
         refusal: errors.BootflowError = errors.InvalidIpForSubnet(address=address, subnet=network.name)
         for subnet in subnets:
             try:
-                ipam.check_fixed_ip(subnet, address, network.enforce_allocation_pools)
+                ipam.check_fixed_ip(subnet, address, network.enforce_allocation_pools, network.is_managed)
             except errors.BootflowError as e:
                 if not isinstance(refusal, errors.InvalidIpForAllocationPools):
                     refusal = e

@@ -200,6 +200,37 @@ def test_the_beginning_of_mac_addresses(world: World) -> None:
         assert port.mac_address.startswith(expected)
 
 
+def test_dhcp_of_a_managed_network_is_told_and_reserved(world: World) -> None:
+    """G3: the guest was told to ask a DHCP server, and there was none."""
+    subnets = [{"cidr": "10.0.0.0/24", "enable_dhcp": True, "dns_nameservers": ["9.9.9.9"]}]
+    networks = [
+        {"name": "blue", "source": "bf-blue", "manage": True, "subnets": subnets},
+        {"name": "lan", "type": "bridge", "source": "br0", "subnets": subnets},
+    ]
+    boot = Boot(world, networks=networks)
+    boot.build(networks=["blue", "lan"])
+    managed, outside = (node.get("address") for node in boot.xml().iterfind("devices/interface/mac"))
+    (domain,) = boot.given["domain"]["domains"]
+    assert domain["reservations"] == [{"network": "bf-blue", "mac": managed, "address": "10.0.0.2", "name": "web"}]
+    assert [n["subnets"][0]["enable_dhcp"] for n in boot.given["virtual_network"]["networks"]] == [True, True]
+    files = unpack_files(boot.given["config_drive"]["drives"][0]["files"])
+    told = json.loads(files["openstack/latest/network_data.json"])["networks"]
+    assert [each["type"] for each in told] == ["ipv4_dhcp", "ipv4_dhcp"] and outside != managed
+
+
+def test_a_guest_cannot_have_the_gateway_of_a_managed_network(world: World) -> None:
+    """G3: it was accepted, and the guest took its host's address."""
+    subnets = [{"cidr": "10.0.0.0/24"}]
+    networks = [
+        {"name": "blue", "manage": True, "subnets": subnets},
+        {"name": "lan", "subnets": [{"cidr": "10.1.0.0/24"}]},
+    ]
+    boot = Boot(world, networks=networks)
+    error = ("instances[0].networks[0].fixed_ip", "InvalidIpForSubnet", 400)
+    assert boot.errors(networks=[{"network": "blue", "fixed_ip": "10.0.0.1"}]) == [error]
+    assert boot.accept(networks=[{"network": "lan", "fixed_ip": "10.1.0.1"}])["created"]
+
+
 def test_what_a_host_says_of_metadata(world: World) -> None:
     vendor_data = {"cloud-init": "#cloud-config", "rack": 4}
     boot = Boot(world, host={"bootflow_vendor_data": vendor_data, "bootflow_dhcp_domain": "example.org"})

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import ipaddress
 import random
 
@@ -137,6 +138,15 @@ def test_fixed_ip_at_the_borders(cidr, ip, fine):
     else:
         with pytest.raises(errors.InvalidIpForSubnet):
             ipam.check_fixed_ip(subnet(cidr), ip, False)
+
+
+def test_the_gateway_of_a_managed_network_is_taken_by_its_hosts():
+    """G3: a guest with it would take the hosts' own address."""
+    seed = dataclasses.replace(subnet("10.0.0.0/24"), gateway_ip="10.0.0.1")
+    ipam.check_fixed_ip(seed, "10.0.0.1", False)
+    ipam.check_fixed_ip(seed, "10.0.0.2", False, managed=True)
+    with pytest.raises(errors.InvalidIpForSubnet, match=r"10\.0\.0\.1 is the gateway of subnet"):
+        ipam.check_fixed_ip(seed, "10.0.0.1", False, managed=True)
 
 
 def test_no_pools_refuse_when_enforced():
