@@ -11,15 +11,16 @@ import typing as t
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.guest_data import SecretsOfRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history, instances
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import Instance
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.plugin_utils import passwords
+from ansible_collections.bootflow.compute.plugins.plugin_utils import passwords, tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
 
 class ActionModule(LedgerAction):
-    ARGUMENTS = REQUEST.options("instances", "project")
+    ARGUMENTS = {**REQUEST.options("instances", "project"), **RUN.options("admin_password_dir", "print_table")}
 
     def act(self) -> dict[str, t.Any]:
         if self.check_mode:
@@ -32,11 +33,17 @@ class ActionModule(LedgerAction):
             return rows, history.with_event(tx, [r.uuid for r in rows], "resume")
 
         rows, resumed = self.open_ledger().inspect(read)
-        found = {}
+        found: dict[str, str] = {}
+        files: dict[str, str] = {}
         for row in rows:
             secrets = secrets_of(row.project, row.display_name)
             # A config drive that a dead run wrote has a password that died with it, unless the request names it.
             known = row.uuid not in resumed or (secrets is not None and secrets.admin_password)
             if row.config_drive and known:
-                found[row.display_name] = passwords.password_of(row.uuid, secrets)
-        return {"changed": False, "admin_passwords": found, "_ansible_no_log": True}
+                files[row.uuid] = found[row.display_name] = passwords.password_of(row.uuid, secrets)
+        folder = self.options["admin_password_dir"]
+        if folder and files:
+            passwords.leave_in(folder, files)
+            if self.options["print_table"]:
+                tables.show(self._display, ["Admin passwords: in %s, in files named by UUID" % folder])
+        return {"changed": bool(folder and files), "admin_passwords": found, "_ansible_no_log": True}

@@ -12,14 +12,23 @@ short_description: Return the admin passwords of this run
 version_added: "0.1.0"
 description:
   - >-
-    Returns the admin passwords that this run set in the instances it started. They are not stored in the ledger or
-    in a log; only this run knows them.
+    Returns the admin passwords of the instances that this run started. They are not stored in the ledger or in a log; only this run
+    knows those that it generated, and leaves them in O(admin_password_dir) on request.
   - >-
     Set C(no_log) on the task.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.ledger, bootflow.compute.shared.controller, bootflow.compute.shared.user_data]
 attributes:
   idempotent: {support: partial, details: A later run knows only the passwords that are part of the request.}
+options:
+  admin_password_dir:
+    description:
+      - Folder on the controller (absolute path; made with mode 0700) in which the password of each instance is left, in a file of mode 0600
+        named by the instance's UUID. Nothing removes the files. Read from the variable C(bootflow_admin_password_dir).
+    type: path
+  print_table:
+    description: Print where the passwords were left. Read from the variable C(bootflow_print_table), else true.
+    type: bool
 """
 
 EXAMPLES = r"""

@@ -11,6 +11,7 @@ import dataclasses
 import os
 import posixpath
 import typing as t
+from secrets import token_hex
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.block_devices import PlannedDisk, planned_disk
@@ -27,6 +28,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import metadata
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.domain import DomainConfig, render
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.element import to_text
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.password_hash import sha512_crypt
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.platform import is_windows
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.setting import Values
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.guest_data import GuestSecrets
@@ -76,6 +79,8 @@ def config_drive(
 ) -> dict[str, bytes]:
     """The files of the build's config drive. ``secrets``: user data and files, which the ledger does not store.
 
+    A password that cloud-init sets is on the drive as a hash only: any user of the guest can read the drive's metadata.
+
     :arg volumes: attachments of the build.
     :arg places: of the devices of the defined domain, see core.guest.device_places.
     """
@@ -83,6 +88,10 @@ def config_drive(
     numa = build.allocation.get("numa")
     files = tuple((f.path, base64.b64decode(f.contents)) for f in secrets.injected_files) if secrets else ()
     keys = ((spec["key_name"], spec["key_data"]),) if spec["key_data"] else ()
+    properties = (spec["image"] or {}).get("properties") or {}
+    given = secrets is not None and bool(secrets.admin_password)
+    as_hash = (given or settings.inject_password) and not is_windows(properties)
+    user = str(properties.get("os_admin_user") or "root")  # source: Nova's set_admin_password
     return metadata.config_drive_files(
         metadata.InstanceMetadata(
             uuid=row.uuid,
@@ -96,7 +105,8 @@ def config_drive(
             user_data=secrets.user_data if secrets else None,
             vendor_data=settings.vendor_data,
             dhcp_domain=settings.dhcp_domain,
-            admin_password=password,
+            admin_password=None if as_hash else password,
+            login=(user, sha512_crypt(password, token_hex(8))) if as_hash else None,
             random_seed=_random_seed(),
             injected_files=files,
             network_info=tuple(build.network_info),

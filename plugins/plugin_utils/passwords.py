@@ -2,14 +2,18 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Admin passwords: the request's, or derived from the run's secret. Neither is stored or handed around."""
+"""Admin passwords: the request's, or derived from the run's secret. Neither is handed around, or stored unless the person names a folder."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 import random
+import tempfile
+import typing as t
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.identifiers import generate_password
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.guest_data import GuestSecrets
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_SECRET
@@ -22,3 +26,24 @@ def password_of(uuid: str, secrets: GuestSecrets | None) -> str:
     digest = hmac.new(RUN_SECRET, uuid.encode(), hashlib.sha256).digest()
     # A separate generator for each password, seeded with a secret of 256 bits: the same in every worker.
     return generate_password(random.Random(digest))
+
+
+def leave_in(folder: str, passwords: t.Mapping[str, str]) -> None:
+    """Write each password into a file of its own that only this user can read.
+
+    :arg passwords: by the UUID of the instance.
+    :raises InvalidInput: the folder cannot be made or written.
+    """
+    try:
+        os.makedirs(folder, 0o700, exist_ok=True)
+        for uuid, password in passwords.items():
+            handle, partial = tempfile.mkstemp(prefix=".", dir=folder)  # 0600
+            with os.fdopen(handle, "w", encoding="utf-8") as stream:
+                stream.write(password + "\n")
+            os.replace(partial, os.path.join(folder, uuid))
+    except OSError as error:
+        raise InvalidInput(
+            message="The admin passwords of this boot cannot be written to %s: %s" % (folder, error.strerror),
+            remedy="Set bootflow_admin_password_dir to a folder that this user may write. A generated password that was not returned"
+            " is lost: delete such an instance and boot it again.",
+        ) from None

@@ -13,7 +13,7 @@ import json
 import os
 import sys
 
-from cloudinit import helpers
+from cloudinit import helpers, stages, util
 from cloudinit.net import eni, netplan, network_state
 from cloudinit.sources import DataSourceConfigDrive as config_drive
 
@@ -23,6 +23,27 @@ def rendered(renderer, path, config, target):
     renderer.render_network_state(state, target=target)
     with open(os.path.join(target, path), encoding="utf-8") as stream:
         return stream.read()
+
+
+def merged(source, folder):
+    """The configuration that cloud-init's modules get: the distribution's, vendor data and user data, handled as at a boot."""
+    config = util.get_builtin_cfg()
+    config["system_info"] = {"distro": "debian", "paths": {"cloud_dir": folder, "run_dir": os.path.join(folder, "run")}}
+    config["def_log_file"] = os.path.join(folder, "log")
+
+    class Init(stages.Init):
+        """Reads nothing of this machine, and writes nothing to it."""
+
+        def read_cfg(self, extra_fns=None):
+            self._cfg = config
+
+    init = Init()
+    init.datasource = source
+    init.initialize()
+    init.instancify()
+    init.update()
+    init.consume_data()
+    return helpers.ConfigMerger(paths=init.paths, datasource=source, base_cfg=config).cfg
 
 
 def main():
@@ -50,6 +71,7 @@ def main():
         "instance_id": source.get_instance_id(),
         "network": network,
     }
+    answer["chpasswd"] = merged(source, folder).get("chpasswd")
     if network:
         target = os.path.join(folder, "target")
         answer["netplan"] = rendered(

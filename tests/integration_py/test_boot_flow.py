@@ -267,15 +267,28 @@ def test_hooks_and_passwords(flow: Flow, tmp_path) -> None:
         "    dest: %s\n    mode: '0600'\n  no_log: true\n" % seen
     )
     entries = [entry("hooked"), entry("known", admin_password="correct horse")]
-    done = flow.boot(*entries, options=("-vvv",), bootflow_hook_create_instance_post=str(after), **READY)
+    folder = tmp_path / "passwords"
+    done = flow.boot(
+        *entries,
+        options=("-vvv",),
+        bootflow_hook_create_instance_post=str(after),
+        bootflow_admin_password_dir=str(folder),
+        **READY,
+    )
     instances, passwords = json.loads(seen.read_text())
     assert {i["name"] for i in instances} == {"hooked", "known"}
     assert passwords["known"] == "correct horse" and len(passwords["hooked"]) >= 12
     for name, row in flow.instances().items():
         drive = "/var/lib/bootflow/instances/%s/disk.config" % row["uuid"]
-        found = flow.lab.host(row["host"]).run("grep", "-a", "-c", '"admin_pass": "%s"' % passwords[name], drive).stdout
-        assert int(found) > 0, "the config drive has it"
+        for text, there in (
+            ('"admin_pass": "%s"' % passwords[name], name == "hooked"),
+            ("chpasswd", name == "known"),  # cloud-init sets it, and the drive has a hash only
+        ):
+            found = flow.lab.host(row["host"]).run("grep", "-a", "-c", text, drive, check=False).stdout
+            assert (int(found) > 0) is there, (name, text)
         assert passwords[name] not in done.output
+        assert (folder / row["uuid"]).read_text() == passwords[name] + "\n"
+    assert "in %s, in files named by UUID" % folder in done.output
     with open(flow.ledger_path, "rb") as ledger:
         content = ledger.read()
     assert not [p for p in passwords.values() if p.encode() in content]

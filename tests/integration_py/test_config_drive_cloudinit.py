@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import metadata
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.password_hash import sha512_crypt
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Network, Subnet
 from ansible_collections.bootflow.compute.plugins.module_utils.core.networks import network_info
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import config_drive
@@ -182,6 +183,31 @@ def test_without_network_user_data_and_files(tmp_path):
     assert seen["metadata"]["local-hostname"] == "web-1"
     assert not seen["user_data"] and not seen["public_keys"] and not seen["files"]
     assert seen["network"]["config"] == []
+
+
+@pytest.mark.parametrize(
+    ("user_data", "others", "password"),
+    [
+        (None, {}, "of the request"),
+        ("#cloud-config\nruncmd: [ls]\n", {"cloud-init": "#cloud-config\ntimezone: UTC\n"}, "of the request"),
+        (None, {"cloud-init": "#cloud-config\nchpasswd: {users: [{name: root, password: theirs}]}\n"}, "theirs"),
+        ("#cloud-config\nchpasswd: {users: [{name: root, password: mine}]}\n", {}, "mine"),
+        ("#cloud-config\nvendor_data: {enabled: false}\n", {}, None),
+    ],
+)
+def test_the_password_that_cloud_init_sets(tmp_path, user_data, others, password):
+    """G5: a hash of the request's, unless vendor data of the site or user data say otherwise; no text that users of the guest can read."""
+    hashed = sha512_crypt("of the request", "salt")
+    md = metadata_of(PORTS, admin_password=None, login=("root", hashed), user_data=user_data, vendor_data=others)
+    seen = as_cloudinit_sees(tmp_path, metadata.config_drive_files(md), "iso9660", MACS)
+    assert "admin_pass" not in seen["metadata"] and "of the request" not in json.dumps(seen)
+    if password is None:
+        assert seen["chpasswd"] is None
+        return
+    (user,) = seen["chpasswd"]["users"]
+    assert (user["name"], user["password"]) == ("root", hashed if password == "of the request" else password)
+    if password == "of the request":
+        assert user["type"] == "hash" and seen["chpasswd"]["expire"] is False
 
 
 @FORMATS

@@ -389,7 +389,9 @@ def video_configs(guest: GuestSpec, host: HostCapabilities) -> tuple[VideoConfig
     """
     if not guest.options.vnc_enabled:
         return ()
-    model = str(guest.image_properties.get("hw_video_model") or ("vga" if is_windows(guest) else "virtio"))
+    model = str(
+        guest.image_properties.get("hw_video_model") or ("vga" if is_windows(guest.image_properties) else "virtio")
+    )
     _one_of("video model", model, VIDEO_MODELS, host.virt_type)
     vram = constraints.video_ram(guest.flavor, guest.image_properties) * 1024 or None
     return (VideoConfig(type=model, vram=vram, heads=1 if vram else None),)

@@ -54,7 +54,8 @@ class InstanceMetadata:
     keys: tuple[tuple[str, str], ...] = ()  # (name, public key); Nova writes the first only
     user_data: t.Union[str, bytes, None] = None
     vendor_data: t.Mapping[str, t.Any] = field(default_factory=dict)
-    admin_password: str | None = None
+    admin_password: str | None = None  # as text in meta_data.json
+    login: tuple[str, str] | None = None  # (user, hash of the password), set by cloud-init
     random_seed: bytes = b""  # RANDOM_SEED_BYTES of them
     injected_files: tuple[tuple[str, bytes], ...] = ()  # (path in the guest, content)
     network_info: tuple[t.Mapping[str, t.Any], ...] = ()
@@ -88,7 +89,7 @@ def config_drive_files(md: InstanceMetadata) -> dict[str, bytes]:
         if user_data is not None:
             files[folder + "user_data"] = user_data
         if version >= HAVANA:
-            files[folder + "vendor_data.json"] = _json(dict(md.vendor_data))
+            files[folder + "vendor_data.json"] = _json(_vendor_data(md))
         if version >= LIBERTY:
             files[folder + "network_data.json"] = _json(network_data(md.network_info))
         if version >= NEWTON_TWO:
@@ -234,6 +235,17 @@ def _meta_data(md: InstanceMetadata, version: str, listed: list[dict[str, str]])
     if version >= VICTORIA:
         data["dedicated_cpus"] = sorted(md.dedicated_cpus)
     return data
+
+
+def _vendor_data(md: InstanceMetadata) -> dict[str, t.Any]:
+    """The vendor data with the password for cloud-init. Later parts replace earlier ones, so those of others come after it."""
+    if md.login is None:
+        return dict(md.vendor_data)
+    user, hashed = md.login
+    config = {"chpasswd": {"expire": False, "users": [{"name": user, "password": hashed, "type": "hash"}]}}
+    others = md.vendor_data.get("cloud-init") or ()
+    parts = others if isinstance(others, (list, tuple)) else [others]
+    return {**md.vendor_data, "cloud-init": ["#cloud-config\n" + json.dumps(config), *parts]}
 
 
 def _devices(devices: t.Iterable[t.Mapping[str, t.Any]], version: str) -> list[dict[str, t.Any]]:

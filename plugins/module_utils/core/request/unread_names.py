@@ -46,11 +46,11 @@ IMAGE_PROPERTIES = frozenset(
         *("hw_disk_bus", "hw_cdrom_bus", "hw_floppy_bus", "hw_lun_bus", "hw_scsi_model", "hw_vif_model"),
         *("hw_video_model", "hw_video_ram", "hw_rng_model", "hw_pointer_model", "hw_input_bus", "hw_qemu_guest_agent"),
         *("img_config_drive", "img_hide_hypervisor_id", "img_hv_type", "img_hv_requested_version"),
-        *("os_secure_boot", "os_shutdown_timeout", "os_type"),
+        *("os_admin_user", "os_secure_boot", "os_shutdown_timeout", "os_type"),
     )
 )
 #: properties that only describe an image; Glance's clients write some of them unasked
-DESCRIPTIONS = frozenset(("os_admin_user", "os_distro", "os_hash_algo", "os_hash_value", "os_hidden", "os_version"))
+DESCRIPTIONS = frozenset(("os_distro", "os_hash_algo", "os_hash_value", "os_hidden", "os_version"))
 
 _SCOPED = re.compile(r"(hw|hw_rng|hw_video|os|quota):|(hw|os|img|quota)_")
 _NUMBERED = re.compile(r"(numa_(?:cpus|mem)\.)\d+\Z")

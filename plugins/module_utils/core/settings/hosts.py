@@ -250,6 +250,13 @@ COMPUTE = Table(
             "Content of `vendor_data.json` on config drives; cloud-init reads the key `cloud-init`.",
         ),
         Setting(
+            "inject_password",
+            bool,
+            False,
+            "Have cloud-init set a generated admin password in the guest, as it does with a given one; see"
+            " [request.md](request.md#admin-passwords).",
+        ),
+        Setting(
             "dhcp_domain",
             str,
             "",

@@ -229,6 +229,12 @@ RUN = Table(
             unit="seconds",
         ),
         Setting("print_table", bool, True, "Print tables and plans in addition to the results."),
+        Setting(
+            "admin_password_dir",
+            PATH,
+            help="Folder on the controller (absolute path; made with mode 0700) in which a boot leaves the admin password of each instance"
+            " that it started, in a file of mode 0600 named by the instance's UUID. Nothing removes the files.",
+        ),
     )
 )
 

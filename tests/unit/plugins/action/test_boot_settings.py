@@ -14,10 +14,17 @@ import typing as t
 import pytest
 from lxml import etree
 
-from ansible_collections.bootflow.compute.plugins.action import boot_accept, boot_disks, boot_networks, boot_spawn
-from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidRequest
+from ansible_collections.bootflow.compute.plugins.action import (
+    boot_accept,
+    boot_disks,
+    boot_networks,
+    boot_passwords,
+    boot_spawn,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidInput, InvalidRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.device_places import device_places
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.metadata import unpack_files
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.password_hash import sha512_crypt
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import power_states
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.schedule import request_spec
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances, ports
@@ -84,10 +91,16 @@ class Boot:
     def xml(self, number: int = 0) -> etree._Element:
         return etree.fromstring(self.given["domain"]["domains"][number]["xml"])
 
-    def metadata(self, number: int = 0) -> dict[str, t.Any]:
+    def metadata(self, number: int = 0, file: str = "meta_data") -> dict[str, t.Any]:
         """What the guest was told."""
         files = unpack_files(self.given["config_drive"]["drives"][number]["files"])
-        return t.cast("dict[str, t.Any]", json.loads(files["openstack/latest/meta_data.json"]))
+        return t.cast("dict[str, t.Any]", json.loads(files["openstack/latest/%s.json" % file]))
+
+    def login(self) -> tuple[str, str] | None:
+        """The user whose password cloud-init sets, and its hash."""
+        config = self.metadata(file="vendor_data").get("cloud-init")
+        (user,) = json.loads(config[0].partition("\n")[2])["chpasswd"]["users"] if config else [None]
+        return (user["name"], user["password"]) if user else None
 
 
 def _defined(module: str, item: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
@@ -213,8 +226,7 @@ def test_dhcp_of_a_managed_network_is_told_and_reserved(world: World) -> None:
     (domain,) = boot.given["domain"]["domains"]
     assert domain["reservations"] == [{"network": "bf-blue", "mac": managed, "address": "10.0.0.2", "name": "web"}]
     assert [n["subnets"][0]["enable_dhcp"] for n in boot.given["virtual_network"]["networks"]] == [True, True]
-    files = unpack_files(boot.given["config_drive"]["drives"][0]["files"])
-    told = json.loads(files["openstack/latest/network_data.json"])["networks"]
+    told = boot.metadata(file="network_data")["networks"]
     assert [each["type"] for each in told] == ["ipv4_dhcp", "ipv4_dhcp"] and outside != managed
 
 
@@ -229,6 +241,46 @@ def test_a_guest_cannot_have_the_gateway_of_a_managed_network(world: World) -> N
     error = ("instances[0].networks[0].fixed_ip", "InvalidIpForSubnet", 400)
     assert boot.errors(networks=[{"network": "blue", "fixed_ip": "10.0.0.1"}]) == [error]
     assert boot.accept(networks=[{"network": "lan", "fixed_ip": "10.1.0.1"}])["created"]
+
+
+@pytest.mark.parametrize(
+    ("host", "properties", "entry", "user"),
+    [
+        ({}, {}, {"admin_password": "given"}, "root"),
+        ({}, {"os_admin_user": "debian"}, {"admin_password": "given"}, "debian"),
+        ({}, {}, {}, None),
+        ({"bootflow_inject_password": True}, {}, {}, "root"),
+        ({"bootflow_inject_password": True}, {"os_type": "windows"}, {"admin_password": "given"}, None),
+    ],
+)
+def test_who_sets_the_admin_password(
+    world: World, tmp_path: pathlib.Path, host: t.Any, properties: t.Any, entry: t.Any, user: str | None
+) -> None:
+    """G5: cloud-init sets a given one, and a generated one on request. Then the drive, which every user of the guest can read, has
+    only its hash. Windows reads the text that Nova writes."""
+    boot = Boot(world, host=host, images=[{**IMAGE, "properties": properties}])
+    boot.build(**entry)
+    folder = tmp_path / "new" / "passwords"
+    variables = {**boot.hosts["localhost"], "bootflow_instances": [{"name": "web", **entry}]}
+    ports = WorldPorts(world, "a")
+    result = action_of(boot_passwords, ports, variables, admin_password_dir=str(folder)).act()
+    password = result["admin_passwords"]["web"]
+    assert result["_ansible_no_log"] and password == entry.get("admin_password", password)
+    login = boot.login()
+    if user is None or login is None:
+        assert login is None and boot.metadata()["admin_pass"] == password
+    else:
+        name, hashed = login
+        assert name == user and hashed == sha512_crypt(password, hashed.split("$")[2])
+        drive = unpack_files(boot.given["config_drive"]["drives"][0]["files"])
+        assert password.encode() not in b"".join(drive.values())
+    (uuid,) = [d["uuid"] for d in boot.given["domain"]["domains"]]
+    assert (folder / uuid).read_text() == password + "\n" and [f.name for f in folder.iterdir()] == [uuid]
+    assert [each.stat().st_mode & 0o777 for each in (folder, folder / uuid)] == [0o700, 0o600]
+    assert str(folder) in "".join(ports.shown) and password not in "".join(ports.shown)
+    (tmp_path / "file").touch()
+    with pytest.raises(InvalidInput, match="cannot be written to .*/file/x: Not a directory"):
+        action_of(boot_passwords, ports, variables, admin_password_dir=str(tmp_path / "file" / "x")).act()
 
 
 def test_what_a_host_says_of_metadata(world: World) -> None:

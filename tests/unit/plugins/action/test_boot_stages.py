@@ -91,7 +91,7 @@ def test_a_boot_through_its_stages(world: World) -> None:
         files = unpack_files(drive["files"])
         assert files["openstack/latest/user_data"] == b"#cloud-config\n"
         assert b"hello" in files.values()
-        assert b'"admin_pass": "given"' in files["openstack/latest/meta_data.json"]
+        assert b"chpasswd" in files["openstack/latest/vendor_data.json"] and b"given" not in b"".join(files.values())
 
 
 def test_secrets_that_are_not_valid_any_more_fail_their_own_build_only(world: World) -> None:

@@ -93,7 +93,7 @@ EFFECTS: dict[str, tuple[dict[str, t.Any], Seen, t.Any]] = {
     "access_ip_v4": ({"access_ip_v4": "192.0.2.9"}, view("access_ip_v4"), ["192.0.2.9"]),
     "access_ip_v6": ({"access_ip_v6": "2001:db8::9"}, view("access_ip_v6"), ["2001:db8::9"]),
     "disk_config": ({"disk_config": "AUTO"}, view("disk_config"), ["AUTO"]),
-    "admin_password": ({"admin_password": "pass-word"}, told("admin_pass"), "pass-word"),
+    "admin_password": ({"admin_password": "pass-word"}, lambda boot: (boot.login() or ("nobody",))[0], "root"),
     "availability_zone": ({"availability_zone": "nova:h1"}, view("host"), ["h1"]),
     "config_drive": ({"config_drive": True}, view("config_drive"), [True]),
     "injected_files": (

@@ -219,6 +219,24 @@ def test_vendor_data_are_in_both_files():
     assert json.loads(files["openstack/latest/vendor_data2.json"]) == {"static": {"v": 1}}
 
 
+@pytest.mark.parametrize(
+    ("others", "parts"),
+    [({}, []), ({"cloud-init": "#!/bin/sh", "v": 1}, ["#!/bin/sh"]), ({"cloud-init": ["a", "b"]}, ["a", "b"])],
+)
+def test_a_password_for_cloud_init_is_before_the_vendor_data_of_others(others, parts):
+    """G5: cloud-init sets no admin_pass. What comes later replaces it."""
+    files = metadata.config_drive_files(bare(login=("root", "$6$salt$hash"), vendor_data=others))
+    told = json.loads(files["openstack/latest/vendor_data.json"])
+    assert told["cloud-init"][1:] == parts and {k: v for k, v in told.items() if k != "cloud-init"} == {
+        k: v for k, v in others.items() if k != "cloud-init"
+    }
+    head, text = told["cloud-init"][0].split("\n")
+    assert head == "#cloud-config"
+    users = [{"name": "root", "password": "$6$salt$hash", "type": "hash"}]
+    assert json.loads(text) == {"chpasswd": {"expire": False, "users": users}}
+    assert b"admin_pass" not in b"".join(files.values())
+
+
 def test_user_data_may_be_bytes():
     assert metadata.config_drive_files(bare(user_data=b"\x1f\x8b\x00"))["openstack/latest/user_data"] == b"\x1f\x8b\x00"
 
