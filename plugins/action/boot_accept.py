@@ -87,6 +87,7 @@ class ActionModule(LedgerAction):
             tables.show(self._display, lines)
         return {
             "changed": accepted.changed,
+            "needs_build": accepted.builds,
             "reservation_id": accepted.reservation_id,
             "created": accepted.created,
             "resumed": accepted.resumed,

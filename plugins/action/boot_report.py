@@ -54,5 +54,6 @@ class ActionModule(LedgerAction):
             )
             for v in bad
         ]
-        more = statistics(shown) if self.options["set_stats"] else {}
+        # Ansible does not read the statistics of a task that failed.
+        more = statistics(shown) if self.options["set_stats"] and not items else {}
         return outcome(errors.BootFailed(items, len(shown)), changed=False, instances=shown, **more)

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import collections
+import itertools
 import typing as t
 from dataclasses import dataclass, replace
 
@@ -87,9 +88,11 @@ class ActionModule(LedgerAction):
         left: list[str] = []
         compute: list[str] = []
         storage: list[str] = []
+        unfinished = False
         if not self.check_mode:
             ledger, run = self.open_ledger(), self.context().run.id
             left = ledger.transact(builds.give_back)
+            unfinished = ledger.inspect(instances.has_builds, run)
             age = host_settings.facts_age(self.options)
             if ledger.inspect(instances.waits_for_host, run):
                 compute = ledger.inspect(nodes.stale_hosts, self.hosts_to_use(), age, silent=False)
@@ -99,6 +102,7 @@ class ActionModule(LedgerAction):
         return {
             "changed": bool(left),
             "given_back": left,
+            "unfinished": unfinished,
             "stale_hosts": compute,
             "stale_storage_hosts": storage,
         }
@@ -196,14 +200,15 @@ class ActionModule(LedgerAction):
             nodes.configure(tx, configurations)
             found = self._rehearse(tx, accepted, read_fleet, connectors, makes_volumes)
         plan = self._plans(found)
-        lines = [line for p in plan for line in p.pop("lines")]
+        diffs = _diffs([p for p in plan if p["xml"]])
+        lines = _text(plan)
         if self.options["print_table"]:
             tables.show(self._display, ["Plan (nothing is touched):", *lines])
         answer: dict[str, t.Any] = {
             "changed": True,
             "hosts": [],
             "plan": plan,
-            "diff": [_diff(p) for p in plan if p["xml"]],
+            "diff": diffs,
         }
         items = [errors.failed_item(p["name"], p["uuid"], {**p["error"], "remedy": ""}) for p in plan if p["error"]]
         message = "%d of %d instances fit on no host." % (len(items), len(plan))
@@ -264,8 +269,9 @@ class ActionModule(LedgerAction):
         return guest_of_build.domain_xml(build, HOST.of(self.task_vars["hostvars"][host]), volumes)
 
     def _plans(self, found: _Rehearsed) -> list[dict[str, t.Any]]:
-        """The plan of each instance, with its ``lines``."""
+        """The plan of each instance, with its ``lines``, and ``entry``, ``flavor`` for those that print them."""
         explained: collections.Counter[int] = collections.Counter()
+        refused: dict[tuple[int, str], list[str]] = {}
         plans = []
         for row in found.rows:
             explained[row.request_spec_id] += 1
@@ -276,6 +282,8 @@ class ActionModule(LedgerAction):
                 _volume_plan(a, found.backends.get(a.volume_id)) for a in found.volumes.get(row.uuid, [])
             ]
             plan["lines"] += [_volume_line(v) for v in plan["volumes"]]
+            if plan["error"] is not None:
+                plan["lines"] = refused.setdefault((row.request_spec_id, plan["error"]["message"]), plan["lines"])
             plans.append(plan)
         return plans
 
@@ -294,8 +302,19 @@ class ActionModule(LedgerAction):
             "decision": decision,
             "error": fault,
             "xml": found.xml.get(row.uuid),
+            "entry": row.request_spec_id,
+            "flavor": row.spec["flavor"]["name"],
             "lines": _plan_lines(row, build, selection, fault, decision, in_full),
         }
+
+
+def _text(plans: t.Sequence[dict[str, t.Any]]) -> list[str]:
+    """The plans for people: once for neighbours of an entry with the same one."""
+    texts = [(p.pop("entry"), p.pop("flavor"), p.pop("lines")) for p in plans]
+    lines: list[str] = []
+    for (_entry, flavor, its), alike in itertools.groupby(zip(texts, plans), key=lambda pair: pair[0]):
+        lines += ["", "%s (flavor %s)" % (", ".join(plan["name"] for _text, plan in alike), flavor), *its]
+    return lines
 
 
 def _plan_lines(
@@ -307,7 +326,7 @@ def _plan_lines(
     in_full: bool,
 ) -> list[str]:
     """:arg in_full: with the evaluated hosts."""
-    lines = ["", "%s (%s)" % (row.display_name, row.spec["flavor"]["name"])]
+    lines = []
     if build is not None:
         addresses = [f["ip_address"] for p, _n in build.ports for f in p.fixed_ips]
         lines.append("  host: %s, addresses: %s" % (build.row.host, ", ".join(addresses) or "none"))
@@ -324,13 +343,21 @@ def _plan_lines(
         text = explain.explanation_text(decision, HOSTS_PRINTED)[1:]
         lines += [line for line in text if not line.startswith("  alternates:")]
     elif decision is not None:
-        lines.append("  the hosts: as above; the result's plan has all")
+        lines.append("  hosts: as above; the plan in the result has all")
     return lines
 
 
-def _diff(plan: t.Mapping[str, t.Any]) -> dict[str, str]:
-    header = "%s on %s" % (plan["name"], plan["host"])
-    return {"before": "", "after": plan["xml"], "before_header": plan["name"], "after_header": header}
+def _diffs(plans: t.Iterable[t.Mapping[str, t.Any]]) -> list[dict[str, str]]:
+    """The domain XML of the first instance of each entry, and what is different in that of the others."""
+    first: dict[int, tuple[str, str]] = {}
+    found = []
+    for plan in plans:
+        header = "%s on %s" % (plan["name"], plan["host"])
+        of, before = first.setdefault(plan["entry"], (header, plan["xml"]))
+        if of == header:
+            of, before = plan["name"], ""
+        found.append({"before": before, "after": plan["xml"], "before_header": of, "after_header": header})
+    return found
 
 
 def _volume_plan(attached: attached_volumes.Attached, chosen: t.Mapping[str, t.Any] | None) -> dict[str, t.Any]:

@@ -80,4 +80,4 @@ class ActionModule(LedgerAction):
         lines = [*tables.instance_table(shown), *lines]
         faulty = [v for v in shown if v["fault"]]
         items = [errors.failed_item(v["name"], v["uuid"], v["fault"], host=v["fault"]["host"]) for v in faulty]
-        return [*lines, "", "Faults:", *(line for item in items for line in item_lines(item))] if items else lines
+        return [*lines, "", "Faults:", *item_lines(items)] if items else lines

@@ -49,7 +49,7 @@ class ActionModule(LedgerAction):
                 lines += ["", *volume_texts.snapshot_table(snapshots)]
             faulty = [v for v in (*volumes, *snapshots) if v["fault"]]
             if faulty:
-                lines += ["", "Faults:", *(line for v in faulty for line in item_lines(volume_texts.failed_item(v)))]
+                lines += ["", "Faults:", *item_lines(volume_texts.failed_item(v) for v in faulty)]
             if backends:
                 lines += [*([""] if lines else []), *volume_texts.backend_table(backends)]
             tables.show(self._display, lines)

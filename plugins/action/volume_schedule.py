@@ -46,20 +46,22 @@ class ActionModule(LedgerAction):
 
     def act(self) -> dict[str, t.Any]:
         if self.options["phase"] == "refresh":
-            return {"changed": False, "stale_hosts": [] if self.check_mode else self._stale()}
+            return {"changed": False, "unfinished": False, "stale_hosts": []} if self.check_mode else self._refresh()
         if not self.check_mode:
             return self._schedule()
         if self.options["round"] > 1:
             return {"changed": False, "hosts": [], "plan": [], "msg": "The plan was shown in the first round."}
         return self._plan()
 
-    def _stale(self) -> list[str]:
-        """The hosts that should report before the next round. Those that were silent in this run are not asked again."""
+    def _refresh(self) -> dict[str, t.Any]:
+        """Name the hosts that should report before the next round. Those that were silent in this run are not asked again."""
         ledger = self.open_ledger()
-        if not ledger.inspect(volumes.waits_for_backend, self.context().run.id):
-            return []
-        hosts = self.within_limit(storage_hosts(self))
-        return ledger.inspect(backends.stale_hosts, hosts, host_settings.facts_age(self.options), silent=False)
+        rows = ledger.inspect(volumes.select, statuses=(states.CREATING,), run_id=self.context().run.id)
+        stale: list[str] = []
+        if any(row.pool_host is None for row in rows):
+            hosts = self.within_limit(storage_hosts(self))
+            stale = ledger.inspect(backends.stale_hosts, hosts, host_settings.facts_age(self.options), silent=False)
+        return {"changed": False, "unfinished": bool(rows), "stale_hosts": stale}
 
     def _schedule(self) -> dict[str, t.Any]:
         context = self.context()

@@ -313,8 +313,8 @@ def _loss_lines(lost: t.Sequence[dict[str, t.Any]]) -> list[str]:
 
 def _why(stuck: t.Mapping[str, t.Any]) -> str:
     """How many hosts were left after each filter that turned some down; the whole reason where none did."""
-    some = ["%s %d->%d" % (f["name"], f["start"], f["end"]) for f in stuck["filters"] if f["start"] != f["end"]]
-    return "other hosts: " + ", ".join(some) if some else str(stuck["reason"])
+    some = any(f["start"] != f["end"] for f in stuck["filters"])
+    return explain.filter_counts(stuck["filters"], "other hosts") if some else str(stuck["reason"])
 
 
 def _place(place: t.Mapping[str, t.Any]) -> str:

@@ -65,6 +65,10 @@ reservation_id:
   type: str
   returned: success
   sample: r-1a2b3c4d
+needs_build:
+  description: Whether there is anything to build.
+  type: bool
+  returned: success
 created:
   description: UUIDs of new instances.
   type: list

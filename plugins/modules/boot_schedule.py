@@ -65,6 +65,10 @@ given_back:
   type: list
   elements: str
   returned: success and phase is refresh
+unfinished:
+  description: Whether builds of this run wait for a host or for their volumes, so that another round is needed.
+  type: bool
+  returned: success and phase is refresh
 stale_hosts:
   description: Compute hosts that should report before the next round, because instances wait for a host. Silent ones are not listed.
   type: list

@@ -60,6 +60,10 @@ EXAMPLES = r"""
 
 RETURN = r"""
 ---
+unfinished:
+  description: Whether volumes of this run are not yet created, so that another round is needed.
+  type: bool
+  returned: success and phase is refresh
 stale_hosts:
   description: Storage hosts that should report before the next round, because volumes wait for a backend. Silent ones are not listed.
   type: list

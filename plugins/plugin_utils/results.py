@@ -12,6 +12,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.legible import legible
 
 STATISTICS: t.Mapping[str, t.Mapping[str, t.Any]] = {"set_stats": {"type": "bool", "default": False}}
+ITEMS_NAMED = 10
 OF_A_GUEST = ("name", "uuid", "project", "host", "vm_state", "addresses")
 
 
@@ -54,8 +55,7 @@ def error_result(error: errors.BootflowError, **result: t.Any) -> dict[str, t.An
             lines += ["%s: %s: %s" % (each.get("path") or "request", each["code"], each["message"])]
             lines += ["  Remedy: " + each["remedy"]] if each.get("remedy") else []
     elif isinstance(error, errors.Incomplete):
-        for item in error.items:
-            lines += item_lines(item)
+        lines += item_lines(error.items)
         lines += ["Remedy: " + error.remedy] if error.remedy else []
     elif error.remedy:
         lines += ["  Remedy: " + error.remedy]
@@ -80,13 +80,25 @@ def diff(of: str, before: str, after: str) -> dict[str, str]:
     return {"before": before, "after": after, "before_header": of, "after_header": of}
 
 
-def item_lines(item: t.Mapping[str, t.Any]) -> list[str]:
-    """What became of an item, on which hosts it was tried before, and what to do."""
+def item_lines(items: t.Iterable[t.Mapping[str, t.Any]]) -> list[str]:
+    """What became of items, on which hosts they were tried before, and what to do: once for all with the same fate."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for item in items:
+        name = "%s on %s" % (item["name"], item["host"]) if item["host"] else str(item["name"])
+        alike.setdefault(_fate(item), []).append(name)
+    lines = []
+    for (what, *more), names in alike.items():
+        rest = len(names) - ITEMS_NAMED
+        named = ", ".join(names[:ITEMS_NAMED]) + (" and %d more" % rest if rest > 0 else "")
+        lines += ["  %s: %s" % (named, what), *more]
+    return lines
+
+
+def _fate(item: t.Mapping[str, t.Any]) -> tuple[str, ...]:
     error = item["error"]
-    name = "%s on %s" % (item["name"], item["host"]) if item["host"] else item["name"]
     if not error:
-        return ["  %s: %s" % (name, item["state"])]
-    lines = ["  %s: %s: %s" % (name, error["code"], error["message"])]
+        return (str(item["state"]),)
+    lines = ["%s: %s" % (error["code"], error["message"])]
     attempts: dict[tuple[str, str], dict[str, None]] = {}
     for tried in item["tried"]:
         attempts.setdefault((tried["code"], tried["message"]), {})[tried["host"]] = None
@@ -95,4 +107,4 @@ def item_lines(item: t.Mapping[str, t.Any]) -> list[str]:
     remedies = dict.fromkeys(each["remedy"] for each in item["tried"] if each.get("remedy"))
     if not remedies and error.get("remedy"):
         remedies = {error["remedy"]: None}
-    return lines + ["    Remedy: " + remedy for remedy in remedies]
+    return (*lines, *("    Remedy: " + remedy for remedy in remedies))

@@ -548,9 +548,9 @@ def test_no_host_is_left(flow: Flow) -> None:
         "BootFailed: 1 of 2 instances are not ACTIVE.",
         "NoValidHost: No valid host was found. ",
         "Of 3 hosts: RamFilter rejected 3 hosts, the nearest is compute",
-        "(memory: needs 9000000 MB, ",
+        "(memory: needs 8789.1 GiB, ",
         "Nearest miss: compute",
-        "Remedy: Smallest change: 9000000 MB -> ",
+        " MiB of memory instead of 9000000 would have fitted on ",
     )
     found = flow.instances()
     assert (found["huge"]["vm_state"], found["huge"]["task_state"], found["huge"]["host"]) == ("error", None, None)

@@ -175,8 +175,8 @@ def test_a_flavor_in_the_table_and_as_data(site: Site) -> None:
         "whatif (m1.small): 7 more fit",
         "kvm2  2    1",
         "RamFilter 2->0",
-        "nearest miss: kvm2 lacks 1024 MB",
-        "smallest change: 2048 MB -> 1024 MB",
+        "nearest miss: kvm2 lacks 1024 MiB",
+        "smallest change: 1024 MiB of memory instead of 2048",
         "kvm3 counts as down: last report 36",
         "bootflow.compute.heartbeat",
     ):

@@ -6,9 +6,11 @@
 
 from __future__ import annotations
 
+import collections
 import math
 import typing as t
 
+from ..amounts import counted
 from ..errors import BootflowError
 from .columns import Column, Fleet, np
 from .filters.base import Filter, FilterResult
@@ -17,6 +19,7 @@ from .request_spec import RequestSpec
 from .smallest_change import lacking, smallest_change
 from .weighing import Ranking
 
+Named = t.Callable[[t.Mapping[str, t.Any]], str]  # {host, node} -> what it is called
 Against = t.Tuple[Filter, t.Dict[str, t.Any]]  # a filter that rejected a host, and its rejection
 
 
@@ -34,7 +37,7 @@ def explain(
     Returns {instance_uuid, forced, chosen: {host, node}|None, filters: [{name, start, end}], hosts, nearest_miss}. A host is
     {host, node, passed, filters_passed: [names], rejected_by: {filter, reason, available, needed, unit, missing}|None,
     filters: [{name, passed, available, needed, unit, reason}], rank: 1 is the best|None, weight,
-    weighers: [{name, raw, normalised, multiplier, score}]}; those that passed come first, best first. Its ``filters`` have
+    weighers: [{name, text, raw, normalised, multiplier, score}]}; those that passed come first, best first. Its ``filters`` have
     the verdicts of all filters, also of those not reached; passed is None if a filter could not answer for the host.
     available, needed and missing (how much less would have sufficed) are None if no numbers were compared.
     nearest_miss: {host, node, missing: [rejections], smallest_change: see there|None}, or None.
@@ -185,6 +188,7 @@ def _weights(entries: dict[int, dict[str, t.Any]], ranking: Ranking) -> list[int
             entries[row]["weighers"].append(
                 {
                     "name": scale.weigher.name,
+                    "text": scale.weigher.amount(raw),
                     "raw": raw,
                     "normalised": float(scale.normalised(raw)),
                     "multiplier": scale.multiplier_at(int(position)),
@@ -228,44 +232,60 @@ def _nearest_miss(
 
 
 def explanation_text(decision: t.Mapping[str, t.Any], limit: int | None = None) -> list[str]:
-    """The decision as lines: the choice, the order with weights, each rejection, the nearest miss.
+    """The decision as lines: the choice, or the nearest miss; the order with weights; each rejection, the nearest host first.
 
     :arg limit: the maximum of hosts listed of each kind; the rest is counted.
     """
+    named = _names(decision)
     chosen = decision["chosen"]
-    where = "no host" if chosen is None else _name(chosen) + (" (forced)" if decision["forced"] else "")
+    where = "no host" if chosen is None else named(chosen) + (" (forced)" if decision["forced"] else "")
     lines = ["%s -> %s" % (decision["instance_uuid"], where)]
     if decision.get("alternates"):
-        lines.append("  alternates: %s" % ", ".join(_name(a) for a in decision["alternates"]))
-    lines.extend(_filter_lines(decision["filters"]))
+        lines.append("  alternates: %s" % ", ".join(named(a) for a in decision["alternates"]))
+    if decision["filters"]:
+        lines.append("  filters: " + filter_counts(decision["filters"], "hosts"))
+    miss = decision["nearest_miss"]
+    if chosen is None and miss is not None:
+        lines.append("  nearest miss: %s" % _miss(miss, named))
+        if miss.get("smallest_change"):
+            lines.append("  smallest change: %s" % miss["smallest_change"]["text"])
     passed = [h for h in decision["hosts"] if h["passed"]]
-    rejected = [h for h in decision["hosts"] if not h["passed"]]
     telling = {w["name"] for h in passed for w in h["weighers"] if w["score"]}
     for host in passed[:limit]:
         parts = [
-            "%s %.10g -> %.4f x %.10g" % (w["name"], w["raw"], w["normalised"], w["multiplier"])
+            "%s %.10g x %.4f for %s" % (w["name"], w["multiplier"], w["normalised"], w["text"])
             for w in host["weighers"]
             if w["name"] in telling
         ]
-        weight = "" if host["weight"] is None else "  weight %.4f" % host["weight"]
-        lines.append("  + %s%s%s" % (_name(host), weight, " (%s)" % "; ".join(parts) if parts else ""))
+        lines.append("  + " + named(host) + ("  weight %.4f: %s" % (host["weight"], "; ".join(parts)) if parts else ""))
     lines.extend(_more(passed, limit, "passed"))
+    rejected = sorted((h for h in decision["hosts"] if not h["passed"]), key=lambda h: _distance(h, miss))
     for host in rejected[:limit]:
         why = host["rejected_by"] or {"filter": "", "reason": "not reached"}
-        lines.append("  - %s  %s%s" % (_name(host), why["filter"] + ": " if why["filter"] else "", why["reason"]))
+        lines.append("  - %s  %s%s" % (named(host), why["filter"] + ": " if why["filter"] else "", why["reason"]))
     lines.extend(_more(rejected, limit, "rejected"))
-    miss = decision["nearest_miss"]
-    if chosen is None and miss is not None:
-        lines.append("  nearest miss: %s" % _miss(miss))
-        if miss.get("smallest_change"):
-            lines.append("  smallest change: %s" % miss["smallest_change"]["text"])
     return lines
 
 
-def _miss(miss: t.Mapping[str, t.Any]) -> str:
+def filter_counts(counts: t.Sequence[t.Mapping[str, t.Any]], things: str) -> str:
+    """How many hosts passed, and how many each filter rejected. :arg things: hosts."""
+    some = ["%s %d" % (c["name"], c["start"] - c["end"]) for c in counts if c["start"] != c["end"]]
+    text = "%d of %s passed" % (counts[-1]["end"], counted(counts[0]["start"], things))
+    return "%s; rejected by %s" % (text, ", ".join(some)) if some else text
+
+
+def _distance(host: t.Mapping[str, t.Any], miss: t.Mapping[str, t.Any] | None) -> tuple[t.Any, ...]:
+    """The sort key of a rejected host: the nearest miss, then by the filters that it passed, then by what it lacks."""
+    nearest = miss is not None and (miss["host"], miss["node"]) == (host["host"], host["node"])
+    why = host["rejected_by"] or {"missing": None, "needed": None}
+    gap = why["missing"] / why["needed"] if why["missing"] is not None else math.inf
+    return not nearest, -len(host["filters_passed"]), gap
+
+
+def _miss(miss: t.Mapping[str, t.Any], named: Named) -> str:
     lacks = ", ".join(lacking(m) for m in miss["missing"] if m["missing"] is not None)
     others = "; ".join("%s: %s" % (m["filter"], m["reason"]) for m in miss["missing"] if m["missing"] is None)
-    return "%s %s" % (_name(miss), "lacks " + lacks if lacks else "- " + others)
+    return "%s %s" % (named(miss), "lacks " + lacks if lacks else "- " + others)
 
 
 def summary(decision: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
@@ -274,6 +294,7 @@ def summary(decision: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     ``rejected``: for each filter {filter, hosts: how many, best: the host that lacks least, reason, available, needed, unit, missing}.
     ``nearest_miss``: {host, text, smallest_change: text|None}, or None.
     """
+    named = _names(decision)
     classes: dict[str, list[t.Mapping[str, t.Any]]] = {count["name"]: [] for count in decision["filters"]}
     for host in decision["hosts"]:
         if not host["passed"] and host["rejected_by"]:
@@ -282,14 +303,14 @@ def summary(decision: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     for name, hosts in classes.items():
         if hosts:
             best = min(hosts, key=lambda h: math.inf if (m := h["rejected_by"]["missing"]) is None else m)
-            rejected.append({**best["rejected_by"], "filter": name, "hosts": len(hosts), "best": _name(best)})
+            rejected.append({**best["rejected_by"], "filter": name, "hosts": len(hosts), "best": named(best)})
     miss = decision["nearest_miss"]
     change = miss and miss["smallest_change"]
     return {
         "hosts": len(decision["hosts"]),
         "rejected": rejected,
         "nearest_miss": miss
-        and {"host": miss["host"], "text": _miss(miss), "smallest_change": change["text"] if change else None},
+        and {"host": miss["host"], "text": _miss(miss, named), "smallest_change": change["text"] if change else None},
     }
 
 
@@ -304,23 +325,14 @@ def summary_text(told: t.Mapping[str, t.Any]) -> str:
         )
         who = each["best"] if each["hosts"] == 1 else several
         classes.append("%s%s (%s)" % (each["filter"] + " rejected " if each["filter"] else "", who, each["reason"]))
-    text = "Of %d host%s: %s." % (told["hosts"], "" if told["hosts"] == 1 else "s", "; ".join(classes))
+    text = "Of %s: %s." % (counted(told["hosts"], "hosts"), "; ".join(classes))
     return "%s Nearest miss: %s." % (text, told["nearest_miss"]["text"]) if told["nearest_miss"] else text
 
 
-def _filter_lines(counts: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
-    """The number of hosts left after each filter that rejected some; the other filters in a word."""
-    if not counts:
-        return []
-    some = ["%s %d->%d" % (c["name"], c["start"], c["end"]) for c in counts if c["start"] != c["end"]]
-    silent = len(counts) - len(some)
-    if silent:
-        some.append("%d other%s rejected none" % (silent, "s" if silent > 1 else ""))
-    return ["  filters: of %d hosts: %s" % (counts[0]["start"], ", ".join(some))]
-
-
-def _name(place: t.Mapping[str, t.Any]) -> str:
-    return str(place["host"]) if place["node"] in ("", place["host"]) else "%s (%s)" % (place["host"], place["node"])
+def _names(decision: t.Mapping[str, t.Any]) -> Named:
+    """What its hosts are called: with their node only where a host has several."""
+    nodes = collections.Counter(h["host"] for h in decision["hosts"])
+    return lambda place: "%s (%s)" % (place["host"], place["node"]) if nodes[place["host"]] > 1 else str(place["host"])
 
 
 def _more(hosts: t.Sequence[t.Any], limit: int | None, what: str) -> list[str]:

@@ -10,6 +10,7 @@ import math
 import typing as t
 from dataclasses import dataclass, replace
 
+from ..amounts import counted, disk, memory
 from ..errors import BootflowError
 from .columns import Fleet, np
 from .filters.base import Filter
@@ -24,6 +25,7 @@ class _Resource:
     what: str
     unit: str  # of the flavor's value and of ``free``
     words: str
+    more: t.Callable[[int], str]  # missing in ``unit``, in words
     flavor_value: t.Callable[[RequestSpec], int]
     fits_at: t.Callable[[RequestSpec, float], int]  # available in the filter's unit -> the flavor's largest value
     to_free: t.Callable[[float], int]  # missing in the filter's unit -> unit
@@ -39,8 +41,9 @@ def _disk_shrunk(spec: RequestSpec, disk_gb: int) -> dict[str, int]:
 
 _MEMORY = _Resource(
     "memory_mb",
-    "MB",
-    "MB of memory",
+    "MiB",
+    "MiB of memory",
+    lambda missing: memory(missing, up=True) + " of memory",
     lambda spec: spec.flavor.memory_mb,
     lambda spec, available: math.floor(available),
     math.ceil,
@@ -49,8 +52,9 @@ _MEMORY = _Resource(
 )
 _DISK = _Resource(
     "disk_gb",
-    "GB",
-    "GB of disk",
+    "GiB",
+    "GiB of disk",
+    lambda missing: disk(missing * 1024, up=True) + " of disk",
     lambda spec: spec.disk_gb,
     lambda spec, available: math.floor((available - spec.flavor.swap) / 1024),
     lambda missing: math.ceil(missing / 1024),
@@ -61,6 +65,7 @@ _VCPUS = _Resource(
     "vcpus",
     "vCPUs",
     "vCPUs",
+    lambda missing: counted(missing, "vCPUs"),
     lambda spec: spec.vcpus,
     lambda spec, available: math.floor(available),
     math.ceil,
@@ -78,11 +83,11 @@ _RESOURCES = {
 
 
 def lacking(rejection: t.Mapping[str, t.Any]) -> str:
-    """What is missing of a resource, in words: 5 GB of disk."""
+    """What is missing of a resource, in words: 5 GiB of disk."""
     resource = _RESOURCES.get(rejection["filter"])
     if resource is None:
-        return "%.10g %s" % (rejection["missing"], rejection["unit"])
-    return "%d %s" % (resource.to_free(rejection["missing"]), resource.words)
+        return counted(rejection["missing"], rejection["unit"])
+    return resource.more(resource.to_free(rejection["missing"]))
 
 
 def smallest_change(
@@ -182,20 +187,24 @@ def _passes(
 
 
 def _text(changes: t.Sequence[t.Mapping[str, t.Any]], host: str) -> str:
-    words = {r.what: r.words for r in (_MEMORY, _DISK, _VCPUS)}
+    resources = {r.what: r for r in (_MEMORY, _DISK, _VCPUS)}
     parts = []
     if all(c["fits_at"] is not None for c in changes):
         parts.append(
             "%s would have fitted on %s"
             % (
                 " and ".join(
-                    "%d %s -> %d %s" % (c["flavor_value"], c["unit"], c["fits_at"], words[c["what"]]) for c in changes
+                    "%s instead of %d" % (counted(c["fits_at"], resources[c["what"]].words), c["flavor_value"])
+                    for c in changes
                 ),
                 host,
             )
         )
     if all(c["free"] is not None for c in changes):
-        needs = " and ".join("%d %s" % (c["free"], words.get(c["what"], c["what"])) for c in changes)
+        needs = " and ".join(
+            resources[c["what"]].more(c["free"]) if c["what"] in resources else counted(c["free"], c["what"])
+            for c in changes
+        )
         parts.append("%s more free on %s would have been enough" % (needs, host))
     return ", or ".join(parts)
 

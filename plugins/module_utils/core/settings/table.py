@@ -44,7 +44,7 @@ RESULTS = frozenset(
         "accepted", "admin_passwords", "attaching", "audit_finished", "audited", "auditing", "booted", "cleaned",
         "deleting", "detaching", "ended", "hosts_listed", "image_cache", "inspected",
         "ledger_opened", "leftovers", "listed", "operated", "operation_begun", "operation_finished", "refreshing", "removed",
-        "reported", "round", "scheduled", "shown", "snapshots_begun", "snapshots_chosen", "snapshots_ended",
+        "reported", "round", "round_needed", "scheduled", "shown", "snapshots_begun", "snapshots_chosen", "snapshots_ended",
         "storage_left", "storage_reported", "undone", "unexported",
         "volume_scheduled", "volumes_accepted", "volumes_chosen", "volumes_created", "volumes_deleted",
         "volumes_deleting", "volumes_refreshing", "volumes_extended", "volumes_extending", "volumes_listed", "volumes_scheduled", "whatif",

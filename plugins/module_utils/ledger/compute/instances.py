@@ -331,6 +331,11 @@ def builds_of_expired_runs(tx: Transaction, run_id: str) -> dict[str, str]:
     return {r.uuid: r.run_id for r in tx.execute(query)}
 
 
+def has_builds(tx: Transaction, run_id: str) -> bool:
+    """Whether a build of this run has not ended."""
+    return tx.execute(sa.select(instances.c.uuid).where(_builds_of(run_id)).limit(1)).first() is not None
+
+
 def waits_for_host(tx: Transaction, run_id: str) -> bool:
     """Whether a build of this run waits for a host."""
     c = instances.c

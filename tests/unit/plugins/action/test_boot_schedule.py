@@ -172,7 +172,7 @@ class TestBetweenRounds:
             nodes.record_unreachable(tx, "h3", "no route")
         refreshed = self.refresh(boot)
         assert refreshed["stale_hosts"] == ["h1", "h2"], "a host that was silent in this run is not asked again"
-        assert refreshed["stale_storage_hosts"] == []
+        assert refreshed["stale_storage_hosts"] == [] and refreshed["unfinished"] is True
         node(world, "h2", memory_mb=4096, uefi=True)
         assert boot(boot_schedule)[0]["hosts"] == ["h2"]
 
@@ -183,7 +183,7 @@ class TestBetweenRounds:
         boot(boot_spawn, "h1")
         world.time += 1000
         refreshed = self.refresh(boot)
-        assert (refreshed["stale_hosts"], refreshed["given_back"]) == ([], [])
+        assert (refreshed["stale_hosts"], refreshed["given_back"], refreshed["unfinished"]) == ([], [], False)
         assert world.state(self.uuid) == ("active", None, "h1")
 
     @pytest.mark.parametrize("stages", [0, 1, 2, 3])
@@ -194,7 +194,7 @@ class TestBetweenRounds:
             if number + 1 < stages:
                 world.done(stage, [self.uuid])
         refreshed = self.refresh(boot)
-        assert refreshed["given_back"] == [self.uuid] and refreshed["stale_hosts"] == []
+        assert refreshed["given_back"] == [self.uuid] and refreshed["unfinished"] and refreshed["stale_hosts"] == []
         assert world.state(self.uuid) == ("building", "scheduling", None)
         (fault,) = world.rows(tables.instance_faults)
         assert (fault.error_code, fault.host) == ("HostUnreachable", "h1")
@@ -227,9 +227,28 @@ def test_a_boot_without_a_host_says_why_in_numbers(world: World) -> None:
     for words in (
         "RamFilter rejected 3 hosts, the nearest is h1",
         "Nearest miss: h1 lacks ",
-        "Smallest change: 99999 MB -> ",
+        " MiB of memory instead of 99999 would have fitted on h1",
     ):
         assert words in result["msg"]
     assert result["failed_items"][0]["error"]["message"] == result["instances"][0]["fault"]["message"]
     again = boot(boot_schedule)[0]
     assert (again["not_placed"], again["explanations"]) == ([], {})
+
+
+def test_a_plan_shows_like_instances_once(world: World) -> None:
+    """U9: one domain XML of an entry, and what differs in the others; one explanation of what fits nowhere."""
+    boot = Boot(world, "h1", "h2", "h3", count=5)
+    result, shown = boot(boot_schedule, check_mode=True)
+    first, second = result["diff"][:2]
+    assert first["before"] == "" and first["after"] == result["plan"][0]["xml"]
+    assert (second["before"], second["after"]) == (first["after"], result["plan"][1]["xml"])
+    assert (second["before_header"], second["after_header"]) == ("web-1 on h1", "web-2 on h2")
+    assert "web-1 (flavor small)" in "\n".join(shown)
+    flavors = [{**VARIABLES["bootflow_flavors"][0], "memory_mb": 99999}]
+    result, shown = Boot(world, "h1", count=5, bootflow_flavors=flavors, bootflow_project="other")(
+        boot_schedule, check_mode=True
+    )
+    text = "\n".join(shown)
+    assert "web-1, web-2, web-3, web-4, web-5 (flavor small)" in text and text.count("  nearest miss: ") == 1
+    assert [len(p["decision"]["hosts"]) for p in result["plan"]] == [3] * 5
+    assert "  - h2  RamFilter: memory: needs 97.7 GiB, the whole host has 7 GiB" in text

@@ -153,7 +153,12 @@ def test_storage_hosts_report_again_before_a_round_that_needs_them(run: Runner) 
     assert run(volume_schedule, run="a", phase="refresh")[0]["stale_hosts"] == []
     assert [p["name"] for p in run(volume_schedule, run="a")[0]["placed"]] == ["late"]
     run.world.time += 1000
-    assert run(volume_schedule, run="a", phase="refresh")[0]["stale_hosts"] == [], "no volume waits"
+    refreshed = run(volume_schedule, run="a", phase="refresh")[0]
+    assert (refreshed["stale_hosts"], refreshed["unfinished"]) == ([], True), (
+        "none waits for a backend, but it is not yet created"
+    )
+    run.world.work(run="a")
+    assert run(volume_schedule, run="a", phase="refresh")[0]["unfinished"] is False
 
 
 def test_a_plan_comes_out_as_the_run_does(run: Runner) -> None:

@@ -45,6 +45,16 @@ def test_an_incomplete_run_lists_each_item_with_its_attempts_and_the_remedies_ne
     ]
 
 
+def test_items_with_the_same_fate_are_told_once():
+    """U4"""
+    items = [errors.failed_item("web-%d" % n, "u%d" % n, FAULT, host="kvm1" if n == 1 else "") for n in range(1, 14)]
+    items.append(errors.failed_item("db", "u14", {**FAULT, "message": "another"}))
+    lines = error_result(errors.BootFailed(items, 14))["msg"].splitlines()
+    names = "web-1 on kvm1, " + ", ".join("web-%d" % n for n in range(2, 11))
+    assert lines[1] == "  %s and 3 more: NoValidHost: none left" % names
+    assert lines[4] == "  db: NoValidHost: another" and len(lines) == 8
+
+
 def test_without_attempts_the_remedy_is_that_of_the_error():
     item = errors.failed_item("web", "u1", {**FAULT, "tried": []})
     assert "    Remedy: Ask the scheduler." in error_result(errors.BootFailed([item], 1))["msg"].splitlines()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import replace
 
+from ...amounts import memory
 from .pinning import pack
 from .topology import PAGES_ANY, PAGES_LARGE, PAGES_SMALL, REQUIRE, GuestCell, HostCell, NUMALimits
 
@@ -23,7 +24,7 @@ def fit_cell(host: HostCell, guest: GuestCell, limits: NUMALimits | None = None,
     are given. ``reserve``: host CPUs for the emulator's threads.
     """
     if guest.memory_mb > host.memory_mb:
-        return "needs %d MB, the whole cell has %d MB" % (guest.memory_mb, host.memory_mb)
+        return "needs %s, the whole cell has %s" % _memory(guest, host.memory_mb)
     if len(guest.cpus) + reserve > len(host.cpus):
         return "needs %s, the whole cell has %d" % (_cpus(guest, reserve), len(host.cpus))
     fitted = replace(guest, host_cell=host.id)
@@ -48,7 +49,7 @@ def _pinned(host: HostCell, guest: GuestCell, reserve: int) -> GuestCell | str:
     if len(host.free_cpus) < len(guest.cpus) + reserve:
         return "needs %s of its own, has %d free" % (_cpus(guest, reserve), len(host.free_cpus))
     if host.free_memory_mb < guest.memory_mb:
-        return "needs %d MB without over-commit, %d MB are free" % (guest.memory_mb, host.free_memory_mb)
+        return "needs %s without over-commit, %s free" % _memory(guest, host.free_memory_mb)
     if guest.cpu_thread_policy == REQUIRE and not host.siblings:
         return "needs thread siblings, but each core has one thread"
     found = pack(host, guest, reserve)
@@ -62,16 +63,15 @@ def _pinned(host: HostCell, guest: GuestCell, reserve: int) -> GuestCell | str:
 
 
 def _beyond(host: HostCell, guest: GuestCell, limits: NUMALimits) -> str | None:
-    memory = host.memory_mb * limits.ram_allocation_ratio
-    if host.memory_usage_mb + guest.memory_mb > memory:
-        return "needs %d MB, %.10g MB are usable (ratio %.10g)" % (
-            guest.memory_mb,
-            memory - host.memory_usage_mb,
+    usable = host.memory_mb * limits.ram_allocation_ratio - host.memory_usage_mb
+    if guest.memory_mb > usable:
+        return "needs %s, %s usable (allocation ratio %.10g)" % (
+            *_memory(guest, usable),
             limits.ram_allocation_ratio,
         )
     cpus = len(host.cpus) * limits.cpu_allocation_ratio
     if host.cpu_usage + len(guest.cpus) > cpus:
-        return "needs %s, %.10g are usable (ratio %.10g)" % (
+        return "needs %s, %.10g usable (allocation ratio %.10g)" % (
             _cpus(guest, 0),
             cpus - host.cpu_usage,
             limits.cpu_allocation_ratio,
@@ -106,7 +106,11 @@ def _page_lack(host: HostCell, guest: GuestCell) -> str:
     requested = guest.page_size_kb or 0
     wanted = _PAGE_WORDS.get(requested, "%d kB" % requested)
     offered = ["%d free of %d kB" % (p.free, p.size_kb) for p in sorted(host.pages, key=lambda p: p.size_kb)]
-    return "needs %d MB in pages (%s), pages: %s" % (guest.memory_mb, wanted, ", ".join(offered) or "none")
+    return "needs %s in pages (%s), pages: %s" % (memory(guest.memory_mb, True), wanted, ", ".join(offered) or "none")
+
+
+def _memory(guest: GuestCell, have: float) -> tuple[str, str]:
+    return memory(guest.memory_mb, True, have), memory(have, beside=guest.memory_mb)
 
 
 def _cpus(guest: GuestCell, reserve: int) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ...amounts import counted
 from ..columns import Column
 from .base import FilterResult
 
@@ -17,21 +18,38 @@ def at(column: t.Any, position: int) -> t.Any:
     return column[position] if getattr(column, "ndim", 0) else column
 
 
+# A number, whether to round it up, and the number beside it -> the number with its unit.
+Amount = t.Callable[[float, bool, float], str]
+
+
+def vcpus(number: float, up: bool = False, beside: float = 0) -> str:
+    return counted(number, "vCPUs")
+
+
 def capacity_result(
-    needed: int, usable: Column, physical: Column | None, unit: str, what: str, ratio: Column
+    needed: int, usable: Column, physical: Column | None, unit: str, what: str, amount: Amount, ratio: Column
 ) -> FilterResult:
-    """Passes if ``needed`` fits ``usable`` and, if given, the ``physical`` total: a guest never over-commits against itself."""
+    """Passes if ``needed`` fits ``usable`` and, if given, the ``physical`` total: a guest never over-commits against itself.
+
+    :arg unit: of all the numbers. :arg amount: the text of one.
+    """
     mask = usable >= needed
     available = usable
     if physical is not None:
         alone = physical >= needed
         mask = mask & alone
 
+    def both(have: float) -> tuple[str, str]:
+        return amount(needed, True, have), amount(have, False, needed)
+
     def text(position: int) -> str:
         if physical is not None and not at(physical, position) >= needed:
-            return "%s: needs %d %s, the whole host has %d %s" % (what, needed, unit, at(physical, position), unit)
-        free = at(usable, position)
-        return "%s: needs %d %s, %.10g %s usable (ratio %.10g)" % (what, needed, unit, free, unit, at(ratio, position))
+            return "%s: needs %s, the whole host has %s" % (what, *both(at(physical, position)))
+        return "%s: needs %s, %s usable (allocation ratio %.10g)" % (
+            what,
+            *both(at(usable, position)),
+            at(ratio, position),
+        )
 
     return FilterResult(mask=mask, available=_smaller(available, physical), needed=needed, unit=unit, text=text)
 

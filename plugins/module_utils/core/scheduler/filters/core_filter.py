@@ -13,7 +13,7 @@ from ..options import SchedulerOptions
 from ..request_spec import RequestSpec
 from .aggregate_numbers import AggregateNumber
 from .base import Filter, FilterResult
-from .capacity import capacity_result
+from .capacity import capacity_result, vcpus
 
 
 class CoreFilter(Filter):
@@ -29,7 +29,7 @@ class CoreFilter(Filter):
         total = fleet.vcpus_total[rows]
         ratio = self.ratios(fleet)[rows]
         usable = total * ratio - fleet.vcpus_used[rows]
-        result = capacity_result(spec.vcpus, usable, total, "vCPUs", "vcpus", ratio)
+        result = capacity_result(spec.vcpus, usable, total, "vCPUs", "vCPUs", vcpus, ratio)
         result.mask = result.mask | (total <= 0)
         return result
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ...amounts import disk
 from ..columns import Column, Fleet, Rows
 from ..options import SchedulerOptions
 from ..request_spec import RequestSpec
@@ -32,7 +33,7 @@ class DiskFilter(Filter):
         total = fleet.total_disk_mb[rows]
         ratio = self.ratios(fleet)[rows]
         used = total - fleet.free_disk_mb[rows]
-        return capacity_result(spec.disk_mb, total * ratio - used, total, "MB", "disk", ratio)
+        return capacity_result(spec.disk_mb, total * ratio - used, total, "MiB", "disk", disk, ratio)
 
     def passes(self, fleet: Fleet, spec: RequestSpec, row: int) -> bool:
         total = int(fleet.total_disk_mb[row])

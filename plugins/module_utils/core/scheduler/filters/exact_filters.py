@@ -9,6 +9,7 @@ from __future__ import annotations
 import abc
 import typing as t
 
+from ...amounts import counted
 from ..columns import Column, Fleet, Rows
 from ..request_spec import RequestSpec
 from .base import Filter, FilterResult
@@ -34,15 +35,15 @@ class ExactFilter(Filter):
         return FilterResult(
             mask=free == needed,
             text=lambda position: (
-                "%s: needs a host with exactly %d %s free, this has %d"
-                % (self.what, needed, self.unit, at(free, position))
+                "%s: needs a host with exactly %s free, this has %s"
+                % (self.what, counted(needed, self.unit), counted(at(free, position), self.unit))
             ),
         )
 
 
 class ExactRamFilter(ExactFilter):
     name = "ExactRamFilter"
-    what, unit = "memory", "MB"
+    what, unit = "memory", "MiB"
 
     def needed(self, spec: RequestSpec) -> int:
         return spec.memory_mb
@@ -58,7 +59,7 @@ class ExactDiskFilter(ExactFilter):
     """Compares root, ephemeral and swap."""
 
     name = "ExactDiskFilter"
-    what, unit = "disk", "MB"
+    what, unit = "disk", "MiB"
 
     def needed(self, spec: RequestSpec) -> int:
         return spec.disk_mb
@@ -74,7 +75,7 @@ class ExactCoreFilter(ExactFilter):
     """Passes no host whose number of CPUs is unknown."""
 
     name = "ExactCoreFilter"
-    what, unit = "vcpus", "vCPUs"
+    what, unit = "vCPUs", "vCPUs"
 
     def needed(self, spec: RequestSpec) -> int:
         return spec.vcpus

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 
+from ...amounts import counted
 from ..columns import Column, Fleet, Rows
 from ..options import SchedulerOptions
 from ..request_spec import RequestSpec
@@ -39,7 +40,8 @@ class CountFilter(Filter):
         limit = self.limit_of(fleet, rows)
 
         def text(position: int) -> str:
-            return "%d %s, %s allows %d" % (at(count, position), self.unit, self.setting, at(limit, position))
+            there = counted(at(count, position), self.unit)
+            return "%s, %s allows %d" % (there, self.setting, at(limit, position))
 
         return FilterResult(mask=count < limit, available=limit - count, needed=1, unit=self.unit, text=text)
 

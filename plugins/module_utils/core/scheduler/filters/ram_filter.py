@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ...amounts import memory
 from ..columns import Column, Fleet, Rows
 from ..options import SchedulerOptions
 from ..request_spec import RequestSpec
@@ -29,7 +30,7 @@ class RamFilter(Filter):
         total = fleet.total_ram_mb[rows]
         ratio = self.ratios(fleet)[rows]
         used = total - fleet.free_ram_mb[rows]
-        return capacity_result(spec.memory_mb, total * ratio - used, total, "MB", "memory", ratio)
+        return capacity_result(spec.memory_mb, total * ratio - used, total, "MiB", "memory", memory, ratio)
 
     def passes(self, fleet: Fleet, spec: RequestSpec, row: int) -> bool:
         total = int(fleet.total_ram_mb[row])

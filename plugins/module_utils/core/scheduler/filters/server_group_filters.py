@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ...amounts import counted
 from ...instances.server_groups import AFFINITY, ANTI_AFFINITY, ServerGroup
 from ..columns import Fleet, Rows, np
 from ..request_spec import RequestSpec
@@ -52,7 +53,8 @@ class ServerGroupAntiAffinityFilter(Filter):
             flat[position] = any(uuid in there for uuid in spec.instance_uuids)
 
         def text(position: int) -> str:
-            return "%s: %d members are there, %d may be" % (_title(group), at(counts, position), most)
+            there = counted(at(counts, position), "members")
+            return "%s: the host has %s, and may have %d" % (_title(group), there, most)
 
         return FilterResult(mask=mask, available=most - counts, needed=1, unit="members of its group", text=text)
 
@@ -80,6 +82,6 @@ class ServerGroupAffinityFilter(Filter):
             here = np.flatnonzero(everywhere > 0)
             names: list[t.Any] = sorted({*group.hosts, *(fleet.hosts[int(row)].host for row in here)})
             more = ", ..." if len(names) > HOSTS_NAMED else ""
-            return "%s: its members are on %s%s" % (_title(group), ", ".join(names[:HOSTS_NAMED]), more)
+            return "%s: the members are on %s%s" % (_title(group), ", ".join(names[:HOSTS_NAMED]), more)
 
         return FilterResult(mask=mask, text=text)

@@ -36,12 +36,14 @@ class _SoftGroupWeigher(Weigher):
 
 class ServerGroupSoftAffinityWeigher(_SoftGroupWeigher):
     name = "ServerGroupSoftAffinityWeigher"
+    unit = "members"
     policy = SOFT_AFFINITY
     aggregate_key = "soft_affinity_weight_multiplier"
 
 
 class ServerGroupSoftAntiAffinityWeigher(_SoftGroupWeigher):
     name = "ServerGroupSoftAntiAffinityWeigher"
+    unit = "members"
     policy = SOFT_ANTI_AFFINITY
     sign = -1.0
     aggregate_key = "soft_anti_affinity_weight_multiplier"

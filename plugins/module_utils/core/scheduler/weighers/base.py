@@ -10,6 +10,7 @@ import abc
 import enum
 import typing as t
 
+from ...amounts import counted
 from ...reading.setting import Setting
 from ..columns import Column, Fleet, Rows, np
 from ..host_state import declared_needs
@@ -29,7 +30,7 @@ class Changes(enum.Enum):
 class Weigher(abc.ABC):
     """Base of the weighers.
 
-    ``minval`` and ``maxval``: the ends of the scale, if fixed. ``per_host``: the number of a host
+    ``unit``: of the raw numbers, in the plural. ``minval`` and ``maxval``: the ends of the scale, if fixed. ``per_host``: the number of a host
     depends on that host alone; after a pick only that host is weighed again.
     ``multiplier``: the configured one; ``least_multiplier``: its minimum. ``aggregate_key``: the metadata
     key of aggregates that replaces it for their hosts. ``negated``: the number counts against the host.
@@ -37,6 +38,7 @@ class Weigher(abc.ABC):
     """
 
     name = ""
+    unit = ""
     multiplier = 1.0
     least_multiplier: float | None = None
     aggregate_key = ""
@@ -61,6 +63,10 @@ class Weigher(abc.ABC):
     @abc.abstractmethod
     def raw(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> Column:
         """float64, one for each of ``rows`` (or one, where it is a number). More is better."""
+
+    def amount(self, raw: float) -> str:
+        """A raw number in words."""
+        return counted(raw, self.unit) if self.unit else "%.10g" % raw
 
     def changes(self, fleet: Fleet, spec: RequestSpec) -> Changes:
         return Changes.PICKED if self.per_host else Changes.ALL

@@ -15,6 +15,7 @@ class BuildFailureWeigher(Weigher):
     """Failed builds since the last success count against the host. The multiplier exceeds the sum of all others."""
 
     name = "BuildFailureWeigher"
+    unit = "failed builds"
     multiplier = 1000000.0
     aggregate_key = "build_failure_weight_multiplier"
     negated = True

@@ -13,6 +13,7 @@ from .base import Weigher
 
 class CPUWeigher(Weigher):
     name = "CPUWeigher"
+    unit = "vCPUs free"
     aggregate_key = "cpu_weight_multiplier"
     minval = 0
 

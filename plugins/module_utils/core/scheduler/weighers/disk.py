@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from ...amounts import disk
 from ..columns import Column, Fleet, Rows
 from ..request_spec import RequestSpec
 from .base import Weigher
@@ -15,6 +16,9 @@ class DiskWeigher(Weigher):
     name = "DiskWeigher"
     aggregate_key = "disk_weight_multiplier"
     minval = 0
+
+    def amount(self, raw: float) -> str:
+        return disk(raw) + " free"
 
     def raw(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> Column:
         return fleet.free_disk_mb[rows] * 1.0

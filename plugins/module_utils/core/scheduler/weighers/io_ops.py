@@ -13,6 +13,7 @@ from .base import Weigher
 
 class IoOpsWeigher(Weigher):
     name = "IoOpsWeigher"
+    unit = "I/O operations"
     multiplier = -1.0
     aggregate_key = "io_ops_weight_multiplier"
     minval = 0

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from ...amounts import memory
 from ..columns import Column, Fleet, Rows
 from ..request_spec import RequestSpec
 from .base import Weigher
@@ -15,6 +16,9 @@ class RAMWeigher(Weigher):
     name = "RAMWeigher"
     aggregate_key = "ram_weight_multiplier"
     minval = 0
+
+    def amount(self, raw: float) -> str:
+        return memory(raw) + " free"
 
     def raw(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> Column:
         return fleet.free_ram_mb[rows] * 1.0

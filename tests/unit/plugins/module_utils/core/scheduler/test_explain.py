@@ -72,7 +72,7 @@ def test_a_decision_tells_everything_and_is_plain_data():
         "RamFilter",
         900,
         1024,
-        "MB",
+        "MiB",
         124,
     )
     full = told["full"]["rejected_by"]
@@ -83,8 +83,22 @@ def test_a_decision_tells_everything_and_is_plain_data():
         5 * 1024,
     )
     assert told["a"]["weighers"] == [
-        {"name": "RAMWeigher", "raw": 4096.0, "normalised": 0.5, "multiplier": 1.0, "score": 0.5},
-        {"name": "DiskWeigher", "raw": 102400.0, "normalised": 1.0, "multiplier": 0.5, "score": 0.5},
+        {
+            "name": "RAMWeigher",
+            "text": "4096 MiB free",
+            "raw": 4096.0,
+            "normalised": 0.5,
+            "multiplier": 1.0,
+            "score": 0.5,
+        },
+        {
+            "name": "DiskWeigher",
+            "text": "100 GiB free",
+            "raw": 102400.0,
+            "normalised": 1.0,
+            "multiplier": 0.5,
+            "score": 0.5,
+        },
     ]
     assert (told["a"]["weight"], told["b"]["weight"]) == (1.0, 1.5)
     assert (decision["nearest_miss"]["host"], decision["nearest_miss"]["missing"][0]["missing"]) == ("small", 124)
@@ -125,11 +139,14 @@ def test_no_valid_host_carries_the_nearest_miss():
     assert decision["nearest_miss"]["host"] == "b"
     lines = explanation_text(decision)
     assert lines[0] == "u0 -> no host"
-    assert "  - b  RamFilter: memory: needs 1024 MB, the whole host has 1000 MB" in lines
-    assert lines[-2:] == [
-        "  nearest miss: b lacks 24 MB of memory",
-        "  smallest change: 1024 MB -> 1000 MB of memory would have fitted on b",
-    ]
+    assert "  - b  RamFilter: memory: needs 1024 MiB, the whole host has 1000 MiB" in lines
+    assert lines[1:5] == [
+        "  filters: 0 of 4 hosts passed; rejected by ComputeFilter 1, RamFilter 3",
+        "  nearest miss: b lacks 24 MiB of memory",
+        "  smallest change: 1000 MiB of memory instead of 1024 would have fitted on b",
+        "  - b  RamFilter: memory: needs 1024 MiB, the whole host has 1000 MiB",
+    ], "U9: the nearest miss first"
+    assert lines[-1].startswith("  - off  ComputeFilter: ")
 
 
 def test_a_miss_by_two_filters_names_both():
@@ -137,8 +154,8 @@ def test_a_miss_by_two_filters_names_both():
         select_destinations(Fleet([host("a", memory_mb=512, local_gb=1)]), spec(), OPTIONS)
     missing = caught.value.details["decision"]["nearest_miss"]["missing"]
     assert [(m["filter"], m["missing"], m["unit"]) for m in missing] == [
-        ("RamFilter", 512, "MB"),
-        ("DiskFilter", 9 * 1024, "MB"),
+        ("RamFilter", 512, "MiB"),
+        ("DiskFilter", 9 * 1024, "MiB"),
     ]
 
 
@@ -147,12 +164,35 @@ def test_lines():
     lines = explanation_text(selection.decision)
     assert lines[0] == "u0 -> b"
     assert lines[1] == "  alternates: a"
-    assert "  + a  weight 1.0000 (RAMWeigher 4096 -> 0.5000 x 1; DiskWeigher 102400 -> 1.0000 x 0.5)" in lines
+    assert (
+        "  + a  weight 1.0000: RAMWeigher 1 x 0.5000 for 4096 MiB free; DiskWeigher 0.5 x 1.0000 for 100 GiB free"
+        in lines
+    )
     assert "  - off  ComputeFilter: disabled: repair" in lines
-    assert any(line.startswith("  - full (n5)  DiskFilter: disk: needs 10240 MB, 5120 MB usable") for line in lines)
+    assert any(line.startswith("  - full  DiskFilter: disk: needs 10 GiB, 5 GiB usable") for line in lines)
     short = explanation_text(selection.decision, limit=1)
     assert "  ... and 1 more passed" in short
     assert "  ... and 2 more rejected" in short
+
+
+def test_the_plan_of_one_host_has_no_weights_and_its_node_only_where_it_has_several():
+    """U9: (vm) and weight 0.0000"""
+    (selection,) = select_destinations(Fleet([host("a", node="vm")]), spec(), OPTIONS)
+    assert explanation_text(selection.decision) == ["u0 -> a", "  filters: 1 of 1 host passed", "  + a"]
+    nodes = Fleet([host("a", node="n1"), host("a", node="n2")])
+    (selection,) = select_destinations(nodes, spec(), OPTIONS)
+    assert explanation_text(selection.decision)[0] == "u0 -> a (n1)"
+
+
+def test_what_is_missing_has_names_and_units():
+    """U9: lacks 247334 MB, 4025344 MB, 14 vCPUs"""
+    huge = RequestSpec(["u0"], Flavor("f", 256 * 1024, 16, 3941))
+    with pytest.raises(NoValidHost) as caught:
+        select_destinations(Fleet([host("a", memory_mb=10000, local_gb=10, vcpus=1)]), huge, OPTIONS)
+    lines = explanation_text(caught.value.details["decision"])
+    assert lines[1] == "  filters: 0 of 1 host passed; rejected by RamFilter 1"
+    assert lines[2].startswith("  nearest miss: a lacks 246.3 GiB of memory, 3931 GiB of disk, 15 vCPUs")
+    assert lines[-1] == "  - a  RamFilter: memory: needs 256 GiB, the whole host has 9.7 GiB"
 
 
 def test_forced_and_ignored():
@@ -182,7 +222,7 @@ def test_every_filter_tells_its_verdict_of_every_host():
         "passed": True,
         "available": 4096,
         "needed": 1024,
-        "unit": "MB",
+        "unit": "MiB",
         "reason": "",
     }
     off = verdicts(selection.decision, "off")
@@ -190,7 +230,7 @@ def test_every_filter_tells_its_verdict_of_every_host():
         False,
         True,
     )  # not reached, asked all the same
-    assert verdicts(selection.decision, "full")["DiskFilter"]["reason"].startswith("disk: needs 10240 MB, 5120 MB")
+    assert verdicts(selection.decision, "full")["DiskFilter"]["reason"].startswith("disk: needs 10 GiB, 5 GiB")
 
 
 def test_a_filter_that_cannot_answer_for_a_host_that_it_was_not_reached_with(tmp_path):
@@ -221,9 +261,7 @@ def test_lines_pass_over_weighers_that_tell_no_host_from_another():
     lines = explanation_text(selection.decision)
     assert any("RAMWeigher" in line for line in lines)
     assert not any("MetricsWeigher" in line or "SoftAffinity" in line for line in lines)
-    assert (
-        "  filters: of 5 hosts: ComputeFilter 5->4, RamFilter 4->3, DiskFilter 3->2, 10 others rejected none" in lines
-    )
+    assert "  filters: 2 of 5 hosts passed; rejected by ComputeFilter 1, RamFilter 1, DiskFilter 1" in lines
 
 
 # --- the smallest change -------------------------------------------------------------------------------------------
@@ -246,31 +284,31 @@ def change(states, request, **more):
             Flavor("f", 4096, 1, 1),
             {"memory_mb_used": 512, "ram_allocation_ratio": 1.0},
             ("memory_mb", 512, 4096, 3584, 512),
-            "4096 MB -> 3584 MB of memory would have fitted on c2, or 512 MB of memory more free on c2 would have been enough",
+            "3584 MiB of memory instead of 4096 would have fitted on c2, or 512 MiB of memory more free on c2 would have been enough",
         ),
         (
             Flavor("f", 5000, 1, 1),  # more than the whole host: no freeing helps
             {},
             ("memory_mb", 904, 5000, 4096, None),
-            "5000 MB -> 4096 MB of memory would have fitted on c2",
+            "4096 MiB of memory instead of 5000 would have fitted on c2",
         ),
         (
             Flavor("f", 512, 1, 20, 10, swap=100),
             {"local_gb_used": 80},
             ("disk_gb", 11, 30, 19, 11),
-            "30 GB -> 19 GB of disk would have fitted on c2, or 11 GB of disk more free on c2 would have been enough",
+            "19 GiB of disk instead of 30 would have fitted on c2, or 11 GiB of disk more free on c2 would have been enough",
         ),
         (
             Flavor("f", 512, 4, 1),
             {"vcpus_used": 61},
             ("vcpus", 1, 4, 3, 1),
-            "4 vCPUs -> 3 vCPUs would have fitted on c2, or 1 vCPUs more free on c2 would have been enough",
+            "3 vCPUs instead of 4 would have fitted on c2, or 1 vCPU more free on c2 would have been enough",
         ),
         (
             Flavor("f", 512, 1, 1),
             {"memory_mb_used": 9000},  # over-full: no smaller flavor helps
             ("memory_mb", None, 512, None, 3368),
-            "3368 MB of memory more free on c2 would have been enough",
+            "3368 MiB of memory more free on c2 would have been enough",
         ),
     ],
 )
@@ -284,7 +322,7 @@ def test_the_smallest_change_of_one_number(flavor, fields, expected, text):
 def test_two_numbers_at_once():
     found = change([host("a", memory_mb=512, local_gb=5)], spec())
     assert {c["what"]: c["fits_at"] for c in found["changes"]} == {"memory_mb": 512, "disk_gb": 5}
-    assert found["text"] == "1024 MB -> 512 MB of memory and 10 GB -> 5 GB of disk would have fitted on a"
+    assert found["text"] == "512 MiB of memory instead of 1024 and 5 GiB of disk instead of 10 would have fitted on a"
 
 
 def test_what_the_flavor_has_no_number_for():
@@ -295,7 +333,7 @@ def test_what_the_flavor_has_no_number_for():
     assert found["text"] == "2 instances more free on a would have been enough"
     near = host("a", num_instances=2, memory_mb=2000, memory_mb_used=1500, ram_allocation_ratio=1.0)
     found = change([near], spec(), **full)
-    assert found["text"] == "524 MB of memory and 1 instances more free on a would have been enough"
+    assert found["text"] == "524 MiB of memory and 1 instance more free on a would have been enough"
 
 
 def test_a_host_and_its_aggregate_count_once():
@@ -320,7 +358,7 @@ def test_a_setting_where_nothing_else_stands_against(states, more, text):
     found = decision["nearest_miss"]["smallest_change"]
     assert found["text"] == text
     assert found["changes"][0]["what"] == "setting"
-    assert explanation_text(decision)[-1] == "  smallest change: " + text
+    assert "  smallest change: " + text in explanation_text(decision)
     assert json.loads(json.dumps(decision)) == decision
 
 
@@ -420,11 +458,11 @@ def test_what_has_no_host_is_told_in_numbers_by_class_of_host():
         select_destinations(Fleet(fleet), spec(), quiet)
     assert caught.value.message == (
         "No valid host was found. There are not enough hosts available. Of 4 hosts: ComputeFilter rejected off (disabled: repair);"
-        " RamFilter rejected 2 hosts, the nearest is b (memory: needs 1024 MB, the whole host has 1000 MB);"
-        " DiskFilter rejected c (disk: needs 10240 MB, 5120 MB usable (ratio 1)). Nearest miss: b lacks 24 MB of memory."
+        " RamFilter rejected 2 hosts, the nearest is b (memory: needs 1024 MiB, the whole host has 1000 MiB);"
+        " DiskFilter rejected c (disk: needs 10 GiB, 5 GiB usable (allocation ratio 1)). Nearest miss: b lacks 24 MiB of memory."
     )
     assert caught.value.remedy == (
-        "Smallest change: 1024 MB -> 1000 MB of memory would have fitted on b. With --check the same boot explains each host."
+        "Smallest change: 1000 MiB of memory instead of 1024 would have fitted on b. With --check the same boot explains each host."
     )
     told = summary(caught.value.details["decision"])
     assert json.loads(json.dumps(told)) == told
@@ -433,7 +471,7 @@ def test_what_has_no_host_is_told_in_numbers_by_class_of_host():
         ("RamFilter", 2, "b", 1024.0, 1000.0),
         ("DiskFilter", 1, "c", 10240.0, 5120.0),
     ]
-    assert told["nearest_miss"]["smallest_change"].startswith("1024 MB -> 1000 MB")
+    assert told["nearest_miss"]["smallest_change"].startswith("1000 MiB of memory instead of 1024")
     with pytest.raises(NoValidHost, match="4 of 5 instances found one. Of 1 host: RamFilter rejected x"):
         select_destinations(Fleet([host("x", memory_mb=3000)]), spec(5), quiet)
     (selection,) = select_destinations(Fleet([host("x")]), spec(), quiet)

@@ -504,9 +504,10 @@ def test_a_fault_says_what_is_missing_and_what_would_do(world: World, monkeypatc
     for uuid in big[:2]:
         fault = world.fault(uuid)
         assert (
-            "RamFilter rejected 2 hosts, the nearest is h" in fault.message and "memory: needs 4096 MB" in fault.message
+            "RamFilter rejected 2 hosts, the nearest is h" in fault.message
+            and "memory: needs 4096 MiB" in fault.message
         )
-        assert "Nearest miss: h" in fault.message and "Smallest change: 4096 MB -> " in fault.remedy
+        assert "Nearest miss: h" in fault.message and "MiB of memory instead of 4096 would" in fault.remedy
     assert list(result.explanations) == big[:2]
     assert "start: 2, end: 0" in world.fault(big[2]).message
 

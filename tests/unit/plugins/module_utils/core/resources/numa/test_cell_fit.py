@@ -156,11 +156,11 @@ def test_pinning_keeps_its_promises_on_every_small_cell(policy, reserve):
     ("cell", "wish", "limits", "reserve", "lack"),
     [
         (host(*PAIRS), guest(2, memory=1024), None, 0, None),
-        (host(*PAIRS), guest(2, memory=1025), None, 0, "needs 1025 MB, the whole cell has 1024 MB"),
+        (host(*PAIRS), guest(2, memory=1025), None, 0, "needs 1025 MiB, the whole cell has 1024 MiB"),
         (host(*PAIRS), guest(7), None, 0, "needs 7 CPUs, the whole cell has 6"),
         (host(*PAIRS), guest(6), None, 1, "needs 6 CPUs and 1 for the emulator, the whole cell has 6"),
         (host(*PAIRS, pinned={0, 1, 2}), guest(4), None, 0, "needs 4 CPUs of its own, has 3 free"),
-        (host(*PAIRS, used=513), guest(1), None, 0, "needs 512 MB without over-commit, 511 MB are free"),
+        (host(*PAIRS, used=513), guest(1), None, 0, "needs 512 MiB without over-commit, 511 MiB free"),
         (host(*PAIRS, used=512), guest(1), None, 0, None),
         (host(*PAIRS, smt=False), guest(1, "require"), None, 0, "needs thread siblings, but each core has one thread"),
         (
@@ -178,7 +178,7 @@ def test_pinning_keeps_its_promises_on_every_small_cell(policy, reserve):
             guest(1, dedicated=False),
             NUMALimits(1.0, 1.5),
             0,
-            "needs 512 MB, 511 MB are usable (ratio 1.5)",
+            "needs 512 MiB, 511 MiB usable (allocation ratio 1.5)",
         ),
         (host(*PAIRS, usage=10), guest(2, dedicated=False), NUMALimits(2.0, 1.0), 0, None),
         (
@@ -186,7 +186,7 @@ def test_pinning_keeps_its_promises_on_every_small_cell(policy, reserve):
             guest(2, dedicated=False),
             NUMALimits(2.0, 1.0),
             0,
-            "needs 2 CPUs, 1 are usable (ratio 2)",
+            "needs 2 CPUs, 1 usable (allocation ratio 2)",
         ),
         # never against itself, whatever the ratio
         (host(*PAIRS), guest(7, dedicated=False), NUMALimits(16.0, 16.0), 0, "needs 7 CPUs, the whole cell has 6"),
@@ -196,7 +196,7 @@ def test_pinning_keeps_its_promises_on_every_small_cell(policy, reserve):
             guest(1),
             NUMALimits(16.0, 16.0),
             0,
-            "needs 512 MB without over-commit, 424 MB are free",
+            "needs 512 MiB without over-commit, 424 MiB free",
         ),
     ],
 )
@@ -248,5 +248,5 @@ def test_page_sizes(offered, wish, memory, size):
 def test_pages_are_missed_in_words():
     cell = host(*PAIRS, pages=(PagesTopology(2048, 10, 4, 1), PagesTopology(4, 100)))
     asking = guest(1, memory=512, dedicated=False, pages=2048)
-    assert fit_cell(cell, asking) == "needs 512 MB in pages (2048 kB), pages: 100 free of 4 kB, 5 free of 2048 kB"
-    assert fit_cell(host(*PAIRS), guest(1, pages=LARGE)) == "needs 512 MB in pages (large), pages: none"
+    assert fit_cell(cell, asking) == "needs 512 MiB in pages (2048 kB), pages: 100 free of 4 kB, 5 free of 2048 kB"
+    assert fit_cell(host(*PAIRS), guest(1, pages=LARGE)) == "needs 512 MiB in pages (large), pages: none"

@@ -221,7 +221,7 @@ def test_a_host_is_filled_until_nothing_fits(there, wish):
             host(10, 20),
             guest(10, 50),
             "guest cell 1 fits no cell: "
-            + "; ".join("cell %d needs 50 MB, the whole cell has %d MB" % cell for cell in ((0, 10), (1, 20))),
+            + "; ".join("cell %d needs 50 MiB, the whole cell has %d MiB" % cell for cell in ((0, 10), (1, 20))),
         ),
         (host(10, 50), guest(50, 50), "each guest cell fits a host cell, but they do not all fit at once"),
     ],

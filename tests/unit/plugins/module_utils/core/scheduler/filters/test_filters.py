@@ -66,10 +66,12 @@ def test_ram(total, used, ratio, need, passes):
 def test_ram_reasons():
     assert (
         verdict("RamFilter", {"memory_mb": 100}, {"memory_mb": 120})[1]
-        == "memory: needs 120 MB, the whole host has 100 MB"
+        == "memory: needs 120 MiB, the whole host has 100 MiB"
     )
     host = {"memory_mb": 100, "memory_mb_used": 60}
-    assert verdict("RamFilter", host, {"memory_mb": 95})[1] == "memory: needs 95 MB, 90 MB usable (ratio 1.5)"
+    assert (
+        verdict("RamFilter", host, {"memory_mb": 95})[1] == "memory: needs 95 MiB, 90 MiB usable (allocation ratio 1.5)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -375,18 +377,18 @@ def test_the_architecture_of_images_that_name_none(props, passes):
             "ExactRamFilter",
             {"memory_mb": 1000, "ram_allocation_ratio": 1.5},
             {"memory_mb": 800},
-            "800 MB free, this has 1000",
+            "800 MiB free, this has 1000 MiB",
         ),
         ("ExactDiskFilter", {"local_gb": 10, "local_gb_used": 4}, {"root_gb": 5, "ephemeral_gb": 1}, ""),
         (
             "ExactDiskFilter",
             {"local_gb": 10, "local_gb_used": 4},
             {"root_gb": 6, "swap": 1},
-            "6145 MB free, this has 6144",
+            "6145 MiB free, this has 6144 MiB",
         ),
         ("ExactCoreFilter", {"vcpus": 4, "vcpus_used": 2}, {"vcpus": 2}, ""),
-        ("ExactCoreFilter", {"vcpus": 4, "vcpus_used": 2}, {"vcpus": 1}, "1 vCPUs free, this has 2"),
-        ("ExactCoreFilter", {"vcpus": 0}, {"vcpus": 0}, "0 vCPUs free, this has 0"),
+        ("ExactCoreFilter", {"vcpus": 4, "vcpus_used": 2}, {"vcpus": 1}, "1 vCPU free, this has 2 vCPUs"),
+        ("ExactCoreFilter", {"vcpus": 0}, {"vcpus": 0}, "0 vCPUs free, this has 0 vCPUs"),
     ],
 )
 def test_exact_filters_pass_hosts_that_the_guest_fills(name, host, flavor, reason):

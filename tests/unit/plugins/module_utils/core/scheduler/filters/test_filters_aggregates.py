@@ -101,7 +101,7 @@ def test_a_host_without_a_count_of_vcpus_passes_with_aggregates_too():
 def test_the_ratio_of_aggregates_is_in_the_text_and_in_the_limits():
     host = {"memory_mb": 100, "memory_mb_used": 60, **member_of({"ram_allocation_ratio": "1.25"})}
     assert verdict("AggregateRamFilter", host, {"memory_mb": 70})[1] == (
-        "memory: needs 70 MB, 65 MB usable (ratio 1.25)"
+        "memory: needs 70 MiB, 65 MiB usable (allocation ratio 1.25)"
     )
     ratios = {"ram_allocation_ratio": "2", "disk_allocation_ratio": "3", "cpu_allocation_ratio": "4"}
     fleet = Fleet([HostState("h", "n", memory_mb=100, local_gb=10, vcpus=2, **member_of(ratios))])

@@ -97,7 +97,9 @@ def test_reasons():
     result = ask(fleet_of(None, topology(10), topology(100)), spec(wish(50)))
     assert result.mask.tolist() == [False, False, True]
     assert result.text(0) == "NUMA topology: the guest asks for 1 NUMA cell, the host reports none"
-    assert result.text(1) == ("NUMA topology: guest cell 0 fits no cell: cell 0 needs 50 MB, the whole cell has 10 MB")
+    assert result.text(1) == (
+        "NUMA topology: guest cell 0 fits no cell: cell 0 needs 50 MiB, the whole cell has 10 MiB"
+    )
 
 
 def test_what_was_taken_in_this_request_counts():

@@ -58,7 +58,7 @@ def passing(cls, of_group, where=None, uuids=()):
         (ServerGroupAffinityFilter, group("affinity"), "abc"),
         (ServerGroupAffinityFilter, group("affinity", b=2), "b"),
         (ServerGroupAffinityFilter, group("affinity", b=2, c=1), "bc"),
-        (ServerGroupAffinityFilter, group("affinity", elsewhere=1), ""),  # its members are on none of these
+        (ServerGroupAffinityFilter, group("affinity", elsewhere=1), ""),  # the members are on none of these
         (ServerGroupAffinityFilter, group("anti-affinity", b=2), "abc"),
         (ServerGroupAffinityFilter, group("soft-affinity", b=2), "abc"),
     ],
@@ -112,13 +112,13 @@ def test_no_valid_host_names_the_filter(of_group, count, text):
             ServerGroupAntiAffinityFilter,
             group("anti-affinity", 2, b=3),
             1,
-            "server group web (anti-affinity): 3 members are there, 2 may be",
+            "server group web (anti-affinity): the host has 3 members, and may have 2",
         ),
         (
             ServerGroupAffinityFilter,
             group("affinity", b=3, x=1),
             0,
-            "server group web (affinity): its members are on b, x",
+            "server group web (affinity): the members are on b, x",
         ),
     ],
 )
