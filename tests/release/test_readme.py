@@ -13,6 +13,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -118,6 +119,8 @@ def printed(tmp_path_factory):
         )
         output.seek(0)
         text = output.read().decode("utf-8", "replace")
+    for made in ("bootflow", "bootflow-env"):  # two virtual environments
+        shutil.rmtree(folder / made, ignore_errors=True)
     sys.stdout.write(text)  # shown by pytest when a test fails
     assert done.returncode == 0, "README.md: a command failed: %s" % re.findall(r"^\$ .*", text, re.M)[-1]
     return {part.splitlines()[0]: part for part in re.split(r"^\$ ", text, flags=re.M)[1:]}

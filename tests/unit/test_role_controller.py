@@ -87,6 +87,7 @@ def play(tmp_path, **variables):
     return done.returncode, " ".join(done.stdout.split())
 
 
+@pytest.mark.slow
 def test_old_packages_of_the_distribution_are_refused_in_words_before_anything_is_installed(tmp_path):
     rc, said = play(tmp_path, controller_python=DISTRIBUTION, controller_requirements=[ABSENT], ansible_become=False)
     assert rc == 2
@@ -96,6 +97,7 @@ def test_old_packages_of_the_distribution_are_refused_in_words_before_anything_i
     assert "Install the distribution's libraries" not in said
 
 
+@pytest.mark.slow
 def test_virtual_environment_gets_from_pip_what_it_lacks_and_nothing_else(tmp_path):
     python, calls = tmp_path / "python", tmp_path / "calls"
     python.write_text(
