@@ -47,7 +47,7 @@ done
 [ -e /etc/resolv.conf ] || { rm -f /etc/resolv.conf; printf '%s\\n' "$resolver" >/etc/resolv.conf; }
 rm -rf /var/lib/bootflow
 status=0
-env -i "${@:2}" bash -e "$1" || status=$?
+timeout --kill-after=10 2400 env -i "${@:2}" bash -e "$1" || status=$?
 virsh -q -c qemu:///system net-destroy bootflow-demo || true  # the bridge is the machine's
 exit $status
 """
@@ -114,9 +114,7 @@ def printed(tmp_path_factory):
     namespace = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", PRIVATE, "bash"]
     program = [*namespace, str(folder / "script"), *("%s=%s" % item for item in ours.items())]
     with open(folder / "output", "w+b") as output:
-        done = subprocess.run(
-            program, cwd="/", stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, timeout=1200
-        )
+        done = subprocess.run(program, cwd="/", stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
         output.seek(0)
         text = output.read().decode("utf-8", "replace")
     for made in ("bootflow", "bootflow-env"):  # two virtual environments
