@@ -62,20 +62,24 @@ def read_network(fields: Fields, name: str) -> Network:
 def _check_dhcp(network: Network, fields: Fields) -> None:
     """Note the subnets of a managed network that libvirt's DHCP server cannot serve."""
     served = [subnet for subnet in network.subnets if subnet.enable_dhcp]
-    for subnet in served:
+    for index, subnet in enumerate(network.subnets):
+        if not subnet.enable_dhcp:
+            continue
         first = next(other for other in served if other.ip_version == subnet.ip_version)
         if subnet.ip_version == 6:
-            reason = "libvirt's DHCPv6 server cannot know a guest before its first start"
+            reason = "libvirt reserves IPv6 addresses by DUID, which a guest chooses when it starts"
         elif subnet.gateway_ip is None:
-            reason = "the DHCP server of subnet %s has no address, because gateway_ip is null" % subnet.name
+            reason = "gateway_ip, which is to be the address of the server, is null"
         elif first is not subnet:
             reason = "libvirt serves DHCP in one IPv4 subnet of a network, and subnet %s has it" % first.name
         else:
             continue
-        fields.wrong(
-            "subnets",
-            "enable_dhcp of subnet %s is not possible in this managed network: %s" % (subnet.name, reason),
-            "Leave enable_dhcp out: cloud-init configures the address from the config drive.",
+        fields.problems.add(
+            "%s.subnets[%d].enable_dhcp" % (fields.path, index),
+            InvalidInput(
+                message="enable_dhcp is not possible here: %s" % reason,
+                remedy="Leave enable_dhcp out: cloud-init configures the address from the config drive.",
+            ),
         )
 
 

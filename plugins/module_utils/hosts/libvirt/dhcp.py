@@ -59,7 +59,10 @@ def reserve(connection: t.Any, wanted: Reservation, check_mode: bool = False) ->
     """
     network = find_network(connection, wanted.network)
     if network is None:
-        raise NetworkError(message="libvirt network %s does not exist on this host" % wanted.network)
+        raise NetworkError(
+            message="libvirt network %s does not exist on this host" % wanted.network,
+            remedy="Boot again: a managed network is defined before its guests.",
+        )
     changed = False
     for flag, root in _definitions(network):
         index, subnet = _subnet_of(root, wanted)

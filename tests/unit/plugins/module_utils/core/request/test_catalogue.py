@@ -265,15 +265,15 @@ SERVED = {"cidr": "10.1.0.0/24", "enable_dhcp": True}
 @pytest.mark.parametrize(
     ("subnets", "reason"),
     [
-        ([{"cidr": "fd00:1::/64", "enable_dhcp": True}], "libvirt's DHCPv6 server cannot know a guest"),
-        ([{**SERVED, "gateway_ip": None}], "n-1 has no address, because gateway_ip is null"),
+        ([{"cidr": "fd00:1::/64", "enable_dhcp": True}], "libvirt reserves IPv6 addresses by DUID"),
+        ([{**SERVED, "gateway_ip": None}], "gateway_ip, which is to be the address of the server, is null"),
         ([SERVED, {**SERVED, "cidr": "10.2.0.0/24"}], "one IPv4 subnet of a network, and subnet n-1 has it"),
     ],
 )
 def test_dhcp_that_libvirt_cannot_serve(subnets, reason):
     """G3: it is refused. Without ``manage`` a server outside serves it, whatever it is."""
     ((where, message),) = failures(networks=[{"name": "n", "manage": True, "subnets": subnets}])
-    assert where == "networks[n].subnets" and reason in message
+    assert where == "networks[n].subnets[%d].enable_dhcp" % (len(subnets) - 1) and reason in message
     for outside in ({}, {"manage": True, "type": "bridge"}):
         assert one_network(subnets=subnets, **outside).subnets[0].enable_dhcp
     plain = {"cidr": "10.3.0.0/24", "gateway_ip": None}
