@@ -209,7 +209,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.dom
     DOMAIN_ARGUMENTS,
     domain_spec,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domains import ensure_domain
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domains import ensure_domain, login_users
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.refused import refused_kept
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed, run_batch
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.locks import BUILDS, host_place
@@ -237,6 +237,7 @@ def main():
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     keep_time_limit(module)
     args = module.params
+    module.no_log_values |= login_users(*(wanted["xml"] for wanted in args["domains"]))
     try:
         with connect(args["libvirt_uri"], args["libvirt_timeout"]) as connection:
 
@@ -253,6 +254,7 @@ def main():
     except Exception as error:
         fail(module, error)
     diff = [result.pop("diff") for result in results.values() if "diff" in result]
+    module.no_log_values |= login_users(*(each["before"] for each in diff))
     module.exit_json(changed=any_changed(results), outcomes=results, diff=diff)
 
 

@@ -128,6 +128,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.dom
     desired_disk,
     ensure_disk,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domains import login_users
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed, run_batch
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (
@@ -166,6 +167,7 @@ def main():
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     keep_time_limit(module)
     args = module.params
+    module.no_log_values |= login_users(*(wanted["xml"] for wanted in args["disks"]))
     try:
         with connect(args["libvirt_uri"], args["libvirt_timeout"]) as connection:
 
@@ -183,6 +185,7 @@ def main():
         if before != after:
             header = "disk %s of domain %s" % (wanted["serial"], wanted["uuid"])
             diff.append({"before": before, "after": after, "before_header": header, "after_header": header})
+    module.no_log_values |= login_users(*(each["before"] for each in diff))
     module.exit_json(changed=any_changed(results), outcomes=results, diff=diff)
 
 

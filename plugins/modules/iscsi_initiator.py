@@ -190,7 +190,7 @@ def argument_spec():
         "iqn": {"type": "str", "required": True},
         "lun": {"type": "int", "required": True},
         "portals": {"type": "list", "elements": "str", "required": True},
-        "chap_user": {"type": "str"},
+        "chap_user": {"type": "str", "no_log": True},
         "chap_secret": {"type": "str", "no_log": True},
         "shared": {"type": "bool", "default": False},
     }

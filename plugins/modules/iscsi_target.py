@@ -221,7 +221,7 @@ def argument_spec():
     """The module's options."""
     login = {
         "initiator": {"type": "str", "required": True},
-        "chap_user": {"type": "str"},
+        "chap_user": {"type": "str", "no_log": True},
         "chap_secret": {"type": "str", "no_log": True},
     }
     export = {
@@ -229,7 +229,7 @@ def argument_spec():
         "state": {"type": "str", "choices": list(STATES), "default": "present"},
         "path": {"type": "path"},
         "initiators": {"type": "list", "elements": "str", "default": []},
-        "chap_user": {"type": "str"},
+        "chap_user": {"type": "str", "no_log": True},
         "chap_secret": {"type": "str", "no_log": True},
         "logins": {
             "type": "list",

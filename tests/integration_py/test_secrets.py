@@ -14,7 +14,9 @@ import typing as t
 from pathlib import Path
 
 import pytest
+import recorder
 from flow import FLAVORS, PLAYBOOK, PUBLIC_KEY
+from host_python import ModuleRunner
 from postgres import PASSWORD, PostgresServer
 
 SECRETS = {
@@ -24,49 +26,6 @@ SECRETS = {
     "an injected file": "injected-open-sesame",
     "the login of an image's URL": "image-url-s3same",
 }
-# Writes down each event with all that its objects hold, as deep as they go.
-CALLBACK = """
-from __future__ import annotations
-
-import os
-
-from ansible.plugins.callback import CallbackBase
-
-PRIMITIVES = (str, bytes, int, float, bool, type(None))
-# Ansible's own machinery, which has the variables of the run whatever a task does.
-SKIPPED = ("_loader", "_variable_manager", "_parent", "_play", "_role", "_host", "host", "_attr_cache")
-
-
-def everything(value, depth=0, seen=()):
-    if isinstance(value, PRIMITIVES):
-        return str(value)
-    if depth > 12 or id(value) in seen:
-        return ""
-    seen = (*seen, id(value))
-    if isinstance(value, dict):
-        parts = [p for k, v in value.items() if k not in SKIPPED for p in (everything(k, depth + 1, seen), everything(v, depth + 1, seen))]
-    elif isinstance(value, (list, tuple, set, frozenset)):
-        parts = [everything(v, depth + 1, seen) for v in value]
-    else:
-        parts = [repr(value), everything(dict(getattr(value, "__dict__", {})), depth + 1, seen)]
-    return "\\n".join(parts)
-
-
-class CallbackModule(CallbackBase):
-    CALLBACK_VERSION = 2.0
-    CALLBACK_TYPE = "notification"
-    CALLBACK_NAME = "recorder"
-
-
-def note(self, *args, **kwargs):
-    with open(os.environ["RECORDED"], "a", encoding="utf-8") as f:
-        f.write("EVENT %s\\n" % everything([args, kwargs]))
-
-
-for name in dir(CallbackBase):
-    if name.startswith("v2_") and name != "v2_on_any":
-        setattr(CallbackModule, name, note)
-"""
 INVENTORY = """
 all:
   children:
@@ -132,19 +91,14 @@ def test_callbacks_and_output_have_no_secret(
     with server.connect() as conn:
         conn.execute("ALTER DATABASE %s OWNER TO checked" % name)
     (tmp_path / "hosts.yml").write_text(INVENTORY)
-    (tmp_path / "callbacks").mkdir()
-    (tmp_path / "callbacks" / "recorder.py").write_text(CALLBACK)
     given = tmp_path / "variables.json"
     given.write_text(json.dumps({**variables(server.url(name, "checked")), **more}))
-    recorded = tmp_path / "recorded"
     environment = {
         **os.environ,
         "ANSIBLE_COLLECTIONS_PATH": os.environ["PYTHONPATH"].split(os.pathsep)[0],
-        "ANSIBLE_CALLBACK_PLUGINS": str(tmp_path / "callbacks"),
-        "ANSIBLE_DISPLAY_ARGS_TO_STDOUT": "true",
+        **recorder.environment(tmp_path),
         "ANSIBLE_LOCALHOST_WARNING": "false",
         "ANSIBLE_NOCOLOR": "1",
-        "RECORDED": str(recorded),
     }
     try:
         output = ""
@@ -159,7 +113,7 @@ def test_callbacks_and_output_have_no_secret(
     finally:
         server.drop(name)
     assert words in output, output
-    told = recorded.read_text()
+    told = recorder.told(tmp_path)
     assert told.count("EVENT") > 5 and words in told + output
     for what, secret in SECRETS.items():
         for form in (secret, encoded(secret)):
@@ -170,3 +124,40 @@ def test_callbacks_and_output_have_no_secret(
 def around(text: str, secret: str) -> str:
     place = text.index(secret)
     return text[max(0, place - 1500) : place + 200]
+
+
+LOGIN = "<auth username='%s'><secret type='iscsi' usage='iqn.x'/></auth>"
+DISK = "<disk type='network'><source protocol='iscsi' name='iqn.x/1'>%s</source></disk>"
+GUEST = {"uuid": "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11", "name": "web"}
+USER, SECRET = "chap-user-0123456789", "chap-secret-0123456789"
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments"),
+    [
+        ("domain", {"domains": [{**GUEST, "xml": "<domain>%s</domain>" % (DISK % LOGIN % USER)}]}),
+        ("domain_disk", {"disks": [{"id": "a", "uuid": GUEST["uuid"], "serial": "s", "xml": DISK % LOGIN % USER}]}),
+        (
+            "iscsi_initiator",
+            {"connections": [{"volume_id": GUEST["uuid"], "iqn": "x", "chap_user": USER, "chap_secret": SECRET}]},
+        ),
+        (
+            "iscsi_target",
+            {
+                "exports": [
+                    {
+                        "volume_id": GUEST["uuid"],
+                        "path": "/dev/null",
+                        "logins": [{"initiator": "iqn.y", "chap_user": USER, "chap_secret": SECRET}],
+                    }
+                ]
+            },
+        ),
+    ],
+)
+def test_what_a_module_prints_has_no_login(tmp_path: Path, module: str, arguments: dict[str, t.Any]) -> None:
+    """S18: with -vvv Ansible prints all that a module does, and that begins with its arguments."""
+    process = ModuleRunner(str(tmp_path / "library")).start(module, check=True, diff=True, **arguments)
+    printed = "".join(process.communicate(timeout=60))
+    assert '"invocation"' in printed and GUEST["uuid"] in printed, printed
+    assert USER not in printed and SECRET not in printed

@@ -10,8 +10,10 @@ The kernel's initiator is in test_kernel_way.py. Each test ends with nothing lef
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
+import recorder
 from flow import entry
 from volume_flow import GROUPS, VolumeFlow
 
@@ -55,9 +57,15 @@ def existing(volume: str, **fields) -> dict:
 
 
 @pytest.mark.parametrize("kind", ["thick", pytest.param("thin", marks=pytest.mark.long)])
-def test_a_volume_is_made_on_the_way_and_goes_with_its_instance(volumes: VolumeFlow, kind: str) -> None:
+def test_a_volume_is_made_on_the_way_and_goes_with_its_instance(
+    volumes: VolumeFlow, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """thick is exported by LIO, thin by tgt."""
-    volumes.boot(on_volume("db", root(volume_type=kind), user_data=WATCH), **READY)
+    for name, value in recorder.environment(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    told = volumes.boot(
+        on_volume("db", root(volume_type=kind), user_data=WATCH), options=("-vvv", "--diff"), **READY
+    ).output
     row = volumes.instances()["db"]
     (volume,) = volumes.volumes()
     assert (volume["status"], volume["attach_status"], volume["bootable"]) == ("in-use", "attached", 1)
@@ -70,8 +78,9 @@ def test_a_volume_is_made_on_the_way_and_goes_with_its_instance(volumes: VolumeF
     assert " address=%s/24 uuid=%s " % (address, row["uuid"]) in console
     assert "BOOTFLOW-GUEST-DISK name=vda bytes=%d label= serial=%s" % (GIB, volume["id"][:20]) in console
     assert sorted(volumes.exported()) == [volume["id"]]
-    secrets = volumes.secrets_in(volumes.everything_written())
-    assert secrets == [], "CHAP secrets are nowhere but at the two ends"
+    for text in (volumes.everything_written(), told, recorder.told(tmp_path)):
+        assert volumes.secrets_in(text) == [], "CHAP users and secrets are nowhere but at the two ends"
+    assert volumes.secrets_read_by_others() == ""
     listed = volumes.run("volume_list")
     assert listed.returncode == 0 and volume["id"] in listed.output and "db" in listed.output
     volumes.boot(on_volume("db", root(volume_type=kind), user_data=WATCH), **READY)

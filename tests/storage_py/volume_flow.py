@@ -18,6 +18,7 @@ from flow import Flow
 GROUPS = {"thick": "boot-thick", "thin": "boot-thin"}
 PORTS = {"thick": 3260, "thin": 3261}
 TARGETS = {"thick": "lio", "thin": "tgt"}
+LIO_LOGINS = "/sys/kernel/config/target/iscsi/iqn*/tpgt_1/acls/*/auth"
 IQN = "iqn.2010-10.org.openstack:volume-"
 # tgt beside LIO listens at a port of its own.
 TGTD = "pidof tgtd >/dev/null || { tgtd --iscsi portal=%s:%d && sleep 1; }"
@@ -101,14 +102,18 @@ class VolumeFlow(Flow):
         return json.dumps(rows, default=str)
 
     def secrets_in(self, text: str) -> list[str]:
-        """CHAP secrets of the storage host's targets that are found in the text."""
-        lio = self.storage.sh(
-            "cat /sys/kernel/config/target/iscsi/iqn*/tpgt_1/acls/*/auth/password 2>/dev/null || true"
-        )
+        """CHAP users and secrets of the storage host's targets that are found in the text."""
+        lio = self.storage.sh("cat %s/userid %s/password 2>/dev/null || true" % (LIO_LOGINS, LIO_LOGINS))
         tgt = self.storage.sh("cat /etc/tgt/conf.d/*.conf 2>/dev/null || true")
-        secrets = [s for s in lio.split() if s] + re.findall(r"incominguser \S+ (\S+)", tgt)
+        secrets = lio.split() + [word for login in re.findall(r"incominguser (\S+) (\S+)", tgt) for word in login]
         assert secrets, "targets have secrets"
         return [s for s in secrets if s.strip('"') in text]
+
+    def secrets_read_by_others(self) -> str:
+        """What a user without capabilities reads of LIO's and tgt's logins on the storage host."""
+        files = "%s/* /etc/tgt/conf.d/*.conf /etc/rtslib-fb-target/*.json" % LIO_LOGINS
+        reads = "setpriv --reuid 65534 --regid 65534 --clear-groups cat"
+        return self.storage.sh("for file in %s; do %s $file 2>/dev/null; done || true" % (files, reads)).strip()
 
     @contextmanager
     def portal_unreachable(self) -> t.Iterator[None]:

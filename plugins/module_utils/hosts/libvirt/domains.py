@@ -23,6 +23,7 @@ from .domain_waits import AddressWait, ConsoleWait, host_name, wait_for_address,
 from .vifs import wait_plugged
 
 POLL = 0.1  # seconds
+_LOGIN_USER = re.compile(r"<auth\s[^>]*?username=[\"']([^\"'>]+)")
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,11 @@ def shown_xml(xml: str) -> str:
     for element in root.iterfind(".//graphics[@passwd]"):
         element.set("passwd", "VALUE_SPECIFIED_IN_NO_LOG_PARAMETER")
     return to_text(root)
+
+
+def login_users(*texts: t.Any) -> set[str]:
+    """The users with whom QEMU logs in to volumes, in definitions of domains or disks: no output has them."""
+    return {user for text in texts for user in _LOGIN_USER.findall(text or "")}
 
 
 def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False) -> dict[str, t.Any]:
