@@ -87,5 +87,7 @@ def out_of_lease(tx: Transaction, run_ids: t.Iterable[str | None]) -> set[str]:
 def locked_error(tx: Transaction, name: str, run_id: str | None) -> errors.InstanceBusy:
     """The error for an instance that a live run owns."""
     row = next(iter(tx.rows(sa.select(runs).where(runs.c.id == run_id), RunRow)), None)
-    until = "the end of its lease" if row is None else utc(row.lease_until)
-    return errors.InstanceBusy(name=name, run=run_id, until=until)
+    if row is None:
+        return errors.InstanceBusy(name=name, run=run_id, until="the end of its lease")
+    run = "%s (of %s on %s, since %s)" % (run_id, row.actor, row.controller, utc(row.started_at))
+    return errors.InstanceBusy(name=name, run=run, until=utc(row.lease_until))

@@ -1,0 +1,203 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""P2: each column of the ledger is written by the product, with a value other than its default, and the product reads it.
+
+Written: in a life of hosts, instances and volumes that only the product's own functions lead, from reports as hosts give them. Read: its
+name is an attribute or a text in the code, outside the tables and their migrations.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import os
+import pathlib
+import typing as t
+
+import pytest
+import sqlalchemy as sa
+
+from ansible_collections.bootflow.compute.plugins.action import compute_host_state, compute_report, storage_report
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.server_groups import ServerGroup
+from ansible_collections.bootflow.compute.plugins.module_utils.core.model import NetworkRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import nodes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import this_run
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import Context
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema.tables import metadata
+from ansible_collections.bootflow.compute.tests.unit.plugins.action.test_lying_hosts import COMPUTE, NODE, STORAGE, variables
+from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
+from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld, from_image, volume_request
+from ansible_collections.bootflow.compute.tests.unit.worlds.ledgers import migrate
+from ansible_collections.bootflow.compute.tests.unit.worlds.taking import A_GPU, CARD, cells, pinned
+from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE, SMALL, request
+
+PLUGINS = pathlib.Path(__file__).resolve().parents[5] / "plugins"
+COLUMNS = sorted("%s.%s" % (table.name, column.name) for table in metadata.tables.values() for column in table.columns)
+
+#: What is read, and that operations to come will write. A column that is written now has to leave this list.
+UNWRITTEN = {
+    "claims.kind": "move: the claim on the other host while an instance is resized or migrated",
+    "device_claims.claim_kind": "the same",
+    "instances.locked_by": "lock and unlock",
+    "volumes.migration_status": "the migration of volumes",
+}
+
+
+class Life(BootWorld):
+    """Notes, after each step, the columns that have something other than their default."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.filled: set[str] = set()
+
+    def look(self) -> None:
+        self.time += 1
+        with self.ledger.read() as tx:
+            for table in metadata.tables.values():
+                for row in tx.execute(sa.select(table)):
+                    for column in table.columns:
+                        if not _is_default(column, getattr(row, column.key)):
+                            self.filled.add("%s.%s" % (table.name, column.name))
+
+    def report_of(self, module: t.Any, host: str, answer: t.Any, **more: t.Any) -> None:
+        ports = WorldPorts(self, "a", lambda _name, _arguments: answer)
+        its = variables(host)
+        its["hostvars"][host] = {**its["hostvars"][host], **more}
+        assert action_of(module, ports, {**its, **its["hostvars"][host]}).act()["reported"] == ("msg" not in answer)
+        self.look()
+
+    def context(self, run: str = "a", **fields: t.Any) -> Context:
+        fields.setdefault("notify_on_state_change", "vm_state")
+        found = super().context(run, **fields)
+        return dataclasses.replace(found, run=this_run.identify(os.getpid(), "controller", "ann"))
+
+    def state_of(self, state: str) -> None:
+        ports = WorldPorts(self, "a")
+        reason = "" if state in ("enabled", "up") else "repair"
+        action_of(compute_host_state, ports, variables("localhost"), hosts=["h2"], state=state, reason=reason).act()
+        self.look()
+
+
+def _is_default(column: sa.Column[t.Any], value: t.Any) -> bool:
+    if value is None:
+        return True
+    return column.default is not None and not callable(column.default.arg) and value == column.default.arg
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    url = "sqlite:///%s" % (tmp_path_factory.mktemp("life") / "ledger.db")
+    migrate(url)
+    life = Life(url)
+    hosts(life)
+    instances(life)
+    volumes(life)
+    life.ledger.close()
+    return life.filled
+
+
+def hosts(life: Life) -> None:
+    life.report_of(
+        compute_report, "h2", {**COMPUTE, "compute_node": {**NODE, "hypervisor_type": "KVM"}}, bootflow_disabled=True, bootflow_disabled_reason="no", bootflow_availability_zone="z",
+        bootflow_reserved_memory_mb=1, bootflow_reserved_vcpus=1, bootflow_reserved_disk_gb=1, bootflow_ram_allocation_ratio=1.1,
+        bootflow_disk_allocation_ratio=1.1, bootflow_cpu_allocation_ratio=1.1,
+    )  # fmt: skip
+    life.report_of(compute_report, "h2", {"unreachable": True, "msg": "no route"})
+    for state in ("disabled", "forced_down", "enabled", "up"):
+        life.state_of(state)
+
+
+def instances(life: Life) -> None:
+    room = {"hypervisor_hostname": "h3", "memory_mb": 9000, "local_gb": 4000, "vcpus": 500}
+    with life.ledger.write() as tx:
+        facts = {**room, "pci_passthrough_devices": CARD, "numa_topology": cells()}
+        nodes.record_report(tx.for_run(life.context()), "h3", facts, {})
+    group = ServerGroup(id="apart", name="apart", policy="anti-affinity", max_server_per_host=2)
+    tagged = NetworkRequest(network="net-1", tag="front")
+    first = life.boot(
+        "first", "networking", server_group=group, pci_requests=(A_GPU,), numa_topology=pinned(), key_name="ops", config_drive=True,
+        networks=(tagged,), user="bob", availability_zone="nova",
+    )  # fmt: skip
+    life.look()
+    life.fail("h3", first, errors.RemoteError(reason="x"), cleaned=False, cleanup_reason="busy")
+    life.look()
+    retried = life.boot("retried", "networking")
+    life.report("h1", memory=9)
+    life.fail("h3", retried, errors.RemoteError(reason="x"), event="networking")
+    life.look()
+    two = life.boot_of(request("two", 2, flavor=dataclasses.replace(SMALL, swap=1, ephemeral_gb=1)))
+    life.look()
+    life.delete(uuids=two)
+    life.look()
+    life.removed("h1", two)
+    life.finish()
+    life.look()
+
+
+def volumes(life: Life) -> None:
+    life.store("s1", lvm=1000)
+    life.make("source", description="d", volume_type="fast")
+    life.make("copy", source_volid="source")
+    life.snapshot({"name": "x", "volume": "source", "description": "d"}, {"name": "y", "volume": "source"})
+    life.look()
+    life.work()
+    life.make("from-snapshot", None, snapshot_id="x", multiattach=True)
+    life.make("from-image", image=IMAGE.name)
+    life.request({"name": "late", "size": 1})
+    life.choose()
+    life.look()
+    life.work(late=errors.VolumeBackendAPIException(data="broken"))
+    life.snapshot({"name": "y", "volume": "source", "state": "absent"}, {"name": "z", "volume": "source"})
+    life.request({"name": "quiet", "size": 1})
+    life.choose()
+    life.look()
+    life.silent()
+    life.look()
+    life.remove("quiet")
+    life.work_of("s1", "d")
+    life.look()
+    life.reported("s1")
+    life.work(run="d")
+    life.look()
+    (guest,) = life.boot_of(volume_request("guest", from_image(delete_on_termination=True)), until="exported")
+    life.look()
+    life.build(str(life.row(guest).host))
+    (root,) = [a.volume_id for a in life.live_attachments()]
+    life.extend(root, 20)
+    life.look()
+    life.work()
+    life.attach({"instance": "guest", "volume": "source", "device": "/dev/vdc", "mode": "ro"})
+    life.look()
+    life.storage_round()
+    life.connect(life.row(guest).host, [guest])
+    life.look()
+    life.snapshot({"name": "x", "volume": "source", "state": "absent"})
+    life.work()
+    life.delete_all(guest)
+    life.remove("late", "copy")
+    life.look()
+    life.storage_round()
+    life.removed_all()
+    life.look()
+    pools = [{"name": "lvm", "availability_zone": "z", "frozen": True, "disabled": True}, {"name": "old", "volume_group": "old"}]
+    life.report_of(storage_report, "s2", STORAGE, bootflow_storage_backends=pools)
+
+
+def test_each_column_is_written(filled: set[str]) -> None:
+    assert set(COLUMNS) - filled == set(UNWRITTEN)
+
+
+def test_each_column_is_read() -> None:
+    names: set[str] = set()
+    for path in PLUGINS.rglob("*.py"):
+        if not {"schema", "migrations"} & set(path.parts):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Attribute):
+                    names.add(node.attr)
+                elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    names.add(node.value)
+    unread = {"%s.%s" % (t.name, c.name) for t in metadata.tables.values() for c in t.columns if c.key not in names}
+    assert unread == set()
