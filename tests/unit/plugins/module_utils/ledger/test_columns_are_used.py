@@ -27,7 +27,12 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute im
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import this_run
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import Context
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema.tables import metadata
-from ansible_collections.bootflow.compute.tests.unit.plugins.action.test_lying_hosts import COMPUTE, NODE, STORAGE, variables
+from ansible_collections.bootflow.compute.tests.unit.plugins.action.test_lying_hosts import (
+    COMPUTE,
+    NODE,
+    STORAGE,
+    variables,
+)
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld, from_image, volume_request
 from ansible_collections.bootflow.compute.tests.unit.worlds.ledgers import migrate
@@ -100,11 +105,19 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
 
 
 def hosts(life: Life) -> None:
-    life.report_of(
-        compute_report, "h2", {**COMPUTE, "compute_node": {**NODE, "hypervisor_type": "KVM"}}, bootflow_disabled=True, bootflow_disabled_reason="no", bootflow_availability_zone="z",
-        bootflow_reserved_memory_mb=1, bootflow_reserved_vcpus=1, bootflow_reserved_disk_gb=1, bootflow_ram_allocation_ratio=1.1,
-        bootflow_disk_allocation_ratio=1.1, bootflow_cpu_allocation_ratio=1.1,
-    )  # fmt: skip
+    settings = {
+        "disabled": True,
+        "disabled_reason": "no",
+        "availability_zone": "z",
+        "reserved_memory_mb": 1,
+        "reserved_vcpus": 1,
+        "reserved_disk_gb": 1,
+        "ram_allocation_ratio": 1.1,
+        "disk_allocation_ratio": 1.1,
+        "cpu_allocation_ratio": 1.1,
+    }
+    answer = {**COMPUTE, "compute_node": {**NODE, "hypervisor_type": "KVM"}}
+    life.report_of(compute_report, "h2", answer, **{"bootflow_" + name: value for name, value in settings.items()})
     life.report_of(compute_report, "h2", {"unreachable": True, "msg": "no route"})
     for state in ("disabled", "forced_down", "enabled", "up"):
         life.state_of(state)
@@ -182,7 +195,10 @@ def volumes(life: Life) -> None:
     life.storage_round()
     life.removed_all()
     life.look()
-    pools = [{"name": "lvm", "availability_zone": "z", "frozen": True, "disabled": True}, {"name": "old", "volume_group": "old"}]
+    pools = [
+        {"name": "lvm", "availability_zone": "z", "frozen": True, "disabled": True},
+        {"name": "old", "volume_group": "old"},
+    ]
     life.report_of(storage_report, "s2", STORAGE, bootflow_storage_backends=pools)
 
 

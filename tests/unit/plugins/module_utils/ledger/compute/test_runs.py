@@ -94,7 +94,10 @@ def test_the_dead_among_runs(world: World) -> None:
         assert runs.dead_among(at(tx, NOW + this_run.LEASE_SECONDS, me), ids) == {"unknown", other.id}
         assert runs.dead_among(at(tx, NOW, me), []) == set()
         error = runs.locked_error(tx, "web", other.id)
-    assert error.message == "Instance web is being worked on by run run-b until 1970-01-01T00:26:40Z."
+    assert error.message == (
+        "Instance web is being worked on by run run-b (of ann on controller-b, since 1970-01-01T00:16:40Z)"
+        " until 1970-01-01T00:26:40Z."
+    )
 
 
 def test_a_live_run_that_renews_keeps_its_builds(world: World) -> None:
