@@ -332,10 +332,7 @@ def _snapshot(host: str, answer: t.Mapping[str, t.Any]) -> Snapshot:
         host=host,
         node=facts["hypervisor_hostname"],
         began_at=answer["began_at"],
-        domains=[
-            Domain(d["uuid"], d["name"], int(d.get("memory_mb") or 0), bool(d.get("ours")), int(d["power_state"]))
-            for d in facts["domains"]
-        ],
+        domains=[Domain.of(d) for d in facts["domains"]],
         folders=list(facts.get("instance_folders") or ()),
         volumes=dict(facts.get("instance_volumes") or {}),
         columns=ledger_audit.columns_of(facts, answer["configuration"]),

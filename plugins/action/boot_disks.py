@@ -61,6 +61,7 @@ class ActionModule(StageAction):
         settings = host_settings.of(self)
         arguments: dict[str, t.Any] = {
             "instances_path": settings.instances_path,
+            "ledger_id": self.ledger_id(),
             "images": [module_image(i, local) for i in images.values()],
             "instances": [
                 {

@@ -33,6 +33,7 @@ class ActionModule(StageAction):
 
     def work(self, builds: list[Build]) -> Outcomes:
         self._power_states: dict[str, int] = {}
+        self._names: dict[str, str] = {}
         secrets_of = SecretsOfRequest(self.options["instances"], self.options["project"]).of
         outcomes: Outcomes = {}
         settings = host_settings.of(self)
@@ -68,13 +69,18 @@ class ActionModule(StageAction):
         domains = [d for d in domains if outcomes.get(d["uuid"]) is None]
         if domains:
             result = self._run_domains(domains, settings, outcomes)
-            self._power_states = {u: r["power_state"] for u, r in result["outcomes"].items() if not r.get("error")}
+            good = {u: r for u, r in result["outcomes"].items() if not r.get("error")}
+            self._power_states = {u: r["power_state"] for u, r in good.items()}
+            self._names = {u: r["name"] for u, r in good.items() if r.get("name")}
         return {b.uuid: outcomes.get(b.uuid) for b in builds}
 
     def finish(self, tx: Transaction, host: str, good: list[Build]) -> list[str]:
         power_states = {b.uuid: self._power_states[b.uuid] for b in good}
         with_volumes = {b.uuid for b in good if b.volumes}
-        _active, lost = ledger_builds.spawned(tx, host, power_states, with_volumes)
+        renamed = {
+            b.uuid: self._names[b.uuid] for b in good if self._names.get(b.uuid, b.row.domain_name) != b.row.domain_name
+        }
+        _active, lost = ledger_builds.spawned(tx, host, power_states, with_volumes, renamed)
         return lost
 
     def _define_tagged(
@@ -96,7 +102,9 @@ class ActionModule(StageAction):
                 except errors.BootflowError as e:
                     outcomes[build.uuid] = e
                 else:
-                    domains.append({**{k: domain[k] for k in ("uuid", "name", "xml")}, "state": "defined"})
+                    domains.append(
+                        {**{k: domain[k] for k in ("uuid", "name", "spare_names", "xml")}, "state": "defined"}
+                    )
         if not domains:
             return {}
         result = self._run_domains(domains, settings, outcomes)
@@ -129,6 +137,7 @@ class ActionModule(StageAction):
         wanted: dict[str, t.Any] = {
             "uuid": build.uuid,
             "name": build.row.domain_name,
+            "spare_names": guest_of_build.spare_names(build),
             "xml": guest_of_build.domain_xml(build, settings, volumes),
             "state": "running",
             "wait_timeout": settings.wait_timeout,

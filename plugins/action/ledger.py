@@ -40,7 +40,7 @@ class ActionModule(LedgerAction):
     def _migrated(self) -> dict[str, t.Any]:
         self._check_settings()
         shown = str(self.options["ledger_url"])
-        before = None
+        before = ledger_id = None
         clean_first: list[str] = []
         try:
             # Not patient: the first task of every playbook reports at once if the server does not answer.
@@ -60,6 +60,8 @@ class ActionModule(LedgerAction):
                 held = set(ledger.inspect(attachments.hosts_to_clean_first))
                 held |= ledger.inspect(operations.hosts_to_ask)
                 clean_first = [host for host in self.within_limit(self.compute_hosts()) if host in held]
+            if not (self.check_mode and todo):
+                ledger_id = ledger.id
             ledger.close()
         if self.check_mode and todo:
             lines = ["Would bring %s to revision %s:" % (shown, todo[-1]["revision"])]
@@ -68,6 +70,7 @@ class ActionModule(LedgerAction):
         after = todo[-1]["revision"] if todo else runner.HEAD
         return {
             "changed": bool(todo),
+            "ledger_id": ledger_id,
             "revision": after,
             "applied": [step["revision"] for step in todo],
             "plan": todo,

@@ -74,6 +74,15 @@ options:
       - An instance may have several ports on the same network.
       - Read from the variable C(bootflow_allow_duplicate_networks), else V(true).
     type: bool
+  domain_names:
+    description:
+      - >-
+        Names of guests in libvirt: C(uuid), the name of the instance and its UUID; C(short), the name of the instance, to
+        which the first digits of the UUID are added where another domain of the host has it. Existing guests keep their
+        names.
+      - Read from the variable C(bootflow_domain_names), else V(uuid).
+    type: str
+    choices: [uuid, short]
   force_config_drive:
     description:
       - Give every instance a config drive.

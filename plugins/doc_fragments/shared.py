@@ -44,6 +44,16 @@ options:
     default: /var/lib/bootflow/instances
 """
 
+    LEDGER_ID = r"""
+options:
+  ledger_id:
+    description:
+      - Id of the ledger that the items belong to. Several ledgers may use one host.
+      - New items are marked with it. Items with the mark of another ledger are neither changed nor reported as those of this one.
+    type: str
+    default: ""
+"""
+
     RUN_LIMIT = r"""
 options:
   run_limit:

@@ -53,7 +53,7 @@ options:
     description:
       - Remove domains created by this collection and directories and local disks of instances that do not belong to an instance of this ledger; logical volumes
         that the ledger does not have in that pool, wiped as their backend is configured; and targets, sessions and secrets without an attachment.
-      - By default they are only reported. Domains and logical volumes of others are never touched. Never enable this where two ledgers share a host.
+      - By default they are only reported. What others made, or another ledger, is never touched.
       - Read from the variable C(bootflow_audit_remove_orphans), else false.
     type: bool
   print_table:
@@ -124,8 +124,8 @@ findings:
     kind:
       description:
         - Kind of the difference. V(usage), V(host_facts), V(host_unreachable), V(dead_build), V(dead_delete), V(cleanup), V(stale_claim), V(missing_claim),
-          V(wrong_claim), V(device_claim), V(port), V(address), V(server_group), V(orphan_domain), V(foreign_domain), V(orphan_folder), V(orphan_disk),
-          V(instance_without_domain), V(instance_elsewhere), V(volume), V(attachment), V(orphan_volume), V(missing_volume), V(orphan_target),
+          V(wrong_claim), V(device_claim), V(port), V(address), V(server_group), V(orphan_domain), V(foreign_domain), V(other_ledger), V(orphan_folder),
+          V(orphan_disk), V(instance_without_domain), V(instance_elsewhere), V(volume), V(attachment), V(orphan_volume), V(missing_volume), V(orphan_target),
           V(missing_target), V(orphan_session), V(orphan_secret) or V(unread).
       type: str
       returned: always

@@ -19,6 +19,7 @@ extends_documentation_fragment:
   - bootflow.compute.attributes
   - bootflow.compute.libvirt
   - bootflow.compute.shared.instances_path
+  - bootflow.compute.shared.ledger_id
   - bootflow.compute.shared.time_limit
 attributes:
   check_mode: {support: full, details: In check mode the result for KVM and the CPU times are not cached.}
@@ -231,15 +232,18 @@ compute_node:
     domains:
       description:
         - All domains, with C(uuid), C(name), C(power_state) (Nova's number), C(memory_mb), C(vcpus), and C(ours), whether this collection created it.
+        - One with the id of a ledger in its metadata has this as C(ledger), and C(disk_gb), the size of its local disks.
       type: list
       elements: dict
       returned: success
     instance_volumes:
-      description: Names of the logical volumes in O(volume_group) that are tagged for an instance, by UUID of the instance.
+      description:
+        - Names of the logical volumes in O(volume_group) that are tagged for an instance, by UUID of the instance.
+        - Those of other ledgers than O(ledger_id) are left out.
       type: dict
       returned: with the disk backends lvm and qcow2_on_lvm
     instance_folders:
-      description: UUIDs that have a directory below O(instances_path).
+      description: UUIDs that have a directory below O(instances_path), without those of other ledgers than O(ledger_id).
       type: list
       elements: str
       returned: success
@@ -277,6 +281,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.con
     connect,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.ownership import LEDGER_ARGUMENTS
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (
     TIME_LIMIT_ARGUMENTS,
     keep_time_limit,
@@ -287,6 +292,7 @@ def main():
     module = AnsibleModule(
         argument_spec={
             **TIME_LIMIT_ARGUMENTS,
+            **LEDGER_ARGUMENTS,
             **LIBVIRT_ARGUMENTS,
             "instances_path": {"type": "path", "default": "/var/lib/bootflow/instances"},
             "virt_type": {"type": "str", "choices": ["auto", "kvm", "qemu"], "default": "auto"},
@@ -317,6 +323,7 @@ def main():
                 args["disk_backend"],
                 args["volume_group"] or "",
                 args["disk_medium"],
+                args["ledger_id"],
             )
             if args["iqn_prefixes"]:
                 more["iscsi"] = iscsi_ends(connection, args["iqn_prefixes"], args["known_targets"])

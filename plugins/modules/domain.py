@@ -45,6 +45,13 @@ options:
         description: Name of the domain.
         type: str
         required: true
+      spare_names:
+        description:
+          - Names of which a new domain takes the first free one where another domain of the host has O(domains[].name).
+          - An existing domain with such names keeps the name that it has.
+        type: list
+        elements: str
+        default: []
       xml:
         description: XML definition of the domain, with the same UUID and name.
         type: str
@@ -145,6 +152,10 @@ outcomes:
       description: Whether the domain was, or in check mode would be, defined, started or resumed, or an address reserved for it.
       type: bool
       returned: always
+    name:
+      description: Name of the domain.
+      type: str
+      returned: success
     power_state:
       description: Nova's number of the power state, 1 for running, 3 paused, 4 shut down, 6 crashed, 7 suspended, 0 none.
       type: int

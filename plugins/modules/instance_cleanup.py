@@ -24,6 +24,7 @@ extends_documentation_fragment:
   - bootflow.compute.libvirt
   - bootflow.compute.shared.instances_path
   - bootflow.compute.shared.workers
+  - bootflow.compute.shared.ledger_id
   - bootflow.compute.shared.time_limit
 attributes:
   diff_mode: {support: none, details: RV(outcomes) lists what was removed.}
@@ -127,6 +128,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.con
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed, run_batch
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.ownership import LEDGER_ARGUMENTS
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (
     TIME_LIMIT_ARGUMENTS,
     keep_time_limit,
@@ -137,6 +139,7 @@ def main():
     module = AnsibleModule(
         argument_spec={
             **TIME_LIMIT_ARGUMENTS,
+            **LEDGER_ARGUMENTS,
             **LIBVIRT_ARGUMENTS,
             "instances_path": {"type": "path", "default": "/var/lib/bootflow/instances"},
             "instances": {
@@ -162,7 +165,7 @@ def main():
     keep_time_limit(module)
     args = module.params
     clearing = Clearing(args["volume_clear"], max(0, args["volume_clear_size_mb"]))
-    local = LocalVolumes(args["volume_group"] or "", clearing)
+    local = LocalVolumes(args["volume_group"] or "", clearing, args["ledger_id"])
     try:
         with connect(args["libvirt_uri"], args["libvirt_timeout"]) as connection:
 

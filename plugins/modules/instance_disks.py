@@ -22,6 +22,7 @@ extends_documentation_fragment:
   - bootflow.compute.shared.instances_path
   - bootflow.compute.shared.workers
   - bootflow.compute.shared.max_builds
+  - bootflow.compute.shared.ledger_id
   - bootflow.compute.shared.time_limit
 attributes:
   check_mode: {support: full, details: "In check mode an image that is not in the cache is not fetched, and therefore not checked."}
@@ -264,6 +265,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images.imag
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.ownership import LEDGER_ARGUMENTS
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (
     TIME_LIMIT_ARGUMENTS,
     keep_time_limit,
@@ -286,6 +288,7 @@ def argument_spec():
     }
     return {
         **TIME_LIMIT_ARGUMENTS,
+        **LEDGER_ARGUMENTS,
         "instances_path": {"type": "path", "default": "/var/lib/bootflow/instances"},
         "images": {"type": "list", "elements": "dict", "default": [], "options": image},
         "instances": {"type": "list", "elements": "dict", "default": [], "options": instance},
@@ -314,6 +317,7 @@ def main():
             check_mode=module.check_mode,
             volume_group=args["volume_group"] or "",
             fetch_limits=fetch_limits(args),
+            ledger_id=args["ledger_id"],
         )
     except Exception as error:
         fail(module, error)

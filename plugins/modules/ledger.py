@@ -77,6 +77,10 @@ ledger:
   type: str
   returned: success
   sample: sqlite:////var/lib/bootflow/ledger.db
+ledger_id:
+  description: Id of the ledger, which marks what hosts have of it; null in check mode before the ledger has one.
+  type: str
+  returned: success and state is migrated
 revision:
   description: Current revision (in check mode, the revision after the upgrade).
   type: str

@@ -17,6 +17,7 @@ description:
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
+  - bootflow.compute.shared.ledger_id
   - bootflow.compute.shared.time_limit
 attributes:
   diff_mode: {support: none, details: Nothing is changed.}
@@ -133,6 +134,12 @@ backends:
       description: Time of reading, in seconds since that boot; earlier changes are included in the numbers.
       type: float
       returned: success
+    other_ledgers:
+      description:
+        - Other ledgers than O(ledger_id) that have logical volumes in the group, by their ids.
+        - C(volumes) is their number, C(size_gb) their size.
+      type: dict
+      returned: with O(ledger_id)
     vg_uuid:
       description: UUID of the volume group.
       type: str
@@ -181,6 +188,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.iscsi.target_facts import targets_facts
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.ownership import LEDGER_ARGUMENTS
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (
     TIME_LIMIT_ARGUMENTS,
     keep_time_limit,
@@ -203,6 +211,7 @@ def argument_spec():
     }
     return {
         **TIME_LIMIT_ARGUMENTS,
+        **LEDGER_ARGUMENTS,
         "backends": {"type": "list", "elements": "dict", "required": True, "options": backend},
         "known": {"type": "list", "elements": "str"},
         "targets": {"type": "list", "elements": "dict", "default": [], "options": target},
@@ -213,9 +222,9 @@ def main():
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     keep_time_limit(module)
     try:
-        backends = backends_facts(module.params["backends"], module.params["known"])
+        backends = backends_facts(module.params["backends"], module.params["known"], module.params["ledger_id"])
         progress = work_at_hand()
-        targets = targets_facts(module.params["targets"])
+        targets = targets_facts(module.params["targets"], module.params["ledger_id"])
     except Exception as error:
         fail(module, error)
     module.exit_json(changed=False, backends=backends, targets=targets, progress=progress)

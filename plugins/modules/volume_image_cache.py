@@ -15,7 +15,7 @@ description:
   - Existing volumes that were created from them are not affected, and keep the blocks that they share. The next volume from such an image is copied again.
   - An image from which a run is creating volumes, or that a program has open, is kept and listed in RV(kept).
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.shared.volume_group]
+extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.shared.ledger_id, bootflow.compute.shared.volume_group]
 attributes:
   check_mode: {support: full, details: Check mode does not detect runs that are creating volumes from an image.}
   diff_mode: {support: full}
@@ -107,12 +107,14 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.logical_volumes import checked_lvm_name
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.ownership import LEDGER_ARGUMENTS
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volumes.image_cache import empty
 
 
 def argument_spec():
     """The module's options."""
     return {
+        **LEDGER_ARGUMENTS,
         "volume_group": {"type": "str", "default": "cinder-volumes"},
         "thin_pool": {"type": "str"},
         "images": {"type": "list", "elements": "str"},
@@ -132,6 +134,7 @@ def main():
             args["unused"],
             args["discard"],
             module.check_mode,
+            args["ledger_id"],
         )
     except Exception as error:
         fail(module, error)

@@ -28,6 +28,7 @@ author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
   - bootflow.compute.shared.volume_group
+  - bootflow.compute.shared.ledger_id
   - bootflow.compute.shared.time_limit
 attributes:
   check_mode: {support: full, details: "In check mode images are not fetched, and therefore not checked."}
@@ -269,6 +270,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images.imag
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.ownership import LEDGER_ARGUMENTS
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (
     TIME_LIMIT_ARGUMENTS,
     keep_time_limit,
@@ -292,6 +294,7 @@ def argument_spec():
     }
     return {
         **TIME_LIMIT_ARGUMENTS,
+        **LEDGER_ARGUMENTS,
         "volume_group": {"type": "str", "default": "cinder-volumes"},
         "provisioning": {"type": "str", "choices": ["thick", "thin"], "default": "thick"},
         "thin_pool": {"type": "str"},
@@ -329,6 +332,7 @@ def main():
                 fetch_limits=fetch_limits(args),
                 workers=args["workers"],
                 check_mode=module.check_mode,
+                ledger_id=args["ledger_id"],
             ),
             args["volumes"],
             args["images"],

@@ -57,7 +57,8 @@ def ask(action: LedgerAction, ledger: Ledger, host: str) -> dict[str, t.Any]:
     for configuration in configurations:
         facts = answer["backends"].get(configuration["name"])
         there = [{name: lv.get(name) for name in _FIELDS} for lv in (facts or {}).get("volumes") or ()]
-        backends.append({**storage_reports.backend_data(configuration, facts), "volumes": there})
+        others = (facts or {}).get("other_ledgers") or {}
+        backends.append({**storage_reports.backend_data(configuration, facts), "volumes": there, "others": others})
     return {"inspected": True, "began_at": began_at, "backends": backends, "targets": answer["targets"]}
 
 
@@ -133,7 +134,14 @@ def _backends(host: str, backends: t.Sequence[Answer]) -> list[Backend]:
             if lv["kind"] in (VOLUME, SNAPSHOT) and _owner(lv, others) is backend
         ]
         found.append(
-            Backend(backend["pool_host"], volumes, error.get("message", ""), error.get("remedy") or "", group=group)
+            Backend(
+                backend["pool_host"],
+                volumes,
+                error.get("message", ""),
+                error.get("remedy") or "",
+                group=group,
+                others=backend.get("others") or {} if backend in others[:1] else {},
+            )
         )
     return found
 

@@ -16,6 +16,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.prob
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request import catalogue as catalogue_module
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request import expand, server_request
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.options import RequestOptions
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import SHORT_NAMES
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept
 from ansible_collections.bootflow.compute.plugins.plugin_utils import image_upload
 from ansible_collections.bootflow.compute.plugins.plugin_utils.scheduler_settings import Reading, reading_by_names
@@ -83,6 +84,7 @@ class BootRequest:
             force_config_drive=self.options["force_config_drive"],
             networks=by_name,
             max_local_block_devices=self.options["max_local_block_devices"],
+            short_domain_names=self.options["domain_names"] == SHORT_NAMES,
         )
 
     def check_image_files(self) -> None:

@@ -195,6 +195,14 @@ def local_disk(planned: PlannedDisk, uuid: str, of_instance: str, settings: Valu
     return planned.placed(posixpath.join(of_instance, planned.name), settings.disk_backend)
 
 
+def spare_names(build: Build) -> list[str]:
+    """The names that the domain may take where another one has its own; none with bootflow_domain_names: uuid."""
+    row = build.row
+    if row.domain_name == core_guest.domain_name(row.display_name, row.uuid):
+        return []
+    return [name for name in core_guest.short_domain_names(row.display_name, row.uuid) if name != row.domain_name]
+
+
 def domain_xml(build: Build, settings: Values, volumes: t.Sequence[Attached] = ()) -> str:
     """The domain of a build on its host, as text. See domain_config()."""
     return render(domain_config(build, settings, volumes))
@@ -239,6 +247,7 @@ def domain_config(build: Build, settings: Values, volumes: t.Sequence[Attached] 
         network_info=build.network_info,
         console_log=console_log(build, settings),
         options=core_guest.GuestOptions(**{setting.name: getattr(settings, setting.name) for setting in GUEST}),
+        ledger_id=build.ledger_id,
         image_id=image.get("id"),
         user=row.user_name,
         project=row.project,

@@ -28,6 +28,13 @@ class OnHost(t.Protocol):
         """A variable of the current host, templated."""
 
 
+class OnHostOfLedger(OnHost, t.Protocol):
+    """An action that works on a ledger, too."""
+
+    def ledger_id(self) -> str:
+        """The id of the ledger."""
+
+
 class Variables(t.Mapping[str, t.Any]):
     """The variables of an action's current host, each templated when it is read."""
 
@@ -136,12 +143,13 @@ def libvirt_arguments(action: OnHost) -> dict[str, t.Any]:
     return {"libvirt_uri": host.libvirt_uri, "libvirt_timeout": host.libvirt_timeout}
 
 
-def cleanup_arguments(action: OnHost) -> dict[str, t.Any]:
+def cleanup_arguments(action: OnHostOfLedger) -> dict[str, t.Any]:
     """Arguments of the module instance_cleanup on the current host, without the instances."""
     host = of(action)
     return {
         **libvirt_arguments(action),
         "instances_path": host.instances_path,
+        "ledger_id": action.ledger_id(),
         "whole_disk_clear": host.whole_disk_clear,
         "volume_group": volume_group(host),
         "volume_clear": host.disk_volume_clear,
@@ -149,12 +157,13 @@ def cleanup_arguments(action: OnHost) -> dict[str, t.Any]:
     }
 
 
-def node_info_arguments(action: OnHost, configuration: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+def node_info_arguments(action: OnHostOfLedger, configuration: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """Arguments of the module compute_node_info on the current host. :arg configuration: see configuration()."""
     host = of(action)
     return {
         **libvirt_arguments(action),
         "instances_path": host.instances_path,
+        "ledger_id": action.ledger_id(),
         "virt_type": host.virt_type,
         "pci_device_spec": configuration["pci_device_spec"],
         "isolated_disks": configuration["isolated_disks"],

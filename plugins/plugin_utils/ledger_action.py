@@ -127,6 +127,7 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
 
     # option -> the setting that is read where the option is not given; or, of what no variable sets, its argument spec
     ARGUMENTS: Arguments = {}
+    _ledger: database.Ledger | None = None
     _supports_async = False
     _supports_check_mode = True
 
@@ -203,7 +204,14 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
         )
         for text in ledger.warnings:
             self._display.warning(text)
-        return ledger.for_run(self.context())
+        self._ledger = ledger.for_run(self.context())
+        return self._ledger
+
+    def ledger_id(self) -> str:
+        """The id of the ledger, for what hosts mark with it. In check mode, of one in memory where there is none yet."""
+        if self._ledger is None:
+            self._ledger = self.rehearsal_ledger() if self.check_mode else self.open_ledger()
+        return self._ledger.id
 
     def rehearsal_ledger(self) -> database.Ledger:
         """The ledger for check mode: the real one when it is there, else an empty one in memory."""

@@ -77,8 +77,14 @@ def _present(exports: t.Sequence[Export], logins: list[dict[str, str]]) -> dict[
     }
 
 
-def _settings(export: Export) -> dict[str, t.Any]:
-    return {name: export.configuration.get(name) for name in ("target", "iqn_prefix", "portals")}
+def _settings(action: LedgerAction, export: Export) -> dict[str, t.Any]:
+    found = {name: export.configuration.get(name) for name in ("target", "portals")}
+    name = names.volume_name(export.volume_id)
+    if export.iqn.endswith(name):
+        prefix = export.iqn[: -len(name)]
+    else:
+        prefix = names.ledger_prefix(export.configuration.get("iqn_prefix") or names.IQN_PREFIX, action.ledger_id())
+    return {**found, "iqn_prefix": prefix}
 
 
 def _run(
@@ -87,7 +93,7 @@ def _run(
     """Each export with the module's outcome, or the error; one call for each kind of target."""
     calls: dict[str, dict[str, list[Export]]] = {}
     for export in exports:
-        call = calls.setdefault(json.dumps(_settings(export), sort_keys=True), {})
+        call = calls.setdefault(json.dumps(_settings(action, export), sort_keys=True), {})
         call.setdefault(export.volume_id, []).append(export)
     for _kind, of_volume in sorted(calls.items()):
         outcomes = _call(action, of_volume, element)
@@ -107,7 +113,7 @@ def _call(
                 message="Volume driver not ready. The ledger does not know backend %s" % first.backend,
                 remedy="Put it back into bootflow_storage_backends of its host.",
             )
-        settings = {name: value for name, value in _settings(first).items() if value is not None}
+        settings = {name: value for name, value in _settings(action, first).items() if value is not None}
         result = action.run_module("iscsi_target", {**settings, "exports": [element(e) for e in of_volume.values()]})
     except errors.BootflowError as e:
         return dict.fromkeys(of_volume, e)

@@ -20,7 +20,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.storage_settings 
 # The result of storage_report, as the playbooks register it.
 REGISTERED = "bootflow_storage_reported"
 # Lists of volumes in the module's answer, which are not facts of the backend.
-_LISTS = ("error", "volumes", "orphans", "changed")
+_LISTS = ("error", "volumes", "orphans", "other_ledgers", "changed")
 
 
 def known_ids(tx: Transaction, host: str) -> list[str]:
@@ -44,7 +44,7 @@ def ask(
     # Before the host is asked: what is made meanwhile is in the ledger first, and seldom taken for an orphan.
     known = ledger.inspect(known_ids, action.task_vars["inventory_hostname"])
     asked = [{"name": c["name"], **lvm_arguments(c)} for c in configurations]
-    arguments: dict[str, t.Any] = {"backends": asked, "known": known}
+    arguments: dict[str, t.Any] = {"backends": asked, "known": known, "ledger_id": ledger.id}
     if targets:
         arguments["targets"] = [{"target": kind, "iqn_prefix": prefix} for kind, prefix in sorted(targets)]
     return action.run_module("storage_backend_info", arguments)

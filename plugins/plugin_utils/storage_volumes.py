@@ -60,6 +60,7 @@ def _backend(action: LedgerAction, work: BackendWork) -> WorkResult:
     c = work.configuration
     arguments: dict[str, t.Any] = {
         **storage_settings.lvm_arguments(c),
+        "ledger_id": action.ledger_id(),
         "volumes": work.volumes,
         "images": [module_image(i, local) for i in images.values()],
         # The catalogue has refused an image without a checksum unless it says allow_unverified.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import uuid as uuid_module
+from pathlib import Path
 
 from flow import Flow, Run, entry
 
@@ -126,6 +127,43 @@ def test_orphans_and_foreign_domains(flow: Flow) -> None:
     host.run("virsh", "-q", "-c", "qemu:///system", "undefine", FOREIGN_UUID)
     flow.delete("one")
     assert flow.residue() == {}
+
+
+def test_two_ledgers_on_one_host_leave_each_other_alone(flow: Flow, tmp_path) -> None:
+    """Each has a guest with the same short name, and the first one a folder of a build that has no domain yet."""
+    (tmp_path / "other").mkdir()
+    other = Flow(flow.lab, tmp_path / "other", Path(flow.variables["bootflow_images"][0]["path"]))
+    same = {"bootflow_domain_names": "short", "bootflow_hosts": [flow.lab.hosts[0].name]}
+    host = flow.lab.hosts[0]
+    flow.boot(entry("one", networks="none"), **same)
+    other.boot(entry("one", networks="none"), **same)
+    mine, theirs = flow.instances()["one"], other.instances()["one"]
+    named = host.run("virsh", "-q", "-c", "qemu:///system", "list", "--name").stdout.split()
+    assert sorted(named) == ["one", "one-" + theirs["uuid"][:8]]
+    assert (mine["domain_name"], theirs["domain_name"]) == tuple(sorted(named))
+    (ledger,) = flow.query("SELECT id FROM ledger_identity")
+    folder = "/var/lib/bootflow/instances/%s" % uuid_module.UUID(int=8, version=4)
+    host.run("sh", "-c", "mkdir %s && echo %s > %s/ledger" % (folder, ledger["id"], folder))
+
+    here = {"bootflow_audit_hosts": [host.name]}  # the others have not reported to these ledgers
+    for check in (("--check",), ()):
+        done, found = audit(other, *check, bootflow_audit_remove_orphans=True, **here)
+        assert [(f["kind"], f["host"], f["action"]) for f in found] == [("other_ledger", host.name, "report")]
+        assert found[0]["what"] == "guests of ledger " + ledger["id"] and changed(done.output) == 0
+        assert "%s: 128 MB are used by domains that are not instances" % host.name in done.output
+    listed = other.run("hosts").output
+    assert "ledger %s has 1 guests here that no claim counts: 128 MB of memory, 1 vCPUs" % ledger["id"] in listed
+    assert domains(host) == {mine["uuid"], theirs["uuid"]}
+
+    other.delete("one")
+    assert domains(host) == {mine["uuid"]} and other.instances() == {}
+    host.run("test", "-f", folder + "/ledger")
+    host.run("test", "-f", "/var/lib/bootflow/instances/%s/disk" % mine["uuid"])
+    _done, found = audit(flow, **here)
+    assert [f["kind"] for f in found] == ["orphan_folder"], "to its own ledger the folder is an orphan"
+    host.run("rm", "-r", folder)
+    flow.delete("one")
+    assert flow.residue() == other.residue() == {}
 
 
 def test_claims_of_a_killed_run_go_back_at_once(flow: Flow) -> None:

@@ -19,7 +19,7 @@ from types import SimpleNamespace
 
 import sizing_guest
 from lxml import etree
-from volume_flow import IQN, VolumeFlow
+from volume_flow import TARGET, VolumeFlow
 
 WORDS = "BOOT SECTOR OF"
 MIB = 1024**2
@@ -49,12 +49,12 @@ class ComputeHost:
     def sessions(self) -> list[str]:
         """Volume ids of the sessions that iscsiadm lists."""
         lines = self.run("iscsiadm", "-m", "session", check=False).stdout.splitlines()
-        return sorted(line.split(IQN)[1][:36] for line in lines if IQN in line)
+        return sorted(found[1] for found in map(TARGET.search, lines) if found)
 
     def left_of_iscsi(self) -> list[str]:
         """Sessions, records and links of volumes."""
         links = self.sh("ls /dev/disk/by-path | grep iscsi; find /etc/iscsi/nodes /var/lib/iscsi/nodes -type f", False)
-        return [line for line in links.splitlines() if IQN in line] + self.sessions()
+        return [line for line in links.splitlines() if TARGET.search(line)] + self.sessions()
 
 
 class KernelFlow(VolumeFlow):
@@ -104,7 +104,12 @@ class KernelFlow(VolumeFlow):
     def by_path(self, volume_id: str, kind: str) -> str:
         """Where the kernel puts the disk of a volume of that backend."""
         (portal,) = self.portals(kind)
-        return "/dev/disk/by-path/ip-%s-iscsi-%s%s-lun-%d" % (portal, IQN, volume_id, {"thick": 0, "thin": 1}[kind])
+        return "/dev/disk/by-path/ip-%s-iscsi-%s%s-lun-%d" % (
+            portal,
+            self.iqn,
+            volume_id,
+            {"thick": 0, "thin": 1}[kind],
+        )
 
     def portals(self, kind: str) -> list[str]:
         with open(self.inventory, encoding="utf-8") as file:

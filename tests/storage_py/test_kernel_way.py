@@ -18,7 +18,6 @@ import sizing_guest
 import storage_vm
 from flow import CACHE
 from kernel_way import WORDS, KernelFlow, guest
-from volume_flow import IQN
 
 pytestmark = pytest.mark.long
 
@@ -121,8 +120,8 @@ def test_logins_that_fail(volumes: KernelFlow) -> None:
     volumes.delete("app")
 
     system = volumes.volume("system")["id"]
-    other = "for f in %s; do printf Other4567890123456 >$f; done" % (CHAP_OF_LIO % (IQN, system))
-    gone = "rmdir /sys/kernel/config/target/iscsi/%s%s/tpgt_1/np/*" % (IQN, system)
+    other = "for f in %s; do printf Other4567890123456 >$f; done" % (CHAP_OF_LIO % (volumes.iqn, system))
+    gone = "rmdir /sys/kernel/config/target/iscsi/%s%s/tpgt_1/np/*" % (volumes.iqn, system)
     for break_it, message in ((other, "the target rejected the login"), (gone, "Unable to login")):
         process = volumes.start("boot", {"bootflow_instances": [wanted], **once})
         volumes.during(

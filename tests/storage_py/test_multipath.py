@@ -22,7 +22,7 @@ import sizing_guest
 import storage_vm
 from flow import CACHE, ROOT
 from kernel_way import WORDS, KernelFlow, guest
-from volume_flow import GROUPS, IQN, PORTS
+from volume_flow import GROUPS, PORTS
 
 pytestmark = pytest.mark.long
 
@@ -173,7 +173,7 @@ def test_without_multipathd_one_path_is_taken_and_told(volumes: MultipathFlow) -
     assert host.sessions() == [system]
     assert volumes.source("app", system) == "/dev/disk/by-path/ip-%s-iscsi-%s%s-lun-1" % (
         volumes.portals("thin")[1],
-        IQN,
+        volumes.iqn,
         system,
     )
     volumes.delete("app")

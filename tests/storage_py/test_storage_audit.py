@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from pathlib import Path
 
+from flow import entry
 from storage_host import BIN
 from volume_flow import GROUPS, IQN, PORTS, VolumeFlow
 
@@ -79,3 +81,44 @@ def test_what_nobody_knows_is_told_and_removed(volumes: VolumeFlow) -> None:
     storage.sh("lvremove -q -y %s/somebodys" % GROUP)
     volumes.remove("data", "lost")
     assert volumes.residue() == {}
+
+
+def test_two_ledgers_on_one_storage_host_leave_each_other_alone(volumes: VolumeFlow, guest_image: Path) -> None:
+    """Each has a guest with a volume of LIO and one of tgt, which is made from the image in its own cache."""
+    folder = volumes.folder / "other"
+    folder.mkdir()
+    other = VolumeFlow(volumes.lab, folder, guest_image, volumes.storage)
+    goes = {"destination_type": "volume", "volume_size": 1, "delete_on_termination": True}
+    devices = [
+        {"source_type": "image", "uuid": "guest", "boot_index": 0, "volume_type": "thin", **goes},
+        {"source_type": "blank", "volume_type": "thick", **goes},
+    ]
+    wanted = entry("app", block_device_mapping=devices)
+    del wanted["image"]
+    for flow in (volumes, other):
+        flow.boot(wanted)
+    mine, theirs = ({row["id"] for row in flow.volumes()} for flow in (volumes, other))
+    assert volumes.iqn != other.iqn and set(volumes.exported()) == mine | theirs and len(mine) == len(theirs) == 2
+    images = sorted(name for name in volumes.storage.lvs(GROUPS["thin"]) if name.startswith("image-"))
+    assert len(images) == 2 and images[0].rpartition("-")[2] == images[1].rpartition("-")[2]
+
+    there = {kind: set(volumes.storage.lvs(group)) for kind, group in GROUPS.items()}
+    for flow, neighbour in ((volumes, other), (other, volumes)):
+        (ledger,) = neighbour.query("SELECT id FROM ledger_identity")
+        audited = flow.run("audit", bootflow_audit_remove_orphans=True)
+        assert audited.returncode == 0 and kinds(audited.output) == [], audited.output
+        assert not re.search("changed=[1-9]", audited.output)
+        assert "volumes of ledger " + ledger["id"] in audited.output
+        assert "guests of ledger " + ledger["id"] in audited.output
+    assert {kind: set(volumes.storage.lvs(group)) for kind, group in GROUPS.items()} == there
+
+    volumes.delete("app")
+    assert set(volumes.exported()) == theirs and volumes.volumes() == []
+    left = {
+        name[-36:] for group in GROUPS.values() for name in volumes.storage.lvs(group) if name.startswith("volume-")
+    }
+    assert left == theirs
+    audited = other.run("audit", bootflow_audit_remove_orphans=True)
+    assert kinds(audited.output) == [] and not re.search("changed=[1-9]", audited.output), audited.output
+    other.delete("app")
+    assert volumes.residue() == other.residue() == {}

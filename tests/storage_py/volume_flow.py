@@ -19,7 +19,10 @@ GROUPS = {"thick": "boot-thick", "thin": "boot-thin"}
 PORTS = {"thick": 3260, "thin": 3261}
 TARGETS = {"thick": "lio", "thin": "tgt"}
 LIO_LOGINS = "/sys/kernel/config/target/iscsi/iqn*/tpgt_1/acls/*/auth"
-IQN = "iqn.2010-10.org.openstack:volume-"
+PREFIX = "iqn.2010-10.org.openstack:"
+IQN = PREFIX + "volume-"  # of no ledger
+# Of any ledger, or of none; its group is the volume's id.
+TARGET = re.compile(re.escape(PREFIX) + r"(?:ledger-[0-9a-f]{8}\.)?volume-([0-9a-f-]{36})")
 # tgt beside LIO listens at a port of its own.
 TGTD = "pidof tgtd >/dev/null || { tgtd --iscsi portal=%s:%d && sleep 1; }"
 
@@ -80,13 +83,19 @@ class VolumeFlow(Flow):
         )
         return [r["volume_id"] for r in rows]
 
+    @property
+    def iqn(self) -> str:
+        """The beginning of the names of this ledger's targets; the volume's id follows."""
+        (row,) = self.query("SELECT id FROM ledger_identity")
+        return "%sledger-%s.volume-" % (PREFIX, row["id"][:8])
+
     def exported(self) -> dict[str, str]:
         """volume id -> the kind of target that has it."""
         lio = self.storage.sh("ls /sys/kernel/config/target/iscsi 2>/dev/null || true")
         tgt = self.storage.sh("tgtadm --lld iscsi --op show --mode target 2>/dev/null || true")
         found = {}
         for kind, text in (("lio", lio), ("tgt", tgt)):
-            found.update(dict.fromkeys(re.findall(re.escape(IQN) + r"([0-9a-f-]{36})", text), kind))
+            found.update(dict.fromkeys(TARGET.findall(text), kind))
         return found
 
     def until_console(self, row: t.Any, text: str, timeout: float = 180) -> None:

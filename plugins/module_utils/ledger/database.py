@@ -29,6 +29,7 @@ from .db.sqlalchemy_import import need_libraries, sa
 from .db.this_run import Context
 from .db.transaction import Transaction
 from .migrations import runner
+from .schema.identity import ledger_id
 
 FIRST_DELAY = 0.02  # seconds; doubled with each attempt, the delay is a random part of it
 LONGEST_DELAY = 3.0
@@ -49,12 +50,20 @@ class Ledger:
         self.engine = engine
         self.warnings = list(warnings)
         self.context: Context | None = None  # of the run whose transactions these are
+        self._id: str | None = None
         self._worker = commits.Worker()
         self._secrets = (address.password, address.secret()) if self.is_server else ()
 
     @property
     def is_server(self) -> bool:
         return bool(self.engine.dialect.name == "postgresql")
+
+    @property
+    def id(self) -> str:
+        """The ledger's own UUID: it marks what hosts have of this ledger."""
+        if self._id is None:
+            self._id = self.inspect(ledger_id)
+        return self._id
 
     def for_run(self, context: Context) -> Ledger:
         """The same ledger with transactions of that run."""

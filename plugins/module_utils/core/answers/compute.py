@@ -84,7 +84,7 @@ _cpu_info = record(
 )
 _domain = record(
     {"uuid": uuid, "name": name, "power_state": choice(*power_states.POWER_STATES)},
-    {"memory_mb": maybe(count), "vcpus": maybe(count), "ours": flag},
+    {"memory_mb": maybe(count), "vcpus": maybe(count), "ours": flag, "ledger": uuid, "disk_gb": count},
 )
 _session = record(
     {

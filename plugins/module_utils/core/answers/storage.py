@@ -11,6 +11,7 @@ import typing as t
 from .shapes import (
     Shape,
     choice,
+    count,
     error,
     flag,
     items,
@@ -23,6 +24,7 @@ from .shapes import (
     record,
     size,
     text,
+    uuid,
 )
 
 _percent = maybe(number(0, 1000))
@@ -59,7 +61,10 @@ _facts: dict[str, Shape] = {
     "vg_uuid": text(),
     "error": error,
 }
-CAPACITY: Shape = record(_amounts, {**_facts, "volumes": items(_volume), "orphans": items(_volume)})
+_others = mapping(uuid, record({"volumes": count, "size_gb": number()}))
+CAPACITY: Shape = record(
+    _amounts, {**_facts, "volumes": items(_volume), "orphans": items(_volume), "other_ledgers": _others}
+)
 # What the ledger keeps of it.
 STORED: Shape = record(
     {},

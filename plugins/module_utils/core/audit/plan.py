@@ -54,6 +54,7 @@ ADDRESS = "address"
 SERVER_GROUP = "server_group"
 ORPHAN_DOMAIN = "orphan_domain"
 FOREIGN_DOMAIN = "foreign_domain"
+OTHER_LEDGER = "other_ledger"  # guests of another ledger on the same host
 ORPHAN_FOLDER = "orphan_folder"
 ORPHAN_DISK = "orphan_disk"
 INSTANCE_WITHOUT_DOMAIN = "instance_without_domain"
@@ -83,6 +84,11 @@ WITH_DOMAIN = (
     states.SHELVED,
 )
 
+_RESERVE = (
+    "Guests of another ledger are left alone, but claims do not count them. Reserve what both ledgers need of %s:"
+    " bootflow_reserved_memory_mb, bootflow_reserved_disk_gb and bootflow_reserved_vcpus."
+)
+
 Amounts = t.Tuple[int, int, int]  # memory in MB, disk in GB, vCPUs
 
 
@@ -96,6 +102,22 @@ class Domain:
     memory_mb: int = 0
     ours: bool = False  # the XML has our metadata
     power_state: int = states.NOSTATE
+    ledger: str = ""  # the id in its metadata
+    vcpus: int = 0
+    disk_gb: int = 0
+
+    @classmethod
+    def of(cls, fact: t.Mapping[str, t.Any]) -> Domain:
+        """As a host reports it."""
+        amounts = {name: int(fact.get(name) or 0) for name in ("memory_mb", "vcpus", "disk_gb")}
+        return cls(
+            fact["uuid"],
+            fact["name"],
+            ours=bool(fact.get("ours")),
+            power_state=int(fact["power_state"]),
+            ledger=fact.get("ledger") or "",
+            **amounts,
+        )
 
 
 @dataclass(frozen=True)
@@ -204,6 +226,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Ledger:
+    id: str = ""
     nodes: t.Sequence[Node] = ()
     instances: t.Mapping[str, Instance] = field(
         default_factory=dict
@@ -257,9 +280,22 @@ def foreign_memory(findings: t.Iterable[Finding]) -> dict[str, int]:
     """host -> MB of its domains that are not instances of the ledger."""
     found: dict[str, int] = {}
     for f in findings:
-        if f.kind in (ORPHAN_DOMAIN, FOREIGN_DOMAIN) and f.host is not None:
-            found[f.host] = found.get(f.host, 0) + int(f.old["memory_mb"])
+        if f.kind in (ORPHAN_DOMAIN, FOREIGN_DOMAIN, OTHER_LEDGER) and f.host is not None:
+            found[f.host] = found.get(f.host, 0) + int(f.old.get("memory_mb", 0))
     return found
+
+
+def guests_of_others(domains: t.Iterable[Domain], ledger_id: str) -> dict[str, dict[str, int]]:
+    """Id of another ledger -> how many of the domains it has, and their memory, vCPUs and local disks."""
+    found: dict[str, dict[str, int]] = {}
+    for domain in domains:
+        if domain.ledger in ("", ledger_id):
+            continue
+        has = found.setdefault(domain.ledger, {"guests": 0, "memory_mb": 0, "vcpus": 0, "disk_gb": 0})
+        has["guests"] += 1
+        for name in ("memory_mb", "vcpus", "disk_gb"):
+            has[name] += getattr(domain, name)
+    return dict(sorted(found.items()))
 
 
 class _Plan:
@@ -539,8 +575,10 @@ class _Plan:
 
     def _orphans(self, snapshot: Snapshot) -> None:
         host = snapshot.host
+        for ledger, has in guests_of_others(snapshot.domains, self.ledger.id).items():
+            self.add(OTHER_LEDGER, host, None, "guests of ledger %s" % ledger, has, has, REPORT, _RESERVE % host)
         for domain in snapshot.domains:
-            if self._is_orphan(snapshot, domain.uuid):
+            if domain.ledger in ("", self.ledger.id) and self._is_orphan(snapshot, domain.uuid):
                 self._domain(host, domain)
         for uuid in snapshot.folders:
             if uuid not in self.domains[host] and self._is_orphan(snapshot, uuid):

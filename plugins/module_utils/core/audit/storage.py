@@ -41,6 +41,7 @@ THERE = (
 )
 SNAPSHOT_THERE = (states.AVAILABLE,)
 
+_OTHERS = "Volumes of another ledger are left alone. Free space is what LVM reports, so their size is counted."
 REMOVES = "Audit with bootflow_audit_remove_orphans: true removes it."
 _ELSEWHERE = "The ledger has the volume %s %s. If that host was renamed, restore its name; otherwise check both."
 #: The systemd unit that restores the saved targets.
@@ -243,6 +244,9 @@ class _Plan:
                 continue
             if before:
                 self.add(audit.HOST_FACTS, host, "%s not ready" % backend.pool_host, before, None, audit.RECORD)
+            for ledger, has in backend.others.items():
+                what = "volumes of ledger %s at %s" % (ledger, backend.pool_host)
+                self.add(audit.OTHER_LEDGER, host, what, has, has, audit.REPORT, _OTHERS)
             self._volumes(snapshot, backend, going)
             self._missing_volumes(snapshot, backend)
         self._missing_targets(snapshot)
@@ -265,7 +269,7 @@ class _Plan:
             "volume_id": target.volume_id,
             "iqn": target.iqn,
             "target": target.kind,
-            "iqn_prefix": target.prefix,
+            "iqn_prefix": target.iqn.rpartition("volume-" + target.volume_id)[0],
         }
         return self._orphan(audit.ORPHAN_TARGET, snapshot.host, "target %s" % target.iqn, has, why_not, key)
 

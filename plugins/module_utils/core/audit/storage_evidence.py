@@ -27,7 +27,7 @@ class LogicalVolume:
 @dataclass(frozen=True)
 class Backend:
     """``error``: why the backend is not ready; ``volumes`` is empty then. ``group``: backends with the same value share a
-    volume group, whose logical volumes are each reported once.
+    volume group, whose logical volumes are each reported once. ``others``: id of another ledger -> how many it has there.
     """
 
     pool_host: str  # host@backend#pool
@@ -35,6 +35,7 @@ class Backend:
     error: str = ""
     remedy: str = ""
     group: str = ""
+    others: t.Mapping[str, t.Mapping[str, t.Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,19 @@ from ..disks.block_devices import PlannedDisk, config_drive_disk
 from ..errors import InvalidInput
 from . import devices, platform
 from .domain.domain import DomainConfig, render
-from .domain.metadata import NovaFlavorConfig, NovaInstanceConfig, NovaIpConfig, NovaPortConfig
+from .domain.metadata import NovaFlavorConfig, NovaInstanceConfig, NovaIpConfig, NovaPortConfig, OwnerConfig
 from .numa import GuestNuma
 from .spec import GuestOptions, GuestSpec, HostCapabilities
 
-__all__ = ["GuestOptions", "GuestSpec", "HostCapabilities", "domain_name", "guest_config", "render"]
+__all__ = [
+    "GuestOptions",
+    "GuestSpec",
+    "HostCapabilities",
+    "domain_name",
+    "guest_config",
+    "render",
+    "short_domain_names",
+]
 
 # libvirt uses it in file names (<name>_VARS.fd, <name>.log...), whose limit is 255 bytes.
 DOMAIN_NAME_LENGTH = 200
@@ -42,6 +50,18 @@ def domain_name(display_name: str, uuid: str) -> str:
     safe = re.sub(r"[^A-Za-z0-9._-]+", "-", display_name).lstrip("-._")
     safe = safe[: DOMAIN_NAME_LENGTH - len(tail)].rstrip("-._")
     return (safe or "instance") + tail
+
+
+def short_domain_names(display_name: str, uuid: str) -> list[str]:
+    """The names that such a domain takes: the first one that no other domain of its host has. The last one is always free.
+
+    The safe characters of the display name; with the first digits of the UUID; domain_name(). A name of digits only gets a word
+    before it, because virsh takes a number for the id of a running domain.
+    """
+    unique = domain_name(display_name, uuid)
+    name = unique[: -len(uuid) - 1]
+    name = "instance-" + name if name.isdigit() else name
+    return [name, "%s-%s" % (name, uuid[:8]), unique]
 
 
 def checked_uuid(uuid: str) -> str:
@@ -76,6 +96,7 @@ def guest_config(guest: GuestSpec, host: HostCapabilities) -> DomainConfig:
         name=guest.name,
         uuid=checked_uuid(guest.uuid),
         metadata=_metadata(guest),
+        owner=OwnerConfig(ledger=guest.ledger_id) if guest.ledger_id else None,
         memory_unit="KiB",
         memory=memory,
         current_memory_unit="KiB",

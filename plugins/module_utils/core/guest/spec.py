@@ -72,6 +72,7 @@ class GuestSpec:
     whole_disks: t.Sequence[t.Mapping[str, t.Any]] = ()  # {path, serial}: physical disks dedicated to this guest
     numa_topology: GuestNUMATopology | None = None  # fitted to the host
     # for the metadata element only
+    ledger_id: str | None = None
     image_id: str | None = None
     user: str | None = None
     project: str | None = None

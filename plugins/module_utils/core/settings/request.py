@@ -24,6 +24,8 @@ def _policies(value: t.Any) -> list[str]:
 
 POLICY_NAMES = Kind("a list of " + ", ".join(POLICIES), _policies, "list", "str")
 
+UUID_NAMES, SHORT_NAMES = "uuid", "short"
+
 CATALOGUE = Table(
     (
         Setting(
@@ -114,6 +116,14 @@ REQUEST = Table(
             " `networks`), `create:attach_volume` (entries that name `block_device_mapping`).",
         ),
         Setting("allow_duplicate_networks", bool, True, "An instance may have several ports on the same network."),
+        Setting(
+            "domain_names",
+            str,
+            UUID_NAMES,
+            "Names of guests in libvirt: `uuid`, the name of the instance and its UUID; `short`, the name of the instance, to which the first"
+            " digits of the UUID are added where another domain of the host has it. Existing guests keep their names.",
+            choices=(UUID_NAMES, SHORT_NAMES),
+        ),
         Setting("force_config_drive", bool, True, "Give every instance a config drive."),
         Setting(
             "max_local_block_devices",

@@ -83,6 +83,11 @@ def target_iqn(name: str, prefix: str = IQN_PREFIX) -> str:
     return check_iqn(_text(prefix, "prefix of targets") + _text(name, "name of a target"))
 
 
+def ledger_prefix(prefix: str, ledger_id: str) -> str:
+    """The prefix of the targets that a ledger makes: several may use one storage host, and each knows its own by their names."""
+    return "%sledger-%s." % (prefix, ledger_id[:8])
+
+
 def volume_id_of_target(iqn: t.Any, prefixes: t.Iterable[str]) -> str | None:
     """The volume of a target with one of our names, a prefix and volume-<uuid>; None for any other name."""
     if not isinstance(iqn, str):

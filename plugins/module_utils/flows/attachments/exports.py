@@ -28,7 +28,7 @@ class Export:
     ...). ``initiator``: of this attachment. ``initiators``: all that the target has to admit afterwards, sorted; for
     to_export this one and those of the volume's other attachments, for to_unexport those of the others; without any the
     target is removed (state absent). ``keep``: initiators that keep their credentials: the others, and this one if
-    ``login`` is false, because its host is logged in for another guest.
+    ``login`` is false, because its host is logged in for another guest. A target keeps its name, whatever a new one would get.
     """
 
     attachment_id: str
@@ -42,6 +42,7 @@ class Export:
     pool_host: str = ""  # host@backend#pool
     instance_uuid: str = ""
     mode: str = "rw"
+    iqn: str = ""  # of the volume's target, where there is one
 
 
 def to_export(tx: Transaction, host: str) -> list[Export]:
@@ -126,6 +127,7 @@ def _exports(tx: Transaction, rows: t.Sequence[Attachment], and_itself: bool) ->
                 pool_host=volume.pool_host,
                 instance_uuid=row.instance_uuid,
                 mode=row.attach_mode,
+                iqn=next((o.iqn for o in (row, *there) if o.iqn), ""),
             )
         )
     return result

@@ -18,7 +18,7 @@ from ...core import errors
 from ...core.disks.block_device_checks import MAX_LOCAL_BLOCK_DEVICES
 from ...core.disks.block_devices import PlannedDisk
 from ...core.guest import config_drive_rules
-from ...core.guest.config import domain_name
+from ...core.guest.config import domain_name, short_domain_names
 from ...core.instances import quotas, states
 from ...core.instances.request import ServerRequest
 from ...core.model import Network, NetworkRequest
@@ -75,6 +75,7 @@ class AcceptOptions:
     force_config_drive: bool = True
     networks: t.Mapping[str, Network] = field(default_factory=dict)  # by id and by name
     max_local_block_devices: int = MAX_LOCAL_BLOCK_DEVICES
+    short_domain_names: bool = False
     volumes: BootVolumeOptions = field(default_factory=BootVolumeOptions)
 
 
@@ -473,7 +474,9 @@ class _Writer:
             "user_name": request.user or context.actor,
             "display_name": name,
             "hostname": instance_hostname(request.name, name, uuid, request.hostname),
-            "domain_name": domain_name(name, uuid),
+            "domain_name": short_domain_names(name, uuid)[0]
+            if self.options.short_domain_names
+            else domain_name(name, uuid),
             "launch_index": number,
             "vm_state": states.BUILDING,
             "task_state": states.SCHEDULING,

@@ -21,6 +21,7 @@ from ...ledger.compute import claims, history, instances, nodes, ports, runs
 from ...ledger.compute.claims import Claimed
 from ...ledger.compute.instances import Instance, PlacedInstance
 from ...ledger.db.transaction import Transaction
+from ...ledger.schema.identity import ledger_id
 from ...ledger.storage import attachments
 from ...ledger.storage.attachments import Attachment
 from ..attachments import life, readiness
@@ -53,6 +54,7 @@ class Build:
     allocation: Claimed = field(default_factory=Claimed)  # NUMA cells and devices
     resumed: bool = False  # a dead run may already have done this stage
     volumes: dict[str, Attachment] = field(default_factory=dict)  # by the volume's id
+    ledger_id: str = ""
 
     @property
     def uuid(self) -> str:
@@ -173,6 +175,7 @@ def load(tx: Transaction, rows: t.Sequence[PlacedInstance]) -> list[Build]:
     allocations = claims.allocations_of(tx, uuids)
     resumed = history.with_event(tx, uuids, "resume")
     volumes = _attachments(tx, rows)
+    mine = ledger_id(tx)
     places: dict[tuple[str, str], tuple[dict[str, t.Any], str]] = {}
     builds = []
     for row in rows:
@@ -192,6 +195,7 @@ def load(tx: Transaction, rows: t.Sequence[PlacedInstance]) -> list[Build]:
                 allocation=allocations.get(row.uuid, {}),
                 resumed=row.uuid in resumed,
                 volumes={a.volume_id: a for a in volumes.get(row.uuid, ())},
+                ledger_id=mine,
             )
         )
     return builds
@@ -218,11 +222,16 @@ def done(tx: Transaction, stage: Stage, uuids: t.Sequence[str]) -> list[str]:
 
 
 def spawned(
-    tx: Transaction, host: str, power_states: t.Mapping[str, int], with_volumes: t.Collection[str]
+    tx: Transaction,
+    host: str,
+    power_states: t.Mapping[str, int],
+    with_volumes: t.Collection[str],
+    renamed: t.Mapping[str, str] | None = None,
 ) -> tuple[list[str], list[str]]:
     """Mark the instances of running guests as ACTIVE, unless deleted meanwhile. Returns (active, lost the swap).
 
     :arg with_volumes: those with volumes, which become attached.
+    :arg renamed: those whose domain got another name, because a domain of the host has theirs.
     """
     now = tx.now
     runs.renew(tx)
@@ -244,6 +253,9 @@ def spawned(
                 launched_at=now,
             )
         )
+    for uuid, name in (renamed or {}).items():
+        if uuid in active:
+            instances.write(tx, [uuid], domain_name=name)
     having = [u for u in active if u in with_volumes]
     if having:
         found = attachments.of_instances(tx, having)

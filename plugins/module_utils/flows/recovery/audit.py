@@ -25,6 +25,7 @@ from ...ledger.compute.instances import InstanceSize
 from ...ledger.compute.ports import SuspiciousPort
 from ...ledger.db.locks import take_turns
 from ...ledger.db.transaction import Transaction
+from ...ledger.schema.identity import ledger_id
 from ..boot import failure
 from ..instances import cleanup, delete
 from ..instances.operations import BY_TASK_STATE
@@ -71,6 +72,7 @@ def survey(tx: Transaction, evidence: Evidence) -> audit.Ledger:
         named.update(snapshot.folders)
         named.update(snapshot.volumes)
     return audit.Ledger(
+        id=ledger_id(tx),
         nodes=_nodes(tx),
         instances=_instances(tx, named),
         claims=[

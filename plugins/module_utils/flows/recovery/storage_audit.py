@@ -20,9 +20,10 @@ from ...core.audit.storage import Cable, Item, StorageLedger
 from ...core.audit.storage_evidence import SNAPSHOT, VOLUME
 from ...core.volumes import states
 from ...core.volumes.attachment import DONE
-from ...core.volumes.names import IQN_PREFIX
+from ...core.volumes.names import IQN_PREFIX, ledger_prefix
 from ...ledger.compute import instances, runs
 from ...ledger.db.transaction import Transaction
+from ...ledger.schema.identity import ledger_id
 from ...ledger.storage import attachments, backends, pending_cleanups, snapshots, volumes
 from ...ledger.storage.attachments import Attachment
 from ...ledger.storage.pending_cleanups import PendingCleanup
@@ -60,9 +61,9 @@ def plan(tx: Transaction, evidence: Evidence) -> list[Finding]:
 
 
 def iqn_prefixes(tx: Transaction) -> list[str]:
-    """The prefixes of targets' names, of all backends that ever reported."""
-    rows = backends.rows_of(tx)
-    return sorted({IQN_PREFIX, *(str(r.configuration.get("iqn_prefix") or IQN_PREFIX) for r in rows)})
+    """The prefixes of targets' names, of all backends that ever reported: of this ledger's, and of those of no ledger."""
+    found = {IQN_PREFIX, *(str(r.configuration.get("iqn_prefix") or IQN_PREFIX) for r in backends.rows_of(tx))}
+    return sorted({*found, *(ledger_prefix(prefix, ledger_id(tx)) for prefix in found)})
 
 
 def targets_of(tx: Transaction, host: str) -> set[tuple[str, str]]:

@@ -47,20 +47,20 @@ def checked_disks(disks: t.Iterable[t.Any]) -> list[dict[str, str]]:
 
 def clear_disk(
     disk: t.Mapping[str, str],
-    used_by: t.Mapping[str, str],
+    used_by: t.Mapping[str, t.Mapping[str, t.Any]],
     describe: t.Callable[[str], t.Mapping[str, t.Any]] | None = None,
     check_mode: bool = False,
 ) -> str:
     """Overwrite a whole disk with zeros; returns its path. A disk in use by the kernel or another guest is not touched.
 
-    :arg used_by: real path of a disk -> the other domain that uses it.
+    :arg used_by: real path of a disk -> the other domain that uses it (name).
     :raises CommandFailed: the path does not exist, is not a block device, is in use, has another serial than the disk
         of the guest, or writing failed.
     """
     path = disk["path"]
     real = os.path.realpath(path)
     if real in used_by:
-        raise _refusal(path, "domain %s uses the disk" % used_by[real])
+        raise _refusal(path, "domain %s uses the disk" % used_by[real]["name"])
     try:
         # With O_EXCL opening a block device fails if a file system, LVM, RAID, swap or another exclusive opener has it.
         fd = os.open(real, os.O_WRONLY | os.O_EXCL | os.O_CLOEXEC)

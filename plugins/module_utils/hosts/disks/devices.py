@@ -28,15 +28,15 @@ Node = t.Dict[str, t.Any]
 
 def isolated_disks(
     paths: t.Iterable[str],
-    used_by: t.Mapping[str, str] | None = None,
+    used_by: t.Mapping[str, t.Mapping[str, t.Any]] | None = None,
     describe: t.Callable[[str], Node] | None = None,
     examine: t.Callable[[str], str] | None = None,
 ) -> list[dict[str, t.Any]]:
     """One row per path: {path, size_gb (GiB, rounded down), medium, serial, reason}.
 
-    ``medium`` is hdd, ssd or nvme; ``domain`` is set if one uses the disk. Only disks with an empty ``reason`` are available to guests.
+    ``medium`` is hdd, ssd or nvme; ``domain`` is the UUID of the one that uses the disk. Only disks with an empty ``reason`` are available to guests.
 
-    :arg used_by: real path of a disk -> the domain that uses it.
+    :arg used_by: real path of a disk -> the domain that uses it (uuid, name).
     """
     describe, examine = describe or block_device, examine or why_busy
     rows: list[dict[str, t.Any]] = []
@@ -60,7 +60,7 @@ def isolated_disks(
         if twin:
             row["reason"] = "is the same disk as %s" % twin
         elif domain:
-            row.update(reason="is used by domain %s" % domain, domain=domain)
+            row.update(reason="is used by domain %s" % domain["name"], domain=domain["uuid"])
         else:
             row["reason"] = why_not_whole(node) or examine(real)
         seen.setdefault(real, path)

@@ -63,6 +63,7 @@ class _Work:
         check_mode: bool,
         volume_group: str = "",
         fetch_limits: FetchLimits = UNLIMITED,
+        ledger_id: str = "",
     ):
         self.instances_path = checked_instances_path(instances_path)
         self.held = held  # base images, until the disks are made
@@ -71,6 +72,7 @@ class _Work:
         self.check_mode = check_mode
         self.volume_group = volume_group
         self.fetch_limits = fetch_limits
+        self.ledger_id = ledger_id
         self.sizes: dict[str, list[int]] = {}  # image id -> sizes of the disks created from it, in bytes
         self.bases: dict[str, BaseImage] = {}
         self.too_large: dict[str, int] = {}  # image id -> virtual size
@@ -142,7 +144,9 @@ class _Work:
                 )
         if pending:
             return {"changed": False, "disks": [], "pending": pending}
-        result = ensure_disks(self.instances_path, uuid, specs, self.bases, self.check_mode, self.volume_group)
+        result = ensure_disks(
+            self.instances_path, uuid, specs, self.bases, self.check_mode, self.volume_group, self.ledger_id
+        )
         result["pending"] = []
         return result
 
@@ -159,16 +163,18 @@ def make_disks(
     max_builds: int = 0,
     fetch_limits: FetchLimits = UNLIMITED,
     place_timeout: float = 600.0,
+    ledger_id: str = "",
 ) -> dict[str, t.Any]:
     """{outcomes by uuid, image_outcomes by id, missing_images}; see the module instance_disks for the fields.
 
     :arg volume_group: for the backends lvm and qcow2_on_lvm.
+    :arg ledger_id: of the instances.
     :arg max_builds: of all runs on this host at once; 0: no limit.
     :arg place_timeout: seconds that a build waits for one of them.
     :raises InvalidInput: instances_path is not valid, or an image or instance is given twice.
     """
     with contextlib.ExitStack() as held:
-        work = _Work(instances_path, held, uploads, allow_unverified, check_mode, volume_group, fetch_limits)
+        work = _Work(instances_path, held, uploads, allow_unverified, check_mode, volume_group, fetch_limits, ledger_id)
         work.note_sizes(instances)
         image_results = run_batch([(image["id"], image) for image in images], work.image, workers)
 

@@ -10,24 +10,30 @@ import contextlib
 
 from ...core.errors import InvalidInput
 from ..lvm.lvm import LogicalVolume, VolumeGroup
-from ..lvm.lvm_tags import OWNER, tag_value
+from ..lvm.lvm_tags import LEDGER, OWNER, tag_value
+from ..os.ownership import is_of_another
 from ..os.paths import checked_uuid
 
 INSTANCE = "instance"
 
 
 def of_instance(group: VolumeGroup, uuid: str) -> list[LogicalVolume]:
-    """The volumes of the instance in the group, by name."""
-    found = [lv for lv in group.lvs.values() if OWNER in lv.tags and tag_value(lv.tags, INSTANCE) == uuid]
-    return sorted(found, key=lambda lv: lv.name)
+    """The volumes of the instance in the group, by name, without those of other ledgers."""
+    return [lv for lv in _of_ledger(group) if tag_value(lv.tags, INSTANCE) == uuid]
 
 
 def by_instance(group: VolumeGroup) -> dict[str, list[str]]:
-    """UUID of an instance -> names of its volumes in the group. Tags without a valid UUID are ignored."""
+    """UUID of an instance -> names of its volumes in the group, without those of other ledgers. Tags without a valid UUID are ignored."""
     found: dict[str, list[str]] = {}
-    for lv in sorted(group.lvs.values(), key=lambda lv: lv.name):
-        uuid = tag_value(lv.tags, INSTANCE) if OWNER in lv.tags else ""
+    for lv in _of_ledger(group):
+        uuid = tag_value(lv.tags, INSTANCE)
         with contextlib.suppress(InvalidInput):
             if uuid and checked_uuid(uuid) == uuid:
                 found.setdefault(uuid, []).append(lv.name)
     return found
+
+
+def _of_ledger(group: VolumeGroup) -> list[LogicalVolume]:
+    found = [lv for lv in group.lvs.values() if OWNER in lv.tags]
+    found = [lv for lv in found if not is_of_another(tag_value(lv.tags, LEDGER), group.ledger_id)]
+    return sorted(found, key=lambda lv: lv.name)

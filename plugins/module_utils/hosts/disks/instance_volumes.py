@@ -63,7 +63,7 @@ def whole(group: VolumeGroup, uuid: str, name: str) -> LogicalVolume | None:
     return None if lv.tags & {INCOMPLETE, DELETING} else lv
 
 
-def begin(vg: str, uuid: str, wanted: t.Sequence[Wanted]) -> None:
+def begin(vg: str, uuid: str, wanted: t.Sequence[Wanted], ledger_id: str = "") -> None:
     """Create the volumes, marked as incomplete; finish() removes the mark. Leftovers of killed runs are created again.
 
     :raises DiskFull: the group lacks space for all of them.
@@ -73,11 +73,11 @@ def begin(vg: str, uuid: str, wanted: t.Sequence[Wanted]) -> None:
         group = lvm.read_group(vg)
         kept, left = _left_over(group, uuid, wanted)
         if not left:
-            _create(group, uuid, wanted, kept)
+            _create(group, uuid, wanted, kept, ledger_id)
             return
     remove(vg, left, Clearing())
     with lvm.group_lock(vg):
-        _create(lvm.read_group(vg), uuid, wanted, kept)
+        _create(lvm.read_group(vg), uuid, wanted, kept, ledger_id)
 
 
 def _left_over(
@@ -94,7 +94,9 @@ def _left_over(
     return kept, left
 
 
-def _create(group: VolumeGroup, uuid: str, wanted: t.Sequence[Wanted], kept: t.Sequence[LogicalVolume]) -> None:
+def _create(
+    group: VolumeGroup, uuid: str, wanted: t.Sequence[Wanted], kept: t.Sequence[LogicalVolume], ledger_id: str
+) -> None:
     there = {lv.name for lv in kept}
     missing = [each for each in wanted if each.name not in there]
     _check_room(group, missing)
@@ -103,7 +105,7 @@ def _create(group: VolumeGroup, uuid: str, wanted: t.Sequence[Wanted], kept: t.S
         lvm.set_active(group.name, sleeping, True)
     for each in missing:
         progress.mark_changed()
-        tags = owner_tags(INSTANCE, uuid, source=each.source) + [INCOMPLETE]
+        tags = owner_tags(INSTANCE, uuid, source=each.source, ledger_id=ledger_id) + [INCOMPLETE]
         lvm.create_thick(group.name, each.name, group.rounded(each.size), tags)
 
 

@@ -16,6 +16,7 @@ from ...core.errors import InvalidInput
 from ..libvirt.domains import remove_domain
 from ..os.batch import progress
 from ..os.locks import host_lock
+from ..os.ownership import check_owner, ledger_of_folder
 from ..os.paths import instance_dir
 from .clear import clear_disk
 from .local_removal import NO_GROUP, LocalVolumes, remove_volumes
@@ -31,7 +32,7 @@ class Disks:
     """
 
     disks: t.Sequence[t.Mapping[str, str]] = ()
-    used_by: t.Callable[[], t.Mapping[str, str]] = dict
+    used_by: t.Callable[[], t.Mapping[str, t.Mapping[str, t.Any]]] = dict
     always: bool = True
 
 
@@ -48,6 +49,7 @@ def remove_instance(
     Does nothing for a missing instance. The domain is stopped first, so that the directory of a running guest is never removed. It is
     undefined only after its disks are cleared, so that an interrupted removal clears them when it is repeated.
 
+    :raises Conflict: the domain or the directory belongs to another ledger; nothing is changed.
     :raises InvalidInput: ``uuid`` is not valid, or a file system of something else is mounted inside the directory.
     :raises LibvirtError, HypervisorUnavailable: libvirt fails or is not running; the directory is kept.
     :raises CommandFailed: a disk could not be cleared, then domain (stopped) and directory are kept; or a logical volume could
@@ -65,13 +67,14 @@ def remove_instance(
 def _remove(
     connection: t.Any, folder: str, uuid: str, check_mode: bool, disks: Disks, local: LocalVolumes
 ) -> dict[str, t.Any]:
+    check_owner("folder %s" % folder, ledger_of_folder(folder), local.ledger_id)
     cleared: list[str] = []
 
     def clear() -> None:
         used_by = disks.used_by() if disks.disks else {}
         cleared.extend(clear_disk(disk, used_by, check_mode=check_mode) for disk in disks.disks)
 
-    removed = remove_domain(connection, uuid, check_mode, stopped=clear)
+    removed = remove_domain(connection, uuid, check_mode, stopped=clear, ledger_id=local.ledger_id)
     if not cleared and (disks.always or (removed and check_mode)):
         clear()  # without a domain: the host was reinstalled, or the domain was removed by hand
     removed += ["data of disk %s" % path for path in cleared]

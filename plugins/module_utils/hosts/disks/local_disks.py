@@ -13,6 +13,7 @@ from ...core.disks.local import LVM, ON_LVM, QCOW2_ON_LVM, checked_group
 from ...core.errors import InvalidInput
 from ..images.images import BaseImage
 from ..os.locks import host_lock
+from ..os.ownership import mark_folder
 from ..os.paths import instance_dir
 from .file_disks import DiskSpec, ensure_files
 from .lvm_disks import ensure_volumes
@@ -26,6 +27,7 @@ def ensure_disks(
     bases: t.Mapping[str, BaseImage],
     check_mode: bool = False,
     volume_group: str = "",
+    ledger_id: str = "",
 ) -> dict[str, t.Any]:
     """Create the missing disks of one instance; {changed, disks: [{name, path, format, virtual_size}]}.
 
@@ -33,6 +35,8 @@ def ensure_disks(
 
     :arg bases: image id -> image in the cache.
     :arg volume_group: for the backends lvm and qcow2_on_lvm.
+    :arg ledger_id: the ledger of the instance, which marks the folder and the logical volumes.
+    :raises Conflict: the folder belongs to another ledger.
     :raises InvalidDiskInfo: a file exists that is not recorded, or is recorded as another kind of disk.
     :raises DriverNotInitialized: the volume group does not exist or is not usable.
     :raises FlavorDiskSmallerThanImage, DiskFull, CommandFailed, InvalidInput: as named.
@@ -46,7 +50,9 @@ def ensure_disks(
     if check_mode:
         return make(folder, specs, bases, True)
     with host_lock(instances_path, "instance-" + uuid):
-        return make(folder, specs, bases, False)
+        marked = mark_folder(folder, ledger_id)
+        result = make(folder, specs, bases, False)
+        return {**result, "changed": marked or result["changed"]}
 
 
 _Maker = t.Callable[[str, t.Sequence[DiskSpec], t.Mapping[str, BaseImage], bool], t.Dict[str, t.Any]]

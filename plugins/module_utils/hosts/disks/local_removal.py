@@ -21,10 +21,14 @@ from .instance_volumes import Clearing, remove
 
 @dataclass(frozen=True)
 class LocalVolumes:
-    """Where to search: the volume group of the host ("": none), and those in the disk.info of the instance."""
+    """Where to search: the volume group of the host ("": none), and those in the disk.info of the instance.
+
+    Volumes of another ledger than ``ledger_id`` are not found.
+    """
 
     volume_group: str = ""
     clearing: Clearing = field(default_factory=Clearing)
+    ledger_id: str = ""
 
 
 NO_GROUP = LocalVolumes()
@@ -53,7 +57,7 @@ def remove_volumes(folder: str, uuid: str, local: LocalVolumes, check_mode: bool
     volumes: dict[str, list[lvm.LogicalVolume]] = {}
     for vg in groups:
         try:
-            group = lvm.read_group(checked_lvm_name(vg, "volume group"))
+            group = lvm.read_group(checked_lvm_name(vg, "volume group"), local.ledger_id)
         except (DriverNotInitialized, MissingLibrary):
             if vg in recorded:
                 raise

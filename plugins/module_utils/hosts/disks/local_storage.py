@@ -15,7 +15,7 @@ from .instance_tags import by_instance
 from .qcow2_room import GIB, promised_gb
 
 
-def group_facts(backend: str, volume_group: str) -> dict[str, t.Any]:
+def group_facts(backend: str, volume_group: str, ledger_id: str = "") -> dict[str, t.Any]:
     """local_gb, local_gb_used and disk_available_least, in GiB rounded down, of the volume group, and instance_volumes.
 
     A volume group is never oversubscribed: free space is really free. For qcow2_on_lvm the sizes exclude the overhead of file systems.
@@ -25,7 +25,7 @@ def group_facts(backend: str, volume_group: str) -> dict[str, t.Any]:
     """
     vg = checked_group(backend, volume_group)
     try:
-        group = lvm.read_group(vg)
+        group = lvm.read_group(vg, ledger_id)
         lvm.check_group(group)
     except DriverNotInitialized as error:
         raise DriverNotInitialized(

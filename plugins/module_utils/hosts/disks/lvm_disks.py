@@ -16,6 +16,7 @@ from ..images.images import CONVERT_TIMEOUT, QEMU_IMG_PACKAGE, BaseImage
 from ..lvm import lvm
 from ..os.batch import progress
 from ..os.command import program
+from ..os.ownership import ledger_of_folder
 from ..os.paths import make_dirs
 from ..volumes.copy import flush
 from ..volumes.process import run_tied
@@ -54,7 +55,7 @@ def ensure_volumes(
                 records[spec.name] = dict(record, volume_group=vg)
             # Before the first of them is created, because a removal finds the volume group here.
             write_records(folder, records)
-            _make(vg, uuid, missing, sizes, bases)
+            _make(vg, uuid, missing, sizes, bases, ledger_of_folder(folder))
     disks = [
         {
             "name": spec.name,
@@ -73,6 +74,7 @@ def _make(
     specs: t.Sequence[DiskSpec],
     sizes: t.Mapping[str, int],
     bases: t.Mapping[str, BaseImage],
+    ledger_id: str,
 ) -> None:
     names = {spec.name: volume_name(uuid, spec.name) for spec in specs}
     images = {spec.name: needed(bases.get(spec.image_id), spec) for spec in specs if spec.kind == "image"}
@@ -83,6 +85,7 @@ def _make(
             Wanted(names[spec.name], sizes[spec.name], "image/%s" % spec.image_id if spec.name in images else "")
             for spec in specs
         ],
+        ledger_id,
     )
     for spec in specs:
         path = lvm.device_path(vg, names[spec.name])

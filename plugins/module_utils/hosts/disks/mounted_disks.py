@@ -21,6 +21,7 @@ from ..lvm import lvm
 from ..os import fstab, mounts
 from ..os.batch import progress
 from ..os.command import program, run
+from ..os.ownership import ledger_of_folder
 from ..os.paths import make_dirs
 from ..volumes.copy import flush
 from .file_disks import DiskSpec, disk_size, ensure_files, records_of, write_records
@@ -75,7 +76,7 @@ def _make(vg: str, uuid: str, name: str, folder: str, sizes: t.Sequence[int]) ->
     record = {"kind": DISK, "format": QCOW2_ON_LVM, "virtual_size": size, "volume_group": vg}
     # Before it is created, because a removal finds the volume group here.
     write_records(folder, dict(records_of(folder), **{DISK: record}))
-    begin(vg, uuid, [Wanted(name, size)])
+    begin(vg, uuid, [Wanted(name, size)], ledger_of_folder(folder))
     device = lvm.device_path(vg, name)
     run([program("mkfs.ext4", "e2fsprogs"), "-q", "-F", *MKFS_OPTIONS, device], timeout=600.0, path=device)
     flush(device)

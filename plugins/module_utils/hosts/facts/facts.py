@@ -14,12 +14,14 @@ import typing as t
 from ...core.disks.local import ON_LVM
 from ...core.errors import InvalidInput
 from ...core.guest.domain.element import parse, to_text
-from ...core.guest.domain.metadata import NOVA_NAMESPACE
+from ...core.guest.domain.metadata import NOVA_NAMESPACE, NovaInstanceConfig
 from ...core.instances.power_states import power_state_of
 from ..disks.devices import isolated_disks
 from ..disks.local_storage import group_facts
 from ..iscsi.connector_facts import initiator_name, qemu_opens_iscsi
 from ..libvirt.connection import libvirt, libvirt_errors
+from ..libvirt.domains import ledger_of_domain
+from ..os.ownership import is_of_another, ledger_of_folder
 from ..os.paths import checked_instances_path, checked_uuid
 from .metrics import cpu_metrics
 from .pci import pci_passthrough_devices
@@ -43,6 +45,7 @@ def compute_node(
     disk_backend: str = "qcow2",
     volume_group: str = "",
     disk_medium: str = "",
+    ledger_id: str = "",
 ) -> dict[str, t.Any]:
     """Facts of this host for the scheduler and the XML of guests.
 
@@ -52,6 +55,7 @@ def compute_node(
     :arg pci_device_spec: PCI devices that guests may use, in the format of Nova's passthrough_whitelist.
     :arg isolated_disk_paths: physical disks that can be given to guests as a whole.
     :arg disk_backend: storage of the local disks of guests; with lvm and qcow2_on_lvm the sizes are those of ``volume_group``.
+    :arg ledger_id: folders and logical volumes of other ledgers are not reported; their domains are, with their ledger.
     :arg disk_medium: medium of the local disks as configured: hdd, ssd, nvme.
     :raises InvalidInput: an entry of pci_device_spec is not valid, or the volume group is not set.
     :raises DriverNotInitialized: the volume group does not exist.
@@ -95,7 +99,7 @@ def compute_node(
             "qemu_iscsi": qemu_opens_iscsi(),
         }
         if disk_backend in ON_LVM:
-            node.update(group_facts(disk_backend, volume_group))
+            node.update(group_facts(disk_backend, volume_group, ledger_id))
         else:
             node.update(disk_facts(instances_path))
             node["disk_available_least"] = (free_bytes(instances_path) - overcommitted_bytes(domains)) // GIB
@@ -104,7 +108,7 @@ def compute_node(
     node["virt_type"] = verdict.virt_type
     node["virt_type_reason"] = verdict.reason
     node["domains"] = domain_facts(domains)
-    node["instance_folders"] = instance_folders(instances_path)
+    node["instance_folders"] = instance_folders(instances_path, ledger_id)
     node["running_domains"] = sum(1 for d in domains if d["active"])
     return node
 
@@ -190,7 +194,10 @@ def list_domains(connection: t.Any) -> list[dict[str, t.Any]]:
 
 
 def domain_facts(domains: t.Iterable[t.Mapping[str, t.Any]]) -> list[dict[str, t.Any]]:
-    """uuid, name, power_state, memory_mb and vcpus of each domain, and whether this collection created it (``ours``)."""
+    """uuid, name, power_state, memory_mb and vcpus of each domain; whether this collection created it (``ours``), and for which ledger.
+
+    disk_gb is the size of its local disks according to our metadata.
+    """
     found = []
     for row in domains:
         try:
@@ -206,6 +213,7 @@ def domain_facts(domains: t.Iterable[t.Mapping[str, t.Any]]) -> list[dict[str, t
                 "memory_mb": int(most) // 1024,
                 "vcpus": int(cpus),
                 "ours": made_by_us(xml),
+                **_owner(xml),
             }
         )
     return found
@@ -217,8 +225,21 @@ def made_by_us(xml: t.Any) -> bool:
     return xml.find("metadata/{%s}instance" % NOVA_NAMESPACE) is not None and maker == MAKER
 
 
-def instance_folders(instances_path: str) -> list[str]:
-    """UUIDs that have a directory below ``instances_path``."""
+def _owner(xml: t.Any) -> dict[str, t.Any]:
+    """The ledger in the metadata, if it has one, and the size of the guest's local disks."""
+    try:
+        found = checked_uuid(ledger_of_domain(xml))
+    except InvalidInput:
+        return {}
+    nova = NovaInstanceConfig.from_xml(xml.find("metadata/{%s}instance" % NOVA_NAMESPACE)) if made_by_us(xml) else None
+    if nova is None or nova.flavor is None:
+        return {"ledger": found}
+    local = nova.flavor.disk if nova.root_type == "image" else 0
+    return {"ledger": found, "disk_gb": local + nova.flavor.ephemeral}
+
+
+def instance_folders(instances_path: str, ledger_id: str = "") -> list[str]:
+    """UUIDs that have a directory below ``instances_path``, without those of other ledgers."""
     try:
         names = os.listdir(instances_path)
     except OSError:
@@ -226,7 +247,9 @@ def instance_folders(instances_path: str) -> list[str]:
     found = []
     for name in names:
         with contextlib.suppress(InvalidInput):  # the image cache, locks, and items of others
-            found.append(checked_uuid(name))
+            uuid = checked_uuid(name)
+            if not is_of_another(ledger_of_folder(os.path.join(instances_path, uuid)), ledger_id):
+                found.append(uuid)
     return sorted(found)
 
 
@@ -260,9 +283,9 @@ def overcommitted_bytes(domains: t.Iterable[t.Mapping[str, t.Any]]) -> int:
     return total
 
 
-def block_devices_of(domains: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, str]:
-    """Real path of each block device that is a disk of a domain, now or at its next start -> name of the domain."""
-    found: dict[str, str] = {}
+def block_devices_of(domains: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, t.Mapping[str, t.Any]]:
+    """Real path of each block device that is a disk of a domain, now or at its next start -> the domain, as in list_domains()."""
+    found: dict[str, t.Mapping[str, t.Any]] = {}
     for row in domains:
         for flags in (0, libvirt.VIR_DOMAIN_XML_INACTIVE):
             try:
@@ -270,7 +293,7 @@ def block_devices_of(domains: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, st
             except libvirt.libvirtError:
                 continue
             for source in xml.iterfind("devices/disk[@type='block']/source[@dev]"):
-                found.setdefault(os.path.realpath(source.get("dev")), str(row["name"]))
+                found.setdefault(os.path.realpath(source.get("dev")), row)
     return found
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ...core.volumes.names import volume_id_of_target
+from ...core.volumes.names import ledger_prefix, volume_id_of_target
 from ..os.module_errors import as_bootflow_error
 from .target import ABSENT, Export, Target
 from .target_lio import LioTarget
@@ -17,13 +17,14 @@ from .target_tgt import TgtTarget
 KINDS: t.Mapping[str, t.Callable[[], Target]] = {LioTarget.name: LioTarget, TgtTarget.name: TgtTarget}
 
 
-def targets_there(target: Target, prefix: str) -> list[dict[str, t.Any]]:
-    """The targets of volumes with this prefix: iqn, volume_id, path, sessions, running, ours.
+def targets_there(target: Target, prefix: str, ledger_id: str = "") -> list[dict[str, t.Any]]:
+    """The targets of volumes with this prefix, of the ledger or of none: iqn, volume_id, path, sessions, running, ours.
 
     ``running``: initiators find it; otherwise it exists only in a saved configuration or is incomplete. ``ours``: this
     collection created it; Cinder uses the same names.
     """
-    named = {iqn: volume_id_of_target(iqn, [prefix]) for iqn in target.iqns()}
+    prefixes = [prefix, *([ledger_prefix(prefix, ledger_id)] if ledger_id else [])]
+    named = {iqn: volume_id_of_target(iqn, prefixes) for iqn in target.iqns()}
     exports = [Export(volume_id, iqn, state=ABSENT) for iqn, volume_id in sorted(named.items()) if volume_id]
     there = target.read(exports) if exports else {}
     return [
@@ -41,7 +42,9 @@ def targets_there(target: Target, prefix: str) -> list[dict[str, t.Any]]:
 
 
 def targets_facts(
-    asked: t.Sequence[t.Mapping[str, t.Any]], kinds: t.Mapping[str, t.Callable[[], Target]] | None = None
+    asked: t.Sequence[t.Mapping[str, t.Any]],
+    ledger_id: str = "",
+    kinds: t.Mapping[str, t.Callable[[], Target]] | None = None,
 ) -> list[dict[str, t.Any]]:
     """For each of ``asked`` (target, iqn_prefix) the same with ``exports`` of targets_there(), and ``error``.
 
@@ -51,7 +54,8 @@ def targets_facts(
     for args in asked:
         answer: dict[str, t.Any] = {"target": args["target"], "iqn_prefix": args["iqn_prefix"]}
         try:
-            answer.update(exports=targets_there((kinds or KINDS)[args["target"]](), args["iqn_prefix"]), error=None)
+            there = targets_there((kinds or KINDS)[args["target"]](), args["iqn_prefix"], ledger_id)
+            answer.update(exports=there, error=None)
         except Exception as error:  # rtslib has one class for all errors, and does not wrap OSErrors of configfs
             answer.update(exports=[], error=as_bootflow_error(error).as_dict())
         found.append(answer)

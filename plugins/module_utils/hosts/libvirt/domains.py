@@ -9,13 +9,15 @@ from __future__ import annotations
 import re
 import time
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...core.errors import InstanceExists, InvalidInput, LibvirtError, WaitTimeout
 from ...core.guest.device_places import device_places
 from ...core.guest.domain.element import parse, to_text
+from ...core.guest.domain.metadata import OWNER_NAMESPACE
 from ...core.instances.power_states import CRASHED, NOSTATE, POWER_PAUSED, RUNNING, SHUTDOWN, power_state_of
 from ..os.batch import progress
+from ..os.ownership import check_owner
 from ..os.paths import checked_uuid
 from .connection import is_code, libvirt, libvirt_errors, tolerating
 from .dhcp import Reservation, release_of_domain, reserve
@@ -28,7 +30,11 @@ _LOGIN_USER = re.compile(r"<auth\s[^>]*?username=[\"']([^\"'>]+)")
 
 @dataclass(frozen=True)
 class DomainSpec:
-    """A requested domain. Times are in seconds."""
+    """A requested domain. Times are in seconds.
+
+    ``spare_names``: the first one that is free is the domain's name where another domain has ``name``. An existing domain with such
+    names keeps its own.
+    """
 
     uuid: str
     name: str
@@ -41,6 +47,7 @@ class DomainSpec:
     vif_plugging_timeout: float = 300.0  # 0: the guest runs immediately
     vif_plugging_is_fatal: bool = True
     reservations: tuple[Reservation, ...] = ()  # made before the guest starts, see .dhcp
+    spare_names: tuple[str, ...] = ()
     differences: t.Callable[[str, str], t.Sequence[str]] | None = field(default=None, compare=False)
 
 
@@ -65,6 +72,12 @@ def definitions(connection: t.Any) -> list[str]:
             # None: it was removed meanwhile
             found.append(tolerating(lambda d=domain, f=flags: d.XMLDesc(f), "VIR_ERR_NO_DOMAIN"))  # type: ignore[misc]
     return [text for text in found if text is not None]
+
+
+def ledger_of_domain(xml: t.Any) -> str:
+    """The ledger in the metadata of a domain's XML; "" without one."""
+    owner = xml.find("metadata/{%s}owner" % OWNER_NAMESPACE)
+    return "" if owner is None else str(owner.get("ledger") or "")
 
 
 def checked_xml(spec: DomainSpec) -> None:
@@ -98,7 +111,7 @@ def login_users(*texts: t.Any) -> set[str]:
 def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False) -> dict[str, t.Any]:
     """Define, start and wait according to ``spec``; only missing steps are done.
 
-    Returns {changed, defined, started, resumed, reserved, power_state, seconds, differences, diff, console_match, vifs_missing}, and
+    Returns {name, changed, defined, started, resumed, reserved, power_state, seconds, differences, diff, console_match, vifs_missing}, and
     ``devices`` (see device_places) if the requested state is ``defined``.
     A running domain with another definition gets the new definition for its next start and keeps running.
     After a failure the caller must remove the domain.
@@ -115,15 +128,17 @@ def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False)
     domain: t.Any = find_domain(connection, spec.uuid)
     before, differences = "", ["not defined"]
     if domain is None:
-        _check_name_is_free(connection, spec)
+        spec = _with_free_name(connection, spec)
     else:
         with libvirt_errors():
+            spec = _named(spec, domain.name()) if spec.spare_names else spec
             before = domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
         differences = list(spec.differences(spec.xml, before)) if spec.differences else []
     define = bool(differences)
     start = spec.state != "defined" and (domain is None or not _active(domain))
     resume = spec.state == "running" and domain is not None and not start and _was_paused(domain)
     result: dict[str, t.Any] = {
+        "name": spec.name,
         "changed": define or start or resume,
         "defined": define,
         "started": start,
@@ -142,7 +157,7 @@ def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False)
         }
     if define and not check_mode:
         progress.mark_changed()
-        domain = _define(connection, spec)
+        domain, spec = _define(connection, spec)
     result["reserved"] = [r.address for r in spec.reservations if reserve(connection, r, check_mode)]
     result["changed"] = result["changed"] or bool(result["reserved"])
     if check_mode:
@@ -171,6 +186,7 @@ def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False)
             wait_for_address(spec.wait_address, alive)
         if spec.wait_agent:
             wait_for_agent(domain, spec.wait_agent, alive)
+    result["name"] = spec.name
     result["power_state"] = power_state(domain)
     result["seconds"] = round(time.monotonic() - begin, 3)
     return result
@@ -189,19 +205,44 @@ def _active(domain: t.Any) -> bool:
         return bool(domain.isActive())
 
 
-def _check_name_is_free(connection: t.Any, spec: DomainSpec) -> None:
-    other = tolerating(lambda: connection.lookupByName(spec.name), "VIR_ERR_NO_DOMAIN")
-    if other is not None:
-        raise InstanceExists(
-            name=spec.name,
-            reason="libvirt has a domain with that name and UUID %s" % other.UUIDString(),
-            remedy="Remove or rename that domain.",
-        )
+def _with_free_name(connection: t.Any, spec: DomainSpec) -> DomainSpec:
+    """The spec with the first of its names that no other domain has. :raises InstanceExists: others have all of them."""
+    others = {name: _holder(connection, name) for name in (spec.name, *spec.spare_names)}
+    for name, other in others.items():
+        if other in (None, spec.uuid):
+            return spec if name == spec.name else _named(spec, name)
+    raise InstanceExists(
+        name=spec.name,
+        reason="libvirt has a domain with that name and UUID %s" % others[spec.name],
+        remedy="Remove or rename that domain.",
+    )
 
 
-def _define(connection: t.Any, spec: DomainSpec) -> t.Any:
-    with libvirt_errors():
-        return connection.defineXMLFlags(spec.xml, libvirt.VIR_DOMAIN_DEFINE_VALIDATE)
+def _holder(connection: t.Any, name: str) -> str | None:
+    """The UUID of the domain with this name."""
+    other = tolerating(lambda: connection.lookupByName(name), "VIR_ERR_NO_DOMAIN")
+    return None if other is None else str(other.UUIDString())
+
+
+def _named(spec: DomainSpec, name: str) -> DomainSpec:
+    if name == spec.name:
+        return spec
+    root = parse(spec.xml)
+    root.find("name").text = name
+    return replace(spec, name=name, xml=to_text(root))
+
+
+def _define(connection: t.Any, spec: DomainSpec) -> tuple[t.Any, DomainSpec]:
+    """The defined domain, and the spec with the name that it got."""
+    while True:
+        try:
+            with libvirt_errors():
+                return connection.defineXMLFlags(spec.xml, libvirt.VIR_DOMAIN_DEFINE_VALIDATE), spec
+        except LibvirtError:
+            # Another build may have taken the name since it was looked for.
+            if not spec.spare_names or _holder(connection, spec.name) in (None, spec.uuid):
+                raise
+            spec = _with_free_name(connection, spec)
 
 
 def _start(domain: t.Any, paused: bool) -> None:
@@ -259,14 +300,20 @@ def _still_running(domain: t.Any, spec: DomainSpec) -> t.Callable[[], None]:
 
 
 def remove_domain(
-    connection: t.Any, uuid: str, check_mode: bool = False, stopped: t.Callable[[], t.Any] | None = None
+    connection: t.Any,
+    uuid: str,
+    check_mode: bool = False,
+    stopped: t.Callable[[], t.Any] | None = None,
+    ledger_id: str = "",
 ) -> list[str]:
     """Destroy and undefine the domain with its managed save, metadata of snapshots and checkpoints, NVRAM, and DHCP reservations.
 
     Returns what was (or would be) removed, as texts; empty without such a domain.
 
     :arg stopped: called when the guest is stopped but still defined: if it raises, the definition is kept.
+    :arg ledger_id: the ledger of the instance.
 
+    :raises Conflict: the domain belongs to another ledger; it is left alone.
     :raises LibvirtError, HypervisorUnavailable: libvirt fails or is not running.
     """
     domain = find_domain(connection, checked_uuid(uuid))
@@ -274,6 +321,7 @@ def remove_domain(
         return []
     with libvirt_errors():
         name, persistent, active, xml = domain.name(), domain.isPersistent(), domain.isActive(), domain.XMLDesc(0)
+    check_owner("domain %s" % name, ledger_of_domain(parse(xml)), ledger_id)
     removed = ["running domain %s" % name] if active else []
     removed += ["definition of domain %s" % name] if persistent else []
     if check_mode:

@@ -15,7 +15,7 @@ import json
 import os
 import re
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...core.disks.logical_volumes import checked_lvm_name, device_path
 from ...core.errors import CommandFailed, Conflict, DriverNotInitialized, VolumeBackendAPIException, VolumeIsBusy
@@ -98,6 +98,7 @@ class VolumeGroup:
     missing_pvs: int = 0
     lvs: t.Mapping[str, LogicalVolume] = field(default_factory=dict)
     zeroing: t.Mapping[str, bool] = field(default_factory=dict)  # of pools: new chunks are zeroed
+    ledger_id: str = ""  # volumes with the mark of another ledger are not ours; "": all with our tags are
 
     def rounded(self, size: int) -> int:
         """``size`` rounded up to whole extents."""
@@ -203,16 +204,17 @@ def no_room(where: str, reason: str) -> VolumeBackendAPIException:
     )
 
 
-def read_group(vg: str) -> VolumeGroup:
+def read_group(vg: str, ledger_id: str = "") -> VolumeGroup:
     """The volume group with its content, read by one command.
 
+    :arg ledger_id: the ledger for which it is read.
     :raises DriverNotInitialized: the group does not exist.
     """
     checked_lvm_name(vg, "volume group")
     arguments = ["fullreport", "--reportformat", "json", "--units", "b", "--nosuffix"]
     for name, fields in (("vg", _VG), ("lv", _LV), ("seg", _SEG), ("pv", ("pv_name",)), ("pvseg", ("pvseg_start",))):
         arguments += ["--configreport", name, "-o", ",".join(fields)]
-    return parse_report(lvm(vg, *(arguments + [vg])))
+    return replace(parse_report(lvm(vg, *(arguments + [vg]))), ledger_id=ledger_id)
 
 
 def check_group(group: VolumeGroup, pool: str = "") -> None:

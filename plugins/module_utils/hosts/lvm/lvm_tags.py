@@ -14,6 +14,7 @@ import re
 import typing as t
 
 from ...core.errors import InvalidInput
+from ..os.ownership import is_of_another
 from ..os.paths import checked_uuid
 
 VOLUME, SNAPSHOT, IMAGE = "volume", "snapshot", "image"
@@ -23,6 +24,8 @@ _PREFIXES = {VOLUME: "volume-", SNAPSHOT: "_snapshot-", IMAGE: "image-"}
 
 #: On all of our logical volumes.
 OWNER = "bootflow"
+#: ``bootflow.ledger=UUID``: the ledger that has it.
+LEDGER = "ledger"
 #: The content is incomplete: a run is working on it, or was killed.
 INCOMPLETE = "bootflow.incomplete"
 #: The volume is being deleted, and its content is partly overwritten.
@@ -42,16 +45,16 @@ def checked_tag(value: str) -> str:
     return value
 
 
-def lv_name(kind: str, item_id: str) -> str:
-    """The logical volume's name for the volume or snapshot (UUID), or for the image (its sha256)."""
+def lv_name(kind: str, item_id: str, ledger_id: str = "") -> str:
+    """The logical volume's name for the volume or snapshot (UUID), or for the image (its sha256), which each ledger caches for itself."""
     if kind == IMAGE:
         if not _SHA256.match(item_id):
             raise InvalidInput(reason="%r is not a sha256" % (item_id,))
-        return _PREFIXES[IMAGE] + item_id[:40]
+        return "%s%s%s" % (_PREFIXES[IMAGE], "%s-" % ledger_id[:8] if ledger_id else "", item_id[:40])
     return _PREFIXES[kind] + checked_uuid(item_id)
 
 
-def owner_tags(kind: str, item_id: str, project: str = "", source: str = "") -> list[str]:
+def owner_tags(kind: str, item_id: str, project: str = "", source: str = "", ledger_id: str = "") -> list[str]:
     """The tags of a new logical volume.
 
     :arg source: "volume/<id>", "snapshot/<id>", "image/<sha256>", or "" for an empty one.
@@ -61,6 +64,8 @@ def owner_tags(kind: str, item_id: str, project: str = "", source: str = "") -> 
         tags.append("bootflow.project=%s" % project)
     if source:
         tags.append("bootflow.source=%s" % source)
+    if ledger_id:
+        tags.append("bootflow.%s=%s" % (LEDGER, ledger_id))
     return [checked_tag(tag) for tag in tags]
 
 
@@ -76,9 +81,9 @@ def tag_values(tags: t.Iterable[str], word: str) -> list[str]:
     return sorted(tag[len(start) :] for tag in tags if tag.startswith(start))
 
 
-def identity(tags: t.Collection[str]) -> tuple[str, str]:
-    """(kind, id) of one of our logical volumes; ("", "") for others."""
-    if OWNER in tags:
+def identity(tags: t.Collection[str], ledger_id: str = "") -> tuple[str, str]:
+    """(kind, id) of one of our logical volumes; ("", "") for others, also for those of another ledger than ``ledger_id``."""
+    if OWNER in tags and not is_of_another(tag_value(tags, LEDGER), ledger_id):
         for kind in (VOLUME, SNAPSHOT, IMAGE):
             value = tag_value(tags, kind)
             if value:

@@ -32,6 +32,7 @@ class Backend:
     fetch_limits: FetchLimits = UNLIMITED
     workers: int = 4
     check_mode: bool = False
+    ledger_id: str = ""
 
     def checked(self) -> Backend:
         """:raises InvalidInput: a name is not valid for LVM, or a setting has an invalid value."""

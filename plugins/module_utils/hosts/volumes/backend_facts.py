@@ -14,9 +14,10 @@ import time
 import typing as t
 
 from ..lvm.lvm import VolumeGroup, check_group, read_group
-from ..lvm.lvm_tags import DELETING, IMAGE, INCOMPLETE, identity, tag_value
+from ..lvm.lvm_tags import DELETING, IMAGE, INCOMPLETE, LEDGER, identity, tag_value
 from ..os.batch import run_batch
 from ..os.files import read_text
+from ..os.ownership import is_of_another
 from .image_cache import CachedImage, cached_images, yielding
 
 GIB = 1024**3
@@ -74,7 +75,7 @@ def capacity(group: VolumeGroup, pool: str = "", at: Moment | None = None) -> di
         free = min(total, free + sum(image.written for image in giving_way))
         provisioned -= sum(image.lv.size for image in giving_way)
         images = cached_images(group, pool)
-    ours = [lv for lv in group.lvs.values() if identity(lv.tags)[0] == "volume"]
+    ours = [lv for lv in group.lvs.values() if identity(lv.tags, group.ledger_id)[0] == "volume"]
     return {
         "total_capacity_gb": _gb_down(total),
         "free_capacity_gb": _gb_down(free),
@@ -100,7 +101,7 @@ def described(group: VolumeGroup) -> list[dict[str, t.Any]]:
     """Our logical volumes: kind, id, name, path, project, source, size in bytes, and their state."""
     found = []
     for lv in group.lvs.values():
-        kind, item_id = identity(lv.tags)
+        kind, item_id = identity(lv.tags, group.ledger_id)
         if not kind:
             continue
         found.append(
@@ -124,6 +125,16 @@ def described(group: VolumeGroup) -> list[dict[str, t.Any]]:
     return sorted(found, key=lambda item: str(item["name"]))
 
 
+def of_other_ledgers(group: VolumeGroup) -> dict[str, dict[str, t.Any]]:
+    """Id of another ledger -> {volumes: how many logical volumes it has here, size_gb}."""
+    found: dict[str, list[int]] = {}
+    for lv in group.lvs.values():
+        owner = tag_value(lv.tags, LEDGER)
+        if is_of_another(owner, group.ledger_id):
+            found.setdefault(owner, []).append(lv.size)
+    return {owner: {"volumes": len(sizes), "size_gb": _gb(sum(sizes))} for owner, sizes in sorted(found.items())}
+
+
 def orphans(group: VolumeGroup, known: t.Iterable[str]) -> list[dict[str, t.Any]]:
     """Our volumes and snapshots whose ids are not in ``known``. Cached images are not orphans."""
     ids = set(known)
@@ -131,7 +142,7 @@ def orphans(group: VolumeGroup, known: t.Iterable[str]) -> list[dict[str, t.Any]
 
 
 def backends_facts(
-    backends: t.Sequence[t.Mapping[str, t.Any]], known: t.Sequence[str] | None = None
+    backends: t.Sequence[t.Mapping[str, t.Any]], known: t.Sequence[str] | None = None, ledger_id: str = ""
 ) -> dict[str, dict[str, t.Any]]:
     """{name: capacity, our volumes, orphans, error}; the module storage_backend_info documents the fields.
 
@@ -142,7 +153,7 @@ def backends_facts(
 
     def facts(args: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         at = moment()
-        group = read_group(args["volume_group"])
+        group = read_group(args["volume_group"], ledger_id)
         pool = ""
         if args.get("provisioning") == "thin":
             pool = args.get("thin_pool") or args["volume_group"] + "-pool"
@@ -153,6 +164,7 @@ def backends_facts(
         found = capacity(group, pool, at)
         found["vg_uuid"] = group.uuid
         found["volumes"] = described(group)
+        found["other_ledgers"] = of_other_ledgers(group)
         found["orphans"] = orphans(group, known) if known is not None else []
         return found
 

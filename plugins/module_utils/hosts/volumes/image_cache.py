@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from ...core.errors import BootflowError, InvalidInput
 from ..lvm import lvm
 from ..lvm.lvm import LogicalVolume, VolumeGroup
-from ..lvm.lvm_tags import IMAGE, INCOMPLETE, checked_tag, identity, lv_name, tag_value, tag_values
+from ..lvm.lvm_tags import IMAGE, INCOMPLETE, LEDGER, checked_tag, identity, lv_name, tag_value, tag_values
 from ..os.batch import progress
 from ..os.locks import release, take
 from ..os.paths import own_folder
@@ -80,8 +80,8 @@ def cached_images(group: VolumeGroup, pool: str) -> list[CachedImage]:
     """The entries in the pool; incomplete ones first, then the least recently used."""
     found = []
     for lv in group.lvs.values():
-        kind, sha256 = identity(lv.tags)
-        if kind != IMAGE or lv.pool != pool or not _is_name_of(lv.name, sha256):
+        kind, sha256 = identity(lv.tags, group.ledger_id)
+        if kind != IMAGE or lv.pool != pool or not _is_name_of(lv, sha256):
             continue
         used = tag_value(lv.tags, "used")
         found.append(
@@ -96,9 +96,9 @@ def cached_images(group: VolumeGroup, pool: str) -> list[CachedImage]:
     return sorted(found, key=lambda image: (image.is_complete, image.used_at, image.lv.name))
 
 
-def _is_name_of(name: str, sha256: str) -> bool:
+def _is_name_of(lv: LogicalVolume, sha256: str) -> bool:
     try:
-        return name == lv_name(IMAGE, sha256)
+        return lv.name == lv_name(IMAGE, sha256, tag_value(lv.tags, LEDGER))
     except InvalidInput:
         return False
 
@@ -171,16 +171,16 @@ def note_use(vg: str, used: t.Mapping[str, CachedImage]) -> None:
         lvm.change_tags(vg, names, add=["bootflow.used=%d" % now], remove=sorted(set(then)))
 
 
-def note_other(vg: str, pool: str, image_id: str, sha256: str, discard: bool) -> list[CachedImage]:
+def note_other(group: VolumeGroup, pool: str, image_id: str, sha256: str, discard: bool) -> list[CachedImage]:
     """The image has this content now: it is removed from entries with its former content, which are evicted if they have no other image.
 
     :returns: the evicted entries. The caller holds the lock of the group.
     """
-    group = lvm.read_group(vg)
+    group = lvm.read_group(group.name, group.ledger_id)
     outdated = [i for i in cached_images(group, pool) if image_id in i.image_ids and i.sha256 != sha256]
     for image in outdated:
         if len(image.image_ids) > 1:
-            lvm.change_tags(vg, [image.lv.name], remove=[_of(image_id)])
+            lvm.change_tags(group.name, [image.lv.name], remove=[_of(image_id)])
     return evict(group, [image for image in outdated if len(image.image_ids) == 1], discard).gone
 
 
@@ -312,6 +312,7 @@ def empty(
     unused: bool = False,
     discard: bool = False,
     check_mode: bool = False,
+    ledger_id: str = "",
 ) -> dict[str, t.Any]:
     """{images: all existing, removed: names, kept: {name: reason}}; see the module volume_image_cache.
 
@@ -325,7 +326,7 @@ def empty(
         return images is None or bool({image.sha256, "sha256:" + image.sha256, *image.image_ids} & set(images))
 
     with lvm.group_lock(vg) if not check_mode else contextlib.nullcontext():
-        group = lvm.read_group(vg)
+        group = lvm.read_group(vg, ledger_id)
         lvm.check_group(group, pool)
         there = cached_images(group, pool)
         meant = [image for image in there if is_meant(image)]

@@ -19,7 +19,19 @@ from ...core.errors import (
     VolumeNotFound,
 )
 from ..lvm.lvm import LogicalVolume, VolumeGroup
-from ..lvm.lvm_tags import DELETING, INCOMPLETE, KINDS, SNAPSHOT, VOLUME, checked_tag, identity, lv_name, tag_value
+from ..lvm.lvm_tags import (
+    DELETING,
+    INCOMPLETE,
+    KINDS,
+    LEDGER,
+    SNAPSHOT,
+    VOLUME,
+    checked_tag,
+    identity,
+    lv_name,
+    tag_value,
+)
+from ..os.ownership import check_owner
 from ..os.paths import checked_id, checked_uuid
 
 GIB = 1024**3
@@ -144,6 +156,8 @@ def plan(desired: DesiredVolume, group: VolumeGroup, thin: bool, removing: t.Col
     :raises InvalidInput: a size smaller than the source's or, for ``extended``, than it is.
     """
     there = group.lvs.get(desired.name)
+    if there is not None:
+        check_owner("logical volume %s/%s" % (group.name, there.name), tag_value(there.tags, LEDGER), group.ledger_id)
     if there is not None and identity(there.tags) != (desired.kind, desired.id):
         raise Conflict(
             message="logical volume %s/%s already exists and does not belong to bootflow (tags: %s)"

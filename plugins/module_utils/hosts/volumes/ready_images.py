@@ -105,7 +105,7 @@ class ReadyImages:
         if self.backend.check_mode:
             return image_cache.without(group, self.backend.pool, images)
         self.evicted += image_cache.evict(group, images, self.backend.clear == DISCARD).gone
-        return lvm.read_group(group.name)
+        return lvm.read_group(group.name, group.ledger_id)
 
     def note(self, group: VolumeGroup, wanted: t.Mapping[str, ReadyImage], copied: int) -> None:
         """Record the use of the images from which volumes are created now, and make space for images that are not cached.
@@ -123,9 +123,14 @@ class ReadyImages:
             for image_id, found in wanted.items():
                 sha256 = found.sha256
                 if any(image_id in image.image_ids and image.sha256 != sha256 for image in known):
-                    self.evicted += image_cache.note_other(group.name, pool, image_id, sha256, discard)
+                    self.evicted += image_cache.note_other(group, pool, image_id, sha256, discard)
         if copied:
-            self.make_room(lvm.read_group(group.name), copied, {found.sha256 for found in wanted.values()}, urgent=True)
+            self.make_room(
+                lvm.read_group(group.name, group.ledger_id),
+                copied,
+                {found.sha256 for found in wanted.values()},
+                urgent=True,
+            )
 
     def write(self, group: VolumeGroup, image: CheckedImage, path: str, steps: Steps, alone: bool = True) -> None:
         """Copy the image to the device ``path``. :arg alone: no other copy reads its file meanwhile.
@@ -160,7 +165,9 @@ class ReadyImages:
         fits, gone = image_cache.admit(group, pool, image.sha256, size, self.backend.cache_limits, discard)
         self.evicted += gone
         if fits:
-            self.make_room(lvm.read_group(group.name) if gone else group, size, {image.sha256}, urgent=True)
+            self.make_room(
+                lvm.read_group(group.name, group.ledger_id) if gone else group, size, {image.sha256}, urgent=True
+            )
         return fits
 
     def _cache(self, image: CheckedImage) -> ReadyImage | None:
@@ -168,11 +175,11 @@ class ReadyImages:
 
         None: the image is larger than the cache, or all other images are in use.
         """
-        name = lv_name(IMAGE, image.sha256)
+        name = lv_name(IMAGE, image.sha256, self.backend.ledger_id)
         self.holds.enter_context(image_cache.in_use(image.sha256))
         with lvm.item_locks([image.sha256]):
             with lvm.group_lock(self.backend.vg):
-                group = lvm.read_group(self.backend.vg)
+                group = lvm.read_group(self.backend.vg, self.backend.ledger_id)
                 found = self._cached(group, image.sha256)
                 if found is not None:
                     return found
@@ -181,7 +188,10 @@ class ReadyImages:
                 size = group.rounded(image.virtual_size)
                 if not self._admit(group, image, size):
                     return None
-                tags = owner_tags(IMAGE, image.sha256) + ["bootflow.size=%d" % image.virtual_size, INCOMPLETE]
+                tags = owner_tags(IMAGE, image.sha256, ledger_id=self.backend.ledger_id) + [
+                    "bootflow.size=%d" % image.virtual_size,
+                    INCOMPLETE,
+                ]
                 tags += image_cache.entry_tags([image.source.id])
                 lvm.create_thin(group.name, self.backend.pool, name, size, tags)
             try:

@@ -69,7 +69,7 @@ class _Batch:
 
     def _round(self, desired_volumes: t.Sequence[DesiredVolume], needed: t.Collection[str]) -> None:
         with lvm.group_lock(self.backend.vg):
-            group = lvm.read_group(self.backend.vg)
+            group = lvm.read_group(self.backend.vg, self.backend.ledger_id)
             lvm.check_group(group, self.backend.pool)
             plans = self._plans(desired_volumes, group)
             if self.backend.pool:
@@ -266,7 +266,7 @@ class _Batch:
     def _make(self, group: VolumeGroup, made: Plan, ready: t.Mapping[str, ReadyImage]) -> None:
         """Create the logical volume; if it is a thin snapshot or empty, it is complete."""
         desired, vg, pool = made.desired, group.name, self.backend.pool
-        tags = owner_tags(desired.kind, desired.id, desired.project, desired.source)
+        tags = owner_tags(desired.kind, desired.id, desired.project, desired.source, self.backend.ledger_id)
         progress.mark_changed()
         if made.there is not None:
             if not pool and desired.kind == VOLUME and made.there.size == made.size:
@@ -335,7 +335,7 @@ class _Batch:
         with lvm.group_lock(group.name):
             if name in lvm.read_group(group.name).lvs:
                 lvm.remove(group.name, [name])
-            tags = owner_tags(SNAPSHOT, made.desired.id) + [INCOMPLETE]
+            tags = owner_tags(SNAPSHOT, made.desired.id, ledger_id=self.backend.ledger_id) + [INCOMPLETE]
             lvm.create_thick_snapshot(group.name, origin.name, name, lvm.snapshot_room(group, origin.size), tags)
         try:
             yield group.path(name)
@@ -426,7 +426,7 @@ def make_volumes(
             for in_round in _rounds(desired_volumes):
                 batch.round(in_round)
             at = moment()
-            group = lvm.read_group(backend.vg)
+            group = lvm.read_group(backend.vg, backend.ledger_id)
     lvm.check_group(group)
     return {
         "outcomes": {item_id: batch.outcomes[item_id] for item_id in ids},

@@ -149,8 +149,8 @@ def _is_offered(disk: t.Mapping[str, t.Any], ours: t.Collection[str]) -> bool:
     return not disk.get("reason") or disk.get("domain") in ours
 
 
-def _our_domains(tx: Transaction, names: t.Collection[str]) -> set[str]:
-    if not names:
+def _our_domains(tx: Transaction, uuids: t.Collection[str]) -> set[str]:
+    if not uuids:
         return set()
     c = instances.c
-    return set(tx.execute(sa.select(c.domain_name).where(bulk.among(tx, c.domain_name, sorted(names)))).scalars())
+    return set(tx.execute(sa.select(c.uuid).where(bulk.among(tx, c.uuid, sorted(uuids)))).scalars())

@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import typing as t
 
+from ...core.audit.plan import Domain, guests_of_others
 from ...core.scheduler.host_state import HostState
 from ...core.times import duration, utc
 from ..db.transaction import Transaction
+from ..schema.identity import ledger_id
 from . import cleanups, fleet, nodes
+
+# The problem of a host on which another ledger has guests: its id, then what guests_of_others() counts.
+_GUESTS = "ledger %s has %d guests here that no claim counts: %d MB of memory, %d vCPUs, %d GB of disk"
 
 
 def views(tx: Transaction, hosts: t.Sequence[str], service_down_time: float) -> list[dict[str, t.Any]]:
@@ -20,6 +25,8 @@ def views(tx: Transaction, hosts: t.Sequence[str], service_down_time: float) -> 
     for cleanup in cleanups.rows(tx):
         left.setdefault(cleanup.host, []).append(cleanup.domain_name)
     silent = {r.host for r in nodes.rows(tx, ("host", "unreachable_reason")) if r.unreachable_reason is not None}
+    mine = ledger_id(tx)
+    others = {where: guests_of_others(map(Domain.of, facts), mine) for where, facts in nodes.domains_on(tx).items()}
     found = []
     for state in fleet.read(tx, hosts).hosts:
         age = None if state.updated_at is None else max(tx.now - state.updated_at, 0)
@@ -43,7 +50,13 @@ def views(tx: Transaction, hosts: t.Sequence[str], service_down_time: float) -> 
                 "failed_builds": state.failed_builds,
                 "reported_at": utc(state.updated_at),
                 "report_age": None if age is None else round(age),
-                "problems": _problems(state, age, service_down_time, state.host in silent, left.get(state.host, ())),
+                "problems": [
+                    *_problems(state, age, service_down_time, state.host in silent, left.get(state.host, ())),
+                    *(
+                        _GUESTS % (ledger, *has.values())
+                        for ledger, has in others.get((state.host, state.nodename), {}).items()
+                    ),
+                ],
             }
         )
     return found

@@ -224,6 +224,16 @@ def node_facts(tx: Transaction, host: str, node: str) -> dict[str, t.Any]:
     return dict(row.facts) if row is not None else {}
 
 
+def domains_on(tx: Transaction) -> dict[tuple[str, str], list[dict[str, t.Any]]]:
+    """(host, node) -> all domains of its last report."""
+    c = compute_nodes.c
+    table = node_facts_table
+    query = sa.select(c.host, c.node, table.c.facts["domains"].label("domains")).join(
+        table, c.id == table.c.compute_node_id
+    )
+    return {(r.host, r.node): list(r.domains or ()) for r in tx.execute(query)}
+
+
 def facts_and_zone(tx: Transaction, host: str, node: str) -> tuple[dict[str, t.Any], str]:
     """The last reported facts of a node, empty if it never reported, and its availability zone."""
     c = compute_nodes.c

@@ -30,6 +30,10 @@ IO_TASKS = (
 BUSY = "deleted = '' AND (vm_state = 'building' OR task_state IN (%s))" % ", ".join("'%s'" % t for t in IO_TASKS)
 
 
+# One row: the UUID that was drawn when the ledger was made. Copies and backups keep it.
+ledger_identity = sa.Table("ledger_identity", metadata, sa.Column("id", sa.String(36), primary_key=True))
+
+
 # A process that works on the ledger: one ansible-playbook run on one controller.
 runs = sa.Table(
     "runs",

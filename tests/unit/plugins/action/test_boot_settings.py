@@ -29,6 +29,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.instances im
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.schedule import request_spec
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances, ports
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.views import instance_views
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.taking import cells, node
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, at
@@ -399,3 +400,47 @@ def test_fields_of_the_owner_reach_the_ledger_the_domain_and_filters(world: Worl
     boot.accept(name="db")
     with world.ledger.read() as tx:
         assert {r.display_name: r.user_name for r in instances.select_live(tx)} == {"web": "carol", "db": "ann"}
+
+
+def test_short_names_of_domains(world: World) -> None:
+    """U11: a name with a UUID is unusable by hand. The host says which of the names it took; the ledger has it for what follows."""
+    boot = Boot(world, domain_names="short")
+    run = boot.run_module
+    on_host = {"db": "5ec0d000-0000-4000-8000-000000000002"}  # of somebody else
+
+    def name_it(name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        result = run(name, arguments)
+        for item in arguments["domains"] if name == "domain" else ():
+            taken = next(n for n in (item["name"], *item["spare_names"]) if on_host.get(n) in (None, item["uuid"]))
+            on_host[taken] = item["uuid"]
+            result["outcomes"][item["uuid"]]["name"] = taken
+        return result
+
+    boot.run_module = name_it  # type: ignore[method-assign]
+    boot.build(count=2)
+    rows = {row.display_name: row for row in world.rows(tables.instances)}
+    given = {d["uuid"]: (d["name"], d["spare_names"]) for d in boot.given["domain"]["domains"]}
+    assert len(rows) == 2
+    for name, row in rows.items():
+        assert given[row.uuid] == (name, ["%s-%s" % (name, row.uuid[:8]), "%s-%s" % (name, row.uuid)])
+        assert on_host[row.domain_name] == row.uuid
+    boot.build(name="db")
+    (row,) = [row for row in world.rows(tables.instances) if row.display_name == "db"]
+    assert row.domain_name == "db-" + row.uuid[:8]
+
+
+def test_names_of_domains_have_the_uuid_by_default(world: World) -> None:
+    boot = Boot(world)
+    boot.build()
+    (domain,) = boot.given["domain"]["domains"]
+    assert domain["name"] == "web-" + domain["uuid"] and domain["spare_names"] == []
+    with pytest.raises(InvalidRequest, match="domain_names"):
+        Boot(world, domain_names="nice").accept(name="db")
+
+
+def test_the_ledger_marks_what_it_has_on_hosts(world: World) -> None:
+    """S16: its id is in the domain, and goes to the modules that make and remove folders and logical volumes."""
+    boot = Boot(world)
+    boot.build()
+    owner = boot.xml().find("metadata/{*}owner")
+    assert owner is not None and owner.get("ledger") == world.ledger.id == boot.given["instance_disks"]["ledger_id"]

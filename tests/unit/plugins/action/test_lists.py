@@ -80,6 +80,19 @@ def test_hosts_with_state_room_and_problems(world: World) -> None:
     assert "  h3: the host never reported" in shown
 
 
+def test_guests_of_another_ledger_are_a_problem_of_their_host(world: World) -> None:
+    """No claim counts what they use."""
+    web = {"uuid": "0" * 36, "name": "web", "power_state": 1, "memory_mb": 512, "vcpus": 2, "disk_gb": 3}
+    for host, owner in (("h1", "another"), ("h2", world.ledger.id), ("h3", "")):
+        facts = {"hypervisor_hostname": host, "memory_mb": 4096, "local_gb": 40, "vcpus": 4}
+        transact(world, nodes.record_report, host, {**facts, "domains": [{**web, "ledger": owner}] * 2}, {})
+    views = {v["host"]: v["problems"] for v in run(world, hypervisor_info)[0]["hypervisors"]}
+    assert views["h1"] == [
+        "ledger another has 2 guests here that no claim counts: 1024 MB of memory, 4 vCPUs, 6 GB of disk"
+    ]
+    assert not views["h2"] and not views["h3"]
+
+
 def test_hosts_that_people_stopped_and_hosts_that_went_silent(world: World) -> None:
     for host in ("h1", "h2", "h4"):
         world.report(host)

@@ -28,6 +28,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_v
 from ansible_collections.bootflow.compute.plugins.plugin_utils.attached_volumes import Attached
 from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_secrets import chap_of
 
+LEDGER = "1ed9e000-0000-4000-8000-000000000001"
 GUEST = "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2c01"
 OTHER_GUEST = "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2c02"
 PORTAL = "192.0.2.10:3260"
@@ -262,6 +263,9 @@ def test_ec2_metadata_names_the_disks_of_the_build():
 
 class Host:
     """A compute host as an action sees it. Its modules remember what they were told, and fail as they are told."""
+
+    def ledger_id(self):
+        return LEDGER
 
     def __init__(self):
         self.task_vars = {"inventory_hostname": "kvm1"}

@@ -22,6 +22,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema imp
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views
 from ansible_collections.bootflow.compute.plugins.plugin_utils import audit_storage
 
+LEDGER = "1ed9e000-0000-4000-8000-000000000001"
 NOW = 1_700_000_000.0
 GIB = 1024**3
 PREFIX = "iqn.2010-10.org.openstack:"
@@ -46,6 +47,9 @@ def target(volume_id, **more):
 
 class Host:
     """A host as an action sees it. Its modules remember what they were told, and fail as they are told."""
+
+    def ledger_id(self):
+        return LEDGER
 
     def __init__(self, host="s1", volumes=(), targets=()):
         self.task_vars = {

@@ -68,6 +68,7 @@ def test_a_ratio_of_zero_is_the_default(ratio):
     assert configuration({"bootflow_cpu_allocation_ratio": ratio}, "h")["cpu_allocation_ratio"] == 16.0
 
 
+LEDGER = "1ed9e000-0000-4000-8000-000000000001"
 CONFIGURATION_NAMES = {setting.name for setting in CONFIGURATION}
 SPEC = [{"vendor_id": "10de", "product_id": "1b38"}, {"address": "0000:0a:00.1", "physical_network": "blue"}]
 
@@ -175,6 +176,9 @@ def test_values_that_cannot_be(name, value, message):
 
 class Host:
     """An action as it sees the variables of its host."""
+
+    def ledger_id(self):
+        return LEDGER
 
     def __init__(self, **variables):
         self.variables = variables

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import uuid
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
@@ -11,17 +12,22 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments
 from ansible_collections.bootflow.compute.plugins.plugin_utils.storage_exports import end_exports, make_exports
 from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_secrets import chap_of
 
+LEDGER = "1ed9e000-0000-4000-8000-000000000001"
 LIO = {
     "volume_group": "vg1",
     "target": "lio",
     "iqn_prefix": "iqn.2010-10.org.openstack:",
     "portals": ["192.0.2.1:3260"],
 }
+PREFIX = LIO["iqn_prefix"] + "ledger-1ed9e000."
 ONE, TWO, THREE = (str(uuid.UUID(int=n)) for n in (1, 2, 3))
 
 
 class Action:
     """Where a host would answer: each call's arguments are kept, ``fails`` says what to answer of a volume."""
+
+    def ledger_id(self):
+        return LEDGER
 
     def __init__(self, fails=None, error=None):
         self.calls = []
@@ -60,6 +66,17 @@ def login(volume_id, initiator="iqn.a"):
     return {"initiator": initiator, "chap_user": chap.user, "chap_secret": chap.secret}
 
 
+def test_a_target_keeps_the_name_that_it_has():
+    """It may be from before ledgers had ids, or from before the backend's prefix was changed: its guests know it by its name."""
+    action, old = Action(), "iqn.2001-01.old:"
+    known = dataclasses.replace(export(ONE, "a1", ("iqn.b",)), iqn="%svolume-%s" % (old, ONE))
+    make_exports(action, [known, export(TWO, "a2")])
+    end_exports(action, [dataclasses.replace(ending(ONE), iqn=known.iqn), ending(TWO, "a2")])
+    assert sorted((call["iqn_prefix"], call["exports"][0]["volume_id"]) for call in action.calls) == [
+        (old, ONE), (old, ONE), (PREFIX, TWO), (PREFIX, TWO)
+    ]  # fmt: skip
+
+
 def test_a_target_has_the_credentials_of_its_attachment_and_lets_in_who_was_named():
     action = Action()
     found = make_exports(action, [export(ONE, "a1", ("iqn.b",))])
@@ -74,8 +91,8 @@ def test_a_target_has_the_credentials_of_its_attachment_and_lets_in_who_was_name
             "keep": ["iqn.b"],
         }
     ]
-    assert (call["target"], call["portals"], call["iqn_prefix"]) == ("lio", LIO["portals"], LIO["iqn_prefix"])
-    assert found == {"a1": {"iqn": LIO["iqn_prefix"] + ONE, "lun": 0, "portals": LIO["portals"]}}
+    assert (call["target"], call["portals"], call["iqn_prefix"]) == ("lio", LIO["portals"], PREFIX)
+    assert found == {"a1": {"iqn": PREFIX + ONE, "lun": 0, "portals": LIO["portals"]}}
     assert chap.secret not in str(found)
 
 

@@ -16,6 +16,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes.wor
 from ansible_collections.bootflow.compute.plugins.plugin_utils import storage_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.storage_volumes import work_on
 
+LEDGER = "1ed9e000-0000-4000-8000-000000000001"
 VARIABLES = {
     "ansible_host": "192.0.2.1",
     "bootflow_storage_backends": [
@@ -45,6 +46,9 @@ class Display:
 
 class Action:
     """Where a host would answer: it has no image but what was uploaded, and does whatever else it is asked."""
+
+    def ledger_id(self):
+        return LEDGER
 
     def __init__(self, transport="ssh", answers=(), images=()):
         self._connection = Connection(transport)
@@ -110,6 +114,7 @@ def test_all_of_a_backend_in_one_call_with_its_settings():
     settings = {k: v for k, v in call.items() if k not in ("volumes", "images")}
     assert settings == {
         "volume_group": "cinder-volumes",
+        "ledger_id": LEDGER,
         "provisioning": "thick",
         "thin_pool": "",
         "allow_unverified": False,

@@ -15,7 +15,7 @@ import re
 import typing as t
 
 from .element import parse
-from .metadata import NOVA_NAMESPACE
+from .metadata import NOVA_NAMESPACE, OWNER_NAMESPACE
 
 Node = t.Any
 
@@ -270,7 +270,7 @@ def _attribute(node: Node, tag: str, name: str) -> str | None:
 
 
 def _name(node: Node, key: str | None, number: int) -> str:
-    tag = re.sub(r"^\{[^}]*\}", "nova:", node.tag)
+    tag = node.tag.replace("{%s}" % NOVA_NAMESPACE, "nova:").replace("{%s}" % OWNER_NAMESPACE, "bootflow:")
     if key is not None:
         return "%s[%s]" % (tag, key)
     return tag if number == 0 else "%s[%d]" % (tag, number)

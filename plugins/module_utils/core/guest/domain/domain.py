@@ -26,7 +26,7 @@ from .disk import DiskConfig
 from .element import Element, at, many, one, to_text
 from .hostdev import HostdevConfig
 from .interface import InterfaceConfig
-from .metadata import NovaInstanceConfig
+from .metadata import NovaInstanceConfig, OwnerConfig
 from .numa import MemoryBackingConfig, NumaTuneConfig
 from .platform import ClockConfig, FeaturesConfig, OsConfig, SysinfoConfig
 
@@ -43,6 +43,7 @@ class DomainConfig(Element):
     title: t.Optional[str] = at("title")
     description: t.Optional[str] = at("description")
     metadata: t.Optional[NovaInstanceConfig] = one(NovaInstanceConfig, "metadata/instance")
+    owner: t.Optional[OwnerConfig] = one(OwnerConfig, "metadata/owner")
     memory_unit: t.Optional[str] = at("memory/@unit")
     memory: int = at("memory", "int", default=0)
     current_memory_unit: t.Optional[str] = at("currentMemory/@unit")

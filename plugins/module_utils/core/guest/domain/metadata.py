@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The domain's metadata in Nova's format, so that tools for Nova's guests can read it.
+"""The domain's metadata: in Nova's format, so that tools for Nova's guests can read it, and the ledger that has the guest.
 
 source: Nova's libvirt driver writes ``nova:instance`` into ``<metadata>``; version 1.1 of its namespace has the ports.
 """
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from .element import Element, at, many, one
 
 NOVA_NAMESPACE = "http://openstack.org/xmlns/libvirt/nova/1.1"
+OWNER_NAMESPACE = "urn:bootflow:compute:owner:1"
 
 
 @dataclass(frozen=True)
@@ -69,3 +70,14 @@ class NovaInstanceConfig(NovaElement):
     root_type: t.Optional[str] = at("root/@type")
     root_uuid: t.Optional[str] = at("root/@uuid")
     ports: t.Tuple[NovaPortConfig, ...] = many(NovaPortConfig, "ports/port")
+
+
+@dataclass(frozen=True)
+class OwnerConfig(Element):
+    """Whose guest it is: the id of its ledger."""
+
+    TAG: t.ClassVar[str] = "owner"
+    NAMESPACE: t.ClassVar[t.Optional[str]] = OWNER_NAMESPACE
+    PREFIX: t.ClassVar[t.Optional[str]] = "bootflow"
+
+    ledger: str = at("@ledger", default="")

@@ -402,6 +402,22 @@ def test_memory_of_strangers_is_told_and_not_counted() -> None:
     assert audit.foreign_memory(plan) == {"h1": 3072}
 
 
+@pytest.mark.parametrize("remove", (False, True))
+def test_guests_of_another_ledger_are_left_alone_and_seen(remove: bool) -> None:
+    """Two ledgers on one host: what the other one has is one line, whatever was asked for, and its memory is told."""
+    web = Domain("u7", "web", 1024, ours=True, ledger="B", vcpus=2, disk_gb=10)
+    mine = replace(DOMAIN, ledger="A")
+    plan = audit.plan(
+        replace(ACTIVE, id="A"),
+        seen(snapshot(1, mine, web, replace(web, uuid="u8")), snapshot(2), remove_orphans=remove),
+    )
+    (found,) = plan
+    assert (found.kind, found.host, found.what) == (audit.OTHER_LEDGER, "h1", "guests of ledger B")
+    assert found.action == audit.REPORT and found.old == found.new and "bootflow_reserved_memory_mb" in found.remedy
+    assert found.old == {"guests": 2, "memory_mb": 2048, "vcpus": 4, "disk_gb": 20}
+    assert audit.foreign_memory(plan) == {"h1": 2048}
+
+
 # --- hosts ------------------------------------------------------------------------------------------------------------------
 
 

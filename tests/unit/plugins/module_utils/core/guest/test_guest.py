@@ -24,6 +24,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.config
     HostCapabilities,
     domain_name,
     guest_config,
+    short_domain_names,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.cpu_topology import best_topology
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import BlockDevice, Flavor, Image
@@ -141,6 +142,16 @@ def test_law_names_are_safe_short_and_differ_with_the_uuid(one, first, two, seco
         assert name != domain_name(two, str(second))
 
 
+@pytest.mark.parametrize(
+    ("display", "short"),
+    [("web", "web"), ("-we b.", "we-b"), ("12", "instance-12"), ("\u4f60", "instance"), ("x" * 300, "x" * 163)],
+)
+def test_short_domain_names(display, short):
+    """The last one, which has the whole UUID, is always free."""
+    assert short_domain_names(display, UUID) == [short, "%s-%s" % (short, UUID[:8]), domain_name(display, UUID)]
+    assert all(guest_config(guest(name=name), KVM).name == name for name in short_domain_names(display, UUID))
+
+
 @pytest.mark.parametrize("uuid", ["", "web", None, "12522ab8-703f-4528-beb0"])
 def test_domain_name_needs_a_uuid(uuid):
     with pytest.raises(errors.InvalidInput):
@@ -207,6 +218,11 @@ def test_metadata_tells_of_instance_and_flavor():
     assert instance.find("{*}flavor").get("name") == "m1.tiny"
     assert instance.findtext("{*}flavor/{*}swap") == "64"
     assert (instance.find("{*}root").get("type"), instance.find("{*}root").get("uuid")) == ("image", IMAGE_ID)
+
+
+def test_the_metadata_says_which_ledger_has_the_guest():
+    assert parse_domain(guest_xml(guest(ledger_id=UUID), KVM)).owner.ledger == UUID
+    assert parse_domain(guest_xml(guest(), KVM)).owner is None
 
 
 def test_smbios_is_not_novas_product():

@@ -444,7 +444,10 @@ def test_what_hosts_are_asked_for(auditor: StorageAuditor, one: BootWorld) -> No
     attach(one, WISH)
     one.store("s2", configuration={"target": "tgt", "iqn_prefix": "iqn.2026-01.org.example:"})
     inspect = one.ledger.inspect
-    assert inspect(storage_audit.iqn_prefixes) == ["iqn.2010-10.org.openstack:", "iqn.2026-01.org.example:"]
+    own = "ledger-%s." % one.ledger.id[:8]
+    assert inspect(storage_audit.iqn_prefixes) == [
+        prefix + whose for prefix in ("iqn.2010-10.org.openstack:", "iqn.2026-01.org.example:") for whose in ("", own)
+    ]
     assert inspect(storage_audit.targets_of, "s1") == {("lio", "iqn.2010-10.org.openstack:")}
     assert inspect(storage_audit.targets_of, "s2") == {("tgt", "iqn.2026-01.org.example:")}
     assert inspect(storage_audit.known_targets) == {"h1": [PREFIX + "volume-" + id_of(one)]}

@@ -13,7 +13,7 @@ import types
 
 import pytest
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import CommandFailed, InvalidInput
+from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import CommandFailed, Conflict, InvalidInput
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import clear, instances
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domains
 
@@ -63,7 +63,7 @@ def test_a_write_error_is_told(disk):
 
 def test_what_another_guest_has_is_not_touched(disk):
     with pytest.raises(CommandFailed, match="domain web uses the disk"):
-        clear.clear_disk({"path": disk.path}, {os.path.realpath(disk.path): "web"})
+        clear.clear_disk({"path": disk.path}, {os.path.realpath(disk.path): {"name": "web"}})
     assert disk.read() == b"x" * SIZE
 
 
@@ -71,7 +71,7 @@ def test_a_link_is_followed_when_users_are_looked_for(disk, tmp_path):
     link = tmp_path / "by-id"
     link.symlink_to(disk.path)
     with pytest.raises(CommandFailed, match="domain web uses the disk"):
-        clear.clear_disk({"path": str(link)}, {os.path.realpath(disk.path): "web"})
+        clear.clear_disk({"path": str(link)}, {os.path.realpath(disk.path): {"name": "web"}})
 
 
 @pytest.mark.parametrize(("there", "cleared"), [("S1", True), ("S2", False), ("", False)])
@@ -126,7 +126,7 @@ def test_what_is_no_path_of_a_disk(disk):
 def test_disks_are_cleared_once_and_only_where_a_guest_may_have_run(disk, tmp_path, monkeypatch, domain, ran, cleared):
     steps = []
 
-    def remove_domain(connection, uuid, check_mode, stopped):
+    def remove_domain(connection, uuid, check_mode, stopped, ledger_id):
         if domain:
             steps.append("stopped")
             stopped()
@@ -146,6 +146,21 @@ def test_disks_are_cleared_once_and_only_where_a_guest_may_have_run(disk, tmp_pa
     assert done["changed"] is bool(domain or cleared)
 
 
+def test_a_domain_of_another_ledger_is_left_alone(monkeypatch):
+    mark = "<metadata><b:owner xmlns:b='urn:bootflow:compute:owner:1' ledger='A'/></metadata>"
+    domain = types.SimpleNamespace(  # a call of destroy or undefine would fail
+        name=lambda: "web",
+        isPersistent=lambda: True,
+        isActive=lambda: True,
+        XMLDesc=lambda _flags: "<domain>%s</domain>" % mark,
+    )
+    monkeypatch.setattr(domains, "find_domain", lambda connection, uuid: domain)
+    monkeypatch.setattr(domains, "libvirt", types.SimpleNamespace(VIR_DOMAIN_XML_INACTIVE=2))
+    with pytest.raises(Conflict, match="domain web belongs to the ledger A, not to this one"):
+        domains.remove_domain(None, UUID, ledger_id="B")
+    assert domains.remove_domain(None, UUID, check_mode=True, ledger_id="A")
+
+
 def test_a_domain_keeps_its_definition_when_its_disk_can_not_be_cleared(monkeypatch):
     calls = []
     domain = types.SimpleNamespace(
@@ -153,6 +168,7 @@ def test_a_domain_keeps_its_definition_when_its_disk_can_not_be_cleared(monkeypa
         isPersistent=lambda: True,
         isActive=lambda: True,
         destroy=lambda: calls.append("destroy"),
+        XMLDesc=lambda _flags: "<domain/>",
     )
     monkeypatch.setattr(domains, "find_domain", lambda connection, uuid: domain)
     monkeypatch.setattr(domains, "_undefine", lambda found: calls.append("undefine"))

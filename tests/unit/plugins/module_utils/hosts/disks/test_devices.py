@@ -146,8 +146,8 @@ def test_a_disk_of_a_domain_is_not_offered_whatever_its_name(tmp_path, devices):
     path = devices("sdb", node())
     link = tmp_path / "by-id"
     link.symlink_to(path)
-    (row,) = devices.rows(str(link), used_by={os.path.realpath(path): "web-1"})
-    assert row["reason"] == "is used by domain web-1"
+    (row,) = devices.rows(str(link), used_by={os.path.realpath(path): {"uuid": "u-1", "name": "web-1"}})
+    assert (row["reason"], row["domain"]) == ("is used by domain web-1", "u-1")
 
 
 def test_a_disk_that_lsblk_does_not_know_is_not_offered(devices):
@@ -214,4 +214,4 @@ def test_disks_of_domains_by_their_real_path(tmp_path, monkeypatch):
         {"name": "web", "domain": types.SimpleNamespace(XMLDesc=xml)},
         {"name": "gone", "domain": types.SimpleNamespace(XMLDesc=gone)},
     ]
-    assert facts.block_devices_of(rows) == {os.path.realpath(tmp_path / "sdb"): "web", "/dev/later": "web"}
+    assert facts.block_devices_of(rows) == {os.path.realpath(tmp_path / "sdb"): rows[0], "/dev/later": rows[0]}

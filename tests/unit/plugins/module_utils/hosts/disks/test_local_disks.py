@@ -26,6 +26,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks impor
     local_storage,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.file_disks import DiskSpec
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.instance_tags import by_instance
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.instance_volumes import Clearing
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.local_disks import ensure_disks
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.local_removal import LocalVolumes
@@ -37,6 +38,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volumes imp
 from ..volumes.test_volume_batch import Model
 
 UUID, OTHER = "0fd65882-945e-4386-b2f2-5a36d62fefad", "22222222-2222-4222-8222-222222222222"
+LEDGER = "1ed9e000-0000-4000-8000-000000000001"
 IMAGE = "6a2c1f0e-3c5e-5d7b-8d3f-9f1c2b3a4d5e"
 MIB = 1024**2
 GIB = 1024**3
@@ -116,8 +118,8 @@ class Host:
             DiskSpec("disk.swap", "swap", 8 * MIB, backend),
         ]
 
-    def ensure(self, backend, check_mode=False, group="vg", specs=None):
-        return ensure_disks(self.path, UUID, specs or self.specs(backend), self.bases, check_mode, group)
+    def ensure(self, backend, check_mode=False, group="vg", specs=None, ledger_id=""):
+        return ensure_disks(self.path, UUID, specs or self.specs(backend), self.bases, check_mode, group, ledger_id)
 
     def remove(self, check_mode=False, local=HERE):
         return instances.remove_instance(None, self.path, UUID, check_mode, local=local)
@@ -349,6 +351,24 @@ def test_the_folder_says_in_which_group_older_disks_are(host, monkeypatch):
     with pytest.raises(DriverNotInitialized):
         host.remove(local=LocalVolumes())
     assert host.folder.exists()
+
+
+@pytest.mark.parametrize("backend", ["lvm", "qcow2_on_lvm"])
+def test_what_another_ledger_has_here_stays(host, backend):
+    """Its volumes and its folder are neither reported nor removed, even for an instance with the same UUID."""
+    assert host.ensure(backend, ledger_id=LEDGER)["changed"] and not host.ensure(backend, ledger_id=LEDGER)["changed"]
+    assert all("bootflow.ledger=" + LEDGER in tags for tags in host.tags().values())
+    seen = {ledger: list(by_instance(lvm.read_group("vg", ledger))) for ledger in (LEDGER, OTHER, "")}
+    assert seen == {LEDGER: [UUID], OTHER: [], "": [UUID]}
+    there = host.tags()
+    with pytest.raises(Conflict, match="belongs to the ledger %s, not to this one" % LEDGER):
+        host.remove(local=LocalVolumes("vg", ledger_id=OTHER))
+    shutil.rmtree(host.folder)  # only the tags are left
+    host.mounts.clear()
+    host.remove(local=LocalVolumes("vg", ledger_id=OTHER))
+    assert host.tags() == there
+    host.remove(local=LocalVolumes("vg", ledger_id=LEDGER))
+    assert not host.tags()
 
 
 @pytest.mark.parametrize("where", ["elsewhere", "disk", "disk/deep"])

@@ -10,6 +10,7 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.answers import answer
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import CommandFailed
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import names
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.iscsi import target as targets
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.iscsi import target_lio as lio
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.iscsi import target_tgt as tgt
@@ -142,6 +143,18 @@ def test_what_only_a_file_of_tgt_knows_is_there_and_does_not_run(tgtd, monkeypat
     assert SECRET not in json.dumps(found)
 
 
+def test_targets_of_another_ledger_are_not_listed(tmp_path, volume):
+    """Their names have its id; those of no ledger are listed for each."""
+    made = lio.LioTarget(str(tmp_path / "saveconfig.json"), FakeLio())
+    ledger, another = "1ed9e000-0000-4000-8000-000000000001", "5ec0d000-0000-4000-8000-000000000002"
+    own = names.ledger_prefix(PREFIX, ledger)
+    assert own == PREFIX + "ledger-1ed9e000."
+    targets.make_exports(made, [wish(volume)], own)
+    targets.make_exports(made, [{**wish(volume), "volume_id": OTHER_ID}], PREFIX)
+    seen = {who: {f["iqn"] for f in targets_there(made, PREFIX, who)} for who in (ledger, another, "")}
+    assert seen == {ledger: {own + "volume-" + ID, OTHER}, another: {OTHER}, "": {OTHER}}
+
+
 def test_the_targets_of_lio_and_whose_they_are(tmp_path, volume):
     library = FakeLio()
     file = tmp_path / "saveconfig.json"
@@ -184,7 +197,7 @@ def test_one_kind_that_cannot_be_read_does_not_fail_the_other(tmp_path, volume):
         raise CommandFailed(cmd="tgtadm", rc=107, stderr="not connected", remedy="Start the service tgt.")
 
     asked = [{"target": kind, "iqn_prefix": PREFIX} for kind in ("tgt", "lio")]
-    first, second = targets_facts(asked, {"lio": lambda: made, "tgt": down})
+    first, second = targets_facts(asked, kinds={"lio": lambda: made, "tgt": down})
     assert (first["target"], first["exports"], first["error"]["remedy"]) == ("tgt", [], "Start the service tgt.")
     assert (second["target"], second["iqn_prefix"], second["error"]) == ("lio", PREFIX, None)
     assert [e["iqn"] for e in second["exports"]] == [IQN]

@@ -14,6 +14,7 @@ import time
 
 import pytest
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core.answers import answer
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.lvm import lvm
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volumes import (
@@ -80,6 +81,27 @@ def name_of(image):
 
 def evicted(result):
     return [each["name"] for each in result["evicted"]]
+
+
+def test_two_ledgers_in_one_group_leave_each_other_alone(cache):
+    """Each has its own volumes and its own copy of the image, and neither reports nor removes the other's."""
+    mine, other = "1ed9e000-0000-4000-8000-000000000001", "5ec0d000-0000-4000-8000-000000000002"
+    image = cache.image(1)
+    (first,) = cache.create(image, ledger_id=mine)["outcomes"]
+    (second,) = cache.create(image, ledger_id=other)["outcomes"]
+    images = ["image-%s-%s" % (who[:8], image["checksum"][:40]) for who in (mine, other)]
+    assert cache.names() == images
+    args = [{"name": "a", "volume_group": "vg", "provisioning": "thin"}]
+    facts = backend_facts.backends_facts(args, [], mine)["a"]
+    assert [v["id"] for v in facts["orphans"]] == [first] and facts["image_cache_count"] == 1
+    assert facts["other_ledgers"] == {other: {"volumes": 2, "size_gb": 1.0}} and facts["allocated_capacity_gb"] == 1
+    answer.check("storage_backend_info", "s1", {"backends": {"a": facts}})
+    left = cache.run([{"id": second, "state": "absent"}], ledger_id=mine)["outcomes"][second]
+    assert left["error"]["code"] == "Conflict" and "volume-" + second in cache.model.lvs
+    assert image_cache.empty("vg", POOL, ledger_id=mine)["removed"] == images[:1]
+    cache.run([{"id": first, "state": "absent"}], ledger_id=mine)
+    assert sorted(cache.model.lvs) == sorted([POOL, "volume-" + second, images[1]])
+    assert not backend_facts.backends_facts(args, [], mine)["a"]["orphans"]
 
 
 # ---- limits -------------------------------------------------------------------------------------------------------------

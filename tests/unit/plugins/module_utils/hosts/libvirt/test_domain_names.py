@@ -1,0 +1,136 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A new domain takes the first of its names that is free on the host, with a libvirt of our own."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import types
+
+import pytest
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InstanceExists, LibvirtError
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import connection as libvirt_connection
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domains
+
+ME, OTHER = "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11", "5ec0d000-0000-4000-8000-000000000002"
+XML = "<domain type='qemu'><name>%s</name><uuid>%s</uuid></domain>"
+NO_DOMAIN, FAILED = 42, 9
+
+
+class Error(Exception):
+    def __init__(self, code):
+        super().__init__("no")
+        self.code = code
+
+    def get_error_code(self):
+        return self.code
+
+    def get_error_domain(self):
+        return 0
+
+    def get_error_message(self):
+        return "no"
+
+
+class Domain:
+    def __init__(self, xml):
+        self.xml = xml
+
+    def name(self):
+        return re.search("<name>(.*)</name>", self.xml)[1]
+
+    def UUIDString(self):
+        return re.search("<uuid>(.*)</uuid>", self.xml)[1]
+
+    def XMLDesc(self, _flags):
+        return self.xml
+
+    def state(self):
+        return [5, 0]
+
+
+class Libvirt:
+    """A host. :arg faster: the name that another build defines at the last moment."""
+
+    def __init__(self, *names, faster=""):
+        self.domains = [Domain(XML % (name, OTHER)) for name in names]
+        self.faster = faster
+
+    def _find(self, method, value):
+        found = [d for d in self.domains if getattr(d, method)() == value]
+        if not found:
+            raise Error(NO_DOMAIN)
+        return found[0]
+
+    def lookupByName(self, name):
+        return self._find("name", name)
+
+    def lookupByUUIDString(self, uuid):
+        return self._find("UUIDString", uuid)
+
+    def defineXMLFlags(self, xml, _flags):
+        if self.faster:
+            self.domains.append(Domain(XML % (self.faster, OTHER)))
+            self.faster = ""
+        new = Domain(xml)
+        if any(d.name() == new.name() and d.UUIDString() != new.UUIDString() for d in self.domains):
+            raise Error(FAILED)
+        self.domains = [d for d in self.domains if d.UUIDString() != new.UUIDString()] + [new]
+        return new
+
+
+@pytest.fixture(autouse=True)
+def libvirt(monkeypatch):
+    names = ("VIR_FROM_REMOTE", "VIR_FROM_RPC", "VIR_ERR_NO_CONNECT", "VIR_ERR_INVALID_CONN", "VIR_ERR_RPC")
+    names += ("VIR_ERR_SYSTEM_ERROR", "VIR_ERR_INTERNAL_ERROR", "VIR_ERR_NO_NETWORK", "VIR_ERR_NO_SECRET")
+    flags = {"VIR_DOMAIN_XML_INACTIVE": 2, "VIR_DOMAIN_DEFINE_VALIDATE": 1}
+    codes = {name: 100 + number for number, name in enumerate(names)}
+    fake = types.SimpleNamespace(libvirtError=Error, VIR_ERR_NO_DOMAIN=NO_DOMAIN, **flags, **codes)
+    for module in (domains, libvirt_connection):
+        monkeypatch.setattr(module, "libvirt", fake)
+
+
+def define(host, *spare_names, name="web", check_mode=False):
+    spec = domains.DomainSpec(ME, name, XML % (name, ME), state="defined", spare_names=spare_names)
+    spec = dataclasses.replace(spec, differences=lambda wanted, there: [] if wanted == there else ["changed"])
+    return domains.ensure_domain(host, spec, check_mode)
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        (Libvirt(), "web"),
+        (Libvirt("db"), "web"),
+        (Libvirt("web"), "web-2f4c1c0e"),
+        (Libvirt("web", "web-2f4c1c0e"), "web-" + ME),
+        (Libvirt(faster="web"), "web-2f4c1c0e"),
+        (Libvirt("web", faster="web-2f4c1c0e"), "web-" + ME),
+    ],
+)
+def test_the_first_free_name_is_taken_and_kept(host, name):
+    """Also where another build takes the first one in the middle, and when the guest is defined again."""
+    others = [d.xml for d in host.domains]
+    spare = ("web-2f4c1c0e", "web-" + ME)
+    for again in (False, True):
+        result = define(host, *spare)
+        assert (result["name"], host.lookupByUUIDString(ME).name(), result["defined"]) == (name, name, not again)
+        assert [d.xml for d in host.domains][: len(others)] == others
+    host.domains = [d for d in host.domains if d.UUIDString() == ME]
+    assert define(host, *spare)["name"] == name, "an existing guest keeps its name, though the shorter one is free now"
+
+
+def test_a_plan_has_the_name_that_is_free():
+    assert define(Libvirt("web"), "web-2f4c1c0e", check_mode=True)["name"] == "web-2f4c1c0e"
+
+
+def test_without_another_name_nothing_is_touched():
+    host = Libvirt("web")
+    with pytest.raises(InstanceExists, match="libvirt has a domain with that name and UUID %s" % OTHER):
+        define(host)
+    assert len(host.domains) == 1
+    with pytest.raises(LibvirtError):
+        define(Libvirt(faster="web"))
