@@ -86,7 +86,7 @@ def test_guests_get_the_addresses_of_the_ledger(flow: Flow) -> None:
     assert address == there["one"][3] and mac != there["one"][2]
     assert "mac=%s address=%s/24" % (mac, address) in flow.console(host, uuid)
 
-    # A build that fails leaves none, and one that is started again keeps its own.
+    # A build that fails leaves none.
     flow.lab.host("compute1").fail("spawn")
     flow.delete("two")
     flow.boot(entry("failed", **on["compute1"]), expect=2, **SETTINGS)
@@ -96,7 +96,7 @@ def test_guests_get_the_addresses_of_the_ledger(flow: Flow) -> None:
     # The network keeps its definition: a catalogue that promises more is refused on the host, in words.
     more = {**NETWORK, "subnets": [{**NETWORK["subnets"][0], "dns_nameservers": ["192.0.2.54"]}]}
     flow.boot(entry("more", **on["compute2"]), expect=2, bootflow_networks=[more], **SETTINGS)
-    faults = [row["message"] for row in flow.query("SELECT message FROM instance_faults")]
+    faults = [row["details"] for row in flow.query("SELECT details FROM instance_faults")]
     assert [m for m in faults if "does not serve DHCP as requested" in m and "192.0.2.54" in m], faults
     flow.delete(*flow.instances())
     for host in ("compute1", "compute2"):
