@@ -152,7 +152,7 @@ def test_two_ledgers_on_one_host_leave_each_other_alone(flow: Flow, tmp_path) ->
         assert found[0]["what"] == "guests of ledger " + ledger["id"] and changed(done.output) == 0
         assert "%s: 128 MB are used by domains that are not instances" % host.name in done.output
     listed = other.run("hosts").output
-    assert "ledger %s has 1 guests here that no claim counts: 128 MB of memory, 1 vCPUs" % ledger["id"] in listed
+    assert "guests of ledger %s: 1; no claim counts their memory (128 MB), vCPUs (1)" % ledger["id"] in listed
     assert domains(host) == {mine["uuid"], theirs["uuid"]}
 
     other.delete("one")

@@ -16,7 +16,7 @@ from ..schema.identity import ledger_id
 from . import cleanups, fleet, nodes
 
 # The problem of a host on which another ledger has guests: its id, then what guests_of_others() counts.
-_GUESTS = "ledger %s has %d guests here that no claim counts: %d MB of memory, %d vCPUs, %d GB of disk"
+_GUESTS = "guests of ledger %s: %d; no claim counts their memory (%d MB), vCPUs (%d) and disks (%d GB)"
 
 
 def views(tx: Transaction, hosts: t.Sequence[str], service_down_time: float) -> list[dict[str, t.Any]]:
