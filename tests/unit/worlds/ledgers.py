@@ -35,10 +35,11 @@ class LedgerServer(PostgresServer):
         migrate(self.migrated)
 
     def emptied(self) -> str:
-        """The URL of the migrated database, without rows: much cheaper than a database for each test."""
+        """The URL of the migrated database, without rows but its id: much cheaper than a database for each test."""
         with psycopg.connect(self.migrated) as conn:
             for table in reversed(tables.metadata.sorted_tables):
-                conn.execute("DELETE FROM %s" % table.name)
+                if table is not tables.ledger_identity:
+                    conn.execute("DELETE FROM %s" % table.name)
         return self.migrated
 
 
