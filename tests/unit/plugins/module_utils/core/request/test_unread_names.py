@@ -72,6 +72,7 @@ def names_read() -> tuple[set[str], set[str]]:
     image = Image("i", "i", "raw", properties=properties)
     assert list(image_errors(image, flavor)) == []
     properties.asked.update(image_props_filter.LEGACY, {"hw_maxphysaddr_bits"})  # of ImagePropertiesFilter
+    properties.asked.add("os_admin_user")  # of the config drive's vendor data
     specs.asked.add("hw:maxphysaddr_bits")  # of ComputeCapabilitiesFilter
     return specs.asked | dedicated.asked | locked.asked, properties.asked
 
