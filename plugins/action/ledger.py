@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import typing as t
 
@@ -15,7 +16,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run
 from ansible_collections.bootflow.compute.plugins.module_utils.core.times import utc
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import purge
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import backup, commits
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import backup, commits, sqlite_file
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.address import sqlite_path
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.migrations import runner
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings, tables, variable_names
@@ -27,6 +29,7 @@ class ActionModule(LedgerAction):
         "state": {"type": "str", "choices": ["migrated", "backup", "purged"], "default": "migrated"},
         **MAINTENANCE.options(),
         **RUN.options("print_table"),
+        "use_reserve": {"type": "bool", "default": False},
         **RUN_LIMIT,
     }
 
@@ -42,6 +45,11 @@ class ActionModule(LedgerAction):
         shown = str(self.options["ledger_url"])
         before = ledger_id = None
         clean_first: list[str] = []
+        if self.options["use_reserve"] and self._reserve(sqlite_file.use_reserve):
+            self._display.warning(
+                "The disk of the ledger is full: its reserve of %d MiB was given up for this run. Free space there."
+                % (sqlite_file.RESERVE // 1024**2)
+            )
         try:
             # Not patient: the first task of every playbook reports at once if the server does not answer.
             ledger = self.open_ledger(create=not self.check_mode, check_revision=False, patient=False)
@@ -56,6 +64,7 @@ class ActionModule(LedgerAction):
                 applied = ledger.migrate()
                 todo = [step for step in todo if step["revision"] in applied]
                 ledger.inspect(runner.check_complete, shown)
+                self._reserve(sqlite_file.keep_reserve)
                 ledger.transact(commits.forget_old)
                 held = set(ledger.inspect(attachments.hosts_to_clean_first))
                 held |= ledger.inspect(operations.hosts_to_ask)
@@ -83,6 +92,13 @@ class ActionModule(LedgerAction):
                 "after_header": shown,
             },
         }
+
+    def _reserve(self, work: t.Callable[[str], bool]) -> bool:
+        path = sqlite_path(self.options["ledger_url"].url)
+        if path is not None and not self.check_mode:
+            with contextlib.suppress(OSError):
+                return work(path)
+        return False
 
     def _check_settings(self) -> None:
         """The first task of a playbook: checks variables that it reads directly, and unknown names.

@@ -41,6 +41,12 @@ options:
       - With O(state=purged), number of days to keep history; 0 keeps it forever.
       - Read from the variable C(bootflow_history_retention_days), else V(0).
     type: float
+  use_reserve:
+    description:
+      - With O(state=migrated), give up the reserve of an sqlite ledger when its disk is full, so that the tasks that follow can write.
+      - The reserve is the file C(LEDGER-reserve) of 16 MiB. It is made where the disk has four times that room, and made again once it has.
+    type: bool
+    default: false
   print_table:
     description: Print what was copied or purged, or in check mode would be done. Read from the variable C(bootflow_print_table), else V(true).
     type: bool

@@ -153,8 +153,8 @@ def _remedy(address: LedgerAddress, kind: Kind, error: BaseException | None) -> 
         (
             state == "53100" or ("full" in text and sqlite),
             (
-                "Free space on the disk of the ledger, then run again; nothing was changed. Delete cannot make the room, since it writes to"
-                " the ledger first: remove other files there, or move the ledger (docs/ledger.md, A full disk)."
+                "Free space on the disk of the ledger, then run again; nothing was changed. Delete can make the room once, from the reserve"
+                " of an sqlite ledger; otherwise remove other files there, or move the ledger (docs/ledger.md, A full disk)."
             ),
         ),
         (state == "53300" or "too many clients" in text, "Raise the server's max_connections, or lower the forks."),
@@ -166,7 +166,10 @@ def _remedy(address: LedgerAddress, kind: Kind, error: BaseException | None) -> 
             sqlite and ("not a database" in text or "malformed" in text),
             "The file is not a ledger or is damaged: restore a backup, or set another file.",
         ),
-        (sqlite and "I/O" in text, "Check the disk of the ledger; nothing was changed."),
+        (
+            sqlite and "I/O" in text,
+            "Check whether the disk of the ledger is full (df) or fails (the kernel's log); nothing was changed. See docs/ledger.md, A full disk.",
+        ),
         (
             not sqlite and any(w in text for w in ("authentication failed", "no password supplied")),
             (

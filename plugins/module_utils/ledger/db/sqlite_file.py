@@ -20,6 +20,9 @@ import typing as t
 from ...core import errors
 from .address import user_name
 
+#: What deletes have on a full disk: bytes, in a file beside the ledger.
+RESERVE = 16 * 1024**2
+RESERVED = "-reserve"
 MOUNTINFO = "/proc/self/mountinfo"
 
 # Shared between machines: WAL's index is shared memory of one machine, and the locks are often ineffective.
@@ -64,6 +67,34 @@ def prepare(url: str, path: str, create: bool) -> list[str]:
     except OSError as e:
         raise errors.LedgerError(url=url, reason="%s: %s" % (e.strerror, e.filename), remedy=FOLDER_REMEDY) from e
     return []
+
+
+def use_reserve(path: str) -> bool:
+    """Remove the reserve of the ledger if its disk has less room than that. Returns whether it did."""
+    full = _room(path) < RESERVE and os.path.exists(path + RESERVED)
+    if full:
+        os.unlink(path + RESERVED)
+    return full
+
+
+def keep_reserve(path: str) -> bool:
+    """Make the reserve where it is missing and the disk has much more room than that. Returns whether it did."""
+    if os.path.exists(path + RESERVED) or _room(path) < 4 * RESERVE:
+        return False
+    fd = os.open(path + RESERVED, os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    try:
+        os.posix_fallocate(fd, 0, RESERVE)
+    except OSError:
+        os.unlink(path + RESERVED)
+        raise
+    finally:
+        os.close(fd)
+    return True
+
+
+def _room(path: str) -> int:
+    found = os.statvfs(os.path.dirname(path))
+    return found.f_bavail * found.f_frsize
 
 
 def _make_folder(folder: str, mode: int = 0o700) -> None:

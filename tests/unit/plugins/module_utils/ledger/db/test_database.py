@@ -22,12 +22,15 @@ import pytest
 import sqlalchemy as sa
 from postgres import PASSWORD, PostgresServer
 
+from ansible_collections.bootflow.compute.plugins.action import ledger as ledger_action
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import runs
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import address, sqlite_file
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.address import LedgerAddress, password_in
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import Ports
+from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.ledgers import migrate
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, at, request
 
@@ -259,11 +262,22 @@ def test_a_lock_that_is_not_given_back(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.fixture
-def small_disk(tmp_path: pathlib.Path) -> t.Iterator[pathlib.Path]:
-    """A disk of its own of 2 MB."""
+def small_disk(tmp_path: pathlib.Path, request: pytest.FixtureRequest) -> t.Iterator[pathlib.Path]:
+    """A disk of its own, of 2 MB or of the parameter."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m,mode=700", "ledger-test", str(folder)], check=True)
+    subprocess.run(
+        [
+            "mount",
+            "-t",
+            "tmpfs",
+            "-o",
+            "size=%s,mode=700" % getattr(request, "param", "2m"),
+            "ledger-test",
+            str(folder),
+        ],
+        check=True,
+    )
     try:
         yield folder
     finally:
@@ -280,7 +294,7 @@ def test_a_full_disk(small_disk: pathlib.Path) -> None:
     with pytest.raises(errors.LedgerError) as caught:
         world.accept(request("web", 40))
     assert "full" in caught.value.message and "Free space" in caught.value.remedy
-    assert "Delete cannot make the room" in caught.value.remedy, "S14"
+    assert "Delete can make the room once" in caught.value.remedy, "S14"
     assert world.everything() == before
     error = refused(str(small_disk / "other.db"), create=True)
     assert "full" in error.message and "Free space" in error.remedy
@@ -290,6 +304,43 @@ def test_a_full_disk(small_disk: pathlib.Path) -> None:
     with world.ledger.read() as tx:
         assert tx.connection.exec_driver_sql("PRAGMA integrity_check").scalar() == "ok"
     world.ledger.close()
+
+
+@pytest.mark.parametrize("small_disk", ["80m"], indirect=True)
+def test_a_delete_on_a_full_disk_has_the_reserve(small_disk: pathlib.Path) -> None:
+    """S14: nothing could be given back."""
+    path = small_disk / "ledger.db"
+    migrate(str(path))
+    world = World(str(path))
+    world.report("h1")
+    uuid = world.boot("web")
+    world.ledger.close()
+
+    def opened(**options: bool) -> tuple[dict[str, t.Any], list[str]]:
+        ports = WorldPorts(world, "a")
+        ports.open_ledger = Ports.open_ledger.__get__(ports)  # type: ignore[method-assign]
+        return action_of(ledger_action, ports, {}, **options).act(), ports.warnings
+
+    assert opened() and (small_disk / "ledger.db-reserve").stat().st_blocks * 512 == sqlite_file.RESERVE
+    fill(small_disk)
+    with pytest.raises(errors.LedgerError):
+        opened()
+    assert (small_disk / "ledger.db-reserve").exists(), "what is no delete leaves it"
+    _result, warnings = opened(use_reserve=True)
+    assert "16 MiB" in warnings[0] and not (small_disk / "ledger.db-reserve").exists()
+    again = World(str(path))
+    again.delete(uuids=[uuid])
+    again.removed("h1", [uuid])
+    assert again.finish()[0] == ["web"]
+    again.ledger.close()
+    (small_disk / "filler").unlink()
+    assert opened()[1] == [] and (small_disk / "ledger.db-reserve").exists()
+
+
+def fill(folder: pathlib.Path) -> None:
+    with (folder / "filler").open("wb", buffering=0) as file, pytest.raises(OSError):
+        while True:
+            file.write(b"x" * 4096)
 
 
 @pytest.mark.parametrize("suffix", ["", "-wal", "-shm"])
