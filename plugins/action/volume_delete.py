@@ -73,7 +73,7 @@ class ActionModule(LedgerAction):
         lines = ["No volume is named so: %s" % ", ".join(unknown)] if unknown else []
         if self.check_mode:
             lines = [
-                "Would forget:" if o["unmanage"] else "Would delete:",
+                "Would unmanage:" if o["unmanage"] else "Would delete:",
                 *(before.splitlines() or ["  nothing"]),
                 *lines,
             ]
@@ -92,7 +92,7 @@ class ActionModule(LedgerAction):
             return {"changed": False, "skipped": True}
         gone, left = self.open_ledger().transact(delete.finish)
         if self.options["print_table"]:
-            word = "Forgotten" if self.options["unmanage"] else "Deleted"
+            word = "Unmanaged" if self.options["unmanage"] else "Deleted"
             tables.show(self._display, ["%s: %s" % (word, ", ".join(g["name"] or g["id"] for g in gone) or "nothing")])
         error = errors.VolumeDeleteIncomplete([volume_texts.failed_item(v) for v in left], len(gone) + len(left))
         return outcome(error, changed=bool(gone), deleted=gone, left=left)

@@ -108,7 +108,7 @@ def check_delete(
     snapshots: t.Sequence[Snapshot] = (),
     force: bool = False,
     cascade: bool = False,
-) -> Transition:
+) -> None:
     """Check whether a volume may be deleted. A volume that was never scheduled is deleted at once, whatever its status.
 
     :arg snapshots: the volume's live snapshots.
@@ -118,16 +118,9 @@ def check_delete(
     :raises InvalidVolume: (400) the text is Cinder's, the remedy names the failed condition.
     """
     if not volume.host:
-        return Transition(values={"status": DELETED})
-    expected: dict[str, tuple[t.Any, ...]] = {
-        "attach_status": tuple(s for s in ATTACH_STATES if s != ATTACHED),
-        "migration_status": NOT_MIGRATING,
-    }
-    if not force:
-        expected["status"] = DELETABLE
-    transition = Transition(expected, {"status": DELETING})
+        return
     stuck = [s for s in snapshots if not cascade or not (force or s.status in CASCADE_DELETABLE)]
-    remedy = _why_not_deleted(volume, transition, stuck)
+    remedy = _why_not_deleted(volume, force, stuck)
     if remedy:
         status = "" if force else " status must be %s and" % any_of(DELETABLE)
         raise InvalidVolume(
@@ -136,22 +129,21 @@ def check_delete(
             remedy=remedy,
             volume_id=volume.id,
         )
-    return transition
 
 
-def _why_not_deleted(volume: Volume, transition: Transition, stuck: t.Sequence[Snapshot]) -> str:
+def _why_not_deleted(volume: Volume, force: bool, stuck: t.Sequence[Snapshot]) -> str:
     if volume.attach_status == ATTACHED:
         return "Volume %s is attached: detach it first." % volume.id
     if volume.migration_status not in NOT_MIGRATING:
         return "Volume %s is migrating: wait until that is done." % volume.id
-    if not transition.applies_to(volume):
+    if not force and volume.status not in DELETABLE:
         return "Volume %s is %s: wait until that is done." % (volume.id, volume.status)
     if stuck:
         return "Volume %s has snapshots: delete %s first." % (volume.id, ", ".join(s.name or s.id for s in stuck))
     return ""
 
 
-def check_extend(volume: Volume, new_size: t.Any, attached: bool = False) -> Transition:
+def check_extend(volume: Volume, new_size: t.Any, attached: bool = False) -> None:
     """Check whether a volume may grow to ``new_size`` GB; quota and backend are checked after this.
 
     :arg attached: extend it while it is in use, if the host can do that.
@@ -176,7 +168,6 @@ def check_extend(volume: Volume, new_size: t.Any, attached: bool = False) -> Tra
             reason="Volume %s status must be '%s' to extend, currently %s." % (volume.id, expected, volume.status),
             remedy="Detach it, or extend it attached." if volume.status == IN_USE else "Wait until that is done.",
         )
-    return Transition({"status": (expected,)}, {"status": EXTENDING, "previous_status": volume.status})
 
 
 _WHILE_MOVING = "Volume %s: the work begun on it has not ended. Rerun the playbook once its hosts answer (warnings name silent hosts)."
@@ -225,7 +216,7 @@ def roll_detaching() -> Transition:
 # --- snapshots -----------------------------------------------------------------------------------------------------
 
 
-def check_snapshot(volume: Volume, force: bool = False, frozen: bool = False) -> Transition:
+def check_snapshot(volume: Volume, force: bool = False, frozen: bool = False) -> None:
     """Check whether a snapshot of a volume may be made; the volume's status stays.
 
     :arg force: also of a volume in use. :arg frozen: whether the backend is frozen.
@@ -250,7 +241,6 @@ def check_snapshot(volume: Volume, force: bool = False, frozen: bool = False) ->
             if volume.status == IN_USE
             else "Wait until that is done.",
         )
-    return Transition({"status": allowed, "migration_status": NOT_MIGRATING})
 
 
 def check_snapshot_delete(snapshot: Snapshot, force: bool = False) -> None:

@@ -84,11 +84,18 @@ def start_actions(
 
 
 def finish_actions(tx: Transaction, uuids: t.Sequence[str], action: str, message: str | None = None) -> None:
-    """Close the open ``action`` rows of these instances; ``message`` is Error if the action failed."""
+    """Close the open ``action`` rows of these instances; ``message`` is Error if the action failed.
+
+    They are those of this request. Where it began none, it ends what another run began, and closes that.
+    """
     c = instance_actions.c
     if uuids:
-        mine = (bulk.among(tx, c.instance_uuid, uuids), c.action == action, c.finish_time.is_(None))
-        tx.execute(instance_actions.update().where(*mine).values(finish_time=tx.now, message=message))
+        its = (bulk.among(tx, c.instance_uuid, uuids), c.action == action, c.finish_time.is_(None))
+        rows = tx.execute(sa.select(c.id, c.instance_uuid, c.request_id).where(*its)).all()
+        own = {r.instance_uuid for r in rows if r.request_id == tx.request_id}
+        ids = sorted(r.id for r in rows if r.request_id == tx.request_id or r.instance_uuid not in own)
+        end = {"finish_time": tx.now, "message": message}
+        tx.execute(instance_actions.update().where(bulk.among(tx, c.id, ids)).values(**end))
 
 
 def start_events(tx: Transaction, uuids: t.Sequence[str], event: str, host: str | None) -> None:

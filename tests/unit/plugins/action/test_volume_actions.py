@@ -256,11 +256,11 @@ def test_what_a_host_that_never_comes_back_had_is_forgotten(run: Runner) -> None
     result, shown = run(volume_delete, True, **chosen)
     assert (result["changed"], result["hosts"], run.world.status("data")) == (True, [], "available")
     volume_id = run.world.volume("data").id
-    assert shown == "\nWould forget:\ndata %s on s1@lvm#lvm\n" % volume_id
+    assert shown == "\nWould unmanage:\ndata %s on s1@lvm#lvm\n" % volume_id
     result, _shown = run(volume_delete, run="d", **chosen)
     assert (result["changed"], result["hosts"]) == (True, [])
     result, shown = run(volume_delete, run="d", phase="finish", unmanage=True)
-    assert (result["left"], shown) == ([], "\nForgotten: data\n")
+    assert (result["left"], shown) == ([], "\nUnmanaged: data\n")
     result, _shown = run(volume_delete, missing_ok=True, **chosen)
     assert (result["changed"], result["not_found"]) == (False, ["data"])
     del run.world.storage["s1"].there["lvm"][volume_id]

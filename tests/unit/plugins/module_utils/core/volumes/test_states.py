@@ -64,9 +64,7 @@ def refused(call, *args, error=InvalidVolume, status=400, **more):
 def test_delete_begins_in_five_states(status):
     tested = volume(status, attach_status="detached")
     if status in DELETABLE:
-        transition = states.check_delete(tested)
-        assert transition.values == {"status": "deleting"}
-        assert transition.applies_to(tested)
+        states.check_delete(tested)
     else:
         assert (
             "status must be available or error or error_restoring or error_extending or error_managing and must not be"
@@ -90,12 +88,12 @@ def test_delete_is_refused_whatever_the_status(more, remedy, force):
 
 @pytest.mark.parametrize("migration_status", [None, "deleting", "error", "success"])
 def test_a_migration_that_is_over_does_not_matter(migration_status):
-    assert states.check_delete(volume(migration_status=migration_status))
+    states.check_delete(volume(migration_status=migration_status))
 
 
 def test_a_forced_delete_asks_for_no_status():
-    transition = states.check_delete(volume("creating"), force=True)
-    assert "status" not in transition.expected
+    refused(states.check_delete, volume("creating"))
+    states.check_delete(volume("creating"), force=True)
 
 
 def test_a_volume_with_snapshots_stays():
@@ -108,21 +106,20 @@ def test_a_volume_with_snapshots_stays():
 )
 def test_cascade_takes_the_snapshots_that_may_go(status, goes):
     if goes:
-        assert states.check_delete(volume(), [snapshot(status)], cascade=True)
+        states.check_delete(volume(), [snapshot(status)], cascade=True)
     else:
         assert refused(states.check_delete, volume(), [snapshot(status)], cascade=True)
-        assert states.check_delete(volume(), [snapshot(status)], cascade=True, force=True)
+        states.check_delete(volume(), [snapshot(status)], cascade=True, force=True)
 
 
 @pytest.mark.parametrize("status", ["creating", "error", "available"])
 def test_what_was_never_scheduled_goes_at_once(status):
-    transition = states.check_delete(volume(status, host=None))
-    assert transition.values == {"status": "deleted"}
+    states.check_delete(volume(status, host=None))
 
 
 def test_nothing_is_modified_on_a_frozen_backend():
     states.check_not_frozen(False)
-    assert states.check_snapshot(volume(), frozen=False)
+    states.check_snapshot(volume(), frozen=False)
     for call in (states.check_not_frozen, lambda frozen: states.check_snapshot(volume(), True, frozen)):
         assert refused(call, True, error=InvalidInput).message == (
             "Invalid input received: Modification operations are not allowed on frozen storage backends."
@@ -158,7 +155,7 @@ def test_the_new_size_is_an_integer(new_size):
 )
 def test_new_sizes_that_no_database_keeps(new_size, text):
     assert text in refused(states.check_extend, volume(), new_size, error=InvalidInput).message
-    assert states.check_extend(volume(), 2**31 - 1)
+    states.check_extend(volume(), 2**31 - 1)
 
 
 @pytest.mark.parametrize("status", states.VOLUME_STATES)
@@ -166,9 +163,7 @@ def test_new_sizes_that_no_database_keeps(new_size, text):
 def test_extend_begins_in_one_state(status, attached):
     tested = volume(status)
     if status == ("in-use" if attached else "available"):
-        transition = states.check_extend(tested, "6", attached)
-        assert transition.values == {"status": "extending", "previous_status": status}
-        assert transition.applies_to(tested)
+        states.check_extend(tested, "6", attached)
     else:
         assert "Volume v1 status must be" in refused(states.check_extend, tested, 6, attached).message
 
@@ -273,7 +268,7 @@ def test_which_attachment_is_undone():
 )
 def test_a_snapshot_wants_its_volume_at_rest_or_forced(status, force, fine):
     if fine:
-        assert states.check_snapshot(volume(status), force).values == {}
+        states.check_snapshot(volume(status), force)
     else:
         assert "but current status is: %s." % status in refused(states.check_snapshot, volume(status), force).message
 
@@ -335,12 +330,11 @@ volumes = st.builds(
 )
 
 
-@given(volumes, st.sampled_from(["delete", "extend", "reserve", "begin_detaching", "snapshot"]))
+@given(volumes, st.sampled_from(["reserve", "begin_detaching"]))
 def test_whatever_a_check_lets_through_the_swap_would_take(tested, action):
-    arguments = (6,) if action == "extend" else ()
     try:
-        transition = getattr(states, "check_%s" % action)(tested, *arguments)
+        transition = getattr(states, "check_%s" % action)(tested)
     except InvalidVolume:
         return
     assert transition.applies_to(tested)
-    assert set(transition.values) <= {"status", "previous_status"}
+    assert set(transition.values) <= {"status"}
