@@ -146,8 +146,8 @@ class Fleet:
     def _free_disk_mb(self) -> Column:
         """As HostState.free_disk_mb: free by the claims, or on the file system if that is less."""
         free_gb = self._numbers("local_gb") - self._numbers("local_gb_used")
-        least = self._numbers("disk_available_least", np.float64)  # None becomes NaN
-        return np.fmin(free_gb, least).astype(np.int64) * 1024
+        least = [np.iinfo(np.int64).max if gb is None else gb for gb in self.values("disk_available_least")]
+        return np.minimum(free_gb, np.array(least, dtype=np.int64)) * 1024
 
     def column(self, name: str, dtype: t.Any = None) -> Column:
         """A column of any attribute of the hosts, made on first use."""
