@@ -61,7 +61,8 @@ class StageAction(LedgerAction):
                     outcomes = {b.uuid: e for b in builds}
                 except Exception as e:  # any other exception: the next host, and never a failed play
                     self._display.vvv(traceback.format_exc(), host=host)
-                    unknown = errors.RemoteError(reason="%s: %s" % (type(e).__name__, e))
+                    frames = "".join(traceback.format_tb(e.__traceback__))  # without values, and so without secrets
+                    unknown = errors.RemoteError(reason="%s: %s" % (type(e).__name__, e), traceback=frames)
                     outcomes = {b.uuid: unknown for b in builds}
         good = [b for b in builds if outcomes.get(b.uuid) is None]
         bad = {

@@ -14,6 +14,7 @@ import typing as t
 from ansible_collections.bootflow.compute.plugins.action import boot_disks, boot_networks, boot_spawn
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.metadata import unpack_files
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import power_states
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import read_settings
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE, World, request
 
@@ -104,3 +105,27 @@ def test_secrets_that_are_not_valid_any_more_fail_their_own_build_only(world: Wo
     result = host(boot_spawn, instances=[{"name": "good"}, {"name": "bad", "user_data_base64": "%"}])
     assert [b["name"] for b in result["builds"]] == ["good"]
     assert [(b["name"], b["error"]["code"]) for b in result["failed_builds"]] == [("bad", "InvalidRequest")]
+
+
+def test_the_traceback_of_an_unexpected_error_is_in_the_journal(world: World) -> None:
+    """G6: as Nova's instance_action_events.traceback; who boots gets a line without it, and values are in neither."""
+    world.report("h1")
+    (uuid,) = world.accept(request("web", 1)).created
+    world.schedule()
+    host = Host(world)
+    host(boot_networks)
+
+    def broken(name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        secret = "s3cret"
+        if name == "instance_disks":
+            raise KeyError("disks of %d letters" % len(secret))
+        return Host.run_module(host, name, arguments)
+
+    host.run_module = broken  # type: ignore[method-assign]
+    (failed,) = host(boot_disks, images=CATALOGUE)["failed_builds"]
+    assert failed["error"]["message"] == "KeyError: 'disks of 6 letters'" and ", in broken" not in str(failed)
+    with world.ledger.read() as tx:
+        told = [e["details"] for e in history.events_of(tx, uuid) if e["result"] == history.ERROR]
+    assert told[0].startswith("KeyError: 'disks of 6 letters'\n") and ", in broken" in told[0]
+    assert "len(secret)" in told[0] and "s3cret" not in told[0]
+    assert ", in broken" not in world.fault(uuid).message
