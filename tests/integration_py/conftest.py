@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -17,6 +19,7 @@ sys.path.insert(0, str(ROOT / "tests" / "lab"))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import flow as flow_module  # noqa: E402
+import tiny_guest  # noqa: E402
 
 import lab as lab_module  # noqa: E402
 
@@ -27,6 +30,16 @@ CACHE = Path(os.environ.get("BOOTFLOW_CACHE", ROOT / ".cache"))
 def guest_image() -> Path:
     """The small guest, made once."""
     return flow_module.build_guest_image()
+
+
+@pytest.fixture(scope="session")
+def still_image(tmp_path_factory) -> Path:
+    """A guest of one sector that only waits: it costs no CPU, for tests of what happens around guests."""
+    folder = tmp_path_factory.mktemp("still")
+    raw, image = tiny_guest.raw_image(folder / "still.raw", "still"), folder / "still.qcow2"
+    subprocess.run(["qemu-img", "convert", "-q", "-f", "raw", "-O", "qcow2", raw, str(image)], check=True)
+    Path(str(image) + ".sha256").write_text(hashlib.sha256(image.read_bytes()).hexdigest())
+    return image
 
 
 @pytest.fixture(scope="session")
@@ -44,6 +57,16 @@ def flow(lab, guest_image, tmp_path):
     """The playbooks against the lab with a ledger of its own; every host is whole again and empty at the end."""
     yield flow_module.Flow(lab, tmp_path, guest_image)
     _empty(lab)
+
+
+@pytest.fixture
+def still_guests(flow, still_image) -> None:
+    """The flow's image "guest" is the still one; "linux" is the one that boots."""
+    linux = flow.variables["bootflow_images"][0]
+    flow.variables["bootflow_images"] = [
+        {**linux, **flow_module.image_file(still_image)},
+        {**linux, "name": "linux"},
+    ]
 
 
 def _empty(lab) -> None:

@@ -51,6 +51,11 @@ def build_guest_image(*options: str) -> Path:
     return Path(subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True).stdout.strip())
 
 
+def image_file(image: Path) -> dict[str, str]:
+    """What an entry of bootflow_images says of a file that has its checksum beside it."""
+    return {"path": str(image), "checksum": "sha256:" + Path(str(image) + ".sha256").read_text().split()[0]}
+
+
 def kill_run(process: subprocess.Popen) -> None:
     """SIGKILL to a run and its workers, which are in sessions of their own and would go on."""
     parents = {}
@@ -88,8 +93,7 @@ class Flow:
             "bootflow_images": [
                 {
                     "name": "guest",
-                    "path": str(image),
-                    "checksum": "sha256:" + Path(str(image) + ".sha256").read_text().split()[0],
+                    **image_file(image),
                     "disk_format": "qcow2",
                     "min_disk": 1,
                     "min_ram": 128,

@@ -10,8 +10,10 @@ import sqlite3
 import uuid as uuid_module
 from pathlib import Path
 
+import pytest
 from flow import Flow, Run, entry
 
+pytestmark = pytest.mark.usefixtures("still_guests")
 FOREIGN_UUID = "f0000000-0000-4000-8000-000000000001"
 ORPHAN_UUID = "0f000000-0000-4000-8000-000000000002"
 OURS = """
@@ -202,7 +204,7 @@ def test_claims_of_a_killed_run_go_back_at_once(flow: Flow) -> None:
 
 def test_audits_beside_a_running_boot_lose_nothing(flow: Flow) -> None:
     flow.boot(entry("before"))
-    wanted = [entry("beside", max_count=4)]
+    wanted = [entry("beside", max_count=4, image="linux")]
     process = flow.start("boot", {"bootflow_instances": wanted, "bootflow_wait_console": "BOOTFLOW-GUEST-READY"})
     try:
         flow.wait_for("SELECT 1 FROM instances WHERE display_name LIKE 'beside%'", 120, process)

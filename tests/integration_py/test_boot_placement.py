@@ -16,6 +16,7 @@ import pytest
 from flow import FLAVORS, Flow, entry, settings_of_host
 from lxml import etree
 
+pytestmark = pytest.mark.usefixtures("still_guests")
 MIB = 1024**2
 PLACED = re.compile(r"^  host: (\w+),", re.MULTILINE)
 
@@ -256,7 +257,7 @@ def test_whole_disks(flow: Flow, disk: str) -> None:
     flow.variables["bootflow_flavors"] = [flavor("own-disk", bootflow__whole_disks="1")]
     flow.variables["bootflow_facts_max_age"] = 0  # each boot reports the disk as its guest has it
     with settings_of_host(flow.lab, "compute2", bootflow_isolated_disks=[disk]):
-        flow.boot(entry("first", flavor="own-disk"), bootflow_wait_console="BOOTFLOW-GUEST-READY")
+        flow.boot(entry("first", flavor="own-disk", image="linux"), bootflow_wait_console="BOOTFLOW-GUEST-READY")
         row = flow.instances()["first"]
         assert row["host"] == "compute2"
         (block,) = live_xml(flow, "first").xpath("devices/disk[@type='block']")

@@ -33,6 +33,7 @@ def killed_boot(flow: Flow, sql: str, entries: list[dict]) -> None:
     flow.check_ledger()
 
 
+@pytest.mark.usefixtures("still_guests")
 @pytest.mark.parametrize(("point", "sql"), POINTS, ids=[p for p, _s in POINTS])
 def test_boot_again_finishes(flow: Flow, point: str, sql: str) -> None:
     wanted = [entry("crash", max_count=2)]
@@ -50,6 +51,7 @@ def test_boot_again_finishes(flow: Flow, point: str, sql: str) -> None:
     assert flow.residue() == {}
 
 
+@pytest.mark.usefixtures("still_guests")
 @pytest.mark.parametrize(("point", "sql"), POINTS, ids=[p for p, _s in POINTS])
 def test_delete_cleans_up(flow: Flow, point: str, sql: str) -> None:
     killed_boot(flow, sql, [entry("crash", max_count=2)])

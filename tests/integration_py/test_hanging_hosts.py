@@ -20,6 +20,7 @@ from private_libvirt import PrivateLibvirt
 
 from ansible_collections.bootflow.compute.tests.unit.worlds.volume_world import VolumeWorld
 
+pytestmark = pytest.mark.usefixtures("still_guests")
 SOON = {"bootflow_libvirt_timeout": 6, "bootflow_report_timeout": 20, "bootflow_work_timeout": 10}
 PROBE = """
 import os, signal, sys, time

@@ -33,14 +33,14 @@ class PostgresFlow(Flow):
 
 
 @pytest.fixture
-def postgres_flow(flow: Flow, lab, guest_image, tmp_path) -> t.Iterator[PostgresFlow]:
+def postgres_flow(flow: Flow, lab, still_image, tmp_path) -> t.Iterator[PostgresFlow]:
     server = PostgresServer()
     try:
         server.start()
         name = server.create()
         with server.connect() as conn:
             conn.execute("ALTER DATABASE %s OWNER TO checked" % name)
-        found = PostgresFlow(lab, tmp_path, guest_image)
+        found = PostgresFlow(lab, tmp_path, still_image)
         found.server = server
         found.use(name)
         password = tmp_path / "ledger.password"
