@@ -118,7 +118,7 @@ class ActionModule(LedgerAction):
                 },
             )
         except errors.BootflowError as e:
-            self._display.warning("%s did not answer: %s %s" % (host, e.message, e.remedy))
+            self._display.warning("%s did not answer: %s" % (host, e.paragraph))
             return {"inspected": False, "error": e.as_dict()}
         return {
             "inspected": True,

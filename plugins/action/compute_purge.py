@@ -42,7 +42,7 @@ class ActionModule(LedgerAction):
                 },
             )
         except errors.BootflowError as e:
-            self._display.warning("The purge of %s did not end: %s %s" % (host, e.message, e.remedy))
+            self._display.warning("The purge of %s did not end: %s" % (host, e.paragraph))
             return {"changed": False, "answered": False, "error": e.as_dict()}
         if self.options["print_table"]:
             tables.show(self._display, _report(host, done["images"], done["networks"], self.check_mode))

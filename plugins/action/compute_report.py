@@ -33,7 +33,7 @@ class ActionModule(LedgerAction):
         except errors.BootflowError as e:
             if not self.check_mode:
                 self.open_ledger().transact(nodes.record_unreachable, host, e.message)
-            self._display.warning("%s did not report and is left out: %s %s" % (host, e.message, e.remedy))
+            self._display.warning("%s did not report and is left out: %s" % (host, e.paragraph))
             return {"changed": False, "reported": False, "error": e.as_dict()}
         if self.check_mode:
             return {"changed": False, "reported": True, "compute_node": facts, "configuration": configuration}

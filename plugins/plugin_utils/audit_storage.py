@@ -51,7 +51,7 @@ def ask(action: LedgerAction, ledger: Ledger, host: str) -> dict[str, t.Any]:
     try:
         answer = storage_reports.ask(action, ledger, configurations, targets)
     except errors.BootflowError as e:
-        action._display.warning("%s did not answer: %s %s" % (host, e.message, e.remedy))
+        action._display.warning("%s did not answer: %s" % (host, e.paragraph))
         return {"inspected": False, "error": e.as_dict()}
     backends = []
     for configuration in configurations:

@@ -31,6 +31,13 @@ class BootflowError(Exception):
         """The stable code of this kind of error."""
         return type(self).__name__
 
+    @property
+    def paragraph(self) -> str:
+        """The message and, if there is one, the remedy, in sentences of their own."""
+        if not self.remedy:
+            return self.message
+        return "%s %s" % (self.message if self.message.endswith((".", "!", "?")) else self.message + ".", self.remedy)
+
     def as_dict(self) -> dict[str, t.Any]:
         """Plain data for a module's result, a fault row and a playbook's rescue."""
         return {

@@ -60,3 +60,9 @@ def test_goes_through_pickle() -> None:
     again = pickle.loads(pickle.dumps(errors.VolumeNotFound(message="gone", remedy="r")))
     assert again.__class__ is errors.VolumeNotFound
     assert (again.message, again.remedy) == ("gone", "r")
+
+
+def test_message_and_remedy_are_sentences_of_one_paragraph() -> None:
+    assert errors.BootflowError("The host is silent", "Start it.").paragraph == "The host is silent. Start it."
+    assert errors.BootflowError("The host is silent.", "Start it.").paragraph == "The host is silent. Start it."
+    assert errors.BootflowError("The host is silent").paragraph == "The host is silent"

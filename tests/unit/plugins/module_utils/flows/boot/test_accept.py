@@ -335,7 +335,10 @@ def test_a_build_of_a_live_run_is_locked(world: World) -> None:
     world.boot("web", "accepted", run="a")
     refusals = world.refusals(request("web"), run="b")
     assert codes(refusals) == [("instances[0].name", "InstanceBusy")]
-    assert "run-a until 2023-11-14T22:23:20Z" in refusals[0]["message"]
+    assert (
+        "run run-a (of ann on controller-a, since 2023-11-14T22:13:20Z) until 2023-11-14T22:23:20Z"
+        in refusals[0]["message"]
+    )
 
 
 @pytest.mark.parametrize("until", ["accepted", "scheduled", "networking", "block_device_mapping", "spawning"])
