@@ -81,6 +81,7 @@ def test_the_single_machine_does_everything_itself(flow: Flow) -> None:
     """The README's tour, run on a host of the lab."""
     host = flow.lab.hosts[0]
     image = flow_module.build_guest_image("--ssh")
+    _remove_network(host, flow_module.GUEST_NETWORK["source"])  # of other tests, with the same addresses
     host.run("mkdir", "-p", "/var/lib/bootflow/images")
     host.run("cp", str(image), "/var/lib/bootflow/images/bootflow-guest.qcow2")
     host.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "/var/lib/bootflow/demo_ed25519")
@@ -113,8 +114,12 @@ def test_the_single_machine_does_everything_itself(flow: Flow) -> None:
         assert "changed=0" in play("boot", *web)
     finally:
         assert "web-1, web-2" in play("delete", "-e", '{"bootflow_names": ["web-1", "web-2"]}')
-        host.run("virsh", "-c", "qemu:///system", "net-destroy", "bootflow-demo")
-        host.run("virsh", "-c", "qemu:///system", "net-undefine", "bootflow-demo")
+        _remove_network(host, "bootflow-demo")
         host.run(
             "rm", "-rf", "/var/lib/bootflow/images", "/var/lib/bootflow/demo_ed25519", "/var/lib/bootflow/ledger.db"
         )
+
+
+def _remove_network(host, name: str) -> None:
+    for verb in ("net-destroy", "net-undefine"):
+        host.run("virsh", "-c", "qemu:///system", verb, name, check=False)
