@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.amounts import counted
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Network
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue import parse_catalogue
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import CATALOGUE
@@ -65,10 +66,9 @@ def _report(
 ) -> list[str]:
     parts = []
     if images:
-        size = tables.amount(sum(image["size"] for image in images))
-        parts.append("%d base image%s, %s" % (len(images), "" if len(images) == 1 else "s", size))
+        parts.append(counted(len(images), "base images") + ", " + tables.amount(sum(image["size"] for image in images)))
     if networks:
-        parts.append("%d network%s" % (len(networks), "" if len(networks) == 1 else "s"))
+        parts.append(counted(len(networks), "networks"))
     done = "would remove" if check_mode else "removed"
     return [
         "%s: %s %s" % (host, done, "; ".join(parts) or "nothing"),
