@@ -93,6 +93,11 @@ class Network:
         """Whether each host has a libvirt network for it that the collection defines, with its gateways as addresses of the host."""
         return self.manage and self.type == "network"
 
+    @property
+    def host_ranges(self) -> list[str]:
+        """The CIDRs of a managed network in which each host has an address."""
+        return [s.cidr for s in self.subnets if s.gateway_ip is not None] if self.is_managed else []
+
 
 @dataclass(frozen=True)
 class NetworkRequest:

@@ -30,6 +30,14 @@ class NetworkError(BootflowError):
     status = 400
 
 
+class NetworkRangeInUse(NetworkError):
+    """The host already has addresses in the range of a managed network. Another host may be free of them."""
+
+    msg_fmt = "libvirt network %(network)s cannot have %(range)s on this host: %(reason)s"
+    status = 409
+    retryable = True
+
+
 class NetworkAmbiguous(Conflict):
     """The request names no network and there are several."""
 

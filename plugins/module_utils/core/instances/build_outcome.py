@@ -45,7 +45,8 @@ class Outcome:
 _TABLE: tuple[tuple[tuple[type[errors.BootflowError], ...], str, str | None], ...] = (
     ((errors.InstanceNotFound, errors.UnexpectedDeletingTaskStateError, errors.InstanceBusy), FAILED_QUIETLY, None),
     ((errors.BuildAbortException,), ABORT, None),
-    ((errors.RescheduledException, errors.ComputeResourcesUnavailable, errors.HostLacksHardware), RESCHEDULE, None),
+    ((errors.RescheduledException, errors.ComputeResourcesUnavailable), RESCHEDULE, None),
+    ((errors.HostLacksHardware, errors.NetworkRangeInUse), RESCHEDULE, None),
     ((errors.NoMoreFixedIps,), ABORT, NETWORKS_WITH_ERROR),
     ((errors.NetworkError,), ABORT, NETWORKS),
     ((errors.VolumeNotCreated,), ABORT, None),

@@ -44,6 +44,11 @@ def parse_cidr(cidr: str) -> IPNetwork:
         ) from None
 
 
+def overlap(one: IPNetwork, other: IPNetwork) -> bool:
+    """Whether two ranges have an address in common."""
+    return one.version == other.version and one.overlaps(other)
+
+
 def parse_ip(text: t.Any) -> IPAddress | None:
     """The address, or None if ``text`` is not one (nor are numbers and addresses with a zone, such as fe80::1%eth0)."""
     if not isinstance(text, str) or "%" in text:

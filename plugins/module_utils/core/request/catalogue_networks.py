@@ -11,11 +11,9 @@ import typing as t
 
 from ..errors import BootflowError, InvalidInput
 from ..model import Network, Subnet
-from ..networks.ipam import default_pools, validate_pools
+from ..networks.ipam import IPNetwork, default_pools, overlap, validate_pools
 from ..networks.names import FORWARDS, TYPES, check_source
 from ..reading.fields import Fields, catalogue_id
-
-AnyNetwork = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 
 
 def read_network(fields: Fields, name: str) -> Network:
@@ -29,7 +27,7 @@ def read_network(fields: Fields, name: str) -> Network:
             fields.wrong("source", error.message, error.remedy)
     mtu = fields.integer("mtu", 68, None, maximum=65535)
     subnets: list[Subnet] = []
-    networks: list[AnyNetwork] = []
+    networks: list[IPNetwork] = []
     for index, data in enumerate(fields.items("subnets")):
         path = "%s.subnets[%d]" % (fields.path, index)
         if not isinstance(data, t.Mapping):
@@ -83,7 +81,7 @@ def _check_dhcp(network: Network, fields: Fields) -> None:
         )
 
 
-def _read_subnet(fields: Fields, network: str, index: int, subnets: list[Subnet], networks: list[AnyNetwork]) -> None:
+def _read_subnet(fields: Fields, network: str, index: int, subnets: list[Subnet], networks: list[IPNetwork]) -> None:
     """Append the subnet, and its range to ``networks``, unless its cidr is unusable."""
     name = fields.name("name", "%s-%d" % (network, index + 1))
     subnet_id = fields.name("id", catalogue_id("subnet", "%s/%s" % (network, name)))
@@ -99,7 +97,7 @@ def _read_subnet(fields: Fields, network: str, index: int, subnets: list[Subnet]
         fields.unknown()
         return
     for other, other_net in zip(subnets, networks):
-        if other_net.version == net.version and other_net.overlaps(net):
+        if overlap(other_net, net):
             fields.wrong("cidr", "%s overlaps with %s of subnet %s" % (net, other_net, other.name))
     gateway = _read_gateway(fields, net)
     pools: t.Any = ()
@@ -124,7 +122,7 @@ def _read_subnet(fields: Fields, network: str, index: int, subnets: list[Subnet]
     )
 
 
-def _read_cidr(fields: Fields) -> t.Optional[AnyNetwork]:
+def _read_cidr(fields: Fields) -> t.Optional[IPNetwork]:
     """The range; as in Neutron, bits behind the prefix are rejected and the right range is recommended."""
     text = fields.text("cidr").strip()
     if not text:
@@ -146,7 +144,7 @@ def _read_cidr(fields: Fields) -> t.Optional[AnyNetwork]:
     return net
 
 
-def _read_gateway(fields: Fields, net: AnyNetwork) -> t.Optional[str]:
+def _read_gateway(fields: Fields, net: IPNetwork) -> t.Optional[str]:
     """The gateway: none if null, the first host address if left out (none in a range of one address)."""
     value = fields.raw("gateway_ip")
     if value is None:
@@ -178,7 +176,7 @@ def _read_gateway(fields: Fields, net: AnyNetwork) -> t.Optional[str]:
     return str(gateway)
 
 
-def _read_pools(fields: Fields, net: AnyNetwork, gateway: t.Optional[str]) -> t.Any:
+def _read_pools(fields: Fields, net: IPNetwork, gateway: t.Optional[str]) -> t.Any:
     """The pools: if left out or null the whole range without the gateway; an empty list allows fixed_ip only."""
     value = fields.raw("allocation_pools")
     if value is None:

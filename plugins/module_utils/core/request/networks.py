@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import typing as t
 
 from ..errors import (
@@ -19,7 +20,7 @@ from ..errors import (
     NotSupportedYet,
 )
 from ..model import Network, NetworkRequest, Subnet
-from ..networks.ipam import check_fixed_ip
+from ..networks.ipam import check_fixed_ip, overlap, parse_cidr
 from ..reading.problems import Problems
 from .catalogue import Catalogue, find_subnet
 from .options import RequestOptions
@@ -50,8 +51,26 @@ def requested_networks(
             continue
         if not options.allow_duplicate_networks and any(request.network == other.network for other in found):
             problems.add(where, NetworkDuplicated(network_id=request.network))
+        with problems.collect(where):
+            _check_overlap(catalogue.network(str(request.network)), [catalogue.network(str(o.network)) for o in found])
         found.append(request)
     return tuple(found)
+
+
+def _check_overlap(network: Network, others: t.Iterable[Network]) -> None:
+    """Networks that guests use on different hosts may overlap; those of one guest meet on its host.
+
+    :raises InvalidInput: the host would have one range in two libvirt networks.
+    """
+    for other in others:
+        for mine, its in itertools.product(network.host_ranges, other.host_ranges):
+            if network.source != other.source and overlap(parse_cidr(mine), parse_cidr(its)):
+                raise InvalidInput(
+                    message="network %s (%s) overlaps with network %s (%s): both are managed, and one host cannot have both"
+                    % (network.name, mine, other.name, its),
+                    remedy="Give one of them another cidr in bootflow_networks, or request only one of them. A subnet with"
+                    " gateway_ip: null may overlap: hosts have no address in it.",
+                )
 
 
 def _the_only_network(requested: t.Optional[str], catalogue: Catalogue) -> tuple[NetworkRequest, ...]:

@@ -29,6 +29,7 @@ from ..os.paths import make_dirs
 from .connection import is_code, libvirt, libvirt_errors
 from .dhcp import find_network, range_of
 from .domains import definitions
+from .used_ranges import check_unused, refused
 
 etree = optional_import("lxml.etree")
 
@@ -69,6 +70,7 @@ def ensure_network(connection: t.Any, spec: NetworkSpec, check_mode: bool = Fals
     :raises InvalidInput: the spec is not valid.
     :raises NetworkError: the network does not exist or is not active, and is not managed; or the definition of a managed one does
         not serve DHCP as requested.
+    :raises NetworkRangeInUse: the host already has the addresses of a managed network that has to be started.
     """
     if spec.type == "bridge":
         return _check_bridge(spec)
@@ -83,21 +85,24 @@ def ensure_network(connection: t.Any, spec: NetworkSpec, check_mode: bool = Fals
 
 def _ensure_managed(connection: t.Any, spec: NetworkSpec, check_mode: bool) -> dict[str, t.Any]:
     network = find_network(connection, spec.real_name)
-    wanted = None if network is not None else network_xml(spec)
-    if network is not None:
-        _check_dhcp(network, spec)
+    defined = network is None
+    definition = network_xml(spec) if network is None else _definition_of(network)
+    if not defined:
+        _check_dhcp(definition, spec)
     with libvirt_errors():
         start = network is None or not network.isActive()
         autostart = network is None or not network.autostart()
+    if start:
+        check_unused(connection, definition, spec.name, not defined)
     result = {
         "changed": start or autostart,
         "type": "network",
         "source": spec.real_name,
-        "defined": network is None,
+        "defined": defined,
         "started": start,
     }
-    if wanted is not None:
-        result["diff"] = {"before": "", "after": wanted, "after_header": spec.real_name}
+    if defined:
+        result["diff"] = {"before": "", "after": definition, "after_header": spec.real_name}
     if check_mode:
         result["bridge"] = spec.bridge if network is None else _bridge_of(network)
         return result
@@ -105,14 +110,20 @@ def _ensure_managed(connection: t.Any, spec: NetworkSpec, check_mode: bool) -> d
         progress.mark_changed()
     with libvirt_errors():
         if network is None:
-            network = _define(connection, spec, str(wanted))
+            network = _define(connection, spec, definition)
         if start:
-            _tolerating_race(network)
+            _start(network, spec, definition, defined)
         if autostart:
             network.setAutostart(1)
     _mark_needed(network)
     result["bridge"] = _bridge_of(network)
     return result
+
+
+def _definition_of(network: t.Any) -> str:
+    """The persistent definition, or else the running one."""
+    with libvirt_errors():
+        return str(network.XMLDesc(libvirt.VIR_NETWORK_XML_INACTIVE if network.isPersistent() else 0))
 
 
 def _define(connection: t.Any, spec: NetworkSpec, xml: str) -> t.Any:
@@ -126,12 +137,19 @@ def _define(connection: t.Any, spec: NetworkSpec, xml: str) -> t.Any:
         return network
 
 
-def _tolerating_race(network: t.Any) -> None:
+def _start(network: t.Any, spec: NetworkSpec, definition: str, is_new: bool) -> None:
+    """:raises NetworkRangeInUse: libvirt found the range in use. Then a new network is not left behind."""
     try:
         network.create()
     except libvirt.libvirtError as error:
-        if not (is_code(error, "VIR_ERR_OPERATION_INVALID") and network.isActive()):
+        if is_code(error, "VIR_ERR_OPERATION_INVALID") and network.isActive():
+            return  # another process started it meanwhile
+        in_use = refused(error, definition, spec.name, not is_new)
+        if in_use is None:
             raise
+        if is_new:
+            network.undefine()
+        raise in_use from None
 
 
 def _check_network(network: t.Any | None, spec: NetworkSpec) -> dict[str, t.Any]:
@@ -223,13 +241,12 @@ def _dhcp_options(spec: NetworkSpec) -> list[str]:
     return [option for s in spec.subnets if s.get("enable_dhcp") for option in dhcp.options(s, spec.forward, spec.mtu)]
 
 
-def _check_dhcp(network: t.Any, spec: NetworkSpec) -> None:
-    """:raises NetworkError: an existing network that cannot serve the subnets as requested"""
+def _check_dhcp(definition: str, spec: NetworkSpec) -> None:
+    """:raises NetworkError: the definition of an existing network cannot serve the subnets as requested"""
     served = [s for s in spec.subnets if s.get("enable_dhcp")]
     if not served:
         return
-    with libvirt_errors():
-        root = parse(network.XMLDesc(libvirt.VIR_NETWORK_XML_INACTIVE if network.isPersistent() else 0))
+    root = parse(definition)
     there = {(range_of(e), e.get("address")): e for e in root.findall("ip")}
     told = {e.get("value") for e in root.iter("{%s}option" % _DNSMASQ)}
     problems = ["it does not tell guests %s" % o for o in _dhcp_options(spec) if o not in told]

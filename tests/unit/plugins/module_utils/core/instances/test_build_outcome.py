@@ -26,6 +26,11 @@ CASES = [
     ),
     (E.RescheduledException(instance_uuid="u", reason="r"), RESCHEDULE, "Build of instance u was re-scheduled: r"),
     (E.HostLacksHardware(host="h", model="UEFI", reason="r"), RESCHEDULE, "Host h has no UEFI: r"),
+    (
+        E.NetworkRangeInUse(network="n", range="10.0.0.0/24", reason="eth0 has the address 10.0.0.5/24"),
+        RESCHEDULE,
+        "libvirt network n cannot have 10.0.0.0/24 on this host: eth0 has the address 10.0.0.5/24",
+    ),
     (E.LibvirtError(reason="boom"), RESCHEDULE, "libvirt: boom"),
     (
         E.HypervisorUnavailable(host="h", reason="gone"),

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
 
 import pytest
@@ -508,6 +509,37 @@ def test_duplicate_networks_by_setting(parse, errors):
     assert len(parse(networks=["blue", "blue"]).networks) == 2
     options = RequestOptions(allow_duplicate_networks=False)
     assert errors(options, networks=["blue", "red", "blue"])[0][:3] == ("networks[2]", "NetworkDuplicated", 400)
+
+
+MANAGED = {"name": "one", "manage": True, "subnets": [{"cidr": "10.9.0.0/24"}]}
+
+
+@pytest.mark.parametrize(
+    ("other", "meets"),
+    [
+        ({}, "10.9.0.0/24"),
+        ({"subnets": [{"cidr": "10.8.0.0/24"}, {"cidr": "10.9.0.128/25"}]}, "10.9.0.128/25"),
+        ({"source": "one"}, None),  # the same libvirt network
+        ({"manage": False}, None),
+        ({"type": "bridge", "source": "br0"}, None),
+        ({"subnets": [{"cidr": "10.9.0.0/24", "gateway_ip": None}]}, None),  # hosts have no address there
+        ({"subnets": [{"cidr": "10.9.1.0/24"}]}, None),
+        ({"subnets": [{"cidr": "fd00:9::/64"}]}, None),
+    ],
+)
+def test_managed_networks_of_one_guest_that_overlap_are_refused(catalogue, base, other, meets):
+    """Their host could start only one of them, and said so when the guest was built. Guests of other hosts may use the other."""
+    both = parse_catalogue(None, None, [MANAGED, {**MANAGED, "name": "two", **other}], None)
+    catalogue = dataclasses.replace(catalogue, networks=both.networks)
+    assert len(parse_requests([{**base, "name": n, "networks": [n]} for n in ("one", "two")], catalogue)) == 2
+    if meets is None:
+        assert len(parse_requests([{**base, "networks": ["one", "two"]}], catalogue)[0].networks) == 2
+        return
+    with pytest.raises(InvalidRequest) as caught:
+        parse_requests([{**base, "networks": ["one", "two"]}], catalogue)
+    (error,) = caught.value.errors
+    assert error["path"] == "instances[0].networks[1]" and "another cidr in bootflow_networks" in error["remedy"]
+    assert error["message"].startswith("network two (%s) overlaps with network one (10.9.0.0/24)" % meets)
 
 
 def test_volume_rules(errors):
