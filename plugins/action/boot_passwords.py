@@ -33,17 +33,17 @@ class ActionModule(LedgerAction):
             return rows, history.with_event(tx, [r.uuid for r in rows], "resume")
 
         rows, resumed = self.open_ledger().inspect(read)
-        found: dict[str, str] = {}
-        files: dict[str, str] = {}
+        found: dict[str, dict[str, str]] = {}
         for row in rows:
             secrets = secrets_of(row.project, row.display_name)
             # A config drive that a dead run wrote has a password that died with it, unless the request names it.
             known = row.uuid not in resumed or (secrets is not None and secrets.admin_password)
             if row.config_drive and known:
-                files[row.uuid] = found[row.display_name] = passwords.password_of(row.uuid, secrets)
+                password = passwords.password_of(row.uuid, secrets)
+                found[row.uuid] = {"name": row.display_name, "project": row.project, "password": password}
         folder = self.options["admin_password_dir"]
-        if folder and files:
-            passwords.leave_in(folder, files)
+        if folder and found:
+            passwords.leave_in(folder, {uuid: each["password"] for uuid, each in found.items()})
             if self.options["print_table"]:
                 tables.show(self._display, ["Admin passwords: in %s, in files named by UUID" % folder])
-        return {"changed": bool(folder and files), "admin_passwords": found, "_ansible_no_log": True}
+        return {"changed": bool(folder and found), "admin_passwords": found, "_ansible_no_log": True}

@@ -42,7 +42,9 @@ EXAMPLES = r"""
 RETURN = r"""
 ---
 admin_passwords:
-  description: Password of each instance, by its name.
+  description: The C(name), C(project) and C(password) of each instance, by its UUID.
   type: dict
   returned: success
+  sample:
+    2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b0001: {name: web-1, project: default, password: k7TdXqGm3RwZ}
 """

@@ -278,8 +278,11 @@ def test_hooks_and_passwords(flow: Flow, tmp_path) -> None:
         bootflow_admin_password_dir=str(folder),
         **READY,
     )
-    instances, passwords = json.loads(seen.read_text())
-    assert {i["name"] for i in instances} == {"hooked", "known"}
+    instances, known = json.loads(seen.read_text())
+    assert {(i["uuid"], i["name"], i["project"]) for i in instances} == {
+        (uuid, each["name"], each["project"]) for uuid, each in known.items()
+    }
+    passwords = {each["name"]: each["password"] for each in known.values()}
     assert passwords["known"] == "correct horse" and len(passwords["hooked"]) >= 12
     for name, row in flow.instances().items():
         drive = "/var/lib/bootflow/instances/%s/disk.config" % row["uuid"]

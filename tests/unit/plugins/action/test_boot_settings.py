@@ -265,7 +265,8 @@ def test_who_sets_the_admin_password(
     variables = {**boot.hosts["localhost"], "bootflow_instances": [{"name": "web", **entry}]}
     ports = WorldPorts(world, "a")
     result = action_of(boot_passwords, ports, variables, admin_password_dir=str(folder)).act()
-    password = result["admin_passwords"]["web"]
+    ((key, known),) = result["admin_passwords"].items()
+    password = known["password"]
     assert result["_ansible_no_log"] and password == entry.get("admin_password", password)
     login = boot.login()
     if user is None or login is None:
@@ -276,12 +277,26 @@ def test_who_sets_the_admin_password(
         drive = unpack_files(boot.given["config_drive"]["drives"][0]["files"])
         assert password.encode() not in b"".join(drive.values())
     (uuid,) = [d["uuid"] for d in boot.given["domain"]["domains"]]
+    assert (key, known["name"], known["project"]) == (uuid, "web", "default")
     assert (folder / uuid).read_text() == password + "\n" and [f.name for f in folder.iterdir()] == [uuid]
     assert [each.stat().st_mode & 0o777 for each in (folder, folder / uuid)] == [0o700, 0o600]
     assert str(folder) in "".join(ports.shown) and password not in "".join(ports.shown)
     (tmp_path / "file").touch()
     with pytest.raises(InvalidInput, match="cannot be written to .*/file/x: Not a directory"):
         action_of(boot_passwords, ports, variables, admin_password_dir=str(tmp_path / "file" / "x")).act()
+
+
+def test_instances_of_one_name_in_two_projects_have_a_password_each(world: World) -> None:
+    """The passwords were keyed by name: one of these was lost."""
+    boot = Boot(world)
+    entries = [{"name": "web", "project": p, "admin_password": "of " + p} for p in ("red", "blue")]
+    for entry in entries:
+        boot.build(**entry)
+    variables = {**boot.hosts["localhost"], "bootflow_instances": entries}
+    found = action_of(boot_passwords, WorldPorts(world, "a"), variables).act()["admin_passwords"]
+    assert len(found) == 2
+    for row in world.rows(tables.instances):
+        assert found[row.uuid] == {"name": "web", "project": row.project, "password": "of " + row.project}
 
 
 def test_what_a_host_says_of_metadata(world: World) -> None:
