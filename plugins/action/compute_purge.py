@@ -19,6 +19,9 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute im
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings, tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result
+
+NOTHING: t.Mapping[str, t.Any] = {"changed": False, "images": [], "networks": [], "diff": []}
 
 
 class ActionModule(LedgerAction):
@@ -29,6 +32,8 @@ class ActionModule(LedgerAction):
         images, networks = self.rehearsal_ledger().inspect(_needed, host)
         if self.options["remove_unused_networks"] == "undeclared":
             networks |= _on_host(parse_catalogue([], [], self.options["networks"], []).networks.values())
+        done: t.Mapping[str, t.Any]
+        problem: errors.BootflowError | None = None
         try:
             done = self.run_module(
                 "compute_unused",
@@ -43,11 +48,18 @@ class ActionModule(LedgerAction):
                 },
             )
         except errors.BootflowError as e:
-            self._display.warning("The purge of %s did not end: %s" % (host, e.paragraph))
-            return {"changed": False, "answered": False, "error": e.as_dict()}
+            done, problem = {**NOTHING, **e.details.get("answer", {})}, e
+        if isinstance(problem, (errors.HostUnreachable, errors.HypervisorUnavailable)) and not done["changed"]:
+            self._display.warning("The purge of %s did not end: %s" % (host, problem.paragraph))
+            return {"changed": False, "answered": False, "error": problem.as_dict()}
+        failed = 0
+        if isinstance(problem, errors.PurgeIncomplete):
+            problem.items = [_failed_item(host, item) for item in problem.items]
+            failed = len(problem.items)
         if self.options["print_table"]:
-            tables.show(self._display, _report(host, done["images"], done["networks"], self.check_mode))
-        return {"answered": True, **{name: done[name] for name in ("changed", "images", "networks", "diff")}}
+            tables.show(self._display, _report(host, done["images"], done["networks"], failed, self.check_mode))
+        result = {"answered": True, **{name: done[name] for name in NOTHING}}
+        return result if problem is None else error_result(problem, **result)
 
 
 def _needed(tx: Transaction, host: str) -> tuple[set[str], set[str]]:
@@ -61,8 +73,12 @@ def _on_host(networks: t.Iterable[Network]) -> set[str]:
     return {n.source or n.name for n in networks}
 
 
+def _failed_item(host: str, item: t.Mapping[str, t.Any]) -> errors.Item:
+    return errors.failed_item(item["name"], item["name"], errors.from_dict(item["error"]).as_dict(), host=host)
+
+
 def _report(
-    host: str, images: t.Sequence[t.Mapping[str, t.Any]], networks: t.Sequence[str], check_mode: bool
+    host: str, images: t.Sequence[t.Mapping[str, t.Any]], networks: t.Sequence[str], failed: int, check_mode: bool
 ) -> list[str]:
     parts = []
     if images:
@@ -70,8 +86,9 @@ def _report(
     if networks:
         parts.append(counted(len(networks), "networks"))
     done = "would remove" if check_mode else "removed"
+    rest = "; " + counted(failed, "removals") + " failed" if failed else ""
     return [
-        "%s: %s %s" % (host, done, "; ".join(parts) or "nothing"),
+        "%s: %s %s%s" % (host, done, "; ".join(parts) or "nothing", rest),
         *(
             "  %s (%s, unused for %s)" % (i["path"], tables.amount(i["size"]), duration(round(i["age"])))
             for i in images

@@ -15,7 +15,9 @@ description:
     Removes from the host, with M(bootflow.compute.compute_unused), base images that no disk uses, and libvirt networks that the collection
     defined and no domain uses. What instances of the ledger on this host need is kept as well.
   - >-
-    A host that does not answer is named in a warning, and the play continues.
+    A host that does not answer, or whose libvirt does not, is named in a warning, and the play continues.
+  - >-
+    A removal that fails does not keep the host from the others. The task fails then, and its result has what was removed nevertheless.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.ledger, bootflow.compute.shared.controller]
 attributes:
@@ -55,11 +57,15 @@ RETURN = r"""
 answered:
   description: Whether the host answered.
   type: bool
-  returned: success
+  returned: always
 error:
   description: Why it did not answer, with C(code), C(status), C(message), C(remedy) and C(retryable).
   type: dict
   returned: when it did not answer
+failed_items:
+  {description: ["What failed, each item with C(name), C(id), C(host), C(state),
+    C(error) (its error, if one is known) and C(tried) (the errors of earlier attempts).", Missing if the task failed as a whole.],
+    type: list, elements: dict, returned: failure}
 images:
   description: Base images that were, or in check mode would be, removed, with C(path), C(size) (bytes) and C(age) (seconds).
   type: list

@@ -19,6 +19,10 @@ description:
     defined it. A network is used while a domain, running or defined, has an interface in it, or another program has one in its bridge.
   - Networks that others defined are never touched, and neither are other files in the cache.
   - Can run beside boots. An image from which a run makes disks at this moment is kept.
+  - >-
+    A removal that fails does not keep the module from the others. The module then fails, and RV(images) and RV(networks) are what it
+    removed nevertheless. RV(failed_items) names the path of each image and each C(network NAME) that is still there; C(base images) or
+    C(networks) stands for all of them, where it could not be found out which are used.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
@@ -72,25 +76,30 @@ images:
     - Base images that were, or in check mode would be, removed, with C(path), C(size) (bytes on the disk) and C(age) (seconds).
   type: list
   elements: dict
-  returned: success
+  returned: always
   sample: [{path: /var/lib/bootflow/instances/_base/6a2c1f0e-3c5e-5d7b-8d3f-9f1c2b3a4d5e-5f70bf18a0860070, size: 1073741824, age: 172800}]
 networks:
   description: Names of the libvirt networks that were, or in check mode would be, removed.
   type: list
   elements: str
-  returned: success
+  returned: always
   sample: [old-private]
+failed_items:
+  {description: ["What failed, each item with C(name), C(id), C(host), C(state),
+    C(error) (its error, if one is known) and C(tried) (the errors of earlier attempts).", Missing if the task failed as a whole.],
+    type: list, elements: dict, returned: failure}
 """
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import PurgeIncomplete, failed_item
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.unused_images import purge_images
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.connection import (
     LIBVIRT_ARGUMENTS,
     connect,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.networks import purge_networks
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import as_bootflow_error, fail
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (
     TIME_LIMIT_ARGUMENTS,
     keep_time_limit,
@@ -111,24 +120,47 @@ def main():
         },
         supports_check_mode=True,
     )
-    keep_time_limit(module)
+    done = {"changed": False, "images": [], "networks": []}
+    keep_time_limit(module, done)
     args = module.params
-    images, networks = [], []
+    failed, files, diff = [], [], []
+
+    def removals(things, outcomes):
+        """Those that succeeded, one after the other; the others are noted as failed."""
+        try:
+            for outcome in outcomes:
+                done["changed"] |= outcome.pop("changed")
+                error = outcome.pop("error")
+                if error is None:
+                    yield outcome
+                else:
+                    what = outcome.get("path") or "network %s" % outcome["name"]
+                    failed.append(failed_item(what, what, error))
+        except Exception as error:
+            failed.append(failed_item(things, things, as_bootflow_error(error).as_dict()))
+
     try:
         with connect(args["libvirt_uri"], args["libvirt_timeout"]) as connection:
             if args["images"]:
-                images = purge_images(
+                unused = purge_images(
                     connection, args["instances_path"], args["minimum_age"], args["keep_images"], module.check_mode
                 )
+                for image in removals("base images", unused):
+                    done["images"].append(image)
+                    files.append("%(path)s (%(size)d bytes, unused for %(age)d s)\n" % image)
             if args["networks"]:
-                networks = purge_networks(connection, args["minimum_age"], args["keep_networks"], module.check_mode)
+                unused = purge_networks(connection, args["minimum_age"], args["keep_networks"], module.check_mode)
+                for network in removals("networks", unused):
+                    done["networks"].append(network["name"])
+                    diff.append({"before_header": network["name"], "before": network["definition"], "after": ""})
     except Exception as error:
-        fail(module, error)
-    diff = [{"before_header": n["name"], "before": n["definition"], "after": ""} for n in networks]
-    if images:
-        files = "".join("%(path)s (%(size)d bytes, unused for %(age)d s)\n" % image for image in images)
-        diff.insert(0, {"before_header": "base images", "before": files, "after": ""})
-    module.exit_json(changed=bool(diff), images=images, networks=[n["name"] for n in networks], diff=diff)
+        fail(module, error, **done)
+    if files:
+        diff.insert(0, {"before_header": "base images", "before": "".join(files), "after": ""})
+    if failed:
+        total = len(failed) + len(done["images"]) + len(done["networks"])
+        fail(module, PurgeIncomplete(failed, total), diff=diff, **done)
+    module.exit_json(diff=diff, **done)
 
 
 if __name__ == "__main__":

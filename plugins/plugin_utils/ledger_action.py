@@ -304,7 +304,7 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
 
         :raises HostTimeout: the host did not answer in time.
         :raises HostUnreachable: the connection failed, or what came back is not an answer of this module (InvalidAnswer).
-        :raises BootflowError: the module failed as a whole.
+        :raises BootflowError: the module failed; ``details["answer"]`` is its result, with what it did nevertheless.
         """
         host = self.task_vars.get("inventory_hostname", "?")
         seconds = time_limits.limit_of(self, name, arguments)
@@ -320,7 +320,9 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
         if result.get("failed"):
             if result.get("error_code"):
                 answer.check_failure(name, host, result)
-            raise module_error(name, host, result)
+            error = module_error(name, host, result)
+            error.details["answer"] = result
+            raise error
         answer.check(name, host, result)
         for text in result.get("warnings") or []:
             self._display.warning(legible("%s: %s" % (host, text)))

@@ -12,14 +12,14 @@ import typing as t
 from ..errors import InvalidAnswer
 from ..legible import legible
 from . import compute, outcomes, storage
-from .shapes import Misshapen, Shape, flag, items, maybe, message, name, names, prose, whole
+from .shapes import Misshapen, Shape, flag, items, maybe, message, name, names, prose, record, whole
 
 # module -> what its answer has, and what it may have.
 _ANSWERS: dict[str, tuple[dict[str, Shape], dict[str, Shape]]] = {
     "compute_node_info": ({"compute_node": compute.NODE}, {"iscsi": compute.ISCSI}),
     "storage_backend_info": ({"backends": storage.BACKENDS}, {"targets": storage.TARGETS}),
     "instance_disks": ({"outcomes": outcomes.INSTANCE_DISKS}, {"missing_images": names}),
-    "compute_unused": ({"images": compute.UNUSED_IMAGES, "networks": names}, {}),
+    "compute_unused": ({"images": compute.UNUSED_IMAGES, "networks": names}, {"failed_items": compute.KEPT_UNUSED}),
     "domain": ({"outcomes": outcomes.DOMAINS}, {}),
     "domain_power": ({"outcomes": outcomes.DOMAIN_POWER}, {}),
     "volume_lvm": ({"outcomes": outcomes.VOLUMES, "backend": maybe(storage.backend)}, {"evicted": outcomes.EVICTED}),
@@ -39,7 +39,17 @@ def _of(required: dict[str, Shape], optional: dict[str, Shape]) -> list[tuple[st
 
 _SHAPES = {module: _of(*shapes) for module, shapes in _ANSWERS.items()}
 _OTHERS = _of({}, {})
-_FAILED = _of({"error_code": name}, {"msg": prose, "status": whole(100, 599), "remedy": prose, "retryable": flag})
+_FAILED = _of(
+    {"error_code": name},
+    {
+        "msg": prose,
+        "status": whole(100, 599),
+        "remedy": prose,
+        "retryable": flag,
+        "changed": flag,
+        **dict.fromkeys(("errors", "failed_items"), items(record({}))),
+    },
+)
 
 
 def check(module: str, host: str, result: t.Mapping[str, t.Any]) -> None:
@@ -51,11 +61,12 @@ def check(module: str, host: str, result: t.Mapping[str, t.Any]) -> None:
 
 
 def check_failure(module: str, host: str, result: t.Mapping[str, t.Any]) -> None:
-    """The same for the result of a module that failed with an error of ours.
+    """The same for the result of a module that failed with an error of ours. It may have what it did nevertheless.
 
     :raises InvalidAnswer: see check().
     """
-    _check(module, host, result, _FAILED)
+    own = _SHAPES.get(module, [])
+    _check(module, host, result, [*_FAILED, *((field, shape, False) for field, shape, _required in own)])
 
 
 def _check(module: str, host: str, result: t.Mapping[str, t.Any], shapes: t.Iterable[tuple[str, Shape, bool]]) -> None:

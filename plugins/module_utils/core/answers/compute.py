@@ -28,6 +28,7 @@ from .shapes import (
     names,
     number,
     path,
+    prose,
     record,
     size,
     text,
@@ -138,4 +139,5 @@ ISCSI: Shape = record(
     {"sessions": items(_session), "secrets": items(record({"iqn": name, "volume_id": name}))}, {"error": error}
 )
 
+KEPT_UNUSED: Shape = items(record({"name": path, "error": record({"code": name, "message": prose})}))
 UNUSED_IMAGES: Shape = items(record({"path": path, "size": size, "age": number(most=LARGEST_BIG)}))

@@ -56,6 +56,15 @@ class BootFailed(Incomplete):
     msg_fmt = "%(failed)d of %(total)d instances are not ACTIVE."
 
 
+class PurgeIncomplete(Incomplete):
+    """Some base images or networks of a compute host that nothing uses could not be removed."""
+
+    msg_fmt = "%(failed)d of %(total)d removals failed."
+    status = 500
+    retryable = True
+    remedy = "Fix the cause and purge again. What was removed stays removed."
+
+
 class DeleteIncomplete(Incomplete):
     """Some instances are still on a host, or still hold a volume."""
 

@@ -21,14 +21,15 @@ import struct
 import time
 import typing as t
 from dataclasses import dataclass
+from functools import partial
 
 from ...core.disks.local import DISK, QCOW2_ON_LVM
-from ...core.errors import InvalidDiskInfo, WaitTimeout
+from ...core.errors import InvalidDiskInfo, RemoteError, WaitTimeout
 from ...core.guest.domain.element import parse
 from ..images.images import mark_used
 from ..libvirt.connection import tolerating
 from ..libvirt.domains import definitions
-from ..os.batch import progress
+from ..os.batch import attempt, progress
 from ..os.files import opened, read_json, remove_files
 from ..os.locks import host_lock
 from ..os.paths import base_dir, checked_instances_path, own_folder
@@ -53,31 +54,35 @@ class _Base:
 
 def purge_images(
     connection: t.Any, instances_path: str, min_age: float, known: t.Collection[str], check_mode: bool = False
-) -> list[dict[str, t.Any]]:
-    """Remove the base images that no disk uses and that are old enough; {path, size, age} of each.
+) -> t.Iterator[dict[str, t.Any]]:
+    """Remove the base images that no disk uses and that are old enough; {path, size, age, changed, error} of each.
 
     :arg min_age: seconds. :arg known: ids of images of which the newest file is kept.
     :raises InvalidDiskInfo: disks of an instance are not mounted, so nobody can tell what they use.
     """
     folder = base_dir(instances_path)
     if not os.path.isdir(folder):
-        return []
+        return
     with contextlib.ExitStack() as held:
         fd = held.enter_context(own_folder(folder))
         there = _bases(folder, fd)
         meant = [
             b for b in there if b.age >= min_age and not (b.image_id in known and _newest(folder, b.image_id) == b.name)
         ]
+        refused: dict[str, RemoteError] = {}
         if not check_mode:
-            meant = _locked(meant, instances_path, fd, held)
+            meant = _locked(meant, instances_path, fd, held, refused)
         used = _used(connection, instances_path, {b.name for b in there}) if meant else set()
         unused = [b for b in meant if b.name not in used]
         if not check_mode:
             for name in used:
-                mark_used(os.path.join(folder, name))
-            for base in unused:
-                _remove(folder, base)
-        return [{"path": os.path.join(folder, b.name), "size": b.size, "age": round(b.age)} for b in unused]
+                with contextlib.suppress(OSError):
+                    mark_used(os.path.join(folder, name))
+        for base in unused:
+            outcome = (
+                {"changed": True, "error": None} if check_mode else attempt(partial(_remove, folder, refused), base)
+            )
+            yield {"path": os.path.join(folder, base.name), "size": base.size, "age": round(base.age), **outcome}
 
 
 def mark_bases_used(folder: str) -> None:
@@ -114,8 +119,13 @@ def _marker(folder: str, image_id: str) -> str:
     return os.path.join(folder, image_id + ".json")
 
 
-def _locked(bases: t.Sequence[_Base], instances_path: str, fd: int, held: contextlib.ExitStack) -> list[_Base]:
-    """Those that no run fetches or makes disks from; none begins to until ``held`` ends."""
+def _locked(
+    bases: t.Sequence[_Base], instances_path: str, fd: int, held: contextlib.ExitStack, refused: dict[str, RemoteError]
+) -> list[_Base]:
+    """Those that no run fetches or makes disks from; none begins to until ``held`` ends.
+
+    :arg refused: is given those of them that the host does not let us open, and why.
+    """
     free: dict[str, bool] = {}
     found = []
     for base in bases:
@@ -127,19 +137,31 @@ def _locked(bases: t.Sequence[_Base], instances_path: str, fd: int, held: contex
                 free[base.image_id] = False
         if free[base.image_id]:
             with contextlib.suppress(BlockingIOError, FileNotFoundError), contextlib.ExitStack() as lock:
-                file = os.open(base.name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
-                lock.callback(os.close, file)
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                held.push(lock.pop_all())
+                try:
+                    file = os.open(base.name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+                except PermissionError as error:
+                    path = os.path.join(base_dir(instances_path), base.name)
+                    refused[base.name] = RemoteError(
+                        reason="%s (%s)" % (error.strerror, path),
+                        remedy="Remove the attribute that protects the file (lsattr %s shows it, chattr -i removes it)."
+                        % path,
+                    )
+                else:
+                    lock.callback(os.close, file)
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    held.push(lock.pop_all())
                 found.append(base)
     return found
 
 
-def _remove(folder: str, base: _Base) -> None:
-    progress.mark_changed()
+def _remove(folder: str, refused: t.Mapping[str, RemoteError], base: _Base) -> dict[str, t.Any]:
+    if base.name in refused:
+        raise refused[base.name]
     if _newest(folder, base.image_id) == base.name:
         remove_files(_marker(folder, base.image_id))
+        progress.mark_changed()
     remove_files(os.path.join(folder, base.name))
+    return {"changed": True}
 
 
 # --- what is used -------------------------------------------------------------------------------------------------------

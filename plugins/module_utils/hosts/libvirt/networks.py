@@ -22,7 +22,7 @@ from ...core.guest.domain.element import parse, to_text
 from ...core.networks import dhcp
 from ...core.networks.names import check_interface, check_source
 from ...core.optional import optional_import, require
-from ..os.batch import progress
+from ..os.batch import attempt, progress
 from ..os.files import opened, remove_files
 from ..os.locks import LOCK_ROOT, host_lock
 from ..os.paths import make_dirs
@@ -285,8 +285,9 @@ def _add_subnet(root: t.Any, spec: NetworkSpec, subnet: t.Mapping[str, t.Any]) -
 
 def purge_networks(
     connection: t.Any, min_age: float, keep: t.Collection[str], check_mode: bool = False
-) -> list[dict[str, str]]:
-    """Destroy and undefine the networks that this collection defined and no domain uses; {name, definition} of each.
+) -> t.Iterator[dict[str, t.Any]]:
+    """Destroy and undefine the networks that this collection defined and no domain uses; {name, definition, changed, error}
+    of each.
 
     :arg min_age: seconds since a build needed the network. :arg keep: names of networks to keep.
     """
@@ -295,23 +296,26 @@ def purge_networks(
             there = sorted(connection.listAllNetworks(0), key=lambda network: str(network.name()))
             ours = [n for n in there if n.name() not in keep and _is_ours(n)]
         used = _used_by_domains(connection) if ours else set()
-        found = []
         for network in ours:
-            names = {network.name(), _bridge_of(network)}
-            if names & used or _has_ports(network) or _unneeded_for(network) < min_age:
-                continue
-            with libvirt_errors():
-                found.append(
-                    {"name": str(network.name()), "definition": str(network.XMLDesc(libvirt.VIR_NETWORK_XML_INACTIVE))}
-                )
-                if not check_mode:
-                    progress.mark_changed()
-                    if network.isActive():
-                        network.destroy()
-                    network.undefine()
-            if not check_mode:
-                remove_files(_needed_file(network))
-        return found
+            outcome = attempt(lambda n: _purge(n, used, min_age, check_mode), network)
+            if outcome["changed"] or outcome["error"]:
+                yield {"name": str(network.name()), **outcome}
+
+
+def _purge(network: t.Any, used: t.Collection[str], min_age: float, check_mode: bool) -> dict[str, t.Any]:
+    with libvirt_errors():
+        names = {network.name(), _bridge_of(network)}
+        if not names.isdisjoint(used) or _has_ports(network) or _unneeded_for(network) < min_age:
+            return {"changed": False}
+        definition = str(network.XMLDesc(libvirt.VIR_NETWORK_XML_INACTIVE))
+        if not check_mode:
+            if network.isActive():
+                progress.mark_changed()
+                network.destroy()
+            network.undefine()
+    if not check_mode:
+        remove_files(_needed_file(network))
+    return {"changed": True, "definition": definition}
 
 
 def _is_ours(network: t.Any) -> bool:

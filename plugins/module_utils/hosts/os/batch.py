@@ -42,10 +42,7 @@ def run_batch(
     fn: t.Callable[[t.Any], dict[str, t.Any]],
     workers: int = 4,
 ) -> dict[str, dict[str, t.Any]]:
-    """Call ``fn(item)`` for every item, at most ``workers`` in parallel, and collect {key: result} in the order of the items.
-
-    A result gets ``changed`` (False unless set) and ``error`` (None). An item whose call raised any exception gets the
-    plain data of the error instead.
+    """Call attempt(fn, item) for every item, at most ``workers`` in parallel, and collect {key: result} in the order of the items.
 
     :raises InvalidInput: two items have the same key (the second would race the first).
     """
@@ -55,22 +52,25 @@ def run_batch(
     if twice:
         raise InvalidInput(reason="items given more than once: %s" % ", ".join(twice))
 
-    def one(item: t.Any) -> dict[str, t.Any]:
-        progress.start()
-        try:
-            result = dict(fn(item))
-        except Exception as error:  # the failure of an item is data
-            return failure(error, changed=progress.changed)
-        result.setdefault("changed", False)
-        result.setdefault("error", None)
-        return result
-
     if not pairs:
         return {}
     if workers <= 1 or len(pairs) == 1:
-        return {key: one(item) for key, item in pairs}
+        return {key: attempt(fn, item) for key, item in pairs}
     with ThreadPoolExecutor(max_workers=min(workers, len(pairs))) as pool:
-        return dict(zip(keys, pool.map(one, [item for dummy, item in pairs])))
+        return dict(zip(keys, pool.map(lambda item: attempt(fn, item), [item for dummy, item in pairs])))
+
+
+def attempt(fn: t.Callable[[t.Any], dict[str, t.Any]], item: t.Any) -> dict[str, t.Any]:
+    """The result of ``fn(item)``, with ``changed`` (False unless set) and ``error`` (None); if it raised any exception, the
+    plain data of the error instead."""
+    progress.start()
+    try:
+        result = dict(fn(item))
+    except Exception as error:  # the failure of an item is data
+        return failure(error, changed=progress.changed)
+    result.setdefault("changed", False)
+    result.setdefault("error", None)
+    return result
 
 
 def any_changed(*results: t.Mapping[str, t.Mapping[str, t.Any]]) -> bool:

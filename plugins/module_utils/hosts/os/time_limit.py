@@ -20,22 +20,24 @@ from .module_errors import fail
 TIME_LIMIT_ARGUMENTS = {"time_limit": {"type": "float"}}
 
 
-def keep_time_limit(module: t.Any) -> None:
+def keep_time_limit(module: t.Any, so_far: t.Mapping[str, t.Any] | None = None) -> None:
     """Have ``module`` (an AnsibleModule) fail with HostTimeout, and its programs end, when its time limit is over.
 
     A thread ends the process: the others may wait in a call that no signal interrupts.
+
+    :arg so_far: fields of the result, which the module fills as it works: what it has done is reported though it failed.
     """
     seconds = module.params["time_limit"]
     if seconds:
-        timer = threading.Timer(seconds, _end, (module, seconds))
+        timer = threading.Timer(seconds, _end, (module, seconds, so_far or {}))
         timer.daemon = True
         timer.start()
 
 
-def _end(module: t.Any, seconds: float) -> None:
+def _end(module: t.Any, seconds: float, so_far: t.Mapping[str, t.Any]) -> None:
     kill_all()
     name = os.uname().nodename
     with contextlib.suppress(SystemExit):
-        fail(module, HostTimeout(host=name, module=module._name.rpartition(".")[2], seconds=int(seconds)))
+        fail(module, HostTimeout(host=name, module=module._name.rpartition(".")[2], seconds=int(seconds)), **so_far)
     sys.stdout.flush()
     os._exit(1)

@@ -83,3 +83,59 @@ def test_a_host_that_does_not_answer_is_named(world: World) -> None:
     assert (result["changed"], result["answered"], result["error"]["code"]) == (False, False, "HostUnreachable")
     (warning,) = ports.warnings
     assert warning.startswith("The purge of h1 did not end: ") and "timed out" in warning
+
+
+def failing(**fields: t.Any) -> dict[str, t.Any]:
+    error = errors.PurgeIncomplete([], 3).as_dict()
+    code = error.pop("code")
+    return {"failed": True, "msg": error.pop("message"), "error_code": code, **error, **fields}
+
+
+def test_removals_that_failed_fail_the_task_and_the_others_are_reported(world: World) -> None:
+    """U11: a purge that failed halfway said that it had removed nothing, and the run ended with 0."""
+    path = BASE + "b-0123456789abcdef"
+    cause = {"code": "RemoteError", "status": 400, "message": "Operation not permitted \x1b[2J", "remedy": "lsattr"}
+    busy = {"code": "LibvirtError", "message": "libvirt: busy"}
+    items = [{"name": path, "error": cause}, {"name": "network wire", "error": busy}]
+    result, _asked, ports = purge(world, failing(failed_items=items, **FOUND))
+    assert (result["failed"], result["changed"], result["answered"]) == (True, True, True)
+    assert (result["images"], result["networks"]) == (FOUND["images"], ["old"])
+    assert ports.shown[0].strip().splitlines()[0] == "h1: removed 2 base images, 1.5 GiB; 1 network; 2 removals failed"
+    assert result["msg"].splitlines() == [
+        "PurgeIncomplete: 0 of 3 removals failed.",
+        "  %s on h1: RemoteError: Operation not permitted \\x1b[2J" % path,
+        "    Remedy: lsattr",
+        "  network wire on h1: LibvirtError: libvirt: busy",
+        "Remedy: Fix the cause and purge again. What was removed stays removed.",
+    ]
+    assert [(i["host"], i["error"]["code"]) for i in result["failed_items"]] == [
+        ("h1", "RemoteError"),
+        ("h1", "LibvirtError"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "done", "fails"),
+    [
+        ("HypervisorUnavailable", NOTHING, False),
+        ("HostTimeout", NOTHING, False),
+        ("HostTimeout", {**NOTHING, "changed": True, "networks": ["old"]}, True),
+        ("MissingLibrary", NOTHING, True),
+    ],
+)
+def test_a_purge_that_ended_before_its_end(world: World, code: str, done: dict[str, t.Any], fails: bool) -> None:
+    result, _asked, ports = purge(world, {"failed": True, "error_code": code, "msg": "the cause", **done})
+    assert (bool(result.get("failed")), len(ports.warnings)) == (fails, not fails)
+    if fails:
+        assert (result["changed"], result["networks"]) == (done["changed"], done["networks"])
+        assert result["msg"].startswith(code + ": the cause")
+    else:
+        assert (result["answered"], result["error"]["code"]) == (False, code)
+
+
+@pytest.mark.parametrize(
+    "lie", [{"images": [7]}, {"failed_items": [7]}, {"failed_items": [{}]}, {"changed": "yes"}, {"errors": [1]}]
+)
+def test_what_a_failed_purge_says_is_checked(world: World, lie: dict[str, t.Any]) -> None:
+    result, _asked, _ports = purge(world, failing(**lie))
+    assert (result["answered"], result["error"]["code"]) == (False, "InvalidAnswer")
