@@ -11,16 +11,18 @@ import typing as t
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import plan as core_audit
 from ansible_collections.bootflow.compute.plugins.module_utils.core.audit.plan import (
+    DhcpNetwork,
     Domain,
     Evidence,
     Finding,
+    Reservation,
     Snapshot,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import AUDIT
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import delete
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import audit as ledger_audit
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import storage_audit
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import reservations, storage_audit
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery.audit import Todo
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery.storage_audit import Ends
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import nodes
@@ -30,6 +32,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     host_settings,
     tables,
 )
+from ansible_collections.bootflow.compute.plugins.plugin_utils.dhcp import reserve
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff
 from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host, lease_kept
@@ -39,6 +42,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.storage_settings 
 AUDITING = "bootflow_auditing"
 INSPECTED = "bootflow_inspected"
 AUDITED = "bootflow_audited"
+_RESERVATION = ("mac", "address", "complete", "used")
 STRANGER = "the host is not in the inventory"
 PHASES = ["begin", "inspect", "repair", "clean", "unexport", "release", "finish"]
 
@@ -115,6 +119,7 @@ class ActionModule(LedgerAction):
                     **host_settings.node_info_arguments(self, configuration),
                     "iqn_prefixes": auditing.get("iqn_prefixes") or [],
                     "known_targets": (auditing.get("known_targets") or {}).get(host, []),
+                    "list_reservations": True,
                 },
             )
         except errors.BootflowError as e:
@@ -125,6 +130,7 @@ class ActionModule(LedgerAction):
             "began_at": began_at,
             "compute_node": answer["compute_node"],
             "iscsi": answer.get("iscsi") or {},
+            "dhcp": answer.get("dhcp") or {},
             "configuration": configuration,
         }
 
@@ -193,6 +199,8 @@ class ActionModule(LedgerAction):
                 self._display.warning("%s: %s was %s, and is %s now." % (f.host, f.what, f.old, f.new))
         inventory = set(self.task_vars.get("groups", {}).get("all", []))
         to_clean = {h for h, what in todo.items() if what} | {h for h, e in ends.items() if e.sessions or e.secrets}
+        if not self.check_mode:
+            to_clean |= {str(f.host) for f in findings if f.action == core_audit.RESERVE}
         return {
             "changed": any(f.changes for f in findings),
             "findings": [f.as_dict() for f in findings],
@@ -250,9 +258,26 @@ class ActionModule(LedgerAction):
                 self._cleaned(ledger, host, todo, wanted, problems, died)
             with lease_kept(self):
                 unplugged = audit_storage.unplug(self, ledger, ends.sessions, ends.secrets)
+            reserved = self._reserve(ledger, host)
         finally:
             ledger.close()
-        return self._removed(host, {**{u: problems.get(u) for u in wanted}, **unplugged})
+        removed = self._removed(host, {**{u: problems.get(u) for u in wanted}, **unplugged})
+        return {**removed, "changed": removed["changed"] or bool(reserved), "reserved": reserved}
+
+    def _reserve(self, ledger: Ledger, host: str) -> list[str]:
+        """Reserve the addresses that the phase repair found missing, of those guests that are still here. Returns the addresses."""
+        found = self._repaired().get("findings") or ()
+        lacking = {f["instance"] for f in found if f["action"] == core_audit.RESERVE and f["host"] == host}
+        if not lacking:
+            return []
+        guests = ledger.inspect(reservations.of_hosts, [host]).get(host, {})
+        wanted = [each for uuid in sorted(lacking & set(guests)) for each in guests[uuid]]
+        problems = reserve(self, wanted)
+        for each in wanted:
+            if each["mac"] in problems:
+                text = "Could not reserve %s on %s: %s" % (each["address"], host, problems[each["mac"]].paragraph)
+                self._display.warning(text)
+        return [each["address"] for each in wanted if each["mac"] not in problems]
 
     @staticmethod
     def _cleaned(
@@ -336,7 +361,18 @@ def _snapshot(host: str, answer: t.Mapping[str, t.Any]) -> Snapshot:
         folders=list(facts.get("instance_folders") or ()),
         volumes=dict(facts.get("instance_volumes") or {}),
         columns=ledger_audit.columns_of(facts, answer["configuration"]),
+        networks=_networks(answer["dhcp"]),
+        networks_error=answer["dhcp"].get("error"),
     )
+
+
+def _networks(dhcp: t.Mapping[str, t.Any]) -> dict[str, DhcpNetwork] | None:
+    if not dhcp or dhcp.get("error"):
+        return None
+    return {
+        n["name"]: DhcpNetwork(n["ours"], [Reservation(**{f: r[f] for f in _RESERVATION}) for r in n["reservations"]])
+        for n in dhcp["networks"]
+    }
 
 
 def _diff(findings: t.Sequence[Finding]) -> dict[str, str]:

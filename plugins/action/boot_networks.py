@@ -12,7 +12,9 @@ from dataclasses import asdict
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds as ledger_builds
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import reservations
 from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings
+from ansible_collections.bootflow.compute.plugins.plugin_utils.dhcp import reserve
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import item_errors
 from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import Outcomes, StageAction
 
@@ -31,11 +33,26 @@ class ActionModule(StageAction):
                 "networks": [_module_network(asdict(n)) for n in networks.values()],
             },
         )
+        self._restore({n.source for n in networks.values() if result["outcomes"].get(n.name, {}).get("defined")})
         problems = item_errors(result, networks)
         outcomes: dict[str, t.Optional[errors.BootflowError]] = {}
         for build in builds:
             outcomes[build.uuid] = next((problems[n.name] for _p, n in build.ports if n.name in problems), None)
         return outcomes
+
+    def _restore(self, made: set[str]) -> None:
+        """Reserve the addresses of the guests that a network had here before somebody removed it. :arg made: names in libvirt."""
+        if not made:
+            return
+        host = self.task_vars["inventory_hostname"]
+        ledger = self.open_ledger()
+        try:
+            guests = ledger.inspect(reservations.of_hosts, [host]).get(host, {})
+        finally:
+            ledger.close()
+        lost = [each for needed in guests.values() for each in needed if each["network"] in made]
+        for problem in reserve(self, lost).values():
+            self._display.warning("%s: %s" % (host, problem.paragraph))
 
 
 def _module_network(network: dict[str, t.Any]) -> dict[str, t.Any]:

@@ -17,7 +17,7 @@ description:
     before it releases their claims.
   - >-
     On storage hosts it compares logical volumes and targets, on compute hosts also iSCSI sessions and secrets of libvirt, and reports which of them are
-    unowned and which are missing.
+    unowned and which are missing. DHCP servers of managed networks get the reservations that they lack.
   - >-
     The usage of a host is what it reserves plus the sum of its claims. The memory of domains that are not instances is
     reported in RV(foreign_memory_mb) but not counted, as in Nova's libvirt driver.
@@ -36,7 +36,7 @@ options:
       - V(begin), on the controller, returns the RV(hosts) to inspect.
       - V(inspect), on each of them, collects the facts. Register the result as I(bootflow_inspected).
       - V(repair), on the controller, compares, repairs the ledger and returns the RV(hosts) to clean. Register the result as I(bootflow_audited).
-      - V(clean), on each of those, removes what dead runs left and releases their claims.
+      - V(clean), on each of those, removes what dead runs left and releases their claims, and restores DHCP reservations of guests.
       - V(unexport), on each of RV(target_hosts), removes unowned targets after V(clean) ended their sessions.
       - V(release), on the controller, releases the volumes that were reserved during V(clean) and V(unexport) so that no other run attached them.
       - V(finish), on the controller, completes deletions whose run died.
@@ -126,7 +126,7 @@ findings:
         - Kind of the difference. V(usage), V(host_facts), V(host_unreachable), V(dead_build), V(dead_delete), V(cleanup), V(stale_claim), V(missing_claim),
           V(wrong_claim), V(device_claim), V(port), V(address), V(server_group), V(orphan_domain), V(foreign_domain), V(other_ledger), V(orphan_folder),
           V(orphan_disk), V(instance_without_domain), V(instance_elsewhere), V(volume), V(attachment), V(orphan_volume), V(missing_volume), V(orphan_target),
-          V(missing_target), V(orphan_session), V(orphan_secret) or V(unread).
+          V(missing_target), V(orphan_session), V(orphan_secret), V(missing_reservation), V(orphan_reservation) or V(unread).
       type: str
       returned: always
     host:
@@ -151,7 +151,8 @@ findings:
       returned: always
     action:
       description:
-        - What the audit does. V(recount), V(record), V(mark), V(release), V(claim), V(correct), V(clean), V(end), V(finish), V(forget) or V(remove).
+        - What the audit does. V(recount), V(record), V(mark), V(release), V(claim), V(correct), V(clean), V(end), V(finish), V(forget), V(remove) or
+          V(reserve).
         - V(wait) and V(report) change nothing.
       type: str
       returned: always
@@ -189,6 +190,11 @@ problems:
   description: Errors of those that could not be removed, by the same keys.
   type: dict
   returned: phases clean and unexport
+reserved:
+  description: Addresses of guests that the DHCP server of the host reserves again.
+  type: list
+  elements: str
+  returned: phase clean
 deleted:
   description: Names of instances whose deletion was completed.
   type: list

@@ -79,6 +79,10 @@ options:
     type: list
     elements: str
     default: []
+  list_reservations:
+    description: Also return the DHCP reservations of the libvirt networks of the host, as RV(dhcp).
+    type: bool
+    default: false
 requirements:
   - lvm2 for disks in a volume group
 """
@@ -268,12 +272,30 @@ iscsi:
       description: Why these could not be read, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.
       type: dict
       returned: always
+dhcp:
+  description: DHCP reservations of the libvirt networks of the host.
+  type: dict
+  returned: with O(list_reservations)
+  contains:
+    networks:
+      description:
+        - All libvirt networks, with C(name), C(ours) (whether this collection defined it) and C(reservations).
+        - A reservation has C(mac), C(address), C(complete) (whether both the running and the persistent definition have it) and C(used) (whether a domain of
+          the host has the MAC address).
+      type: list
+      elements: dict
+      returned: always
+    error:
+      description: Why these could not be read, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.
+      type: dict
+      returned: always
 """
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.local import BACKENDS
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.whole_disks import MEDIA
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.facts.dhcp import dhcp_networks
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.facts.facts import compute_node
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.iscsi.stale_sessions import iscsi_ends
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.connection import (
@@ -304,6 +326,7 @@ def main():
             "disk_medium": {"type": "str", "choices": ["", *MEDIA], "default": ""},
             "iqn_prefixes": {"type": "list", "elements": "str", "default": []},
             "known_targets": {"type": "list", "elements": "str", "default": []},
+            "list_reservations": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
@@ -327,6 +350,8 @@ def main():
             )
             if args["iqn_prefixes"]:
                 more["iscsi"] = iscsi_ends(connection, args["iqn_prefixes"], args["known_targets"])
+            if args["list_reservations"]:
+                more["dhcp"] = dhcp_networks(connection)
     except Exception as error:
         fail(module, error)
     module.exit_json(changed=False, compute_node=node, **more)

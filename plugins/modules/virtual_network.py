@@ -28,7 +28,7 @@ options:
     description: The networks of guests on this host.
     type: list
     elements: dict
-    required: true
+    default: []
     suboptions:
       name:
         description: Name of the network, the key of its result in RV(outcomes).
@@ -66,6 +66,19 @@ options:
         type: list
         elements: dict
         default: []
+  reservations:
+    description:
+      - Addresses that the DHCP server of libvirt has to give to guests that exist, in addition to those that it gives already. They are lost when a network is
+        removed and defined again.
+      - One that is reserved for another MAC address is left alone, and is an error in RV(reservations).
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      network: {description: Name of the libvirt network., type: str, required: true}
+      mac: {description: MAC address of the interface., type: str, required: true}
+      address: {description: IPv4 address in a subnet of the network that has no DHCP range., type: str, required: true}
+      name: {description: "Hostname of the guest, for the DNS server of the network.", type: str, default: ""}
 """
 
 EXAMPLES = r"""
@@ -117,6 +130,10 @@ outcomes:
       returned: success
     error: {description: "Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.", type: dict,
             returned: always}
+reservations:
+  description: The outcome of each of O(reservations), by its MAC address, with C(changed) and C(error) as in RV(outcomes).
+  type: dict
+  returned: success
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -125,6 +142,11 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.nam
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.connection import (
     LIBVIRT_ARGUMENTS,
     connect,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.dhcp import (
+    RESERVATIONS_ARGUMENT,
+    Reservation,
+    reserve,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.networks import (
     NetworkSpec,
@@ -160,7 +182,7 @@ def main():
             "networks": {
                 "type": "list",
                 "elements": "dict",
-                "required": True,
+                "default": [],
                 "options": {
                     "name": {"type": "str", "required": True},
                     "type": {"type": "str", "choices": ["network", "bridge"], "default": "network"},
@@ -172,21 +194,28 @@ def main():
                     "subnets": {"type": "list", "elements": "dict", "default": []},
                 },
             },
+            "reservations": RESERVATIONS_ARGUMENT,
         },
         supports_check_mode=True,
     )
     keep_time_limit(module)
     specs = [network_spec(args) for args in module.params["networks"]]
+    wanted = [Reservation(**args) for args in module.params["reservations"]]
     try:
         with connect(module.params["libvirt_uri"], module.params["libvirt_timeout"]) as connection:
             # One after the other: libvirt chooses names of bridges, and two specs may mean the same network.
             results = run_batch(
                 [(s.name, s) for s in specs], lambda s: ensure_network(connection, s, module.check_mode), workers=1
             )
+            reserved = run_batch(
+                [(each.mac, each) for each in wanted],
+                lambda each: {"changed": reserve(connection, each, module.check_mode, replace=False)},
+                workers=1,
+            )
     except Exception as error:
         fail(module, error)
     diff = [result.pop("diff") for result in results.values() if "diff" in result]
-    module.exit_json(changed=any_changed(results), outcomes=results, diff=diff)
+    module.exit_json(changed=any_changed(results, reserved), outcomes=results, reservations=reserved, diff=diff)
 
 
 if __name__ == "__main__":

@@ -16,17 +16,18 @@ from .shapes import Misshapen, Shape, flag, items, maybe, message, name, names, 
 
 # module -> what its answer has, and what it may have.
 _ANSWERS: dict[str, tuple[dict[str, Shape], dict[str, Shape]]] = {
-    "compute_node_info": ({"compute_node": compute.NODE}, {"iscsi": compute.ISCSI}),
+    "compute_node_info": ({"compute_node": compute.NODE}, {"iscsi": compute.ISCSI, "dhcp": compute.DHCP}),
     "storage_backend_info": ({"backends": storage.BACKENDS}, {"targets": storage.TARGETS}),
     "instance_disks": ({"outcomes": outcomes.INSTANCE_DISKS}, {"missing_images": names}),
     "compute_unused": ({"images": compute.UNUSED_IMAGES, "networks": names}, {"failed_items": compute.KEPT_UNUSED}),
+    "virtual_network": ({"outcomes": outcomes.NETWORKS}, {"reservations": outcomes.ANY}),
     "domain": ({"outcomes": outcomes.DOMAINS}, {}),
     "domain_power": ({"outcomes": outcomes.DOMAIN_POWER}, {}),
     "volume_lvm": ({"outcomes": outcomes.VOLUMES, "backend": maybe(storage.backend)}, {"evicted": outcomes.EVICTED}),
     "iscsi_target": ({"outcomes": outcomes.TARGETS}, {}),
     "iscsi_initiator": ({"outcomes": outcomes.CONNECTIONS}, {}),
     **dict.fromkeys(
-        ("config_drive", "domain_disk", "instance_cleanup", "iscsi_secret", "virtual_network"),
+        ("config_drive", "domain_disk", "instance_cleanup", "iscsi_secret"),
         ({"outcomes": outcomes.ANY}, {}),
     ),
 }

@@ -139,5 +139,11 @@ ISCSI: Shape = record(
     {"sessions": items(_session), "secrets": items(record({"iqn": name, "volume_id": name}))}, {"error": error}
 )
 
+_reservation = record({"mac": name, "address": name, "complete": flag, "used": flag})
+DHCP: Shape = record(
+    {"networks": items(record({"name": name, "ours": flag, "reservations": items(_reservation)}), unique="name")},
+    {"error": error},
+)
+
 KEPT_UNUSED: Shape = items(record({"name": path, "error": record({"code": name, "message": prose})}))
 UNUSED_IMAGES: Shape = items(record({"path": path, "size": size, "age": number(most=LARGEST_BIG)}))

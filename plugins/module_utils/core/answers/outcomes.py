@@ -45,6 +45,7 @@ def _outcomes(required: dict[str, Shape] | None = None, optional: dict[str, Shap
 
 
 ANY: Shape = _outcomes()
+NETWORKS: Shape = _outcomes({}, {"defined": flag})
 _power_state = choice(*POWER_STATES)
 _place: Shape = record({"type": choice("disk", "nic")}, {n: text(32) for n in ("name", "mac", "bus", "address")})
 DOMAINS: Shape = _outcomes({"power_state": _power_state}, {"devices": items(_place), "name": name})

@@ -31,6 +31,7 @@ FINISH = "finish"  # a deletion is finished
 SETTLE = "settle"  # an operation is over: the instance gets the state that its host reports
 FORGET = "forget"
 REMOVE = "remove"  # orphans, if the user allows it
+RESERVE = "reserve"  # the host's DHCP server gets the reservation
 WAIT = "wait"  # for a host that does not answer
 REPORT = "report"  # a person has to look at it
 
@@ -67,6 +68,8 @@ ORPHAN_TARGET = "orphan_target"
 MISSING_TARGET = "missing_target"
 ORPHAN_SESSION = "orphan_session"
 ORPHAN_SECRET = "orphan_secret"
+MISSING_RESERVATION = "missing_reservation"  # of an address of a guest, on the host's DHCP server
+ORPHAN_RESERVATION = "orphan_reservation"
 UNREAD = "unread"  # a part that a reachable host could not read
 
 USAGE_COLUMNS = ("memory_mb_used", "local_gb_used", "vcpus_used", "num_instances")
@@ -121,6 +124,22 @@ class Domain:
 
 
 @dataclass(frozen=True)
+class Reservation:
+    mac: str
+    address: str
+    complete: bool  # the running and the persistent definition have it
+    used: bool  # a domain of the host has the MAC address
+
+
+@dataclass(frozen=True)
+class DhcpNetwork:
+    """A libvirt network and its reservations."""
+
+    ours: bool  # this collection defined it
+    reservations: t.Sequence[Reservation] = ()
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """A host's answer, of ``began_at`` (seconds since the epoch) or later."""
 
@@ -131,6 +150,8 @@ class Snapshot:
     folders: t.Sequence[str] = ()  # UUIDs that have a folder below instances_path
     columns: t.Mapping[str, t.Any] = field(default_factory=dict)  # totals and settings, named as the ledger's columns
     volumes: t.Mapping[str, t.Sequence[str]] = field(default_factory=dict)  # UUID -> its disks that are logical volumes
+    networks: t.Optional[t.Mapping[str, DhcpNetwork]] = None  # of libvirt, by name; None: they were not read
+    networks_error: t.Optional[t.Mapping[str, t.Any]] = None  # why not
 
 
 @dataclass(frozen=True)
@@ -237,6 +258,8 @@ class Ledger:
     lost_addresses: t.Sequence[t.Tuple[int, str]] = ()  # (id, address) without a port
     cleanups: t.Sequence[Cleanup] = ()
     groups: t.Sequence[Group] = ()
+    # UUID -> what the DHCP servers of its host have to reserve: network, mac, address, name
+    reservations: t.Mapping[str, t.Sequence[t.Mapping[str, str]]] = field(default_factory=dict)
 
 
 # --- the plan -----------------------------------------------------------------------------------------------------------
@@ -316,6 +339,7 @@ class _Plan:
         for snapshot in evidence.snapshots.values():
             self._orphans(snapshot)
         self._without_domain()
+        self._reservations()
 
     def add(
         self,
@@ -668,6 +692,58 @@ class _Plan:
                 "The domain is gone from the host. Delete the instance and boot it again, or define its domain again.",
                 key=instance.name,
             )
+
+    # --- DHCP -----------------------------------------------------------------------------------------------------------
+
+    def _reservations(self) -> None:
+        for host, snapshot in self.evidence.snapshots.items():
+            error = snapshot.networks_error
+            if error is not None:
+                text = error["message"]
+                self.add(UNREAD, host, None, "libvirt networks", text, text, REPORT, error.get("remedy") or "")
+            for name, network in (snapshot.networks or {}).items():
+                for found in network.reservations if network.ours else ():
+                    if not found.used:
+                        self._unused(host, name, found)
+        for uuid, needed in self.ledger.reservations.items():
+            instance = self.ledger.instances[uuid]
+            seen = self.evidence.snapshots.get(instance.host or "")
+            if seen is None or seen.networks is None or instance.touched_at >= seen.began_at:
+                continue
+            if uuid in self.domains[seen.host]:
+                for wanted in needed:
+                    self._reservation(seen.host, seen.networks, uuid, wanted)
+
+    def _reservation(
+        self, host: str, networks: t.Mapping[str, DhcpNetwork], uuid: str, wanted: t.Mapping[str, str]
+    ) -> None:
+        name, address, mac = wanted["network"], wanted["address"], wanted["mac"].lower()
+        network = networks.get(name)
+        there = network.reservations if network is not None else ()
+        if any(r.mac == mac and r.address == address and r.complete for r in there):
+            return
+        what = "%s in network %s" % (mac, name)
+        has = ", ".join(r.address for r in there if r.mac == mac and r.complete) or None
+        others = [r.mac for r in there if r.address == address and r.mac != mac]
+        if network is None:
+            remedy = "The next boot in libvirt network %s on %s defines it again, with the reservations. Stop and start its guests then."
+            self.add(MISSING_RESERVATION, host, uuid, what, has, has, REPORT, remedy % (name, host))
+        elif others:
+            remedy = "Address %s in libvirt network %s on %s is reserved for %s. Find out who did that, and remove the reservation."
+            remedy %= (address, name, host, ", ".join(others))
+            self.add(MISSING_RESERVATION, host, uuid, what, has, has, REPORT, remedy)
+        else:
+            self.add(MISSING_RESERVATION, host, uuid, what, has, address, RESERVE)
+
+    def _unused(self, host: str, network: str, found: Reservation) -> None:
+        """Of nobody that is known: it does no harm, and ends when the ledger gives its address to another guest."""
+        what = "%s in network %s" % (found.mac, network)
+        xml = "<host mac='%s' ip='%s'/>" % (found.mac, found.address)
+        remedy = 'If nothing else needs it: virsh net-update %s delete ip-dhcp-host "%s" --live --config' % (
+            network,
+            xml,
+        )
+        self.add(ORPHAN_RESERVATION, host, None, what, found.address, found.address, REPORT, remedy)
 
 
 def _holds(instance: Instance) -> bool:

@@ -29,7 +29,7 @@ from ...ledger.schema.identity import ledger_id
 from ..boot import failure
 from ..instances import cleanup, delete
 from ..instances.operations import BY_TASK_STATE
-from . import operations, storage_audit, volume_audit
+from . import operations, reservations, storage_audit, volume_audit
 
 #: The parts of a report that are compared with the ledger, in addition to the inventory's settings.
 TOTALS = ("memory_mb", "local_gb", "vcpus", "hypervisor_type", "hypervisor_version")
@@ -83,6 +83,7 @@ def survey(tx: Transaction, evidence: Evidence) -> audit.Ledger:
         lost_addresses=ports.addresses_without_port(tx),
         cleanups=[audit.Cleanup(r.host, r.instance_uuid, r.domain_name, r.reason) for r in cleanup_rows],
         groups=[audit.Group(*g) for g in groups.without_members(tx)],
+        reservations=_reservations(tx, evidence),
     )
 
 
@@ -147,6 +148,11 @@ def amounts(memory_mb: int, vcpus: int, root_gb: int, ephemeral_gb: int) -> audi
     """(memory, disk, vCPUs) of an instance's claim, as in the scheduler."""
     delta = usage_delta(ResourceRequest(memory_mb, root_gb + ephemeral_gb, vcpus))
     return delta.memory_mb_used, delta.local_gb_used, delta.vcpus_used
+
+
+def _reservations(tx: Transaction, evidence: Evidence) -> dict[str, list[dict[str, str]]]:
+    hosts = [host for host, snapshot in evidence.snapshots.items() if snapshot.domains]
+    return {uuid: its for guests in reservations.of_hosts(tx, hosts).values() for uuid, its in guests.items()}
 
 
 def _worked_on(row: InstanceSize) -> bool:

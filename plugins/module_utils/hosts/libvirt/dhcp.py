@@ -26,6 +26,16 @@ from .connection import libvirt, libvirt_errors, tolerating
 
 etree = optional_import("lxml.etree")
 
+#: The option ``reservations`` of modules: see Reservation.
+RESERVATIONS_ARGUMENT: dict[str, t.Any] = {
+    "type": "list",
+    "elements": "dict",
+    "default": [],
+    "options": {
+        **{each: {"type": "str", "required": True} for each in ("network", "mac", "address")},
+        "name": {"type": "str", "default": ""},
+    },
+}
 _RELEASE_WAIT = 3.0  # seconds
 _DHCPRELEASE, _MAGIC = 7, b"\x63\x82\x53\x63"
 
@@ -51,11 +61,12 @@ def range_of(element: t.Any) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
     return ipaddress.ip_network("%s/%s" % (address, mask) if mask else address, strict=False)
 
 
-def reserve(connection: t.Any, wanted: Reservation, check_mode: bool = False) -> bool:
+def reserve(connection: t.Any, wanted: Reservation, check_mode: bool = False, replace: bool = True) -> bool:
     """Ensure that the server gives this address to this interface. Returns whether anything was, or would be, changed.
 
-    :raises NetworkError: the network does not exist, has no subnet of the address or gives away free addresses; or the server
-        does not release the address, which another guest had.
+    :arg replace: whether this ends the reservation of another interface for the address.
+    :raises NetworkError: the network does not exist, has no subnet of the address or gives away free addresses; the address is
+        reserved for another interface, which is not to be replaced; or the server does not release the address, which another guest had.
     """
     network = find_network(connection, wanted.network)
     if network is None:
@@ -70,6 +81,13 @@ def reserve(connection: t.Any, wanted: Reservation, check_mode: bool = False) ->
         old = [h for h in hosts if _mac_of(h) == wanted.mac.lower() or h.get("ip") == wanted.address]
         if any((_mac_of(h), h.get("ip")) == (wanted.mac.lower(), wanted.address) for h in old):
             continue
+        others = [_mac_of(h) for h in old if _mac_of(h) != wanted.mac.lower()]
+        if others and not replace:
+            raise NetworkError(
+                message="address %s of libvirt network %s is reserved for %s"
+                % (wanted.address, wanted.network, ", ".join(others)),
+                remedy="Find out who reserved it (virsh net-dumpxml %s), and remove that reservation." % wanted.network,
+            )
         changed = True
         if check_mode:
             continue
@@ -81,14 +99,27 @@ def reserve(connection: t.Any, wanted: Reservation, check_mode: bool = False) ->
         for host in old:
             _update(network, libvirt.VIR_NETWORK_UPDATE_COMMAND_DELETE, index, host, flag)
         _update(network, libvirt.VIR_NETWORK_UPDATE_COMMAND_ADD_LAST, index, new, flag)
-    others = [] if check_mode else _end_leases(network, wanted.address, wanted.mac)
-    if others:
+    leased_to = [] if check_mode else _end_leases(network, wanted.address, wanted.mac)
+    if leased_to:
         raise NetworkError(
             message="address %s of libvirt network %s is still leased to %s"
-            % (wanted.address, wanted.network, ", ".join(others)),
+            % (wanted.address, wanted.network, ", ".join(leased_to)),
             remedy="Restart the network on the host when its guests permit it, or wait until the lease expires.",
         )
     return changed
+
+
+def reservations_of(network: t.Any) -> dict[tuple[str, str], bool]:
+    """(MAC, address) -> whether each definition of the network, running and persistent, has it."""
+    found = [
+        {
+            (_mac_of(host), str(host.get("ip")))
+            for host in root.iterfind("ip/dhcp/host")
+            if host.get("mac") and host.get("ip")
+        }
+        for _flag, root in _definitions(network)
+    ]
+    return {each: all(each in those for those in found) for each in sorted(set().union(*found))}
 
 
 def release_of_domain(connection: t.Any, xml: str, check_mode: bool = False) -> list[str]:

@@ -10,7 +10,7 @@ import typing as t
 
 from ...core.errors import InvalidInput
 from ...core.guest.domain.compare import intent_differences
-from .dhcp import Reservation
+from .dhcp import RESERVATIONS_ARGUMENT, Reservation
 from .domain_waits import AddressWait, ConsoleWait, checked_address
 from .domains import DomainSpec, checked_pattern, checked_xml, log_is_appended, log_path_of
 
@@ -41,15 +41,7 @@ DOMAIN_ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "vif_plugging_timeout": {"type": "float", "default": DomainSpec.vif_plugging_timeout},
     "vif_plugging_is_fatal": {"type": "bool", "default": DomainSpec.vif_plugging_is_fatal},
     "wait_agent": {"type": "float", "default": DomainSpec.wait_agent},
-    "reservations": {
-        "type": "list",
-        "elements": "dict",
-        "default": [],
-        "options": {
-            **{each: {"type": "str", "required": True} for each in ("network", "mac", "address")},
-            "name": {"type": "str", "default": ""},
-        },
-    },
+    "reservations": RESERVATIONS_ARGUMENT,
 }
 
 

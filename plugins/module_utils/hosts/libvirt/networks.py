@@ -294,7 +294,7 @@ def purge_networks(
     with contextlib.nullcontext() if check_mode else host_lock(LOCK_ROOT, _LOCK):
         with libvirt_errors():
             there = sorted(connection.listAllNetworks(0), key=lambda network: str(network.name()))
-            ours = [n for n in there if n.name() not in keep and _is_ours(n)]
+            ours = [n for n in there if n.name() not in keep and is_ours(n)]
         used = _used_by_domains(connection) if ours else set()
         for network in ours:
             outcome = attempt(lambda n: _purge(n, used, min_age, check_mode), network)
@@ -318,7 +318,8 @@ def _purge(network: t.Any, used: t.Collection[str], min_age: float, check_mode: 
     return {"changed": True, "definition": definition}
 
 
-def _is_ours(network: t.Any) -> bool:
+def is_ours(network: t.Any) -> bool:
+    """Whether this collection defined the network."""
     return (
         bool(network.isPersistent())
         and parse(network.XMLDesc(libvirt.VIR_NETWORK_XML_INACTIVE)).find("metadata/{%s}network" % NETWORK_NAMESPACE)

@@ -109,6 +109,16 @@ ENDS = {
     "secrets": [{"iqn": IQN, "volume_id": UUID}],
     "error": None,
 }
+DHCP = {
+    "networks": [
+        {
+            "name": "bf-n",
+            "ours": True,
+            "reservations": [{"mac": "fa:16:3e:00:00:01", "address": "10.3.0.5", "complete": True, "used": False}],
+        }
+    ],
+    "error": None,
+}
 LOGICAL_VOLUME = {
     "kind": "volume",
     "id": UUID,
@@ -158,7 +168,7 @@ TARGETS = [
         "error": None,
     }
 ]
-COMPUTE = {"changed": False, "compute_node": NODE, "iscsi": ENDS, "warnings": ["slow"]}
+COMPUTE = {"changed": False, "compute_node": NODE, "iscsi": ENDS, "dhcp": DHCP, "warnings": ["slow"]}
 STORAGE = {"changed": False, "backends": {"lvm": BACKEND, "old": {"error": FAILED}}, "targets": TARGETS, "progress": []}
 
 LIES: list[t.Any] = [

@@ -16,6 +16,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.audit.plan i
     Claim,
     Cleanup,
     Device,
+    DhcpNetwork,
     Domain,
     Evidence,
     Finding,
@@ -24,6 +25,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.audit.plan i
     Ledger,
     Node,
     Port,
+    Reservation,
     Snapshot,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
@@ -508,3 +510,60 @@ def test_nothing_of_a_living_run_or_of_others_is_ever_removed(
             assert of is None or of.deleted or (of.host != f.host and not of.busy and of.touched_at < BEGAN)
         if f.action in (audit.CLEAN, audit.END, audit.FINISH) and f.kind != audit.CLEANUP:
             assert of is not None and of.run_dead and not of.deleted
+
+
+# --- DHCP -----------------------------------------------------------------------------------------------------------------
+
+MAC, OTHER = "fa:16:3e:00:00:01", "52:54:00:00:00:02"
+NEEDED = {"network": "bf-n", "mac": MAC.upper(), "address": "10.3.0.5", "name": "web"}
+SERVED = replace(ACTIVE, reservations={"u1": [NEEDED]})
+
+
+def dhcp(*found: Reservation, ours: bool = True, **fields: t.Any) -> list[Finding]:
+    """What an audit finds where a host has these reservations in the network."""
+    answer = replace(snapshot(1, DOMAIN), **{"networks": {"bf-n": DhcpNetwork(ours, found)}, **fields})
+    return audit.plan(SERVED, seen(answer, snapshot(2)))
+
+
+def test_a_guest_has_its_reservation() -> None:
+    assert dhcp(Reservation(MAC, "10.3.0.5", True, True)) == []
+
+
+@pytest.mark.parametrize(
+    ("found", "old"),
+    [
+        ((), None),
+        ((Reservation(MAC, "10.3.0.5", False, True),), None),  # in one definition of the network only
+        ((Reservation(MAC, "10.3.0.9", True, True), Reservation(OTHER, "10.3.0.6", True, True)), "10.3.0.9"),
+    ],
+)
+def test_a_missing_reservation_is_made(found: tuple[Reservation, ...], old: str | None) -> None:
+    """A network that was removed and defined again by hand: its guests lost their addresses at the next renewal."""
+    (missing,) = dhcp(*found)
+    assert (missing.kind, missing.host, missing.instance) == (audit.MISSING_RESERVATION, "h1", "u1")
+    assert (missing.old, missing.new, missing.action) == (old, "10.3.0.5", audit.RESERVE) and missing.changes
+
+
+def test_a_reservation_that_the_audit_cannot_make_is_reported() -> None:
+    (taken,) = dhcp(Reservation(OTHER, "10.3.0.5", True, True))
+    assert taken.action == audit.REPORT
+    assert "10.3.0.5 in libvirt network bf-n on h1 is reserved for " + OTHER in taken.remedy
+    (lost,) = dhcp(networks={})
+    assert lost.action == audit.REPORT and "defines it again" in lost.remedy
+
+
+def test_reservations_are_compared_only_where_guest_and_networks_are_known() -> None:
+    assert dhcp(networks=None) == []
+    (unread,) = dhcp(networks=None, networks_error={"message": "virtnetworkd is off", "remedy": "Start it."})
+    assert (unread.kind, unread.old, unread.remedy) == (audit.UNREAD, "virtnetworkd is off", "Start it.")
+    assert [f.kind for f in dhcp(domains=())] == [audit.INSTANCE_WITHOUT_DOMAIN]
+    assert dhcp(began_at=BEFORE) == []  # changed since the host was asked
+
+
+def test_a_reservation_that_no_guest_uses_is_reported_with_the_command_that_removes_it() -> None:
+    own = Reservation(MAC, "10.3.0.5", True, True)
+    (left,) = dhcp(own, Reservation(OTHER, "10.3.0.6", True, False))
+    assert (left.kind, left.host, left.instance, left.old) == (audit.ORPHAN_RESERVATION, "h1", None, "10.3.0.6")
+    assert left.action == audit.REPORT and "virsh net-update bf-n delete ip-dhcp-host" in left.remedy
+    assert dhcp(own, Reservation(OTHER, "10.3.0.6", True, True)) == []  # of another ledger's guest
+    assert dhcp(own, Reservation(OTHER, "10.3.0.6", True, False), ours=False) == []

@@ -12,13 +12,15 @@ import types
 import pytest
 from lxml import etree
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core.answers import compute
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import NetworkError
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.facts import dhcp as facts
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import connection as libvirt_connection
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import dhcp, networks
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.dhcp import Reservation
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.networks import NetworkSpec, network_xml
 
-INACTIVE, CONFIG, LIVE, DELETE, ADD_LAST, NO_NETWORK = 1, 2, 1, 2, 3, 43
+INACTIVE, CONFIG, LIVE, DELETE, ADD_LAST, NO_SUPPORT, NO_NETWORK = 1, 2, 1, 2, 3, 3, 43
 SUBNET = {"cidr": "10.3.0.0/24", "gateway_ip": "10.3.0.1", "enable_dhcp": True, "dns_nameservers": ["9.9.9.9"]}
 SPEC = NetworkSpec(
     "n", source="bf-n", manage=True, mtu=1400, subnets=({"cidr": "10.2.0.0/24", "gateway_ip": "10.2.0.1"}, SUBNET)
@@ -42,6 +44,9 @@ class FakeNetwork:
     def __init__(self, xml):
         self.definitions = {CONFIG: etree.fromstring(xml), LIVE: etree.fromstring(xml)}
         self.leases = []
+
+    def name(self):
+        return "bf-n"
 
     def isPersistent(self):
         return True
@@ -87,6 +92,7 @@ def network(monkeypatch):
         "VIR_NETWORK_UPDATE_COMMAND_ADD_LAST": ADD_LAST,
         "VIR_NETWORK_SECTION_IP_DHCP_HOST": 4,
         "VIR_ERR_NO_NETWORK": NO_NETWORK,
+        "VIR_ERR_NO_SUPPORT": NO_SUPPORT,
         "libvirtError": Error,
     }
     for module in (libvirt_connection, dhcp, networks):
@@ -155,6 +161,45 @@ def test_a_new_owner_replaces_the_old_one(network, sent):
     assert to == ("10.3.0.1", 67) and len(packet) == 300
     assert packet[:4] == b"\1\1\6\0" and packet[12:16] == ipaddress.ip_address("10.3.0.5").packed
     assert packet[28:34].hex(":") == OTHER and packet[236:250] == bytes.fromhex("63825363 350107 3604 0a030001 ff")
+
+
+def test_a_guest_that_exists_ends_nobody_elses_reservation(network, sent):
+    """What the network lost is restored; what somebody gave to another interface meanwhile stays."""
+    there = connection_to(network)
+    dhcp.reserve(there, Reservation("bf-n", OTHER, "10.3.0.5", "db"))
+    for check_mode in (True, False):
+        with pytest.raises(NetworkError, match=r"address 10\.3\.0\.5 of libvirt network bf-n is reserved for " + OTHER):
+            dhcp.reserve(there, WANTED, check_mode, replace=False)
+    assert network.hosts() == [(OTHER, "10.3.0.5", "db")]
+    other = Reservation("bf-n", MAC, "10.3.0.6")
+    assert dhcp.reserve(there, other, replace=False) and not dhcp.reserve(there, other, replace=False)
+
+
+def test_what_a_host_reports_of_its_reservations(network, sent, monkeypatch):
+    there = connection_to(network)
+    dhcp.reserve(there, WANTED)
+    dhcp.reserve(there, Reservation("bf-n", OTHER, "10.3.0.6"))
+    served = network.definitions[LIVE].find("ip[2]/dhcp")
+    served.remove(served.findall("host")[1])
+    etree.SubElement(served, "host", name="by-name", ip="10.3.0.7")  # without a MAC address
+    there.listAllNetworks = lambda _flags: [network]
+    monkeypatch.setattr(facts, "definitions", lambda _connection: [DOMAIN % (MAC.upper(), "bf-n", "52:54:00:00:00:09")])
+    both = [
+        {"mac": MAC, "address": "10.3.0.5", "complete": True, "used": True},
+        {"mac": OTHER, "address": "10.3.0.6", "complete": False, "used": False},
+    ]
+    assert facts.dhcp_networks(there) == {
+        "networks": [{"name": "bf-n", "ours": True, "reservations": both}],
+        "error": None,
+    }
+    there.listAllNetworks = lambda _flags: 1 // 0
+    failed = facts.dhcp_networks(there)
+    assert failed["networks"] == [] and "division" in failed["error"]["message"]
+    compute.DHCP(failed, "dhcp")
+    error = Error()
+    error.get_error_code = lambda: NO_SUPPORT
+    there.listAllNetworks = lambda _flags: (_ for _ in ()).throw(error)
+    assert facts.dhcp_networks(there) == {"networks": [], "error": None}
 
 
 def test_a_lease_that_stays_is_an_error(network, sent, monkeypatch):

@@ -1,0 +1,49 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The DHCP reservations of a host's libvirt networks, as it reports them to the audit."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...core.guest.domain.element import parse
+from ..libvirt.connection import tolerating
+from ..libvirt.dhcp import reservations_of
+from ..libvirt.domains import definitions
+from ..libvirt.networks import is_ours
+from ..os.module_errors import as_bootflow_error
+
+
+def dhcp_networks(connection: t.Any) -> dict[str, t.Any]:
+    """{networks, error}: each network has name, ours and reservations, these have mac, address, complete and used.
+
+    ``complete``: the running and the persistent definition have it. ``used``: a domain of the host has the MAC address.
+    A failure does not fail the host: ``error`` has the reason.
+    """
+    found: dict[str, t.Any] = {"networks": [], "error": None}
+    try:
+        # A libvirt without its driver of networks has none.
+        networks = tolerating(lambda: connection.listAllNetworks(0), "VIR_ERR_NO_SUPPORT") or ()
+        there = [(str(network.name()), is_ours(network), reservations_of(network)) for network in networks]
+        # After the reservations, because a guest is defined before its address is reserved.
+        macs = {
+            str(each.get("address")).lower()
+            for text in definitions(connection)
+            for each in parse(text).iterfind("devices/interface/mac")
+        }
+        found["networks"] = [
+            {
+                "name": name,
+                "ours": ours,
+                "reservations": [
+                    {"mac": mac, "address": address, "complete": complete, "used": mac in macs}
+                    for (mac, address), complete in reservations.items()
+                ],
+            }
+            for name, ours, reservations in sorted(there)
+        ]
+    except Exception as error:  # for any error: the other facts of the host are still reported
+        found["error"] = as_bootflow_error(error).as_dict()
+    return found
