@@ -103,6 +103,8 @@ class ActionModule(LedgerAction):
                 problems[each.id] = errors.VolumeAttachmentNotFound(filter="id = %s" % each.id)
             except errors.BootflowError as e:
                 problems[each.id] = e
+            except Exception as e:  # the attachment fails, never the play
+                problems[each.id] = self.unexpected(e)
         problems.update(self._disks(disks))
         return problems
 
@@ -152,6 +154,8 @@ class ActionModule(LedgerAction):
             return item_errors(self.run_module("domain_disk", arguments), keys)
         except errors.BootflowError as e:
             return dict.fromkeys(keys, e)
+        except Exception as e:  # the attachments fail, never the play
+            return dict.fromkeys(keys, self.unexpected(e))
 
 
 def _disk(attached: Attached, state: str) -> dict[str, t.Any]:

@@ -76,13 +76,15 @@ class ActionModule(LedgerAction):
         """What came of it on all hosts, as their tasks of this playbook registered it."""
         done: dict[str, list[str]] = {}
         failed: dict[str, tuple[str, errors.BootflowError]] = {}
+        journalled: list[str] = []
         hostvars = self.task_vars["hostvars"]
         for host in (hostvars["localhost"].get(DELETING) or {}).get("hosts") or ():
             answer = hostvars[host].get(REMOVED) or {}
             done[host] = list(answer.get("removed") or ())
             failed.update({u: (host, errors.from_dict(e)) for u, e in (answer.get("problems") or {}).items()})
+            journalled += answer.get("journalled") or ()
         if any(done.values()) or failed:
-            self.open_ledger().transact(delete.removed, done, failed)
+            self.open_ledger().transact(delete.removed, done, failed, journalled)
         return {"changed": any(done.values()), "removed": sum(map(len, done.values()))}
 
     def _finish(self) -> dict[str, t.Any]:

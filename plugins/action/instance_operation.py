@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import contextlib
-import traceback
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
@@ -18,6 +17,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.sel
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import operation
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Operation, Outcome
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import OPERATIONS
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
@@ -96,12 +96,19 @@ class ActionModule(LedgerAction):
             with contextlib.nullcontext() if self.check_mode else kept:
                 outcomes = self._on_host(host, items)
         except errors.BootflowError as e:
-            outcomes = _all_failed(uuids, e)
+            outcomes = self._failed(dict.fromkeys(uuids, e))
         except Exception as e:  # the instances fail, never the play
-            self._display.vvv(traceback.format_exc(), host=host)
-            outcomes = _all_failed(uuids, errors.RemoteError(reason="%s: %s" % (type(e).__name__, e)))
+            outcomes = self._failed(dict.fromkeys(uuids, self.unexpected(e)))
         changed = any(o.get("changed") for o in outcomes.values())
         return {"changed": changed, "operation": self.operation.name, "outcomes": outcomes}
+
+    def _failed(self, failed: t.Mapping[str, errors.BootflowError]) -> dict[str, dict[str, t.Any]]:
+        """The outcomes. Tracebacks are journalled here: what finishes has the result of this task, which people read."""
+        frames = {u: e.details["traceback"] for u, e in failed.items() if e.details.get("traceback")}
+        if frames and not self.check_mode:
+            with contextlib.suppress(errors.BootflowError), contextlib.closing(self.open_ledger()) as ledger:
+                ledger.transact(history.note, frames, self.operation.name)
+        return {uuid: {"error": error.as_dict()} for uuid, error in failed.items()}
 
     def _on_host(self, host: str, items: Items) -> dict[str, dict[str, t.Any]]:
         """uuid -> the module's outcome, or {error}."""
@@ -114,7 +121,7 @@ class ActionModule(LedgerAction):
             failed = self._connect_volumes(connect)
         settings = host_settings.of(self)
         domains = [{"uuid": i["uuid"], **i["details"]} for i in items if i["uuid"] not in failed]
-        outcomes: dict[str, dict[str, t.Any]] = {u: {"error": e.as_dict()} for u, e in failed.items()}
+        outcomes = self._failed(failed)
         if domains:
             result = self.run_module(
                 "domain_power",
@@ -131,7 +138,7 @@ class ActionModule(LedgerAction):
             )
             lacking = item_errors(result, [d["uuid"] for d in domains])
             outcomes.update(result["outcomes"])
-            outcomes.update({u: {**outcomes.get(u, {}), "error": e.as_dict()} for u, e in lacking.items()})
+            outcomes.update({u: {**outcomes.get(u, {}), **problem} for u, problem in self._failed(lacking).items()})
         return outcomes
 
     def _connect_volumes(self, uuids: t.Sequence[str]) -> dict[str, errors.BootflowError]:
@@ -212,10 +219,6 @@ def _begin(
     """What has begun, and which of it has volumes."""
     begun = operation.begin(tx, its, selection, known_hosts)
     return begun, set(attachments.of_instances(tx, [r.uuid for r in begun.rows]))
-
-
-def _all_failed(uuids: t.Sequence[str], error: errors.BootflowError) -> dict[str, dict[str, t.Any]]:
-    return {uuid: {"error": error.as_dict()} for uuid in uuids}
 
 
 def _note(instance: t.Mapping[str, t.Any]) -> str:

@@ -25,6 +25,12 @@ class ActionModule(LedgerAction):
         with lease_kept(self):
             problems = clean_host(self, todo)
         done = [i["uuid"] for i in todo if i["uuid"] not in problems]
+        journalled = ledger.transact(delete.journal_unexpected, host, problems) if problems else []
         for uuid, problem in sorted(problems.items()):
             self._display.warning("Could not remove instance %s from %s: %s" % (uuid, host, problem.message))
-        return {"changed": bool(done), "removed": done, "problems": {u: p.as_dict() for u, p in problems.items()}}
+        return {
+            "changed": bool(done),
+            "removed": done,
+            "problems": {u: p.as_dict() for u, p in problems.items()},
+            "journalled": journalled,
+        }

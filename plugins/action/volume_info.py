@@ -11,14 +11,19 @@ import typing as t
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.volumes import VOLUME_SELECTION
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_history, volume_views
 from ansible_collections.bootflow.compute.plugins.plugin_utils import tables, variable_names, volume_texts
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_LIMIT, LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import item_lines
 
 
 class ActionModule(LedgerAction):
-    ARGUMENTS = {**VOLUME_SELECTION.options(), "print_table": {"type": "bool", "default": False}, **RUN_LIMIT}
+    ARGUMENTS = {
+        **VOLUME_SELECTION.options(),
+        "events": {"type": "bool", "default": False},
+        "print_table": {"type": "bool", "default": False},
+        **RUN_LIMIT,
+    }
 
     def act(self) -> dict[str, t.Any]:
         variable_names.warn(self)
@@ -33,6 +38,10 @@ class ActionModule(LedgerAction):
         def read(tx: Transaction) -> tuple[list[dict[str, t.Any]], list[dict[str, t.Any]], list[dict[str, t.Any]]]:
             found = volume_views.volumes(tx, ids=o["volume_ids"], names=o["volume_names"], project=o["project"])
             ids = {v["id"] for v in found}
+            if o["events"]:
+                journals = volume_history.events_of(tx, ids)
+                for volume in found:
+                    volume["events"] = journals[volume["id"]]
             snapshots = [s for s in volume_views.snapshots(tx, project=o["project"]) if s["volume_id"] in ids]
             return found, snapshots, volume_views.backends(tx)
 

@@ -41,4 +41,9 @@ problems:
   description: Errors of instances that could not be removed, by UUID.
   type: dict
   returned: success
+journalled:
+  description: UUIDs of those of them whose journal has the traceback of an unexpected error already.
+  type: list
+  elements: str
+  returned: success
 """

@@ -26,6 +26,10 @@ options:
     description:
       - Names of volumes. An empty list selects no volume; the result then has the backends only.
       - Read from the variable C(bootflow_volume_names).
+  events:
+    description: Return the journal of each volume and of its snapshots too.
+    type: bool
+    default: false
   print_table:
     description: Print the result as tables.
     type: bool
@@ -43,7 +47,11 @@ EXAMPLES = r"""
 RETURN = r"""
 ---
 volumes:
-  description: The volumes; those in error have a C(fault) with code, message and remedy.
+  description:
+    - The volumes; those in error have a C(fault) with code, message and remedy.
+    - >-
+      With O(events) each has its journal in C(events), with C(event), C(snapshot_id), C(host), C(start_time), C(finish_time), C(result) and
+      C(details), the oldest first. The details of an unexpected error end with its traceback, without values.
   type: list
   elements: dict
   returned: success

@@ -204,7 +204,7 @@ def connect(
     paths: dict[str, str | None] = {}
     log_in = functools.partial(_initiator, action, "connected", served=served)
     for connector, work in ((KERNEL, log_in), (QEMU, functools.partial(_secrets, action, "present"))):
-        done, failed = _done([a for a in usable if a.row.connector == connector], work)
+        done, failed = _done(action, [a for a in usable if a.row.connector == connector], work)
         problems.update(failed)
         paths.update({i: outcome.get("path") if connector == KERNEL else None for i, outcome in done.items()})
     if paths:
@@ -228,7 +228,7 @@ def disconnect(
         mine = [a for a in found if a.row.connector == connector]
         begun = [a for a in mine if a.row.iqn and a.row.connection != NONE]
         touched = [a for a in begun if a.alone or a.volume_id not in shared]
-        done, failed = _done(touched, work)
+        done, failed = _done(action, touched, work)
         free += [a for a in mine if a not in touched or a.id in done]
         problems.update(failed)
     free += [a for a in found if a.row.connector not in (KERNEL, QEMU)]
@@ -244,13 +244,13 @@ def reconnect(action: LedgerAction, found: t.Sequence[Attached]) -> Problems:
     """
     mine = [a for a in found if a.row.connector == KERNEL]
     log_in = functools.partial(_initiator, action, "connected", served=[a.id for a in mine])
-    return _done(mine, log_in)[1]
+    return _done(action, mine, log_in)[1]
 
 
 def rescan(action: LedgerAction, found: t.Sequence[Attached]) -> Problems:
     """Update the size of these on the host; QEMU does this by itself when the guest's disk is resized."""
     mine = {a.id: a for a in found if a.row.connector == KERNEL}
-    done, problems = _done(list(mine.values()), functools.partial(_initiator, action, "rescanned"))
+    done, problems = _done(action, list(mine.values()), functools.partial(_initiator, action, "rescanned"))
     small = {i: _too_small(outcome, mine[i]) for i, outcome in done.items()}
     return {**problems, **{i: problem for i, problem in small.items() if problem is not None}}
 
@@ -268,13 +268,15 @@ def _too_small(outcome: t.Mapping[str, t.Any], attached: Attached) -> errors.Boo
 
 
 def _done(
-    found: t.Sequence[Attached], work: t.Callable[[t.Sequence[Attached]], t.Mapping[str, t.Any]]
+    action: LedgerAction, found: t.Sequence[Attached], work: t.Callable[[t.Sequence[Attached]], t.Mapping[str, t.Any]]
 ) -> tuple[dict[str, t.Mapping[str, t.Any]], Problems]:
     """The good outcomes of ``work`` with these, and why the others failed, each by the id of the attachment."""
     try:
         outcomes = work(found) if found else {}
     except errors.BootflowError as e:
         return {}, {a.id: e for a in found}
+    except Exception as e:  # the attachments fail, never the play
+        return {}, dict.fromkeys((a.id for a in found), action.unexpected(e))
     problems = item_errors({"outcomes": outcomes}, {a.key for a in found})
     bad = {a.id: problems[a.key] for a in found if a.key in problems}
     return {a.id: outcomes[a.key] for a in found if a.id not in bad}, bad

@@ -16,6 +16,7 @@ import getpass
 import os
 import re
 import secrets
+import traceback
 import typing as t
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
@@ -157,6 +158,12 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
     def act(self) -> dict[str, t.Any]:
         """Do the work; returns the result."""
         raise AnsibleActionFail("%s has no act()" % type(self).__name__)
+
+    def unexpected(self, error: Exception) -> errors.RemoteError:
+        """An exception that is not of the family, as the failure of items: in one line, and in full where it is journalled."""
+        self._display.vvv(traceback.format_exc(), host=self.task_vars["inventory_hostname"])
+        frames = "".join(traceback.format_tb(error.__traceback__))  # without values, and so without secrets
+        return errors.RemoteError(reason="%s: %s" % (type(error).__name__, error), traceback=frames)
 
     def _check_run_limit(self, limit: str | None) -> None:
         """:raises InvalidInput: the limit leaves out localhost. Ansible itself skips such plays and ends with 0."""

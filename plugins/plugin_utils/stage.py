@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import traceback
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
@@ -60,10 +59,7 @@ class StageAction(LedgerAction):
                 except errors.BootflowError as e:
                     outcomes = {b.uuid: e for b in builds}
                 except Exception as e:  # any other exception: the next host, and never a failed play
-                    self._display.vvv(traceback.format_exc(), host=host)
-                    frames = "".join(traceback.format_tb(e.__traceback__))  # without values, and so without secrets
-                    unknown = errors.RemoteError(reason="%s: %s" % (type(e).__name__, e), traceback=frames)
-                    outcomes = {b.uuid: unknown for b in builds}
+                    outcomes = dict.fromkeys((b.uuid for b in builds), self.unexpected(e))
         good = [b for b in builds if outcomes.get(b.uuid) is None]
         bad = {
             b.uuid: t.cast(errors.BootflowError, outcomes[b.uuid]) for b in builds if outcomes.get(b.uuid) is not None
@@ -171,6 +167,8 @@ def _remove_instances(
             result = action.run_module("instance_cleanup", arguments)
     except errors.BootflowError as e:
         return {i["uuid"]: e for i in instances}
+    except Exception as e:  # nothing of them counts as removed, and the play goes on
+        return dict.fromkeys((i["uuid"] for i in instances), action.unexpected(e))
     return item_errors(result, [i["uuid"] for i in instances])
 
 

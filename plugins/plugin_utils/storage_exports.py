@@ -117,5 +117,7 @@ def _call(
         result = action.run_module("iscsi_target", {**settings, "exports": [element(e) for e in of_volume.values()]})
     except errors.BootflowError as e:
         return dict.fromkeys(of_volume, e)
+    except Exception as e:  # the exports fail, never the play
+        return dict.fromkeys(of_volume, action.unexpected(e))
     problems = item_errors(result, of_volume)
     return {i: problems.get(i) or result["outcomes"][i] for i in of_volume}

@@ -9,7 +9,6 @@ All of a backend at once: the host's module reads LVM once before and once after
 
 from __future__ import annotations
 
-import traceback
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
@@ -42,8 +41,7 @@ def work_on(action: LedgerAction, works: t.Sequence[BackendWork]) -> dict[str, W
             except errors.BootflowError as e:
                 problem = e
             except Exception as e:  # whatever it is: the other backends go on, and the play too
-                action._display.vvv(traceback.format_exc(), host=action.task_vars["inventory_hostname"])
-                problem = errors.RemoteError(reason="%s: %s" % (type(e).__name__, e))
+                problem = action.unexpected(e)
             if isinstance(problem, errors.HostUnreachable):
                 unreachable = problem
         else:

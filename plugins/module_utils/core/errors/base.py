@@ -38,6 +38,11 @@ class BootflowError(Exception):
             return self.message
         return "%s %s" % (self.message if self.message.endswith((".", "!", "?")) else self.message + ".", self.remedy)
 
+    @property
+    def in_full(self) -> str:
+        """For a journal: the message, and the traceback of an error that is not of the family."""
+        return "\n".join(filter(None, (self.message, self.details.get("traceback"))))
+
     def as_dict(self) -> dict[str, t.Any]:
         """Plain data for a module's result, a fault row and a playbook's rescue."""
         return {

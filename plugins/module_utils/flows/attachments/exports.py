@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ...core import errors
 from ...core.volumes import attachment, pool_hosts
 from ...core.volumes.attachment import ON_THE_WAY
-from ...ledger.compute import runs
+from ...ledger.compute import history, runs
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, backends, volume_history
 from ...ledger.storage.attachments import Attachment
@@ -62,7 +62,7 @@ def exported(tx: Transaction, host: str, results: t.Mapping[str, t.Mapping[str, 
     rows = [
         r for r in rows if attachment.EXPORTED.admits(r.state)
     ]  # others have to end meanwhile, and their targets too
-    failed = _add_faults(tx, host, rows, results)
+    failed = _record_failures(tx, host, rows, results, "export")
     attachments.apply(tx, [r for r in failed if attachment.EXPORT_FAILED.admits(r.state)], attachment.EXPORT_FAILED)
     targets = {}
     for row_id, result in results.items():
@@ -72,12 +72,16 @@ def exported(tx: Transaction, host: str, results: t.Mapping[str, t.Mapping[str, 
     attachments.apply(tx, [r for r in rows if r.id in targets], attachment.EXPORTED, targets)
 
 
-def _add_faults(
-    tx: Transaction, host: str, rows: t.Sequence[Attachment], results: t.Mapping[str, t.Any]
+def _record_failures(
+    tx: Transaction, host: str, rows: t.Sequence[Attachment], results: t.Mapping[str, t.Any], event: str
 ) -> list[Attachment]:
-    """Enter the errors among ``results``. Returns the attachments with one."""
+    """Enter the errors among ``results``, in the journal of the change if it is one's. Returns the attachments with one."""
     failed = [r for r in rows if isinstance(results[r.id], errors.BootflowError)]
-    volume_history.add_faults(tx, [volume_history.Fault(r.volume_id, results[r.id], host) for r in failed])
+    if failed:
+        volume_history.add_faults(tx, [volume_history.Fault(r.volume_id, results[r.id], host) for r in failed])
+        noted = volume_history.note_changes(tx, {r.id: results[r.id] for r in failed})
+        others = [(r.volume_id, host, results[r.id].in_full) for r in failed if r.id not in noted]
+        volume_history.add_events(tx, others, event, history.ERROR)
     return failed
 
 
@@ -94,7 +98,7 @@ def unexported(tx: Transaction, host: str, results: t.Mapping[str, errors.Bootfl
     runs.renew(tx)
     rows = attachments.select(tx, ids=results, run_id=tx.run.id, lock=True)
     rows = [r for r in rows if attachment.UNEXPORTED.admits(r.state)]
-    _add_faults(tx, host, rows, results)
+    _record_failures(tx, host, rows, results, "unexport")
     life.unexported(tx, [r for r in rows if results[r.id] is None])
 
 

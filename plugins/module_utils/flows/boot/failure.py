@@ -48,7 +48,7 @@ def fail_builds(tx: Transaction, host: str, event: str, failures: t.Mapping[str,
         error = failed.error
         if not failed.cleaned and not failed.unreachable:
             error = build_outcome.cleanup_failed("%s (%s)" % (error.message, failed.cleanup_reason))
-        history.finish_events(tx, [uuid], event, history.ERROR, _details(failed.error))
+        history.finish_events(tx, [uuid], event, history.ERROR, failed.error.in_full)
         history.notify(tx, [uuid], "compute.instance.create.error", {"host": host, "fault": error.as_dict()})
         row = mine.get(uuid)
         if row is None or row.task_state == states.DELETING:
@@ -58,11 +58,6 @@ def fail_builds(tx: Transaction, host: str, event: str, failures: t.Mapping[str,
         else:
             outcomes[uuid] = _fail(tx, row, host, failed, error)
     return outcomes
-
-
-def _details(error: errors.BootflowError) -> str:
-    """For the journal: the message, and the traceback of what is not of the family."""
-    return "\n".join(filter(None, (error.message, error.details.get("traceback"))))
 
 
 def _left_behind(tx: Transaction, uuid: str, host: str, reason: str) -> None:
@@ -106,7 +101,7 @@ def _fail(tx: Transaction, row: Instance, host: str, failed: Failed, error: erro
         life.unbind_hosts(tx, [row.uuid])
         return "rescheduled"
     # This run still owns the instance, so it must not end quietly: it would keep its resources for ever.
-    end_in_error(tx, [row], _worded(error, outcome.reason), host, details=_details(failed.error))
+    end_in_error(tx, [row], _worded(error, outcome.reason), host, details=failed.error.in_full)
     return "error"
 
 

@@ -304,6 +304,7 @@ def failed(tx: Transaction, failures: t.Mapping[str, errors.BootflowError]) -> N
     rows = attachments.select(tx, ids=failures, run_id=tx.run.id, lock=True)
     faults = [volume_history.Fault(r.volume_id, failures[r.id], r.attached_host) for r in rows]
     volume_history.add_faults(tx, faults)
+    volume_history.note_changes(tx, failures)
     _roll_back(tx, rows)
     attachments.release_ownership(tx, [r.id for r in rows if r.attach_status == volume_states.ATTACHED])
 
@@ -345,7 +346,7 @@ def finish(tx: Transaction, its: Operation) -> tuple[list[dict[str, t.Any]], lis
             recent = fault is not None and fault["created_at"] >= events[row.id].start_time
             left.append({**reported, "error": history.shown_fault(fault) if recent else None})
     ends = {True: history.SUCCESS, False: history.ERROR}
-    volume_history.finish_changes(tx, {events[r.id].id: ends[is_done(its, r)] for r in rows})
+    volume_history.finish_changes(tx, [(events[r.id], ends[is_done(its, r)]) for r in rows])
     incomplete = {each["instance_uuid"] for each in left}
     operation.close(tx, its, [u for u in uuids if u not in incomplete], sorted(incomplete))
     settle(tx, [r for r in rows if r.state is not None and not is_done(its, r)])

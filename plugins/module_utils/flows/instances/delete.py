@@ -64,15 +64,29 @@ def of_host(tx: Transaction, host: str) -> list[dict[str, str]]:
     return [{"uuid": u, "name": n} for u, n in sorted(wanted.items())]
 
 
+def journal_unexpected(tx: Transaction, host: str, problems: t.Mapping[str, errors.BootflowError]) -> list[str]:
+    """Journal those of the errors that have a traceback: what finishes has the result of a host's task, which people read.
+
+    Returns their instances.
+    """
+    found = {uuid: error.in_full for uuid, error in problems.items() if error.details.get("traceback")}
+    for details in sorted(set(found.values())):
+        where = [(uuid, host) for uuid in sorted(found) if found[uuid] == details]
+        history.add_events(tx, where, DELETE.name, history.ERROR, details)
+    return sorted(found)
+
+
 def removed(
     tx: Transaction,
     done: t.Mapping[str, t.Collection[str]],
     failed: t.Mapping[str, tuple[str, errors.BootflowError]],
+    journalled: t.Collection[str] = (),
 ) -> None:
     """Write the results of all hosts' removals in one transaction: claims of removed instances are released.
 
     :arg done: host -> instances that it has nothing of any more.
     :arg failed: instance -> (host, why it could not be removed there); it stays in task_state deleting, with a fault.
+    :arg journalled: those of the failed ones that journal_unexpected() has journalled.
     """
     runs.renew(tx)
     gone = sorted({(uuid, host) for host, uuids in done.items() for uuid in uuids})
@@ -83,8 +97,9 @@ def removed(
     hosts = {uuid: host for uuid, (host, _error) in failed.items()}
     faults = {uuid: error for uuid, (_host, error) in failed.items()}
     history.add_faults(tx, faults, hosts)
-    history.start_events_on(tx, hosts, DELETE.name)
-    history.fail_events(tx, {uuid: error.message for uuid, error in faults.items()}, DELETE.name)
+    others = {uuid: error.message for uuid, error in faults.items() if uuid not in journalled}
+    history.start_events_on(tx, {uuid: hosts[uuid] for uuid in others}, DELETE.name)
+    history.fail_events(tx, others, DELETE.name)
 
 
 def finish(tx: Transaction, force: bool = False) -> tuple[list[str], list[dict[str, t.Any]]]:

@@ -299,7 +299,7 @@ def journal(
 ) -> None:
     """Close action and event of these instances, and notify of their end."""
     history.finish_events(tx, done, operation.name, history.SUCCESS)
-    history.fail_events(tx, {u: e.message for u, e in failed.items()}, operation.name)
+    history.fail_events(tx, {u: e.in_full for u, e in failed.items()}, operation.name)
     close(tx, operation, done, sorted(failed))
     faults = {u: {"host": hosts.get(u), "fault": e.as_dict()} for u, e in failed.items()}
     history.notify_each(tx, faults, "compute.instance.%s.error" % operation.notification)

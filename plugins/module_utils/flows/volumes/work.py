@@ -374,7 +374,7 @@ class BackendOutcomes:
         again: t.Collection[volume_history.Item] = (),
     ) -> None:
         """:arg again: those that continue on another backend."""
-        volume_history.fail_events(self.tx, {item: e.message for item, e in failures.items()}, action)
+        volume_history.fail_events(self.tx, {item: e.in_full for item, e in failures.items()}, action)
         faults = [volume_history.Fault(item, e, self.host, item in again) for item, e in failures.items()]
         volume_history.add_faults(self.tx, faults)
         over = {item: e for item, e in failures.items() if item not in again}

@@ -125,18 +125,32 @@ def start_events_on(tx: Transaction, hosts: t.Mapping[str, str | None], event: s
     )
 
 
-def fail_events(tx: Transaction, details: t.Mapping[str, str], event: str) -> None:
-    """Journal that ``event`` failed for these instances, each with its own details."""
+def note(tx: Transaction, details: t.Mapping[str, str], event: str) -> None:
+    """Journal details of the open ``event`` of each of these instances: what fail_events() says comes before them."""
     c = instance_action_events.c
-    mine = bulk.among(tx, c.instance_uuid, sorted(details))
-    rows = tx.execute(sa.select(c.id, c.instance_uuid).where(mine, c.event == event, c.finish_time.is_(None))).all()
+    for each in sorted(set(details.values())):
+        uuids = sorted(u for u, its in details.items() if its == each)
+        mine = (bulk.among(tx, c.instance_uuid, uuids), c.event == event, c.finish_time.is_(None))
+        tx.execute(instance_action_events.update().where(*mine).values(details=text(each)))
+
+
+def fail_events(tx: Transaction, details: t.Mapping[str, str], event: str) -> None:
+    """Journal that ``event`` failed for these instances, each with its own details, and with those of note()."""
+    c = instance_action_events.c
+    mine = (bulk.among(tx, c.instance_uuid, sorted(details)), c.event == event, c.finish_time.is_(None))
+    rows = tx.execute(sa.select(c.id, c.instance_uuid, c.details).where(*mine)).all()
     bulk.update(
         tx,
         instance_action_events,
         "id",
         [
-            {"id": r.id, "finish_time": tx.now, "result": ERROR, "details": text(details[r.instance_uuid])}
-            for r in sorted(rows)
+            {
+                "id": r.id,
+                "finish_time": tx.now,
+                "result": ERROR,
+                "details": "\n".join(filter(None, (text(details[r.instance_uuid]), r.details))),
+            }
+            for r in sorted(rows, key=lambda r: r.id)
         ],
     )
 

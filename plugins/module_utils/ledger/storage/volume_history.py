@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ...core import errors
+from ...core.times import utc
 from ..compute.history import ERROR, LastFault, text
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
@@ -33,7 +34,9 @@ class VolumeEvent:
     start_time: float
     finish_time: float | None
     result: str | None  # SUCCESS or ERROR; None: not finished
-    details: str | None  # of an open change of an attachment: its id
+    details: (
+        str | None
+    )  # of an open change of an attachment: its id, and from the next line on what note_changes() added
 
 
 class VolumeFaultRow:
@@ -101,6 +104,26 @@ def fail_events(tx: Transaction, details: t.Mapping[Item, str], event: str) -> N
     bulk.update(tx, volume_events, "id", rows)
 
 
+def events_of(tx: Transaction, ids: t.Iterable[str]) -> dict[str, list[dict[str, t.Any]]]:
+    """The journals of these volumes and of their snapshots, by the volumes' ids, oldest first."""
+    c = volume_events.c
+    found: dict[str, list[dict[str, t.Any]]] = {i: [] for i in ids}
+    query = sa.select(volume_events).where(bulk.among(tx, c.volume_id, sorted(found))).order_by(c.id)
+    for row in tx.rows(query, VolumeEvent):
+        found[row.volume_id].append(
+            {
+                "event": row.event,
+                "snapshot_id": row.snapshot_id,
+                "host": row.host,
+                "start_time": utc(row.start_time),
+                "finish_time": utc(row.finish_time),
+                "result": row.result,
+                "details": row.details,
+            }
+        )
+    return found
+
+
 def start_changes(tx: Transaction, attachments: t.Iterable[tuple[str, str, str | None]], event: str) -> None:
     """Journal that a volume is being attached to an instance, or detached from it: (attachment's id, volume's id, host)."""
     rows = [{**_event(volume_id, event, host, tx.context), "details": i} for i, volume_id, host in attachments]
@@ -112,12 +135,26 @@ def open_changes(tx: Transaction, event: str) -> dict[str, VolumeEvent]:
     c = volume_events.c
     mine = (c.event == event, c.request_id == tx.request_id, c.finish_time.is_(None))
     rows = tx.rows(sa.select(volume_events).where(*mine).order_by(c.id), VolumeEvent)
-    return {r.details: r for r in rows if r.details is not None}
+    return {r.details.partition("\n")[0]: r for r in rows if r.details is not None}
 
 
-def finish_changes(tx: Transaction, results: t.Mapping[int, str]) -> None:
-    """Journal the results of these events: id of the event -> SUCCESS or ERROR."""
-    rows = [{"id": i, "finish_time": tx.now, "result": result, "details": None} for i, result in results.items()]
+def note_changes(tx: Transaction, failures: t.Mapping[str, errors.BootflowError]) -> set[str]:
+    """Journal in the open changes of these attachments why they failed. Returns the attachments that have one."""
+    c = volume_events.c
+    mine = (c.request_id == tx.request_id, c.finish_time.is_(None), c.details.is_not(None))
+    open_ones = [(r, r.details.partition("\n")[0]) for r in tx.execute(sa.select(c.id, c.details).where(*mine))]
+    noted = [(r, i) for r, i in open_ones if i in failures]
+    rows = [{"id": r.id, "details": "%s\n%s" % (r.details, text(failures[i].in_full))} for r, i in noted]
+    bulk.update(tx, volume_events, "id", rows)
+    return {i for _r, i in noted}
+
+
+def finish_changes(tx: Transaction, results: t.Iterable[tuple[VolumeEvent, str]]) -> None:
+    """Journal the results of these events: SUCCESS or ERROR."""
+    rows = [
+        {"id": e.id, "finish_time": tx.now, "result": result, "details": str(e.details).partition("\n")[2] or None}
+        for e, result in results
+    ]
     bulk.update(tx, volume_events, "id", rows)
 
 

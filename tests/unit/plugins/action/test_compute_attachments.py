@@ -17,6 +17,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances i
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Operation
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import volume_tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_history
 from ansible_collections.bootflow.compute.plugins.plugin_utils import stage
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld, device, volume_request
@@ -39,6 +40,7 @@ class Host:
         self.fails: dict[str, errors.BootflowError] = {}
         self.calls: list[str] = []
         self.away = False
+        self.broken = ""  # the module whose next call ends unexpectedly
 
     def action(self) -> t.Any:
         return action_of(compute_attachments, self.ports, {"inventory_hostname": "h1", "hostvars": {"h1": {}}})
@@ -49,6 +51,9 @@ class Host:
     def run_module(self, name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         if self.away:
             return {"unreachable": True, "msg": "no route"}
+        if name == self.broken:
+            self.broken = ""
+            raise KeyError("lun")
         one = getattr(self, "_" + name)
         items = arguments.get("connections") or arguments.get("disks") or arguments.get("instances")
         outcomes = {}
@@ -280,3 +285,38 @@ def test_nothing_of_another_instance_is_touched(pair: BootWorld) -> None:
     assert stage.clean_host(host.action(), [{"uuid": uuid}]) == {}
     assert host.calls == ["instance_cleanup", "disconnected"]
     assert pair.ends("root") == ("attached", "done", "done")
+
+
+@pytest.mark.parametrize("module", ["iscsi_initiator", "domain_disk"])
+@pytest.mark.parametrize("operation", [volume_attach.ATTACH, volume_attach.DETACH], ids=lambda o: o.name)
+def test_the_traceback_of_an_unexpected_error_is_in_the_journal(
+    pair: BootWorld, operation: Operation, module: str
+) -> None:
+    """G6: a step that ended unexpectedly failed the task and left nothing in the ledger."""
+    host = Host(pair)
+    volume = begun(pair) if operation is volume_attach.ATTACH else leaving(pair, host)
+    host.broken = module
+    answer = host.act()
+    assert answer["problems"][volume]["message"] == "KeyError: 'lun'"
+    assert ", in run_module" not in str([answer, host.ports.warnings])
+    assert finish(pair, operation) == ["RemoteError"]
+    with pair.ledger.read() as tx:
+        events = volume_history.events_of(tx, [volume])[volume]
+    (event,) = [e for e in events if e["event"] == operation.name and e["result"] == "Error"]
+    assert event["host"] == "h1" and event["details"].startswith("KeyError: 'lun'\n  File ")
+    assert ", in run_module" in event["details"]
+    assert pair.status("data") == ("available" if operation is volume_attach.ATTACH else "in-use")
+    assert bool(host.volumes) == (operation is volume_attach.DETACH), "what was begun is undone"
+
+
+def test_an_export_that_ends_unexpectedly_is_in_the_journal_of_the_attachment(pair: BootWorld) -> None:
+    pair.attach(WISH, run="v")
+    broken = errors.RemoteError(reason="KeyError: 'portals'", traceback='  File "x.py", line 7, in exports\n')
+    pair.storage_round("v", fail_export=broken)
+    assert finish(pair, volume_attach.ATTACH) == ["RemoteError"]
+    volume = str(pair.volume("data").id)
+    with pair.ledger.read() as tx:
+        events = volume_history.events_of(tx, [volume])[volume]
+    (event,) = [e for e in events if e["result"] == "Error"]
+    assert event["event"] == "attach_volume"
+    assert event["details"] == "KeyError: 'portals'\n  File \"x.py\", line 7, in exports\n"

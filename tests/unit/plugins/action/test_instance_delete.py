@@ -12,6 +12,7 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.action import instance_delete, instance_remove
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, request
@@ -24,9 +25,13 @@ class Play:
         self.world = world
         self.bad: set[str] = set()
         self.away: set[str] = set()
+        self.broken = False
+        self.hostvars: dict[str, dict[str, t.Any]] = {}
 
     def remove(self, name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         assert name == "instance_cleanup"
+        if self.broken:
+            raise KeyError("disks")
         found = {}
         for item in arguments["instances"]:
             row = next(r for r in self.world.rows(tables.instances) if r.uuid == item["uuid"])
@@ -36,7 +41,7 @@ class Play:
 
     def __call__(self, run: str = "d", check_mode: bool = False, **options: t.Any) -> dict[str, t.Any]:
         hosts = ["h1", "h2"]
-        hostvars: dict[str, dict[str, t.Any]] = {name: {} for name in ("localhost", *hosts)}
+        hostvars = self.hostvars = {name: {} for name in ("localhost", *hosts)}
         variables = {
             "groups": {"all": ["localhost", *hosts], "bootflow_compute": hosts},
             "hostvars": hostvars,
@@ -109,3 +114,18 @@ def test_a_host_whose_task_returned_nothing_keeps_what_it_has(play: Play) -> Non
     result = play(names=["web-1", "web-2"])
     assert (result["deleted"], [v["name"] for v in result["left"]]) == (["web-2"], ["web-1"])
     assert {h for _uuid, h in play.world.claims()} == {host}
+
+
+def test_the_traceback_of_an_unexpected_error_is_in_the_journal(play: Play) -> None:
+    """G6: and the task of the host does not fail, so that the others are deleted."""
+    play.broken = True
+    result = play(names=["web-1"])
+    (left,) = result["left"]
+    assert (left["fault"]["message"], result["error_code"]) == ("KeyError: 'disks'", "DeleteIncomplete")
+    assert ", in remove" not in str([result, play.hostvars]), "of what people and playbooks read"
+    with play.world.ledger.read() as tx:
+        (event,) = [e for e in history.events_of(tx, left["uuid"]) if e["event"] == "delete"]
+    assert (event["result"], event["host"]) == ("Error", left["host"]) and event["finish_time"]
+    assert event["details"].startswith("KeyError: 'disks'\n  File ") and ", in remove" in event["details"]
+    play.broken = False
+    assert play(names=["web-1"])["deleted"] == ["web-1"]

@@ -13,6 +13,7 @@ import pytest
 from ansible_collections.bootflow.compute.plugins.action import instance_operation
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE, World, request
@@ -31,7 +32,9 @@ class Fleet:
         self.away: set[str] = set()
         self.deaf: set[str] = set()
         self.gone: set[str] = set()
+        self.broken = False
         self.shown: list[str] = []
+        self.very_verbose: list[str] = []
 
     def play(self, operation: str, **options: t.Any) -> dict[str, t.Any]:
         begun = self.task("localhost", operation, "begin", **options)
@@ -43,6 +46,7 @@ class Fleet:
     def task(self, host: str, operation: str, phase: str, **options: t.Any) -> dict[str, t.Any]:
         ports = WorldPorts(self.world, "o", lambda name, arguments: self.answer(host, name, arguments))
         ports.display.display = lambda text, **_how: self.shown.append(text)
+        ports.display.vvv = lambda text, **_how: self.very_verbose.append(text)
         hosts = {"hostvars": self.hostvars, "groups": {"bootflow_compute": ["h1", "h2"]}}
         variables = {**self.hostvars[host], **hosts, "inventory_hostname": host}
         options = {"operation": operation, "phase": phase, **options}
@@ -52,6 +56,9 @@ class Fleet:
 
     def answer(self, host: str, name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         assert name == "domain_power"
+        if self.broken:
+            secret = "s3cret"
+            raise KeyError("power of %d letters" % len(secret))
         if host in self.away:
             return {"unreachable": True, "msg": "no route"}
         found: dict[str, t.Any] = {}
@@ -161,3 +168,28 @@ def test_an_unknown_operation(fleet: Fleet) -> None:
     with pytest.raises(errors.InvalidInput, match="operation explode does not exist") as caught:
         fleet.task("localhost", "explode", "begin")
     assert "stop" in caught.value.remedy
+
+
+@pytest.mark.parametrize("operation", ["stop", "start"])
+def test_the_traceback_of_an_unexpected_error_is_in_the_journal(fleet: Fleet, operation: str) -> None:
+    """G6: people get a line; the frames, without values, are in the journal and at -vvv."""
+    if operation == "start":
+        fleet.play("stop", names=["web-1"])
+    fleet.broken = True
+    result = fleet.play(operation, names=["web-1"])
+    (item,) = result["failed_items"]
+    assert item["error"]["message"] == "KeyError: 'power of 6 letters'"
+    for what in (result, fleet.hostvars, fleet.shown):
+        assert ", in answer" not in str(what), "of what people and playbooks read"
+    assert any(", in answer" in text for text in fleet.very_verbose)
+    with fleet.world.ledger.read() as tx:
+        (event,) = [e for e in history.events_of(tx, item["id"]) if e["event"] == operation and e["result"] == "Error"]
+    assert event["finish_time"] and event["details"].startswith("KeyError: 'power of 6 letters'\n  File ")
+    assert ", in answer" in event["details"] and "len(secret)" in event["details"] and "s3cret" not in event["details"]
+    assert fleet.world.fault(item["id"]).message == "KeyError: 'power of 6 letters'"
+
+
+def test_an_unexpected_error_in_check_mode_writes_nothing(fleet: Fleet) -> None:
+    fleet.broken = fleet.check_mode = True
+    before = fleet.world.everything()
+    assert fleet.play("stop", names=["web-1"])["failed"] and fleet.world.everything() == before

@@ -14,6 +14,7 @@ from ansible_collections.bootflow.compute.plugins.action import (
     attach_volume,
     boot_accept,
     detach_volume,
+    storage_stage,
     volume_accept,
     volume_delete,
     volume_extend,
@@ -23,8 +24,8 @@ from ansible_collections.bootflow.compute.plugins.action import (
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import life
-from ansible_collections.bootflow.compute.tests.unit.worlds.actions import Runner
-from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld, volume_request
+from ansible_collections.bootflow.compute.tests.unit.worlds.actions import Runner, WorldPorts, action_of
+from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld, from_image, volume_request
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE
 
 HOSTS = ("h1", "s1", "s2")
@@ -361,3 +362,61 @@ def test_a_wrong_setting_of_the_instances_host_is_refused_before_anything_is_res
         errors.InvalidRequest, match="bootflow_wait_timeout must be a number of seconds, at least 0, got"
     ):
         run(attach_volume, check_mode, attachments=wanted)
+
+
+def stage(run: Runner, broken: str) -> tuple[dict[str, t.Any], WorldPorts]:
+    """The task of storage host s1 in run "a", in which the call of the module ``broken`` ends unexpectedly."""
+
+    def module(name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        assert name == broken, arguments
+        secret = "s3cret"
+        raise KeyError("of %d letters" % len(secret))
+
+    ports = WorldPorts(run.world, "a", module)
+    return action_of(storage_stage, ports, {"inventory_hostname": "s1", "ansible_host": "192.0.2.1"}).act(), ports
+
+
+@pytest.mark.parametrize("what", ["create", "delete", "extend", "snapshot"])
+def test_the_traceback_of_an_unexpected_error_is_in_the_journal_of_the_volume(run: Runner, what: str) -> None:
+    """G6: people get a line; the frames, without values, are in the journal, which volume_info returns."""
+    world = run.world
+    run(volume_accept, volumes=[])  # what the inventory says of the backends is in the ledger
+    name = "new" if what == "create" else "data"
+    if what == "create":
+        run(volume_accept, run="a", volumes=[{"name": "new", "size": 1}])
+        run(volume_schedule, run="a", volumes=[{"name": "new", "size": 1}])
+    elif what == "delete":
+        run(volume_delete, run="a", volume_names=["data"])
+    elif what == "extend":
+        run(volume_extend, run="a", volumes=[{"name": "data", "size": 12}])
+    else:
+        run(volume_snapshot, run="a", snapshots=[{"name": "n", "volume": "data"}])
+    result, ports = stage(run, "volume_lvm")
+    assert ", in module" not in str([result, ports.warnings, ports.shown])
+    assert any("KeyError: 'of 6 letters'" in text for text in ports.warnings)
+    info, shown = run(volume_info, volume_names=[name], events=True, print_table=True)
+    assert ", in module" not in shown
+    failed = [e for e in info["volumes"][0]["events"] if e["result"] == "Error"]
+    event = failed[-1]
+    assert (event["event"], event["host"]) == ("create" if what == "snapshot" else what, "s1")
+    assert (event["snapshot_id"] is not None) == (what == "snapshot")
+    assert event["details"].startswith("KeyError: 'of 6 letters'\n  File ") and ", in module" in event["details"]
+    assert "s3cret" not in event["details"] and "T" in event["finish_time"]
+    assert "events" not in run(volume_info, volume_names=[name])[0]["volumes"][0]
+    assert world.shown("data")["name"] == "data"
+
+
+def test_an_export_of_a_boot_that_ends_unexpectedly_is_in_the_journal_of_the_volume(run: Runner) -> None:
+    world = run.world
+    assert isinstance(world, BootWorld)
+    run(volume_accept, volumes=[])
+    world.accept(volume_request("db", from_image()), run="a")
+    world.schedule("a")
+    world.place("a")
+    world.choose("a")
+    world.work()
+    stage(run, "iscsi_target")
+    (volume,) = {a.volume_id for a in world.live_attachments()}
+    info, _shown = run(volume_info, volume_ids=[volume], events=True)
+    event = info["volumes"][0]["events"][-1]
+    assert (event["event"], event["result"]) == ("export", "Error") and ", in module" in event["details"]

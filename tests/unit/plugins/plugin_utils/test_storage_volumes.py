@@ -14,6 +14,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.model import
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue_images import image_data
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes.work import BackendWork
 from ansible_collections.bootflow.compute.plugins.plugin_utils import storage_settings
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.storage_volumes import work_on
 
 LEDGER = "1ed9e000-0000-4000-8000-000000000001"
@@ -49,6 +50,8 @@ class Action:
 
     def ledger_id(self):
         return LEDGER
+
+    unexpected = LedgerAction.unexpected
 
     def __init__(self, transport="ssh", answers=(), images=()):
         self._connection = Connection(transport)
