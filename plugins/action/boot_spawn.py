@@ -158,6 +158,6 @@ class ActionModule(StageAction):
         addresses = [f["ip_address"] for p, _n in build.ports for f in p.fixed_ips]
         if settings.wait_address and addresses:
             wanted["wait_address"] = {"address": addresses[0], "timeout": settings.wait_guest_timeout}
-        if settings.wait_agent:
+        if settings.wait_agent and guest_of_build.has_agent(build):
             wanted["wait_agent"] = settings.wait_guest_timeout
         return wanted

@@ -25,7 +25,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.local 
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.logical_volumes import device_path
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import config as core_guest
-from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import metadata
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import devices, metadata
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.domain import DomainConfig, render
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.element import to_text
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.password_hash import sha512_crypt
@@ -62,6 +62,10 @@ def console_log(build: Build, settings: Values) -> str:
 
 def has_volumes(build: Build) -> bool:
     return any(d["kind"] == VOLUME for d in build.disks)
+
+
+def has_agent(build: Build) -> bool:
+    return devices.has_agent((build.row.spec["image"] or {}).get("properties") or {})
 
 
 def has_tags(build: Build) -> bool:

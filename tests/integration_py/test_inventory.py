@@ -6,9 +6,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import flow as flow_module
@@ -26,8 +28,12 @@ def test_ansible_works_in_guests_behind_their_hosts(lab, tmp_path, monkeypatch):
     flow = flow_module.Flow(lab, tmp_path, flow_module.build_guest_image("--ssh"))
     flow.variables["bootflow_keypairs"] = [{"name": "ops", "public_key": key.with_suffix(".pub").read_text().strip()}]
     entry = {"name": "web", "flavor": "tiny", "image": "guest", "networks": [{"network": "guests"}], "key_name": "ops"}
+    (image,) = flow.variables["bootflow_images"]
+    image["properties"] = {"hw_qemu_guest_agent": "yes"}
     try:
-        booted = flow.boot({**entry, "max_count": 2}, bootflow_wait_console="BOOTFLOW-GUEST-READY")
+        booted = flow.boot(
+            {**entry, "max_count": 2}, bootflow_wait_console="BOOTFLOW-GUEST-READY", bootflow_wait_agent=True
+        )
         for run in (booted, flow.run("list")):  # what AWX hands to the next job of a workflow
             told = json.loads(run.output.partition("RUN: ")[2].partition("\n\n")[0])["bootflow_guests"]
             assert [(guest["name"], guest["vm_state"], len(guest["addresses"])) for guest in told] == [
@@ -66,5 +72,44 @@ def test_ansible_works_in_guests_behind_their_hosts(lab, tmp_path, monkeypatch):
         assert done.returncode == 0, done.stdout + done.stderr
         assert done.stdout.count('"ping": "pong"') == 2 and "web-1 | SUCCESS" in done.stdout, done.stdout
         assert "UNREACHABLE" not in done.stdout and "WARNING" not in done.stderr, done.stderr
+
+        guests.write_text(yaml.safe_dump({**yaml.safe_load(guests.read_text()), "via": "agent", "compose": {}}))
+        for name in ("web-1", "web-2"):
+            assert _name_by_the_agent(flow, lab, guests, name) == name
     finally:
         flow.delete("web-1", "web-2")
+
+
+def _name_by_the_agent(flow, lab, inventory: Path, guest: str) -> str:
+    """The host name that a guest gives when it is asked through its agent, from here, with nothing but the inventory's variables.
+
+    With what the connection community.libvirt.libvirt_qemu is given and the commands that it uses.
+    """
+    tools = str(Path(sys.executable).parent)
+    told = _output(
+        [tools + "/ansible", "-i", lab.inventory, "-i", str(inventory), guest, "-m", "ansible.builtin.debug"]
+        + ["-a", "msg={{ ansible_connection }},{{ ansible_libvirt_uri }},{{ ansible_host }}"]
+        + ["-e", '{"ansible_host_key_checking": false}'],
+        env=flow.environment(ANSIBLE_CALLBACK_RESULT_FORMAT="json"),
+        cwd=inventory.parent,
+    )
+    connection, uri, domain = json.loads(told.partition("=> ")[2])["msg"].split(",")
+    assert connection == "community.libvirt.libvirt_qemu" and uri.startswith("qemu+ssh://root@")
+
+    def ask(execute: str, **arguments: object) -> dict:
+        command = {"execute": execute, "arguments": arguments}
+        return json.loads(_output(["virsh", "-c", uri, "qemu-agent-command", domain, json.dumps(command)]))["return"]
+
+    process = ask("guest-exec", path="/bin/hostname", **{"capture-output": True})
+    for _try in range(100):
+        done = ask("guest-exec-status", pid=process["pid"])
+        if done["exited"]:
+            return base64.b64decode(done["out-data"]).decode().strip()
+        time.sleep(0.1)
+    raise AssertionError("the command in %s does not end: %s" % (guest, done))
+
+
+def _output(command: list[str], **options) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout

@@ -340,9 +340,14 @@ def console_configs(guest: GuestSpec) -> tuple[tuple[SerialConfig, ...], tuple[C
     return (serial,), (ConsoleConfig(type="pty", target_type="serial", target_port=0),)
 
 
+def has_agent(image_properties: t.Mapping[str, t.Any]) -> bool:
+    """Whether the image says that its guests run QEMU's guest agent."""
+    return is_true(image_properties.get("hw_qemu_guest_agent"))
+
+
 def channel_configs(guest: GuestSpec) -> tuple[ChannelConfig, ...]:
-    """The guest agent's channel, if the image sets hw_qemu_guest_agent."""
-    if not is_true(guest.image_properties.get("hw_qemu_guest_agent")):
+    """The guest agent's channel, if the image has the agent."""
+    if not has_agent(guest.image_properties):
         return ()
     return (ChannelConfig(type="unix", target_type="virtio", target_name="org.qemu.guest_agent.0"),)
 

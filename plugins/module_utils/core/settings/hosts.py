@@ -299,7 +299,7 @@ COMPUTE = Table(
         Setting("wait_timeout", float, 60.0, "Time to wait for a domain to run.", least=0, unit="seconds"),
         Setting("wait_console", PATTERN, help="Pattern that each guest has to print on its console."),
         Setting("wait_address", bool, False, "Wait for the guest's address to answer."),
-        Setting("wait_agent", bool, False, "Wait for the guest's agent."),
+        Setting("wait_agent", bool, False, "Wait for the agent of guests whose image has `hw_qemu_guest_agent`."),
         Setting(
             "wait_guest_timeout",
             float,

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
 import types
 import typing as t
@@ -37,6 +38,7 @@ class Host:
     def __init__(self, world: World):
         self.world = world
         self.given: dict[str, t.Any] = {}
+        self.variables: dict[str, t.Any] = {}
 
     def __call__(self, module: t.Any, **options: t.Any) -> dict[str, t.Any]:
         action: t.Any = module.ActionModule.__new__(module.ActionModule)
@@ -46,7 +48,7 @@ class Host:
         action._display = types.SimpleNamespace(warning=print, vvv=lambda text, **_host: print(text))
         action._connection = types.SimpleNamespace(transport="ssh")
         action.task_vars = {"inventory_hostname": "h1", "hostvars": {"h1": {}}}
-        action.variable = lambda _name, default=None: default
+        action.variable = self.variables.get
         action.context = self.world.context
         action.open_ledger = lambda: self.world.ledger.for_run(self.world.context())
         action.run_module = self.run_module
@@ -93,6 +95,20 @@ def test_a_boot_through_its_stages(world: World) -> None:
         assert files["openstack/latest/user_data"] == b"#cloud-config\n"
         assert b"hello" in files.values()
         assert b"chpasswd" in files["openstack/latest/vendor_data.json"] and b"given" not in b"".join(files.values())
+
+
+def test_the_agent_is_waited_for_where_the_image_has_it(world: World) -> None:
+    world.report("h1")
+    with_agent = dataclasses.replace(IMAGE, properties={"hw_qemu_guest_agent": "yes"})
+    world.accept(request("talks", image=with_agent), request("silent"))
+    world.schedule()
+    host = Host(world)
+    host.variables = {"bootflow_wait_agent": True, "bootflow_wait_guest_timeout": 7}
+    host(boot_networks)
+    host(boot_disks, images=CATALOGUE)
+    assert len(host(boot_spawn, instances=[{"name": "talks"}, {"name": "silent"}])["builds"]) == 2
+    waits = {"guest_agent" in d["xml"]: d.get("wait_agent") for d in host.given["domain"]["domains"]}
+    assert waits == {True: 7, False: None}
 
 
 def test_secrets_that_are_not_valid_any_more_fail_their_own_build_only(world: World) -> None:
