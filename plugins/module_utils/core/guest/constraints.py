@@ -17,6 +17,9 @@ from . import cpu_topology
 
 SECURE_BOOT_POLICIES = ("disabled", "optional", "required")
 INPUT_BUSES = ("usb", "virtio")
+CACHE_MODES = ("default", "none", "writethrough", "writeback", "directsync", "unsafe")
+CPU_MODES = ("none", "host-model", "host-passthrough", "maximum", "custom")
+FIRMWARE_TYPES = ("bios", "uefi")
 
 Properties = t.Mapping[str, t.Any]
 

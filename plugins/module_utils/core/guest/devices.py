@@ -14,7 +14,7 @@ from ..disks.disk_names import check_bus, check_device, default_bus, free_name
 from ..errors import InvalidInput, UnsupportedHardware, VirtualInterfaceCreateException
 from ..resources.pci.spec import split_address
 from . import constraints
-from .constraints import INPUT_BUSES, is_true
+from .constraints import CACHE_MODES, INPUT_BUSES, is_true
 from .domain.address import drive_address
 from .domain.devices import (
     ChannelConfig,
@@ -36,7 +36,6 @@ from .platform import is_windows, quota_number
 from .spec import GuestSpec, HostCapabilities
 
 DEFAULT_CACHE: t.Mapping[str, str] = {"file": "writeback", "block": "none", "network": "none"}
-CACHE_MODES = ("default", "none", "writethrough", "writeback", "directsync", "unsafe")
 VIF_MODELS = ("virtio", "e1000", "e1000e", "ne2k_pci", "pcnet", "rtl8139", "vmxnet3", "lan9118")
 VIDEO_MODELS = ("virtio", "vga", "cirrus", "qxl", "vmvga", "bochs", "none")
 SCSI_MODELS = ("virtio-scsi", "lsilogic", "lsisas1068", "lsisas1078", "buslogic", "vmpvscsi", "auto")

@@ -11,7 +11,7 @@ import typing as t
 from ..disks.disk_names import is_q35
 from ..errors import HostLacksHardware, InvalidInput, UnsupportedHardware
 from . import constraints, cpu_topology
-from .constraints import is_true
+from .constraints import CPU_MODES, FIRMWARE_TYPES, is_true
 from .domain.cpu import CpuConfig, CpuFeatureConfig, CpuTuneConfig
 from .domain.platform import (
     ClockConfig,
@@ -24,8 +24,6 @@ from .domain.platform import (
 )
 from .spec import GuestSpec, HostCapabilities
 
-CPU_MODES = ("none", "host-model", "host-passthrough", "maximum", "custom")
-FIRMWARE_TYPES = ("bios", "uefi")
 _DEFAULT_MACHINES = {
     "x86_64": "pc",
     "i686": "pc",

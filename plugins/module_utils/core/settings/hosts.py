@@ -16,8 +16,7 @@ from ..disks.whole_disks import CLEARS as WHOLE_DISK_CLEARS
 from ..disks.whole_disks import MEDIA
 from ..errors import BootflowError
 from ..guest.config_drive_rules import FORMATS
-from ..guest.devices import CACHE_MODES
-from ..guest.platform import CPU_MODES, FIRMWARE_TYPES
+from ..guest.constraints import CACHE_MODES, CPU_MODES, FIRMWARE_TYPES
 from ..reading.setting import ABSOLUTE, ABSOLUTES, FILLED, NUMBERS, PATTERN, Kind, Setting, Table, Unfit, structure
 from ..resources.numa.topology import reserved_pages
 from ..resources.pci.spec import parse_device_specs

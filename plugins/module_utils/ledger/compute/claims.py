@@ -21,7 +21,6 @@ from ...core.resources import dedicated
 from ...core.resources.claims import NodeUsage, ResourceRequest, claim_test, usage_delta
 from ...core.resources.dedicated import Allocation, DedicatedRequest
 from ...core.resources.numa.topology import NUMALimits
-from ...core.scheduler.placement import Selection
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
@@ -29,6 +28,8 @@ from ..schema.tables import claims, compute_nodes, device_claims, instances
 from . import dedicated_resources, nodes
 
 if t.TYPE_CHECKING:
+    from ...core.scheduler.placement import Selection
+
     Query = sa.Select[t.Unpack[tuple[t.Any, ...]]]
 
 BUILD = "build"  # kind of a claim
