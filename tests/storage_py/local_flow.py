@@ -76,6 +76,11 @@ class LocalFlow(Flow):
             row["lv_name"]: {"size": int(row["lv_size"]), "tags": set(row["lv_tags"].split(",")) - {""}} for row in rows
         }
 
+    def tags(self, uuid: str) -> set[str]:
+        """Those of each logical volume of an instance of this ledger."""
+        (row,) = self.query("SELECT id FROM ledger_identity")
+        return {"bootflow", "bootflow.instance=" + uuid, "bootflow.ledger=" + row["id"]}
+
     def disks(self, domain: str) -> dict[str, t.Any]:
         """The <disk>s of the running domain by target, but for its config drive."""
         xml = etree.fromstring(self.compute.virsh("dumpxml", domain).encode())

@@ -78,7 +78,7 @@ def test_disks_that_are_logical_volumes(compute: ComputeHost, tmp_path) -> None:
     (marker,) = compute.sh("ls %s/_base | grep json" % INSTANCES).split()
     source = "bootflow.source=image/" + marker.replace(".json", "")
     for name, lv in found.items():
-        assert lv["tags"] == {"bootflow", "bootflow.instance=" + uuid} | ({source} if name == uuid + "_disk" else set())
+        assert lv["tags"] == flow.tags(uuid) | ({source} if name == uuid + "_disk" else set())
     disks = flow.disks(uuid)
     devices = ["/dev/%s/%s_%s" % (GROUP, uuid, name) for name in ("disk", "disk.eph0", "disk.swap")]
     assert [(d.get("type"), d.get("device"), d.find("source").get("dev")) for d in disks.values()] == [
@@ -133,7 +133,7 @@ def test_qcow2_files_on_a_logical_volume(compute: ComputeHost, tmp_path) -> None
 
     source, kind, free = compute.sh("df -B1 --output=source,fstype,avail %s | tail -n 1" % place).split()
     assert (source, kind) == (device, "ext4")
-    assert flow.volumes()[uuid + "_disk"]["tags"] == {"bootflow", "bootflow.instance=" + uuid}
+    assert flow.volumes()[uuid + "_disk"]["tags"] == flow.tags(uuid)
     full = 0
     for name, size in (("disk", GIB), ("disk.swap", 64 * MIB)):
         info = json.loads(compute.sh("qemu-img info -U --output=json %s/%s" % (place, name)))

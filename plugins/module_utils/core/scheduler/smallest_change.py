@@ -25,10 +25,10 @@ class _Resource:
     what: str
     unit: str  # of the flavor's value and of ``free``
     words: str
-    more: t.Callable[[int], str]  # missing in ``unit``, in words
+    more: t.Callable[[float], str]  # missing in ``unit``, in words
+    scale: int  # of the filter's unit in one ``unit``
     flavor_value: t.Callable[[RequestSpec], int]
     fits_at: t.Callable[[RequestSpec, float], int]  # available in the filter's unit -> the flavor's largest value
-    to_free: t.Callable[[float], int]  # missing in the filter's unit -> unit
     total: t.Callable[[Fleet, int], float]  # of the host, in the filter's unit: the most that can be free
     shrunk: t.Callable[[RequestSpec, int], dict[str, int]]  # the flavor's fields with the smaller value
 
@@ -44,9 +44,9 @@ _MEMORY = _Resource(
     "MiB",
     "MiB of memory",
     lambda missing: memory(missing, up=True) + " of memory",
+    1,
     lambda spec: spec.flavor.memory_mb,
     lambda spec, available: math.floor(available),
-    math.ceil,
     lambda fleet, row: float(fleet.total_ram_mb[row]),
     lambda spec, value: {"memory_mb": value},
 )
@@ -55,9 +55,9 @@ _DISK = _Resource(
     "GiB",
     "GiB of disk",
     lambda missing: disk(missing * 1024, up=True) + " of disk",
+    1024,
     lambda spec: spec.disk_gb,
     lambda spec, available: math.floor((available - spec.flavor.swap) / 1024),
-    lambda missing: math.ceil(missing / 1024),
     lambda fleet, row: math.inf,
     _disk_shrunk,
 )
@@ -66,9 +66,9 @@ _VCPUS = _Resource(
     "vCPUs",
     "vCPUs",
     lambda missing: counted(missing, "vCPUs"),
+    1,
     lambda spec: spec.vcpus,
     lambda spec, available: math.floor(available),
-    math.ceil,
     lambda fleet, row: float(fleet.vcpus_total[row]),
     lambda spec, value: {"vcpus": value},
 )
@@ -87,7 +87,7 @@ def lacking(rejection: t.Mapping[str, t.Any]) -> str:
     resource = _RESOURCES.get(rejection["filter"])
     if resource is None:
         return counted(rejection["missing"], rejection["unit"])
-    return resource.more(resource.to_free(rejection["missing"]))
+    return resource.more(rejection["missing"] / resource.scale)
 
 
 def smallest_change(
@@ -149,7 +149,7 @@ def _of_resource(
     fits_at: int | None = resource.fits_at(spec, rejection["available"])
     if fits_at is None or fits_at < 1:
         fits_at = None
-    free: int | None = resource.to_free(rejection["missing"])
+    free: int | None = math.ceil(rejection["missing"] / resource.scale)
     if rejection["needed"] > resource.total(fleet, row):
         free = None
     return {
