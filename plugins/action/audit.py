@@ -227,7 +227,7 @@ class ActionModule(LedgerAction):
         return [
             "Would do (nothing is touched):" if self.check_mode else "Audit:",
             *table,
-            *("%s: %d MB are used by domains that are not instances." % (h, mb) for h, mb in sorted(memory.items())),
+            *("%s: %d MiB are used by domains that are not instances." % (h, mb) for h, mb in sorted(memory.items())),
             *("Remedy: %s" % r for r in dict.fromkeys(f.remedy for f in findings if f.remedy)),
         ]
 

@@ -376,4 +376,10 @@ def _volume_plan(attached: attached_volumes.Attached, chosen: t.Mapping[str, t.A
 def _volume_line(volume: t.Mapping[str, t.Any]) -> str:
     where = volume["pool_host"] or "no backend: %s" % ((volume["error"] or {}).get("message") or "not asked yet")
     what = "new volume" if volume["new"] else "volume"
-    return "  %s: %s %s, %d GB, on %s" % (volume["device"], what, volume["name"] or volume["id"], volume["size"], where)
+    return "  %s: %s %s, %d GiB, on %s" % (
+        volume["device"],
+        what,
+        volume["name"] or volume["id"],
+        volume["size"],
+        where,
+    )

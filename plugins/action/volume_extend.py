@@ -89,7 +89,7 @@ class ActionModule(LedgerAction):
             for r in found.rows
         ]
         if o["print_table"] and (self.check_mode or not named):
-            lines = ["%s %s: %s GB -> %s GB" % (n["name"], n["id"], n["size"], n["new_size"]) for n in named]
+            lines = ["%s %s: %s GiB -> %s GiB" % (n["name"], n["id"], n["size"], n["new_size"]) for n in named]
             tables.show(
                 self._display,
                 ["Would extend:", *lines] if named else ["Nothing to do: %s." % _nothing(requested)],
@@ -102,8 +102,8 @@ class ActionModule(LedgerAction):
             "compute_hosts": [] if self.check_mode else found.compute_hosts,
             "diff": diff(
                 "volumes",
-                "".join("%s %s GB\n" % (n["name"] or n["id"], n["size"]) for n in named),
-                "".join("%s %s GB\n" % (n["name"] or n["id"], n["new_size"]) for n in named),
+                "".join("%s %s GiB\n" % (n["name"] or n["id"], n["size"]) for n in named),
+                "".join("%s %s GiB\n" % (n["name"] or n["id"], n["new_size"]) for n in named),
             ),
         }
 
@@ -127,7 +127,7 @@ def _entries(entries: t.Sequence[t.Any], problems: Problems) -> list[dict[str, t
             if not volume:
                 raise errors.InvalidInput(message="name is missing", remedy="Name the volume, or give its id.")
             if asked.get("size") is None:
-                raise errors.InvalidInput(message="size is missing", remedy="Say how many GB it is to have.")
+                raise errors.InvalidInput(message="size is missing", remedy="Say how many GiB it is to have.")
             if any(w["volume"] == volume for w in requested):
                 raise errors.InvalidInput(message="%s is named twice" % volume, remedy="Name it once.")
             requested.append({"volume": volume, "size": asked["size"], "number": number})

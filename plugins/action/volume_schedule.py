@@ -143,11 +143,11 @@ class ActionModule(LedgerAction):
 
 
 def _diff(name: str, size: int, pool_host: str) -> dict[str, str]:
-    return diff("volumes", "", "%s: %s GB on %s\n" % (name, size, pool_host))
+    return diff("volumes", "", "%s: %s GiB on %s\n" % (name, size, pool_host))
 
 
 def _lines(decided: t.Mapping[str, t.Any], in_full: bool) -> list[str]:
-    lines = ["", "%s (%s GB)" % (decided["name"] or decided["volume_id"], decided["size"])]
+    lines = ["", "%s (%s GiB)" % (decided["name"] or decided["volume_id"], decided["size"])]
     lines.append("  backend: %s" % (decided["host"] or "none"))
     if decided["host"]:
         lines.append("  alternates: %s" % (", ".join(decided["alternates"]) or "none"))

@@ -100,7 +100,7 @@ class ActionModule(LedgerAction):
 
 
 def _line(view: t.Mapping[str, t.Any]) -> str:
-    return "%s %s of volume %s, %s GB" % (
+    return "%s %s of volume %s, %s GiB" % (
         view["name"],
         view["id"],
         view["volume_name"] or view["volume_id"],

@@ -26,14 +26,14 @@ options:
     description:
       - >-
         Images that requests may name: C(name), C(url) (http, https, or file as the compute host sees it) or C(path) (on
-        the controller), C(checksum) (sha256), C(disk_format), C(min_disk) (GB), C(min_ram) (MB), C(properties) (Glance's
-        names), C(id), C(size) (bytes), C(status), and how hosts fetch it: see C(docs/request.md).
+        the controller), C(checksum) (sha256), C(disk_format), C(min_disk) (GiB), C(min_ram) (MiB), C(properties)
+        (Glance's names), C(id), C(size) (bytes), C(status), and how hosts fetch it: see C(docs/request.md).
       - Read from the variable C(bootflow_images), else V([]).
     type: raw
   quotas:
     description:
       - >-
-        Limits of a project: C(instances), C(cores), C(ram) (MB), C(ports) (-1, unlimited, by default), C(server_groups),
+        Limits of a project: C(instances), C(cores), C(ram) (MiB), C(ports) (-1, unlimited, by default), C(server_groups),
         C(server_group_members) (10 by default); of an instance C(metadata_items) (128), C(injected_files) (5),
         C(injected_file_content_bytes) (10240), C(injected_file_path_length) (255); for volumes C(volumes), C(snapshots)
         (10), C(gigabytes) (1000), C(per_volume_gigabytes), and with a volume type C(volumes_TYPE), C(gigabytes_TYPE),

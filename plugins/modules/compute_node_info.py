@@ -95,13 +95,13 @@ EXAMPLES = r"""
 
 - name: Show its free memory
   ansible.builtin.debug:
-    msg: "{{ node.compute_node.memory_mb - node.compute_node.memory_mb_used }} MB"
+    msg: "{{ node.compute_node.memory_mb - node.compute_node.memory_mb_used }} MiB"
 """
 
 RETURN = r"""
 ---
 compute_node:
-  description: Facts of the host. Memory is in MB, disk in GB.
+  description: Facts of the host. Memory is in MiB, disk in GiB.
   type: dict
   returned: success
   contains:

@@ -54,7 +54,7 @@ RETURN = r"""
 ---
 hypervisors:
   description:
-    - The compute hosts, with Nova's field names. Memory is in MB, disk in GB.
+    - The compute hosts, with Nova's field names. Memory is in MiB, disk in GiB.
     - >-
       C(memory_mb), C(vcpus) and C(local_gb) are the physical totals, C(*_used) what is reserved and claimed (of disk, or used on the file
       system if that is more), and C(*_free) what new instances can claim - total times C(*_ratio) less used.

@@ -30,7 +30,7 @@ attributes:
 options:
   volumes:
     description:
-      - The volumes, each with C(name) or C(id), and C(size) in GB. Other fields of M(bootflow.compute.volume_accept) are ignored;
+      - The volumes, each with C(name) or C(id), and C(size) in GiB. Other fields of M(bootflow.compute.volume_accept) are ignored;
         unknown fields are errors.
       - Read from the variable C(bootflow_volumes).
     type: list

@@ -261,7 +261,7 @@ def _too_small(outcome: t.Mapping[str, t.Any], attached: Attached) -> errors.Boo
     if size >= attached.size_gb * GIB:
         return None
     return errors.RemoteError(
-        reason="%s has %d bytes on the compute host, and the volume has %d GB"
+        reason="volume %s has %d bytes on the compute host and %d GiB in the ledger"
         % (attached.volume_id, size, attached.size_gb),
         remedy="Make the target read the size of the volume again, or detach the volume and attach it.",
     )

@@ -76,7 +76,7 @@ def upload(action: LedgerAction, image: Image) -> str:
             action._connection._shell.tmpdir = folder
             target = posixpath.join(folder, "image-%s" % image.id)
             tables.say(
-                action._display, "%s: copying image %s (%d MB)" % (host, image.name, os.path.getsize(source) >> 20)
+                action._display, "%s: copying image %s (%d MiB)" % (host, image.name, os.path.getsize(source) >> 20)
             )
             action._transfer_file(source, target)
     except AnsibleConnectionFailure as e:

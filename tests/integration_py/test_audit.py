@@ -116,7 +116,7 @@ def test_orphans_and_foreign_domains(flow: Flow) -> None:
         ("orphan_domain", ORPHAN_UUID, "report"),
         ("orphan_folder", folder, "report"),
     }
-    assert changed(done.output) == 0 and "128 MB are used by domains that are not instances" in done.output
+    assert changed(done.output) == 0 and "128 MiB are used by domains that are not instances" in done.output
     assert domains(host) == {row["uuid"], FOREIGN_UUID, ORPHAN_UUID}
     _plan, planned = audit(flow, "--check", bootflow_audit_remove_orphans=True)
     assert sorted(f["action"] for f in planned) == ["remove", "remove", "report"]

@@ -242,7 +242,7 @@ def test_settings_are_checked_before_anything_is_written(flow: Flow, tmp_path: P
         "bootflow_filter_dirs: InvalidInput: folder /nowhere does not exist Remedy: Correct the path, or create the folder.",
         "scheduler: InvalidInput: Invalid input received: unknown filter NoFilter Remedy: bootflow_enabled_filters may hold: RetryFilter, ",
         "scheduler: InvalidInput: Invalid input received: unknown weigher NoWeigher Remedy: bootflow_weighers may hold: RAMWeigher, ",
-        "host compute1: InvalidInput: bootflow_reserved_memory_mb must be a whole number of MB, at least 0, got '1.5' "
+        "host compute1: InvalidInput: bootflow_reserved_memory_mb must be a whole number of MiB, at least 0, got '1.5' "
         + correct,
         "host compute1: InvalidInput: bootflow_disabled must be true or false, got 'maybe' " + correct,
         "host compute1: InvalidInput: bootflow_config_drive_format must be one of iso9660, vfat, got 'floppy' "

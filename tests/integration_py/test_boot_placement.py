@@ -111,7 +111,7 @@ def test_pinned_cpus(flow: Flow) -> None:
     ]
     flow.variables["bootflow_aggregates"] = [{"name": "one", "hosts": ["compute1"], "availability_zone": "one"}]
     text = flow.boot(entry("odd", flavor="odd"), expect=2).output
-    assert "ImageNUMATopologyAsymmetric" in text and "1 vCPUs and 192 MB do not divide by 2 nodes" in text
+    assert "ImageNUMATopologyAsymmetric" in text and "1 vCPUs and 192 MiB do not divide by 2 nodes" in text
     assert not flow.instances()
 
     pin = entry("pin", flavor="pinned", availability_zone="one", min_count=2)

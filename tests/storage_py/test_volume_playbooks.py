@@ -188,7 +188,7 @@ def test_the_life_of_volumes(house):
         {"name": "root2", "size": 1, "volume_type": "thick", "image_id": made["id"]},
     ]
     plan = house.play("volume_create", "--check", "--diff", volumes=wanted)
-    assert "The plan:" in plan and "data (1 GB)" in plan and "%s@thick#thick" % house.host in plan
+    assert "The plan:" in plan and "data (1 GiB)" in plan and "%s@thick#thick" % house.host in plan
     assert "CapabilitiesFilter" in plan and not os.path.exists(house.ledger)
     assert house.lvs(THICK) == {} and house.lvs(THIN) == {}
 

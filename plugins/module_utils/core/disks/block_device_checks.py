@@ -119,9 +119,9 @@ def check_size(bdm: BlockDevice) -> None:
     if bdm.destination_type != "volume" or bdm.volume_size:
         return
     if bdm.source_type == "image":
-        raise InvalidBDM(message=IMAGE_WITHOUT_SIZE, remedy="Set volume_size, in GB.")
+        raise InvalidBDM(message=IMAGE_WITHOUT_SIZE, remedy="Set volume_size, in GiB.")
     if bdm.source_type == "blank":
-        raise InvalidBDM(message=BLANK_WITHOUT_SIZE, remedy="Set volume_size, in GB.")
+        raise InvalidBDM(message=BLANK_WITHOUT_SIZE, remedy="Set volume_size, in GiB.")
 
 
 def check_disk_bus(bdm: BlockDevice) -> None:
@@ -163,14 +163,14 @@ def validate_bdms(
     ephemeral = sum(bdm.volume_size or flavor.ephemeral_gb for bdm in bdms if is_ephemeral(bdm))
     if ephemeral > flavor.ephemeral_gb:
         raise InvalidBDMEphemeralSize(
-            remedy="The flavor %s has %d GB of ephemeral disk; the mappings ask for %d GB."
+            remedy="The flavor %s has %d GiB of ephemeral disk; the mappings ask for %d GiB."
             % (flavor.name, flavor.ephemeral_gb, ephemeral)
         )
     swaps = [bdm for bdm in bdms if is_swap(bdm)]
     if len(swaps) > 1:
         raise InvalidBDMFormat(details="More than one swap drive requested.")
     if swaps and (swaps[0].volume_size or 0) > flavor.swap:
-        raise InvalidBDMSwapSize(remedy="The flavor %s has %d MB of swap." % (flavor.name, flavor.swap))
+        raise InvalidBDMSwapSize(remedy="The flavor %s has %d MiB of swap." % (flavor.name, flavor.swap))
     local = sum(1 for bdm in bdms if bdm.destination_type == "local")
     if 0 <= max_local_block_devices < local:
         raise InvalidBDMLocalsLimit(

@@ -51,7 +51,7 @@ class WholeDiskRequest:
 
     def __str__(self) -> str:
         words = ["%d" % self.count, self.medium, "disk" if self.count == 1 else "disks"]
-        return " ".join(word for word in words if word) + (" of %d GB" % self.min_gb if self.min_gb else "")
+        return " ".join(word for word in words if word) + (" of %d GiB" % self.min_gb if self.min_gb else "")
 
 
 def whole_disk_requests(flavor: Flavor) -> tuple[WholeDiskRequest, ...]:

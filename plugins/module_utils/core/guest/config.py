@@ -132,7 +132,7 @@ def _check(guest: GuestSpec) -> None:
     if not _SAFE_NAME.match(guest.name) or len(guest.name) > DOMAIN_NAME_LENGTH:
         raise InvalidInput(reason="%r is not a safe domain name" % guest.name, remedy="Use guest.domain_name().")
     if guest.memory_mb < 1 or guest.vcpus < 1:
-        raise InvalidInput(reason="%s has %d MB and %d vcpus" % (guest.name, guest.memory_mb, guest.vcpus))
+        raise InvalidInput(reason="%s has %d MiB of memory and %d vCPUs" % (guest.name, guest.memory_mb, guest.vcpus))
     for path in (guest.config_drive, guest.console_log):
         if path is not None and not path.startswith("/"):
             raise InvalidInput(reason="%r of %s is not an absolute path" % (path, guest.name))

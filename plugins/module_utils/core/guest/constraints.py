@@ -116,6 +116,6 @@ def _number(source: Properties, name: str) -> int:
     text = "0" if value in (None, "") else str(value).strip()
     if not (text.isascii() and text.isdigit()):
         raise InvalidInput(
-            reason="%s must be a whole number of MB, got %r" % (name, value), remedy="Write it in digits."
+            reason="%s must be a whole number of MiB, got %r" % (name, value), remedy="Write it in digits."
         )
     return int(text)

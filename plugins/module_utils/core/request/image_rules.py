@@ -68,7 +68,7 @@ def image_errors(
             yield ImageUnacceptable(
                 image_id=image.name,
                 reason="it has no min_disk, which an instance of a flavor with root_gb 0 claims",
-                remedy="Set its min_disk in bootflow_images: its virtual size (qemu-img info) in GB, rounded up.",
+                remedy="Set its min_disk in bootflow_images: its virtual size (qemu-img info) in GiB, rounded up.",
             )
         return
     if image.size is not None and image.size > disk:

@@ -84,8 +84,8 @@ def claim_test(
     """
     limits = limits or {}
     tests = (
-        ("memory", "MB", node.memory_mb, node.memory_mb_used, request.memory_mb, limits.get("memory_mb")),
-        ("disk", "GB", node.local_gb, node.local_gb_used, request.disk_gb, limits.get("disk_gb")),
+        ("memory", "MiB", node.memory_mb, node.memory_mb_used, request.memory_mb, limits.get("memory_mb")),
+        ("disk", "GiB", node.local_gb, node.local_gb_used, request.disk_gb, limits.get("disk_gb")),
         ("vcpu", "VCPU", node.vcpus, node.vcpus_used, request.vcpus, limits.get("vcpu")),
     )
     reasons = [_test(*test, log) for test in tests]

@@ -42,14 +42,39 @@ def explain(
     available, needed and missing (how much less would have sufficed) are None if no numbers were compared.
     nearest_miss: {host, node, missing: [rejections], smallest_change: see there|None}, or None.
     """
-    entries = {row: _entry(fleet, row) for row in range(len(fleet))}
-    counts: list[dict[str, t.Any]] = []
-    against: dict[int, list[Against]] = {}
+    entries = {row: entry(h.host, h.nodename) for row, h in enumerate(fleet.hosts)}
     candidates = np.asarray(candidates, dtype=np.int64)
     for row in set(entries) - {int(r) for r in candidates}:
-        entries[row]["rejected_by"] = _outside(spec)
+        entries[row]["rejected_by"] = outside(_why_outside(spec))
+    counts, rows, against = verdicts(fleet, spec, () if spec.forced else filters, candidates, entries)
+    for row in rows:
+        entries[int(row)]["passed"] = True
+    ordered = [int(r) for r in rows]
+    if ranking is not None and len(ranking):
+        ordered = _weights(entries, ranking)
+    rest_rows = [row for row in entries if not entries[row]["passed"]]
+    return {
+        "instance_uuid": instance_uuid,
+        "forced": spec.forced,
+        "chosen": None if chosen is None else {"host": fleet.hosts[chosen].host, "node": fleet.hosts[chosen].nodename},
+        "filters": counts,
+        "hosts": [entries[row] for row in ordered + rest_rows],
+        "nearest_miss": _nearest_miss(fleet, spec, filters, entries, against),
+    }
+
+
+def verdicts(
+    fleet: Fleet,
+    spec: RequestSpec,
+    filters: t.Sequence[Filter],
+    candidates: Column,
+    entries: dict[int, dict[str, t.Any]],
+) -> tuple[list[dict[str, t.Any]], Column, dict[int, list[Against]]]:
+    """Enter what each filter says of each candidate. Returns the counts, the rows that passed all, and what is against the others."""
+    counts: list[dict[str, t.Any]] = []
+    against: dict[int, list[Against]] = {}
     alive = np.ones(len(candidates), dtype=bool)
-    for filter_ in () if spec.forced else filters:
+    for filter_ in filters:
         reached = alive.copy()
         rows = candidates[reached]
         if len(rows):
@@ -65,21 +90,7 @@ def explain(
                     entries[int(row)]["filters"].append(_verdict(filter_.name, None, None, None, "", e.message))
             else:
                 _judge(filter_, result, rest, entries, against, reached=False)
-    rows = candidates[alive]
-    for row in rows:
-        entries[int(row)]["passed"] = True
-    ordered = [int(r) for r in rows]
-    if ranking is not None and len(ranking):
-        ordered = _weights(entries, ranking)
-    rest_rows = [row for row in entries if not entries[row]["passed"]]
-    return {
-        "instance_uuid": instance_uuid,
-        "forced": spec.forced,
-        "chosen": None if chosen is None else {"host": fleet.hosts[chosen].host, "node": fleet.hosts[chosen].nodename},
-        "filters": counts,
-        "hosts": [entries[row] for row in ordered + rest_rows],
-        "nearest_miss": _nearest_miss(fleet, spec, filters, entries, against),
-    }
+    return counts, candidates[alive], against
 
 
 def _judge(
@@ -130,11 +141,11 @@ def _verdict(
     }
 
 
-def _entry(fleet: Fleet, row: int) -> dict[str, t.Any]:
-    host = fleet.hosts[row]
+def entry(host: str, node: str) -> dict[str, t.Any]:
+    """A host of a decision, before anything is known of it."""
     return {
-        "host": host.host,
-        "node": host.nodename,
+        "host": host,
+        "node": node,
         "passed": False,
         "filters_passed": [],
         "rejected_by": None,
@@ -145,21 +156,22 @@ def _entry(fleet: Fleet, row: int) -> dict[str, t.Any]:
     }
 
 
-def _outside(spec: RequestSpec) -> dict[str, t.Any]:
-    if spec.forced:
-        reason = "another host was forced: %s" % ":".join(x or "" for x in (spec.force_host, spec.force_node)).rstrip(
-            ":"
-        )
-    else:
-        reason = "the request ignores this host"
+def outside(reason: str) -> dict[str, t.Any]:
+    """The rejection of a host that no filter was asked about."""
     return {"filter": "", "reason": reason, "available": None, "needed": None, "unit": "", "missing": None}
+
+
+def _why_outside(spec: RequestSpec) -> str:
+    if not spec.forced:
+        return "the request ignores this host"
+    return "another host was forced: %s" % ":".join(x or "" for x in (spec.force_host, spec.force_node)).rstrip(":")
 
 
 def _number(value: t.Any, position: int) -> float | None:
     if value is None:
         return None
     number = float(at(value, position))
-    return None if math.isnan(number) else number  # NaN: nothing known
+    return number if math.isfinite(number) else None  # NaN: nothing known
 
 
 def _rejection(filter_: Filter, result: FilterResult, position: int) -> dict[str, t.Any]:
@@ -183,19 +195,27 @@ def _weights(entries: dict[int, dict[str, t.Any]], ranking: Ranking) -> list[int
         row = int(ranking.rows[position])
         ordered.append(row)
         entries[row].update(rank=rank, weight=float(ranking.score[position]))
-        for scale in ranking.scales if weighed else ():
-            raw = float(scale.raw[position])
-            entries[row]["weighers"].append(
-                {
-                    "name": scale.weigher.name,
-                    "text": scale.weigher.amount(raw),
-                    "raw": raw,
-                    "normalised": float(scale.normalised(raw)),
-                    "multiplier": scale.multiplier_at(int(position)),
-                    "score": float(scale.part[position]),
-                }
-            )
+        if weighed:
+            entries[row]["weighers"] = scores(ranking, int(position))
     return ordered
+
+
+def scores(ranking: Ranking, position: int) -> list[dict[str, t.Any]]:
+    """What each weigher gives to the host at a position of the ranking."""
+    found = []
+    for scale in ranking.scales:
+        raw = float(scale.raw[position])
+        found.append(
+            {
+                "name": scale.weigher.name,
+                "text": scale.weigher.amount(raw),
+                "raw": raw,
+                "normalised": float(scale.normalised(raw)),
+                "multiplier": scale.multiplier_at(position),
+                "score": float(scale.part[position]),
+            }
+        )
+    return found
 
 
 def _nearest_miss(
@@ -205,6 +225,16 @@ def _nearest_miss(
     entries: dict[int, dict[str, t.Any]],
     against: dict[int, list[Against]],
 ) -> dict[str, t.Any] | None:
+    row = nearest(entries, against)
+    if row is None:
+        return None
+    return {
+        **miss(entries[row], against[row]),
+        "smallest_change": smallest_change(fleet, spec, row, against[row], filters),
+    }
+
+
+def nearest(entries: dict[int, dict[str, t.Any]], against: dict[int, list[Against]]) -> int | None:
     """The host that lacks least: rejected by the fewest filters, the fewest of them without numbers, with the smallest part missing.
 
     A host rejected without numbers qualifies only if that is its sole rejection.
@@ -220,35 +250,32 @@ def _nearest_miss(
         key = (len(found), unmeasured, gap)
         if best is None or key < best[0]:
             best = (key, row)
-    if best is None:
-        return None
-    row = best[1]
-    return {
-        "host": entries[row]["host"],
-        "node": entries[row]["node"],
-        "missing": [rejection for dummy, rejection in against[row]],
-        "smallest_change": smallest_change(fleet, spec, row, against[row], filters),
-    }
+    return None if best is None else best[1]
 
 
-def explanation_text(decision: t.Mapping[str, t.Any], limit: int | None = None) -> list[str]:
+def miss(host: t.Mapping[str, t.Any], found: t.Sequence[Against]) -> dict[str, t.Any]:
+    """The host of a nearest miss, and all that is against it."""
+    return {"host": host["host"], "node": host["node"], "missing": [rejection for dummy, rejection in found]}
+
+
+def explanation_text(decision: t.Mapping[str, t.Any], limit: int | None = None, things: str = "hosts") -> list[str]:
     """The decision as lines: the choice, or the nearest miss; the order with weights; each rejection, the nearest host first.
 
-    :arg limit: the maximum of hosts listed of each kind; the rest is counted.
+    :arg limit: the maximum of hosts listed of each kind; the rest is counted. :arg things: what the hosts are, in the plural.
     """
     named = _names(decision)
     chosen = decision["chosen"]
-    where = "no host" if chosen is None else named(chosen) + (" (forced)" if decision["forced"] else "")
+    where = "no " + things[:-1] if chosen is None else named(chosen) + (" (forced)" if decision["forced"] else "")
     lines = ["%s -> %s" % (decision["instance_uuid"], where)]
     if decision.get("alternates"):
         lines.append("  alternates: %s" % ", ".join(named(a) for a in decision["alternates"]))
     if decision["filters"]:
-        lines.append("  filters: " + filter_counts(decision["filters"], "hosts"))
-    miss = decision["nearest_miss"]
-    if chosen is None and miss is not None:
-        lines.append("  nearest miss: %s" % _miss(miss, named))
-        if miss.get("smallest_change"):
-            lines.append("  smallest change: %s" % miss["smallest_change"]["text"])
+        lines.append("  filters: " + filter_counts(decision["filters"], things))
+    near = decision["nearest_miss"]
+    if chosen is None and near is not None:
+        lines.append("  nearest miss: %s" % _lacks(near, named))
+        if near.get("smallest_change"):
+            lines.append("  smallest change: %s" % near["smallest_change"]["text"])
     passed = [h for h in decision["hosts"] if h["passed"]]
     telling = {w["name"] for h in passed for w in h["weighers"] if w["score"]}
     for host in passed[:limit]:
@@ -259,7 +286,7 @@ def explanation_text(decision: t.Mapping[str, t.Any], limit: int | None = None) 
         ]
         lines.append("  + " + named(host) + ("  weight %.4f: %s" % (host["weight"], "; ".join(parts)) if parts else ""))
     lines.extend(_more(passed, limit, "passed"))
-    rejected = sorted((h for h in decision["hosts"] if not h["passed"]), key=lambda h: _distance(h, miss))
+    rejected = sorted((h for h in decision["hosts"] if not h["passed"]), key=lambda h: _distance(h, near))
     for host in rejected[:limit]:
         why = host["rejected_by"] or {"filter": "", "reason": "not reached"}
         lines.append("  - %s  %s%s" % (named(host), why["filter"] + ": " if why["filter"] else "", why["reason"]))
@@ -274,18 +301,18 @@ def filter_counts(counts: t.Sequence[t.Mapping[str, t.Any]], things: str) -> str
     return "%s; rejected by %s" % (text, ", ".join(some)) if some else text
 
 
-def _distance(host: t.Mapping[str, t.Any], miss: t.Mapping[str, t.Any] | None) -> tuple[t.Any, ...]:
+def _distance(host: t.Mapping[str, t.Any], near: t.Mapping[str, t.Any] | None) -> tuple[t.Any, ...]:
     """The sort key of a rejected host: the nearest miss, then by the filters that it passed, then by what it lacks."""
-    nearest = miss is not None and (miss["host"], miss["node"]) == (host["host"], host["node"])
+    is_nearest = near is not None and (near["host"], near["node"]) == (host["host"], host["node"])
     why = host["rejected_by"] or {"missing": None, "needed": None}
     gap = why["missing"] / why["needed"] if why["missing"] is not None else math.inf
-    return not nearest, -len(host["filters_passed"]), gap
+    return not is_nearest, -len(host["filters_passed"]), gap
 
 
-def _miss(miss: t.Mapping[str, t.Any], named: Named) -> str:
-    lacks = ", ".join(lacking(m) for m in miss["missing"] if m["missing"] is not None)
-    others = "; ".join("%s: %s" % (m["filter"], m["reason"]) for m in miss["missing"] if m["missing"] is None)
-    return "%s %s" % (named(miss), "lacks " + lacks if lacks else "- " + others)
+def _lacks(near: t.Mapping[str, t.Any], named: Named) -> str:
+    lacks = ", ".join(lacking(m) for m in near["missing"] if m["missing"] is not None)
+    others = "; ".join("%s: %s" % (m["filter"], m["reason"]) for m in near["missing"] if m["missing"] is None)
+    return "%s %s" % (named(near), "lacks " + lacks if lacks else "- " + others)
 
 
 def summary(decision: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
@@ -304,28 +331,29 @@ def summary(decision: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         if hosts:
             best = min(hosts, key=lambda h: math.inf if (m := h["rejected_by"]["missing"]) is None else m)
             rejected.append({**best["rejected_by"], "filter": name, "hosts": len(hosts), "best": named(best)})
-    miss = decision["nearest_miss"]
-    change = miss and miss["smallest_change"]
+    near = decision["nearest_miss"]
+    change = near and near["smallest_change"]
     return {
         "hosts": len(decision["hosts"]),
         "rejected": rejected,
-        "nearest_miss": miss
-        and {"host": miss["host"], "text": _miss(miss, named), "smallest_change": change["text"] if change else None},
+        "nearest_miss": near
+        and {"host": near["host"], "text": _lacks(near, named), "smallest_change": change["text"] if change else None},
     }
 
 
-def summary_text(told: t.Mapping[str, t.Any]) -> str:
-    """A summary in sentences, without the smallest change."""
+def summary_text(told: t.Mapping[str, t.Any], things: str = "hosts") -> str:
+    """A summary in sentences, without the smallest change. :arg things: what the hosts are, in the plural."""
     classes = []
     for each in told["rejected"]:
-        several = "%d hosts, %s%s" % (
+        several = "%d %s, %s%s" % (
             each["hosts"],
+            things,
             "the nearest is " if each["missing"] is not None else "as ",
             each["best"],
         )
         who = each["best"] if each["hosts"] == 1 else several
         classes.append("%s%s (%s)" % (each["filter"] + " rejected " if each["filter"] else "", who, each["reason"]))
-    text = "Of %s: %s." % (counted(told["hosts"], "hosts"), "; ".join(classes))
+    text = "Of %s: %s." % (counted(told["hosts"], things), "; ".join(classes))
     return "%s Nearest miss: %s." % (text, told["nearest_miss"]["text"]) if told["nearest_miss"] else text
 
 

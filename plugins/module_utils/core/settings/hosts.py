@@ -77,8 +77,8 @@ CONFIGURATION = Table(
         ),
         Setting("disk_allocation_ratio", float, 1.0, "Overcommit of disk space; 0.0 means the default.", least=0),
         Setting("cpu_allocation_ratio", float, 16.0, "Overcommit of CPUs; 0.0 means the default.", least=0),
-        Setting("reserved_memory_mb", int, 512, "Memory that the host keeps for itself.", least=0, unit="MB"),
-        Setting("reserved_disk_gb", int, 0, "Disk space that the host keeps for itself.", least=0, unit="GB"),
+        Setting("reserved_memory_mb", int, 512, "Memory that the host keeps for itself.", least=0, unit="MiB"),
+        Setting("reserved_disk_gb", int, 0, "Disk space that the host keeps for itself.", least=0, unit="GiB"),
         Setting("reserved_vcpus", int, 0, "CPUs that the host keeps for itself.", least=0),
         Setting(
             "availability_zone",

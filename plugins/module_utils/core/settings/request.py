@@ -33,14 +33,14 @@ CATALOGUE = Table(
             ENTRIES,
             (),
             "Flavors that requests may name: `name`, `vcpus`, `memory_mb`, `root_gb` (0: the instance boots from a volume), `ephemeral_gb`,"
-            " `swap` (MB), `extra_specs`, `disabled`.",
+            " `swap` (MiB), `extra_specs`, `disabled`.",
         ),
         Setting(
             "images",
             ENTRIES,
             (),
             "Images that requests may name: `name`, `url` (http, https, or file as the compute host sees it) or `path` (on the"
-            " controller), `checksum` (sha256), `disk_format`, `min_disk` (GB), `min_ram` (MB), `properties` (Glance's names),"
+            " controller), `checksum` (sha256), `disk_format`, `min_disk` (GiB), `min_ram` (MiB), `properties` (Glance's names),"
             " `id`, `size` (bytes), `status`, and how hosts fetch it: see [request.md](request.md#fetching-images).",
         ),
         Setting(
@@ -62,7 +62,7 @@ QUOTA = Table(
             "quotas",
             dict,
             {},
-            "Limits of a project: `instances`, `cores`, `ram` (MB), `ports` (-1, unlimited, by default), `server_groups`,"
+            "Limits of a project: `instances`, `cores`, `ram` (MiB), `ports` (-1, unlimited, by default), `server_groups`,"
             " `server_group_members` (10 by default); of an instance `metadata_items` (128), `injected_files` (5),"
             " `injected_file_content_bytes` (10240), `injected_file_path_length` (255); for volumes `volumes`, `snapshots` (10), `gigabytes` (1000),"
             " `per_volume_gigabytes`, and with a volume type `volumes_TYPE`, `gigabytes_TYPE`, `snapshots_TYPE` (unlimited);"

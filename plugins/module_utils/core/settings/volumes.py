@@ -100,7 +100,7 @@ VOLUME_WORK = Table(
         Setting(
             "volumes",
             REQUESTS,
-            help="Playbook `volume_create`: requested volumes: `name` (required, unique in its project), `size` (GB), `description`,"
+            help="Playbook `volume_create`: requested volumes: `name` (required, unique in its project), `size` (GiB), `description`,"
             " `volume_type`, `metadata`, `availability_zone`, `scheduler_hints`, `multiattach`, and one of `image_id` (or"
             " `image`), `snapshot_id`, `source_volid`, by name or id. Playbook `volume_extend`: `name` or `id`, and the new"
             " `size`; other fields are ignored.",

@@ -65,7 +65,7 @@ class VolumeDigest:
                 continue
             if name == "size" and isinstance(now, int):
                 hint = " (volume_extend enlarges it)" if now > volume.size else ""
-                found.append("size is %d GB, not %d%s" % (volume.size, now, hint))
+                found.append("size is %d GiB, not %d%s" % (volume.size, now, hint))
             else:
                 found.append("%s is %s, not %s" % (_WORDS.get(name, name), _shown(before), _shown(now)))
         return found

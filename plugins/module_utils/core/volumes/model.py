@@ -332,7 +332,9 @@ def capacity_of(value: t.Any, what: str = "capacity") -> Capacity:
             number = math.nan
         if math.isfinite(number):
             return value if isinstance(value, int) else number
-    raise InvalidInput(reason="%s is %r" % (what, value), remedy="Set a number of GB, or one of %s." % ", ".join(WORDS))
+    raise InvalidInput(
+        reason="%s is %r" % (what, value), remedy="Set a number of GiB, or one of %s." % ", ".join(WORDS)
+    )
 
 
 def oversubscription_ratio(

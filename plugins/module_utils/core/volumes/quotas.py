@@ -112,7 +112,7 @@ def total(amounts: t.Iterable[Amounts]) -> dict[str, int]:
 def _gigabytes(size: t.Any) -> int:
     """:raises InvalidInput: not a whole number."""
     if isinstance(size, bool) or not isinstance(size, int):
-        raise InvalidInput(reason="%s is not a size in whole GB" % ascii(size))
+        raise InvalidInput(reason="%s is not a size in whole GiB" % ascii(size))
     return size
 
 

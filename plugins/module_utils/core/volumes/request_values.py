@@ -76,7 +76,7 @@ def check_size_form(size: t.Any) -> None:
         raise InvalidInput(
             reason="Invalid volume size provided for create request: %s (size argument must be an integer (or string "
             "representation of an integer) and greater than zero)." % (size,),
-            remedy="Give whole gigabytes.",
+            remedy="Give whole GiB.",
         )
 
 
@@ -91,21 +91,19 @@ def extract_size(size: t.Any, source_size: int | None, snapshot_size: int | None
     number: t.Any = _as_int(size)
     if isinstance(number, bool) or not isinstance(number, int) or number <= 0:
         raise InvalidInput(
-            reason="Volume size '%s' must be an integer and greater than 0" % (number,), remedy="Give whole gigabytes."
+            reason="Volume size '%s' must be an integer and greater than 0" % (number,), remedy="Give whole GiB."
         )
     if number > MAX_INT:
         raise InvalidInput(reason="Volume size '%s' must be at most %d" % (number, MAX_INT))
     if source_size is not None and number < source_size:
         raise InvalidInput(
-            reason="Volume size '%s'GB cannot be smaller than original volume size  %sGB. They must be >= original "
-            "volume size." % (number, source_size),
-            remedy="Leave size out, or request %d GB or more." % source_size,
+            reason="Volume size %s GiB is smaller than its source volume (%s GiB)." % (number, source_size),
+            remedy="Leave size out, or request %d GiB or more." % source_size,
         )
     if source_size is None and snapshot_size is not None and number < snapshot_size:
         raise InvalidInput(
-            reason="Volume size '%s'GB cannot be smaller than the snapshot size %sGB. They must be >= original snapshot "
-            "size." % (number, snapshot_size),
-            remedy="Leave size out, or request %d GB or more." % snapshot_size,
+            reason="Volume size %s GiB is smaller than its snapshot (%s GiB)." % (number, snapshot_size),
+            remedy="Leave size out, or request %d GiB or more." % snapshot_size,
         )
     return number
 

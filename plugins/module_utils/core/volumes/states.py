@@ -152,16 +152,15 @@ def check_extend(volume: Volume, new_size: t.Any, attached: bool = False) -> Non
     """
     text = str(new_size).strip()
     if not _INTEGER.match(text):
-        raise InvalidInput(message="New volume size must be specified as an integer.", remedy="Give whole gigabytes.")
+        raise InvalidInput(message="New volume size must be specified as an integer.", remedy="Give whole GiB.")
     wanted = int(text)
     if wanted <= volume.size:
         raise InvalidInput(
-            reason="New size for extend must be greater than current size. (current: %s, extended: %s)."
-            % (volume.size, new_size),
-            remedy="Volumes only grow: request more than %d GB." % volume.size,
+            reason="New size %s GiB must be more than the current size, %s GiB." % (new_size, volume.size),
+            remedy="Volumes only grow: request more than %d GiB." % volume.size,
         )
     if wanted > MAX_INT:
-        raise InvalidInput(reason="New size %s must be at most %d GB." % (new_size, MAX_INT))
+        raise InvalidInput(reason="New size %s GiB must be at most %d GiB." % (new_size, MAX_INT))
     expected = IN_USE if attached else AVAILABLE
     if volume.status != expected:
         raise InvalidVolume(

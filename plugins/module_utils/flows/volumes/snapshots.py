@@ -14,6 +14,7 @@ import typing as t
 from dataclasses import dataclass, field, replace
 
 from ...core import errors
+from ...core.amounts import disk
 from ...core.reading.formats import to_boolean
 from ...core.reading.problems import Problems
 from ...core.volumes import quotas, states
@@ -266,8 +267,8 @@ def _take_capacity(
             refusals.add(
                 path,
                 errors.NoValidBackend(
-                    reason="A snapshot of volume %s takes %d GB of %s, which has %s."
-                    % (volume.name or volume.id, size, volume.pool_host, left),
+                    reason="A snapshot of volume %s needs %d GiB on %s, which has %s free."
+                    % (volume.name or volume.id, size, volume.pool_host, disk(left * 1024)),
                     remedy="Delete volumes or snapshots there, or extend its volume group.",
                 ),
             )

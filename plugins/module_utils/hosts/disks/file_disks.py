@@ -84,7 +84,7 @@ def check_fits(spec: DiskSpec, virtual_size: int) -> int:
         raise FlavorDiskSmallerThanImage(
             flavor_size=spec.max_size,
             image_size=virtual_size,
-            remedy="Set the image's min_disk in bootflow_images to its virtual size in GB, rounded up.",
+            remedy="Set the image's min_disk in bootflow_images to its virtual size in GiB, rounded up.",
         )
     return check_fits_disk(virtual_size, spec.size)
 

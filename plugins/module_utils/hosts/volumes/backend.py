@@ -46,7 +46,7 @@ class Backend:
             )
         if self.cache_limits.max_gb < 0 or self.cache_limits.max_count < 0:
             raise InvalidInput(
-                reason="limits of the image cache must be 0 (no limit) or more, got %d GB and %d images"
+                reason="limits of the image cache must be 0 (no limit) or more, got %d GiB and %d images"
                 % (self.cache_limits.max_gb, self.cache_limits.max_count)
             )
         if self.clear == DISCARD and not self.pool:

@@ -208,8 +208,7 @@ def _size(desired: DesiredVolume, group: VolumeGroup, there: LogicalVolume | Non
     size = group.rounded(desired.size or least)
     if size < least:
         raise InvalidInput(
-            reason="Volume size '%s'GB cannot be smaller than the source's size %sGB. They must be >= original size."
-            % (size // GIB, -(-least // GIB))
+            reason="Volume size %s GiB is smaller than its source (%s GiB)." % (size // GIB, -(-least // GIB))
         )
     return size
 

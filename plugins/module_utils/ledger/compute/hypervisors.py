@@ -16,7 +16,7 @@ from ..schema.identity import ledger_id
 from . import cleanups, fleet, nodes
 
 # The problem of a host on which another ledger has guests: its id, then what guests_of_others() counts.
-_GUESTS = "guests of ledger %s: %d; no claim counts their memory (%d MB), vCPUs (%d) and disks (%d GB)"
+_GUESTS = "guests of ledger %s: %d; no claim counts their memory (%d MiB), vCPUs (%d) and disks (%d GiB)"
 
 
 def views(tx: Transaction, hosts: t.Sequence[str], service_down_time: float) -> list[dict[str, t.Any]]:

@@ -88,7 +88,7 @@ def test_guests_of_another_ledger_are_a_problem_of_their_host(world: World) -> N
         transact(world, nodes.record_report, host, {**facts, "domains": [{**web, "ledger": owner}] * 2}, {})
     views = {v["host"]: v["problems"] for v in run(world, hypervisor_info)[0]["hypervisors"]}
     assert views["h1"] == [
-        "guests of ledger another: 2; no claim counts their memory (1024 MB), vCPUs (4) and disks (6 GB)"
+        "guests of ledger another: 2; no claim counts their memory (1024 MiB), vCPUs (4) and disks (6 GiB)"
     ]
     assert not views["h2"] and not views["h3"]
 

@@ -140,7 +140,8 @@ def test_new_volumes_go_to_hosts_of_the_inventory(run: Runner) -> None:
     plan, shown = run(volume_schedule, True, volumes=[{"name": "clone", "source_volid": "data"}])
     assert plan["failed"] and plan["error_code"] == "VolumeFailed"
     assert [i["error"]["code"] for i in plan["failed_items"]] == ["NoValidBackend"]
-    assert "the host of s1@lvm#lvm is not in the inventory" in shown
+    assert "Of 2 backends: 2 backends, as s1@lvm#lvm (its host is not in the inventory)." in shown
+    assert "  - s2@lvm#lvm  the source is on s1@lvm#lvm" in shown
     assert plan["msg"].endswith("Remedy: " + plan["remedy"]) and "--check" not in plan["msg"]
 
 
@@ -272,8 +273,8 @@ def test_a_snapshots_plan_and_diff_name_it(run: Runner) -> None:
     for check_mode in (True, False):
         result, shown = run(volume_snapshot, check_mode, snapshots=wishes)
         diff = result["diff"]
-        assert diff["after"].startswith("new ") and diff["after"].endswith(" of volume data, 10 GB\n")
-        assert diff["before"].startswith("monday ") and diff["before"].endswith(" of volume snapped, 3 GB\n")
+        assert diff["after"].startswith("new ") and diff["after"].endswith(" of volume data, 10 GiB\n")
+        assert diff["before"].startswith("monday ") and diff["before"].endswith(" of volume snapped, 3 GiB\n")
         assert ("Would make new " in shown and "Would delete monday " in shown) is check_mode
 
 
@@ -323,7 +324,7 @@ def test_a_diff_has_what_is_placed_and_nothing_else(run: Runner, check_mode: boo
     if not check_mode:
         run(volume_accept, run="a", volumes=entries)
     result, _shown = run(volume_schedule, check_mode, run="a", volumes=entries)
-    assert [d["after"] for d in result["diff"]] == ["new: 4 GB on s1@lvm#lvm\n"]
+    assert [d["after"] for d in result["diff"]] == ["new: 4 GiB on s1@lvm#lvm\n"]
 
 
 def test_hints_that_no_filter_reads_are_refused(run: Runner) -> None:

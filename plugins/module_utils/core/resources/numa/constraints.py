@@ -145,14 +145,14 @@ def _row(pattern: str, source: Properties, read: t.Callable[[t.Any], t.Any]) -> 
 def _memory(value: t.Any) -> int:
     text = str(value).strip()
     if not (text.isascii() and text.isdigit()):
-        raise errors.InvalidInput(reason="%r is not a number of MB" % (value,))
+        raise errors.InvalidInput(reason="%r is not a number of MiB" % (value,))
     return int(text)
 
 
 def _even_cells(nodes: int, flavor: Flavor) -> list[GuestCell]:
     if flavor.vcpus % nodes or flavor.memory_mb % nodes:
         raise errors.ImageNUMATopologyAsymmetric(
-            remedy="%d vCPUs and %d MB do not divide by %d nodes: give hw:numa_cpus.N and hw:numa_mem.N."
+            remedy="%d vCPUs and %d MiB do not divide by %d nodes: give hw:numa_cpus.N and hw:numa_mem.N."
             % (flavor.vcpus, flavor.memory_mb, nodes)
         )
     share, memory = flavor.vcpus // nodes, flavor.memory_mb // nodes

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ...amounts import disk
 from ...scheduler.columns import Rows, np
 from ...scheduler.filters.base import FilterResult
 from ..model import VolumeRequest
@@ -86,19 +87,25 @@ class CapacityFilter(BackendFilter):
 
         def text(position: int) -> str:
             row = rows[position]
+            reserved = reserved_percentage[position]
             return _TEXTS[int(case[position])] % {
-                "backend": "host %s" % backends.ids[row],
-                "total": total[position],
+                "total": _gib(total[position]),
                 "total_word": backends.states[row].total_capacity_gb,
-                "reserved": reserved_percentage[position],
-                "promised": promised[position],
+                "reserved": reserved,
+                "less": ", %.10g %% of it reserved" % reserved if reserved else "",
+                "provisioned": _gib(backends.provisioned_gb[row]),
+                "left": _gib(max(total[position] * ratio[position] - backends.provisioned_gb[row], 0.0)),
                 "ratio": ratio[position],
-                "virtual": virtual[position],
-                "free": free[position],
-                "size": size,
+                "virtual": _gib(virtual[position]),
+                "free": _gib(free[position]),
+                "size": _gib(size, up=True),
             }
 
-        return FilterResult(mask=case == _PASS, available=room, needed=_each(size, rows), unit="GB", text=text)
+        return FilterResult(mask=case == _PASS, available=room, needed=_each(size, rows), unit="GiB of disk", text=text)
+
+
+def _gib(gigabytes: float, up: bool = False) -> str:
+    return disk(float(gigabytes) * 1024, up)
 
 
 def _each(size: int, rows: Rows) -> t.Any:
@@ -107,23 +114,16 @@ def _each(size: int, rows: Rows) -> t.Any:
 
 _TEXTS = {
     _PASS: "",
-    _NO_REPORT: "Free capacity not set: volume node info collection broken on %(backend)s.",
-    _RESERVED_OF_WORD: (
-        "Cannot calculate GB of reserved space (%(reserved).10g%%) with backend's reported total capacity "
-        "'%(total_word)s'"
-    ),
-    _NO_TOTAL: ("Insufficient free space for volume creation. Total capacity is %(total).2f on %(backend)s."),
+    _NO_REPORT: "disk: the backend has not reported its free space",
+    _RESERVED_OF_WORD: "disk: %(reserved).10g %% of it is reserved, which cannot be calculated: the backend reports a total of %(total_word)s",
+    _NO_TOTAL: "disk: needs %(size)s, the whole backend has %(total)s",
     _OVER_PROMISED: (
-        "Insufficient free space for thin provisioning. The ratio of provisioned capacity over total capacity "
-        "%(promised).2f has exceeded the maximum over subscription ratio %(ratio).2f on %(backend)s."
+        "disk: needs %(size)s, %(left)s left to provision (%(provisioned)s provisioned of %(total)s, over-subscription ratio"
+        " %(ratio).10g)"
     ),
     _NO_VIRTUAL_SPACE: (
-        "Insufficient free virtual space (%(virtual).10gGB) to accommodate thin provisioned %(size)dGB volume on "
-        "%(backend)s."
+        "disk: needs %(size)s, %(virtual)s usable (%(free)s free%(less)s, over-subscription ratio %(ratio).10g)"
     ),
-    _BAD_RATIO: (
-        "Filtering out %(backend)s with an invalid maximum over subscription ratio of %(ratio).2f. The ratio should "
-        "be a minimum of 1.0."
-    ),
-    _NO_SPACE: ("Insufficient free space for volume creation on %(backend)s (requested / avail): %(size)d/%(free).10g"),
+    _BAD_RATIO: "max_over_subscription_ratio of the backend is %(ratio).10g, it must be 1.0 or more",
+    _NO_SPACE: "disk: needs %(size)s, %(free)s usable%(less)s",
 }

@@ -2,20 +2,22 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Explanation of a volume's destination: the decision as plain data, and as lines for people."""
+"""Explanation of a volume's destination: as core.scheduler.explain's of instances, with backends in place of hosts."""
 
 from __future__ import annotations
 
-import math
 import typing as t
 
-from ...errors import BootflowError
-from ...scheduler.columns import Column, np
-from ...scheduler.filters.base import FilterResult
+from ...amounts import disk
+from ...scheduler import explain as of_hosts
+from ...scheduler.columns import Column
 from ...scheduler.weighing import Ranking
 from ..model import PoolState, VolumeRequest
+from ..pool_hosts import same_backend
 from .backends import Backends
 from .base import BackendFilter
+
+BACKENDS = "backends"
 
 
 def explain(
@@ -29,108 +31,54 @@ def explain(
 ) -> dict[str, t.Any]:
     """One decision over the backends as they are, before anything is taken from the chosen one.
 
-    Returns {volume_id, size, chosen: host|None, filters: [{name, start, end}], backends}. A backend is {host, passed,
-    rejected_by: {filter, reason, available, needed, unit}|None, filters: [{name, passed, available, needed, unit, reason}],
-    rank: 1 is the best|None, weight, weighers: [{name, raw, normalised, multiplier, score}]}; those that may take the volume
-    come first, best first. ``filters`` of a backend has the verdicts of all filters, also of those not reached.
+    Returns {volume_id, size, chosen: host@backend#pool|None, filters, backends, nearest_miss}, with the fields of of_hosts.explain();
+    ``host`` of a backend is its host@backend#pool. Those that may take the volume come first, best first, and then that of its source.
     """
-    entries = {row: _entry(state) for row, state in enumerate(backends.states)}
+    source = request.resource_backend
+    entries = {row: of_hosts.entry(state.host, "") for row, state in enumerate(backends.states)}
     for row in set(entries) - {int(r) for r in candidates}:
-        entries[row]["rejected_by"] = _refusal("", why_out(backends.states[row]))
-    counts = []
-    alive = np.ones(len(candidates), dtype=bool)
-    for filter_ in filters:
-        start = int(alive.sum())
-        try:
-            result = filter_.judge(backends, request, candidates)
-        except BootflowError as e:
-            for row in candidates.tolist():
-                entries[row]["filters"].append(
-                    {**_numbers(None, 0), "name": filter_.name, "passed": None, "reason": e.message}
-                )
-            continue
-        for position, row in enumerate(candidates.tolist()):
-            passed = bool(result.mask[position])
-            reason = "" if passed or result.text is None else result.text(position)
-            verdict = {"name": filter_.name, "passed": passed, "reason": reason, **_numbers(result, position)}
-            entries[row]["filters"].append(verdict)
-            if alive[position] and not passed:
-                entries[row]["rejected_by"] = {
-                    "filter": filter_.name,
-                    "reason": reason,
-                    **_numbers(result, position),
-                }
-        alive &= np.asarray(result.mask, dtype=bool)
-        counts.append({"name": filter_.name, "start": start, "end": int(alive.sum())})
+        entries[row]["rejected_by"] = of_hosts.outside(why_out(backends.states[row]))
+    # Filters of backends read Backends and a VolumeRequest.
+    counts, _rows, against = of_hosts.verdicts(
+        t.cast(t.Any, backends), t.cast(t.Any, request), filters, candidates, entries
+    )
     for place in ranking.order.tolist():
-        row = int(ranking.rows[place])
-        entries[row]["weight"] = float(ranking.score[place])
-        entries[row]["weighers"] = [
-            {
-                "name": scale.weigher.name,
-                "raw": float(scale.raw[place]),
-                "normalised": float(scale.normalised(scale.raw[place])),
-                "multiplier": scale.multiplier_at(place),
-                "score": float(scale.part[place]),
-            }
-            for scale in ranking.scales
-        ]
-        if row not in order:
-            entries[row]["rejected_by"] = _refusal("", "the source is on %s" % request.resource_backend)
+        entry = entries[int(ranking.rows[place])]
+        entry.update(weight=float(ranking.score[place]), weighers=of_hosts.scores(ranking, place))
+        if int(ranking.rows[place]) not in order:
+            entry["rejected_by"] = of_hosts.outside("the source is on %s" % source)
     for rank, row in enumerate(order, 1):
         entries[row].update(rank=rank, passed=True)
-    rest = [row for row in entries if row not in set(order)]
+    nearest = of_hosts.nearest(entries, against)
+    of_source = {row for row in entries if source and same_backend(source, entries[row]["host"])}
+    rest = sorted(set(entries) - set(order), key=lambda row: (row not in of_source, row))
     return {
         "volume_id": request.volume_id,
         "size": request.requested_size,
         "chosen": backends.states[order[0]].host if order else None,
         "filters": counts,
         "backends": [entries[row] for row in [*order, *rest]],
+        "nearest_miss": None if nearest is None else of_hosts.miss(entries[nearest], against[nearest]),
     }
 
 
 def explanation_text(decision: t.Mapping[str, t.Any], limit: int | None = None) -> list[str]:
-    """The decision as lines. :arg limit: the maximum of backends listed; the rest is counted."""
-    lines = ["volume %s (%s GB) -> %s" % (decision["volume_id"], decision["size"], decision["chosen"] or "no backend")]
-    for entry in decision["backends"][:limit]:
-        if entry["passed"]:
-            parts = ["%s %.10g" % (w["name"], w["raw"]) for w in entry["weighers"]]
-            lines.append("  + %s  weight %.4f (%s)" % (entry["host"], entry["weight"], "; ".join(parts)))
-        else:
-            why = entry["rejected_by"] or _refusal("", "")
-            lines.append("  - %s  %s%s" % (entry["host"], why["filter"] + ": " if why["filter"] else "", why["reason"]))
-    hidden = 0 if limit is None else len(decision["backends"]) - limit
-    return lines + (["  ... and %d more" % hidden] if hidden > 0 else [])
+    """The decision as lines. :arg limit: the maximum of backends listed of each kind; the rest is counted."""
+    return of_hosts.explanation_text(_as_of_hosts(decision), limit, BACKENDS)
 
 
-def _entry(state: PoolState) -> dict[str, t.Any]:
+def why_none(decision: t.Mapping[str, t.Any]) -> str:
+    """Why no backend was chosen, in sentences."""
+    return of_hosts.summary_text(of_hosts.summary(_as_of_hosts(decision)), BACKENDS)
+
+
+def _as_of_hosts(decision: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    near, chosen = decision["nearest_miss"], decision["chosen"]
     return {
-        "host": state.host,
-        "passed": False,
-        "rejected_by": None,
-        "filters": [],
-        "rank": None,
-        "weight": None,
-        "weighers": [],
+        **decision,
+        "instance_uuid": "volume %s (%s)" % (decision["volume_id"], disk(decision["size"] * 1024)),
+        "forced": False,
+        "chosen": chosen and {"host": chosen, "node": ""},
+        "hosts": decision["backends"],
+        "nearest_miss": near and {**near, "smallest_change": None},
     }
-
-
-def _refusal(filter_name: str, reason: str) -> dict[str, t.Any]:
-    return {"filter": filter_name, "reason": reason, **_numbers(None, 0)}
-
-
-def _numbers(result: FilterResult | None, position: int) -> dict[str, t.Any]:
-    if result is None:
-        return {"available": None, "needed": None, "unit": ""}
-    return {
-        "available": _number(result.available, position),
-        "needed": _number(result.needed, position),
-        "unit": result.unit,
-    }
-
-
-def _number(column: t.Any, position: int) -> float | None:
-    if column is None:
-        return None
-    value = float(column[position])
-    return value if math.isfinite(value) else None

@@ -16,11 +16,12 @@ from ...errors import NoValidBackend
 from ...scheduler.columns import Column, np
 from ...scheduler.placement import FilterCount
 from ...scheduler.weighing import Ranking
+from ...times import duration
 from ..model import PoolState, VolumeRequest
 from ..pool_hosts import extract_host, same_backend
 from ..retry import populate_retry, record_backend
 from .backends import Backends
-from .explain import explain
+from .explain import explain, why_none
 from .options import VolumeSchedulerOptions
 from .registry import make_filters, make_weighers
 
@@ -67,20 +68,20 @@ class VolumeScheduler:
     def why_out(self, state: PoolState) -> str:
         """Why a pool is excluded before the filters; "" if it is not."""
         if self.options.hosts is not None and extract_host(state.host, "host") not in self.options.hosts:
-            return "the host of %s is not in the inventory" % state.host
+            return "its host is not in the inventory"
         if state.disabled:
-            return "%s is disabled" % state.host
+            return "disabled"
         if state.frozen:
-            return "%s is frozen" % state.host
+            return "frozen"
         if state.not_ready:
-            return "%s is not ready: %s" % (state.host, state.not_ready)
+            return "not ready: %s" % state.not_ready
         now = self.options.now
-        if now is not None and (state.updated_at is None or now - state.updated_at > self.options.service_down_time):
-            return "%s has not reported for %s s" % (
-                state.host,
-                "an unknown number of" if state.updated_at is None else "%d" % (now - state.updated_at),
-            )
-        return ""
+        if now is None:
+            return ""
+        if state.updated_at is None:
+            return "has never reported"
+        silent = now - state.updated_at
+        return "has not reported for %s" % duration(silent) if silent > self.options.service_down_time else ""
 
     def select(self, request: VolumeRequest) -> BackendSelection:
         """The best backend for this volume and the alternates; the volume is consumed from the best in memory.
@@ -100,10 +101,10 @@ class VolumeScheduler:
         order = self._order(request, ranking)
         chosen = order[0] if order else None
         decision = None
-        if self.options.explain:
+        if self.options.explain or chosen is None:
             decision = explain(self.backends, request, self.filters, candidates, self.why_out, ranking, order)
         if chosen is None:
-            raise self._none(request, len(rows), decision)
+            raise self._none(request, t.cast("dict[str, t.Any]", decision))
         self.backends.consume(chosen, request)
         host = self.backends.states[chosen].host
         alternates = order[1 : max(self.options.max_attempts, 1)]
@@ -132,21 +133,9 @@ class VolumeScheduler:
         tried = set((request.retry or {}).get("backends", ()))
         return sorted(rows, key=lambda row: self.backends.states[row].host in tried)
 
-    def _none(self, request: VolumeRequest, passed: int, decision: dict[str, t.Any] | None) -> NoValidBackend:
-        parts = ["No weighed backends available"]
-        if not len(self.backends):
-            parts.append("There is no backend.")
-        elif passed:
-            parts.append("The source is on %s, which did not pass." % request.resource_backend)
-        elif self.counts and self.counts[0].start:
-            parts.append(
-                "Filtering removed all hosts for the request with volume ID '%s'. Filter results: %s"
-                % (request.volume_id, ", ".join(str(c) for c in self.counts))
-            )
-        else:
-            parts.append("; ".join(self.why_out(state) for state in self.backends.states) + ".")
+    def _none(self, request: VolumeRequest, decision: dict[str, t.Any]) -> NoValidBackend:
         return NoValidBackend(
-            reason=". ".join(parts[:1] + [" ".join(parts[1:])]),
+            reason=why_none(decision) if len(self.backends) else "There is no backend.",
             filters=[{"name": c.name, "start": c.start, "end": c.end} for c in self.counts],
             volume_id=request.volume_id,
             decision=decision,

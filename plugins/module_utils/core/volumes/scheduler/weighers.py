@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from ...amounts import disk
 from ...scheduler.columns import Column, Rows, np
 from ..model import VolumeRequest
 from .backends import Backends
@@ -14,6 +15,10 @@ from .base import BackendWeigher
 # The value of a word when stacking: this much beyond the largest number.
 _SPREAD_TIMES = 100.0
 _LEAST_OFFSET = 10000.0
+
+
+def _gib(gigabytes: float) -> str:
+    return disk(gigabytes * 1024)
 
 
 class CapacityWeigher(BackendWeigher):
@@ -27,22 +32,31 @@ class CapacityWeigher(BackendWeigher):
     multiplier = 1.0
     per_host = False  # the value of a word depends on the other backends
 
+    _of_words: float | None = None  # the raw number of backends that report no number
+
+    def amount(self, raw: float) -> str:
+        return "no number of GiB reported" if raw == self._of_words else _gib(raw) + " allocatable"
+
     def weigh(self, backends: Backends, request: VolumeRequest, rows: Rows) -> Column:
         total = backends.total_gb[rows]
         virtual = total * backends.ratio[rows] - backends.provisioned_gb[rows]
         thin = backends.thin_support[rows] & (not request.thick)
         free = np.where(thin, virtual, backends.free_gb[rows]) - backends.reserved_gb[rows]
         words = backends.free_word[rows] | backends.total_word[rows] | backends.free_unset[rows]
+        self._of_words = None
         if not words.any():
             return free
         if self.multiplier > 0:
+            self._of_words = -1.0
             return np.where(words, -1.0, free)
         numbers = free[~words]
         if not len(numbers):
+            self._of_words = 0.0
             return np.zeros(len(free))
         high = numbers.max()
         offset = (high - numbers.min()) * _SPREAD_TIMES
-        return np.where(words, high + (offset or _LEAST_OFFSET), free)
+        self._of_words = float(high + (offset or _LEAST_OFFSET))
+        return np.where(words, self._of_words, free)
 
 
 class AllocatedCapacityWeigher(BackendWeigher):
@@ -50,6 +64,9 @@ class AllocatedCapacityWeigher(BackendWeigher):
 
     name = "AllocatedCapacityWeigher"
     multiplier = -1.0
+
+    def amount(self, raw: float) -> str:
+        return _gib(raw) + " allocated"
 
     def weigh(self, backends: Backends, request: VolumeRequest, rows: Rows) -> Column:
         return backends.allocated_gb[rows]
@@ -59,6 +76,7 @@ class VolumeNumberWeigher(BackendWeigher):
     """The fewest volumes first; a positive multiplier stacks."""
 
     name = "VolumeNumberWeigher"
+    unit = "volumes"
     multiplier = -1.0
 
     def weigh(self, backends: Backends, request: VolumeRequest, rows: Rows) -> Column:

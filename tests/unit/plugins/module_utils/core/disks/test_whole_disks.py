@@ -69,7 +69,7 @@ def test_wrong_wishes_are_refused(given_):
 def test_a_request_survives_as_dict_and_reads_well():
     request = WholeDiskRequest(100, "nvme", 2)
     assert WholeDiskRequest.from_dict(json.loads(json.dumps(request.as_dict()))) == request
-    assert (str(request), str(WholeDiskRequest())) == ("2 nvme disks of 100 GB", "1 disk")
+    assert (str(request), str(WholeDiskRequest())) == ("2 nvme disks of 100 GiB", "1 disk")
 
 
 @pytest.mark.parametrize(

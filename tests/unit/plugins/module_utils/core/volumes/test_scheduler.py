@@ -288,9 +288,9 @@ def test_a_clone_stays_with_its_source(backend, expected):
 
 
 def test_a_source_on_a_full_backend_leaves_no_choice():
-    with pytest.raises(NoValidBackend, match="which did not pass") as caught:
+    with pytest.raises(NoValidBackend, match="the source is on stor1@lvm#vg") as caught:
         chosen([state(1, 5), state(2, 500)], VolumeRequest(10, "v", resource_backend=host(1)))
-    assert "No valid backend was found. No weighed backends available" in caught.value.message
+    assert "CapacityFilter rejected stor1@lvm#vg (disk: needs 10 GiB, 5 GiB usable)" in caught.value.message
 
 
 @pytest.mark.parametrize(
@@ -309,9 +309,9 @@ def test_nobody_has_room():
         chosen([state(1, 5), state(2, 900, availability_zone="b")], VolumeRequest(10, U1, availability_zone="nova"))
     error = caught.value
     assert error.message == (
-        "No valid backend was found. No weighed backends available. Filtering removed all hosts for the request with volume "
-        "ID '%s'. Filter results: AvailabilityZoneFilter: (start: 2, end: 1), CapacityFilter: (start: 1, end: 0), "
-        "CapabilitiesFilter: (start: 0, end: 0)" % U1
+        "No valid backend was found. Of 2 backends: AvailabilityZoneFilter rejected stor2@lvm#vg (zone nova requested, the host"
+        " is in b); CapacityFilter rejected stor1@lvm#vg (disk: needs 10 GiB, 5 GiB usable). Nearest miss: stor1@lvm#vg lacks"
+        " 5 GiB of disk."
     )
     assert error.details["filters"][1] == {"name": "CapacityFilter", "start": 1, "end": 0}
 
@@ -446,16 +446,62 @@ def test_a_decision_tells_everything():
     best, second, full, out = decision["backends"]
     assert (best["rank"], best["weight"], second["weight"]) == (1, 1.0, 0.0)
     assert best["weighers"] == [
-        {"name": "CapacityWeigher", "raw": 80.0, "normalised": 1.0, "multiplier": 1.0, "score": 1.0}
+        {
+            "name": "CapacityWeigher",
+            "text": "80 GiB allocatable",
+            "raw": 80.0,
+            "normalised": 1.0,
+            "multiplier": 1.0,
+            "score": 1.0,
+        }
     ]
     assert full["rejected_by"]["filter"] == "CapacityFilter"
-    assert (full["rejected_by"]["available"], full["rejected_by"]["needed"]) == (5.0, 10.0)
-    assert out["rejected_by"]["reason"] == "%s is disabled" % host(3)
+    numbers = [full["rejected_by"][name] for name in ("available", "needed", "missing", "unit")]
+    assert numbers == [5.0, 10.0, 5.0, "GiB of disk"]
+    assert out["rejected_by"]["reason"] == "disabled"
     assert decision["filters"][1] == {"name": "CapacityFilter", "start": 3, "end": 2}
-    lines = explanation_text(decision)
-    assert lines[0] == "volume v (10 GB) -> %s" % host(4)
-    assert any("CapacityFilter: Insufficient free space" in line for line in lines)
-    assert explanation_text(decision, 1)[-1] == "  ... and 3 more"
+    assert explanation_text(decision) == [
+        "volume v (10 GiB) -> %s" % host(4),
+        "  filters: 2 of 3 backends passed; rejected by CapacityFilter 1",
+        "  + %s  weight 1.0000: CapacityWeigher 1 x 1.0000 for 80 GiB allocatable" % host(4),
+        "  + %s  weight 0.0000: CapacityWeigher 1 x 0.0000 for 50 GiB allocatable" % host(2),
+        "  - %s  CapacityFilter: disk: needs 10 GiB, 5 GiB usable" % host(1),
+        "  - %s  disabled" % host(3),
+    ]
+    assert explanation_text(decision, 1)[-1] == "  ... and 1 more rejected"
+
+
+def test_the_nearest_miss_comes_first():
+    """U9: units everywhere, the resource by its name, and what lacks least before the others."""
+    states = [state(1, 5), state(2, 40, availability_zone="b"), state(3, 42), state(4, 9, disabled=True)]
+    with pytest.raises(NoValidBackend) as caught:
+        select_backend(states, VolumeRequest(50, "v", availability_zone="nova"), options())
+    error = caught.value
+    assert error.message == (
+        "No valid backend was found. Of 4 backends: AvailabilityZoneFilter rejected %s (zone nova requested, the host is in b);"
+        " CapacityFilter rejected 2 backends, the nearest is %s (disk: needs 50 GiB, 42 GiB usable); %s (disabled)."
+        " Nearest miss: %s lacks 8 GiB of disk." % (host(2), host(3), host(4), host(3))
+    )
+    assert explanation_text(error.details["decision"]) == [
+        "volume v (50 GiB) -> no backend",
+        "  filters: 0 of 3 backends passed; rejected by AvailabilityZoneFilter 1, CapacityFilter 2",
+        "  nearest miss: %s lacks 8 GiB of disk" % host(3),
+        "  - %s  CapacityFilter: disk: needs 50 GiB, 42 GiB usable" % host(3),
+        "  - %s  CapacityFilter: disk: needs 50 GiB, 5 GiB usable" % host(1),
+        "  - %s  AvailabilityZoneFilter: zone nova requested, the host is in b" % host(2),
+        "  - %s  disabled" % host(4),
+    ]
+
+
+def test_weighers_say_what_their_numbers_are():
+    names = ["CapacityWeigher", "AllocatedCapacityWeigher", "VolumeNumberWeigher"]
+    states = [state(1, 50, volume_count=1, allocated_capacity_gb=10), state(2, "unknown", volume_count=3)]
+    found = select_backend(states, VolumeRequest(10, "v"), options(explain=True, weighers=names))
+    told = {b["host"]: {w["name"]: w["text"] for w in b["weighers"]} for b in found.decision["backends"]}
+    assert told == {
+        host(1): dict(zip(names, ("50 GiB allocatable", "10 GiB allocated", "1 volume"))),
+        host(2): dict(zip(names, ("no number of GiB reported", "0 GiB allocated", "3 volumes"))),
+    }
 
 
 def test_a_single_candidate_is_weighed():

@@ -133,8 +133,7 @@ def test_nothing_is_modified_on_a_frozen_backend():
 def test_volumes_only_grow(new_size):
     error = refused(states.check_extend, volume(), new_size, error=InvalidInput)
     assert error.message == (
-        "Invalid input received: New size for extend must be greater than current size. (current: 5, extended: %s)."
-        % new_size
+        "Invalid input received: New size %s GiB must be more than the current size, 5 GiB." % new_size
     )
 
 
@@ -146,7 +145,7 @@ def test_the_new_size_is_an_integer(new_size):
 @pytest.mark.parametrize(
     ("new_size", "text"),
     [
-        (2**31, "New size 2147483648 must be at most 2147483647 GB."),  # later releases: DB_MAX_INT
+        (2**31, "New size 2147483648 GiB must be at most 2147483647 GiB."),  # later releases: DB_MAX_INT
         ("1_0", "New volume size must be specified as an integer."),
         ("\u0666", "New volume size must be specified as an integer."),
         ("9" * 5000, "New volume size must be specified as an integer."),

@@ -64,8 +64,8 @@ def test_the_same_again_changes_nothing(vw: VolumeWorld) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"size": 12}, "size is 10 GB, not 12 (volume_extend enlarges it)"),
-        ({"size": 8}, "size is 10 GB, not 8"),
+        ({"size": 12}, "size is 10 GiB, not 12 (volume_extend enlarges it)"),
+        ({"size": 8}, "size is 10 GiB, not 8"),
         ({"description": "x"}, "description is none, not x"),
         ({"volume_type": "fast"}, "volume_type is none, not fast"),
         ({"image": "cirros"}, "image is none, not cirros"),

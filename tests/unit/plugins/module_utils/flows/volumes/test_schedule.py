@@ -131,7 +131,7 @@ def test_old_reports_do_not_count(vworld: VolumeWorld) -> None:
     vworld.time += 61
     accept(vworld, "v")
     (error,) = vworld.choose(service_down_time=60).failed.values()
-    assert "s1@lvm#lvm has not reported for 61 s" in error.message
+    assert "s1@lvm#lvm (has not reported for 61 s)" in error.message
 
 
 def test_another_run_s_volumes_are_not_placed(vworld: VolumeWorld) -> None:

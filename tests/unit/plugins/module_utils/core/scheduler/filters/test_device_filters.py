@@ -107,7 +107,7 @@ def test_whole_disk_numbers_and_reason():
     hosts = fleet(free_disks=[[{"path": "/dev/sd%s" % n, "size_gb": n} for n in range(4)], ()])
     result = evaluate(WholeDiskFilter, hosts, spec(whole_disks=[WholeDiskRequest(2, "", 3)]))
     assert (list(result.available), result.needed, result.unit) == ([2, 0], 3, "disks")
-    assert result.text(0) == "whole disks: needs 3 disks of 2 GB, 2 of 4 free ones will do"
+    assert result.text(0) == "whole disks: needs 3 disks of 2 GiB, 2 of 4 free ones will do"
 
 
 def test_a_host_with_what_another_has_is_not_asked_again(monkeypatch):
