@@ -91,8 +91,12 @@ outcomes:
       description: Size of the image file in bytes.
       type: int
       returned: success
-    error: {description: "Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.", type: dict,
-            returned: always}
+    error:
+      description:
+        - Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.
+        - That of an unexpected error has its C(traceback) too, without values.
+      type: dict
+      returned: always
   sample:
     2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11:
       changed: true

@@ -112,8 +112,12 @@ outcomes:
       description: Size in bytes in the running guest, with O(disks[].state=resized); otherwise null.
       type: int
       returned: success
-    error: {description: "Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.", type: dict,
-            returned: always}
+    error:
+      description:
+        - Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.
+        - That of an unexpected error has its C(traceback) too, without values.
+      type: dict
+      returned: always
 """
 
 from ansible.module_utils.basic import AnsibleModule

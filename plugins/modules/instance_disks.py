@@ -227,8 +227,12 @@ outcomes:
       type: list
       elements: str
       returned: success
-    error: {description: "Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.", type: dict,
-            returned: always}
+    error:
+      description:
+        - Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.
+        - That of an unexpected error has its C(traceback) too, without values.
+      type: dict
+      returned: always
 image_outcomes:
   description: The outcome of each image, by its id.
   type: dict
@@ -246,8 +250,12 @@ image_outcomes:
       description: Path of the raw file in the cache; empty if it does not exist yet.
       type: str
       returned: success
-    error: {description: "Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.", type: dict,
-            returned: always}
+    error:
+      description:
+        - Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.
+        - That of an unexpected error has its C(traceback) too, without values.
+      type: dict
+      returned: always
 missing_images:
   description: Ids of images that must be uploaded from the controller before the disks can be created.
   type: list

@@ -200,8 +200,12 @@ outcomes:
       type: list
       elements: str
       returned: success
-    error: {description: "Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.", type: dict,
-            returned: always}
+    error:
+      description:
+        - Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.
+        - That of an unexpected error has its C(traceback) too, without values.
+      type: dict
+      returned: always
 """
 
 from ansible.module_utils.basic import AnsibleModule

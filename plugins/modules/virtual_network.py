@@ -128,8 +128,12 @@ outcomes:
       description: Whether this task started the network.
       type: bool
       returned: success
-    error: {description: "Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.", type: dict,
-            returned: always}
+    error:
+      description:
+        - Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.
+        - That of an unexpected error has its C(traceback) too, without values.
+      type: dict
+      returned: always
 reservations:
   description: The outcome of each of O(reservations), by its MAC address, with C(changed) and C(error) as in RV(outcomes).
   type: dict

@@ -247,8 +247,12 @@ outcomes:
       description: Size in bytes; 0 after a deletion.
       type: int
       returned: success
-    error: {description: "Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.", type: dict,
-            returned: always}
+    error:
+      description:
+        - Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.
+        - That of an unexpected error has its C(traceback) too, without values.
+      type: dict
+      returned: always
 evicted:
   description: Cached images that were evicted, with C(name), C(checksum), C(image_ids), C(size) in bytes, C(used_at)...
   type: list

@@ -162,8 +162,7 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
     def unexpected(self, error: Exception) -> errors.RemoteError:
         """An exception that is not of the family, as the failure of items: in one line, and in full where it is journalled."""
         self._display.vvv(traceback.format_exc(), host=self.task_vars["inventory_hostname"])
-        frames = "".join(traceback.format_tb(error.__traceback__))  # without values, and so without secrets
-        return errors.RemoteError(reason="%s: %s" % (type(error).__name__, error), traceback=frames)
+        return errors.RemoteError(reason="%s: %s" % (type(error).__name__, error), traceback=errors.unexpected(error))
 
     def _check_run_limit(self, limit: str | None) -> None:
         """:raises InvalidInput: the limit leaves out localhost. Ansible itself skips such plays and ends with 0."""
@@ -328,12 +327,19 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
             if result.get("error_code"):
                 answer.check_failure(name, host, result)
             error = module_error(name, host, result)
+            self._show_tracebacks(name, host, [result])
             error.details["answer"] = result
             raise error
         answer.check(name, host, result)
+        self._show_tracebacks(name, host, [o.get("error") or {} for o in (result.get("outcomes") or {}).values()])
         for text in result.get("warnings") or []:
             self._display.warning(legible("%s: %s" % (host, text)))
         return result
+
+    def _show_tracebacks(self, name: str, host: str, failed: t.Iterable[t.Mapping[str, t.Any]]) -> None:
+        """Of unexpected errors of a module, at -vvv."""
+        for frames in dict.fromkeys(str(each["traceback"]) for each in failed if each.get("traceback")):
+            self._display.vvv(legible("%s:\n%s" % (name, frames)), host=host)
 
 
 def _run_id() -> str:

@@ -91,7 +91,9 @@ def _backend(action: LedgerAction, work: BackendWork) -> WorkResult:
     ids = [str(v["id"]) for v in work.volumes]
     problems = item_errors({"outcomes": outcomes}, ids)
     return WorkResult(
-        outcomes={i: {**outcomes.get(i, {}), "error": problems[i].as_dict() if i in problems else None} for i in ids},
+        outcomes={
+            i: {**outcomes.get(i, {}), "error": problems[i].between_hosts() if i in problems else None} for i in ids
+        },
         capacity=capacity,
     )
 

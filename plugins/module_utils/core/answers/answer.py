@@ -47,6 +47,7 @@ _FAILED = _of(
         "status": whole(100, 599),
         "remedy": prose,
         "retryable": flag,
+        "traceback": prose,
         "changed": flag,
         **dict.fromkeys(("errors", "failed_items"), items(record({}))),
     },

@@ -199,6 +199,7 @@ error = maybe(
             "status": whole(100, 599),
             "remedy": prose,
             "retryable": flag,
+            "traceback": prose,
             "errors": items(record({})),
             "failed_items": items(record({})),
         },

@@ -48,6 +48,8 @@ def from_dict(data: t.Mapping[str, t.Any]) -> BootflowError:
     else:
         error = cls.__new__(cls)
         BootflowError.__init__(error, message=legible(str(data.get("message", ""))))
+    if data.get("traceback"):
+        error.details["traceback"] = legible(str(data["traceback"]))
     if isinstance(error, InvalidRequest):
         error.errors = [dict(e) for e in data.get("errors") or ()]
     if isinstance(error, Incomplete):

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import traceback
 import typing as t
 
 
@@ -52,6 +53,16 @@ class BootflowError(Exception):
             "remedy": self.remedy,
             "retryable": self.retryable,
         }
+
+    def between_hosts(self) -> dict[str, t.Any]:
+        """as_dict() for from_dict() of the controller, with the traceback of an error that is not of the family."""
+        frames = self.details.get("traceback")
+        return {**self.as_dict(), "traceback": frames} if frames else self.as_dict()
+
+
+def unexpected(error: BaseException) -> str:
+    """The traceback of an exception that is not of the family: without values, and so without secrets."""
+    return "".join(traceback.format_tb(error.__traceback__))
 
 
 class InvalidInput(BootflowError):

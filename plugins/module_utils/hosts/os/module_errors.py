@@ -10,7 +10,7 @@ import errno
 import socket
 import typing as t
 
-from ...core.errors import BootflowError, DiskFull, RemoteError
+from ...core.errors import BootflowError, DiskFull, RemoteError, unexpected
 
 
 def as_bootflow_error(error: BaseException, path: str = "") -> BootflowError:
@@ -25,20 +25,20 @@ def as_bootflow_error(error: BaseException, path: str = "") -> BootflowError:
     if isinstance(error, OSError) and error.strerror:
         where = " (%s)" % error.filename if error.filename else ""
         return RemoteError(reason="%s%s" % (error.strerror, where))
-    return RemoteError(reason="%s: %s" % (type(error).__name__, error))
+    return RemoteError(reason="%s: %s" % (type(error).__name__, error), traceback=unexpected(error))
 
 
 def failure(error: BaseException, changed: bool = False, **fields: t.Any) -> dict[str, t.Any]:
     """The result of a failed item; ``changed``: whether the host was changed before the failure."""
     result: dict[str, t.Any] = dict(fields)
     result["changed"] = changed
-    result["error"] = as_bootflow_error(error).as_dict()
+    result["error"] = as_bootflow_error(error).between_hosts()
     return result
 
 
 def fail(module: t.Any, error: BaseException, **fields: t.Any) -> t.NoReturn:
     """End ``module`` (an AnsibleModule) with the error's fields; its code becomes ``error_code``."""
-    plain = as_bootflow_error(error).as_dict()
+    plain = as_bootflow_error(error).between_hosts()
     message = plain.pop("message")
     plain["error_code"] = plain.pop("code")
     plain.update(fields)

@@ -13,6 +13,7 @@ import pytest
 from ansible_collections.bootflow.compute.plugins.action import instance_operation
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import run_batch
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
@@ -32,7 +33,7 @@ class Fleet:
         self.away: set[str] = set()
         self.deaf: set[str] = set()
         self.gone: set[str] = set()
-        self.broken = False
+        self.broken = ""  # where an unexpected error occurs
         self.shown: list[str] = []
         self.very_verbose: list[str] = []
 
@@ -56,9 +57,15 @@ class Fleet:
 
     def answer(self, host: str, name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         assert name == "domain_power"
-        if self.broken:
-            secret = "s3cret"
+        secret = "s3cret"
+
+        def broken(_item: t.Any) -> dict[str, t.Any]:
             raise KeyError("power of %d letters" % len(secret))
+
+        if self.broken == "controller":
+            broken(None)
+        if self.broken == "host":
+            return {"outcomes": run_batch([(d["uuid"], d) for d in arguments["domains"]], broken)}
         if host in self.away:
             return {"unreachable": True, "msg": "no route"}
         found: dict[str, t.Any] = {}
@@ -170,26 +177,27 @@ def test_an_unknown_operation(fleet: Fleet) -> None:
     assert "stop" in caught.value.remedy
 
 
+@pytest.mark.parametrize("where", ["controller", "host"])
 @pytest.mark.parametrize("operation", ["stop", "start"])
-def test_the_traceback_of_an_unexpected_error_is_in_the_journal(fleet: Fleet, operation: str) -> None:
+def test_the_traceback_of_an_unexpected_error_is_in_the_journal(fleet: Fleet, operation: str, where: str) -> None:
     """G6: people get a line; the frames, without values, are in the journal and at -vvv."""
     if operation == "start":
         fleet.play("stop", names=["web-1"])
-    fleet.broken = True
+    fleet.broken = where
     result = fleet.play(operation, names=["web-1"])
     (item,) = result["failed_items"]
     assert item["error"]["message"] == "KeyError: 'power of 6 letters'"
     for what in (result, fleet.hostvars, fleet.shown):
-        assert ", in answer" not in str(what), "of what people and playbooks read"
-    assert any(", in answer" in text for text in fleet.very_verbose)
+        assert ", in broken" not in str(what), "of what people and playbooks read"
+    assert any(", in broken" in text for text in fleet.very_verbose)
     with fleet.world.ledger.read() as tx:
         (event,) = [e for e in history.events_of(tx, item["id"]) if e["event"] == operation and e["result"] == "Error"]
     assert event["finish_time"] and event["details"].startswith("KeyError: 'power of 6 letters'\n  File ")
-    assert ", in answer" in event["details"] and "len(secret)" in event["details"] and "s3cret" not in event["details"]
+    assert ", in broken" in event["details"] and "len(secret)" in event["details"] and "s3cret" not in event["details"]
     assert fleet.world.fault(item["id"]).message == "KeyError: 'power of 6 letters'"
 
 
 def test_an_unexpected_error_in_check_mode_writes_nothing(fleet: Fleet) -> None:
-    fleet.broken = fleet.check_mode = True
+    fleet.broken, fleet.check_mode = "host", True
     before = fleet.world.everything()
     assert fleet.play("stop", names=["web-1"])["failed"] and fleet.world.everything() == before

@@ -24,6 +24,7 @@ from ansible_collections.bootflow.compute.plugins.action import (
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import life
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import run_batch
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import Runner, WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld, from_image, volume_request
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE
@@ -365,20 +366,32 @@ def test_a_wrong_setting_of_the_instances_host_is_refused_before_anything_is_res
         run(attach_volume, check_mode, attachments=wanted)
 
 
-def stage(run: Runner, broken: str) -> tuple[dict[str, t.Any], WorldPorts]:
-    """The task of storage host s1 in run "a", in which the call of the module ``broken`` ends unexpectedly."""
+def stage(run: Runner, broken: str, on_host: bool = False) -> tuple[dict[str, t.Any], WorldPorts]:
+    """The task of storage host s1 in run "a", in which the module ``broken`` ends unexpectedly.
+
+    :arg on_host: it does so with each of its items on the host; otherwise in its call, on the controller.
+    """
 
     def module(name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         assert name == broken, arguments
         secret = "s3cret"
-        raise KeyError("of %d letters" % len(secret))
+
+        def each(_item: t.Any) -> dict[str, t.Any]:
+            raise KeyError("of %d letters" % len(secret))
+
+        if on_host:
+            return {"outcomes": run_batch([(v["id"], v) for v in arguments["volumes"]], each), "backend": None}
+        return each(None)
 
     ports = WorldPorts(run.world, "a", module)
     return action_of(storage_stage, ports, {"inventory_hostname": "s1", "ansible_host": "192.0.2.1"}).act(), ports
 
 
+@pytest.mark.parametrize("on_host", [False, True])
 @pytest.mark.parametrize("what", ["create", "delete", "extend", "snapshot"])
-def test_the_traceback_of_an_unexpected_error_is_in_the_journal_of_the_volume(run: Runner, what: str) -> None:
+def test_the_traceback_of_an_unexpected_error_is_in_the_journal_of_the_volume(
+    run: Runner, what: str, on_host: bool
+) -> None:
     """G6: people get a line; the frames, without values, are in the journal, which volume_info returns."""
     world = run.world
     run(volume_accept, volumes=[])  # what the inventory says of the backends is in the ledger
@@ -392,16 +405,17 @@ def test_the_traceback_of_an_unexpected_error_is_in_the_journal_of_the_volume(ru
         run(volume_extend, run="a", volumes=[{"name": "data", "size": 12}])
     else:
         run(volume_snapshot, run="a", snapshots=[{"name": "n", "volume": "data"}])
-    result, ports = stage(run, "volume_lvm")
-    assert ", in module" not in str([result, ports.warnings, ports.shown])
-    assert any("KeyError: 'of 6 letters'" in text for text in ports.warnings)
+    result, ports = stage(run, "volume_lvm", on_host)
+    assert ", in each" not in str([result, ports.warnings, ports.shown])
+    if what != "create":  # which is tried again
+        assert "KeyError: 'of 6 letters'" in str(result["failed_items"])
     info, shown = run(volume_info, volume_names=[name], events=True, print_table=True)
-    assert ", in module" not in shown
+    assert ", in each" not in shown
     failed = [e for e in info["volumes"][0]["events"] if e["result"] == "Error"]
     event = failed[-1]
     assert (event["event"], event["host"]) == ("create" if what == "snapshot" else what, "s1")
     assert (event["snapshot_id"] is not None) == (what == "snapshot")
-    assert event["details"].startswith("KeyError: 'of 6 letters'\n  File ") and ", in module" in event["details"]
+    assert event["details"].startswith("KeyError: 'of 6 letters'\n  File ") and ", in each" in event["details"]
     assert "s3cret" not in event["details"] and "T" in event["finish_time"]
     assert "events" not in run(volume_info, volume_names=[name])[0]["volumes"][0]
     assert world.shown("data")["name"] == "data"
