@@ -85,6 +85,8 @@ _RESOURCES = {
 def lacking(rejection: t.Mapping[str, t.Any]) -> str:
     """What is missing of a resource, in words: 5 GiB of disk."""
     resource = _RESOURCES.get(rejection["filter"])
+    if resource is None and rejection["unit"] == _DISK.unit:  # of a backend of volumes
+        return _DISK.more(rejection["missing"])
     if resource is None:
         return counted(rejection["missing"], rejection["unit"])
     return resource.more(rejection["missing"] / resource.scale)

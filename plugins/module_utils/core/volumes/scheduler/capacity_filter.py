@@ -101,7 +101,7 @@ class CapacityFilter(BackendFilter):
                 "size": _gib(size, up=True),
             }
 
-        return FilterResult(mask=case == _PASS, available=room, needed=_each(size, rows), unit="GiB of disk", text=text)
+        return FilterResult(mask=case == _PASS, available=room, needed=_each(size, rows), unit="GiB", text=text)
 
 
 def _gib(gigabytes: float, up: bool = False) -> str:

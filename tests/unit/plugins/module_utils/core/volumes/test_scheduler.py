@@ -457,7 +457,7 @@ def test_a_decision_tells_everything():
     ]
     assert full["rejected_by"]["filter"] == "CapacityFilter"
     numbers = [full["rejected_by"][name] for name in ("available", "needed", "missing", "unit")]
-    assert numbers == [5.0, 10.0, 5.0, "GiB of disk"]
+    assert numbers == [5.0, 10.0, 5.0, "GiB"]
     assert out["rejected_by"]["reason"] == "disabled"
     assert decision["filters"][1] == {"name": "CapacityFilter", "start": 3, "end": 2}
     assert explanation_text(decision) == [
@@ -473,20 +473,20 @@ def test_a_decision_tells_everything():
 
 def test_the_nearest_miss_comes_first():
     """U9: units everywhere, the resource by its name, and what lacks least before the others."""
-    states = [state(1, 5), state(2, 40, availability_zone="b"), state(3, 42), state(4, 9, disabled=True)]
+    states = [state(1, 5), state(2, 40, availability_zone="b"), state(3, 41.97), state(4, 9, disabled=True)]
     with pytest.raises(NoValidBackend) as caught:
         select_backend(states, VolumeRequest(50, "v", availability_zone="nova"), options())
     error = caught.value
     assert error.message == (
         "No valid backend was found. Of 4 backends: AvailabilityZoneFilter rejected %s (zone nova requested, the host is in b);"
-        " CapacityFilter rejected 2 backends, the nearest is %s (disk: needs 50 GiB, 42 GiB usable); %s (disabled)."
-        " Nearest miss: %s lacks 8 GiB of disk." % (host(2), host(3), host(4), host(3))
+        " CapacityFilter rejected 2 backends, the nearest is %s (disk: needs 50 GiB, 41.9 GiB usable); %s (disabled)."
+        " Nearest miss: %s lacks 8.1 GiB of disk." % (host(2), host(3), host(4), host(3))
     )
     assert explanation_text(error.details["decision"]) == [
         "volume v (50 GiB) -> no backend",
         "  filters: 0 of 3 backends passed; rejected by AvailabilityZoneFilter 1, CapacityFilter 2",
-        "  nearest miss: %s lacks 8 GiB of disk" % host(3),
-        "  - %s  CapacityFilter: disk: needs 50 GiB, 42 GiB usable" % host(3),
+        "  nearest miss: %s lacks 8.1 GiB of disk" % host(3),
+        "  - %s  CapacityFilter: disk: needs 50 GiB, 41.9 GiB usable" % host(3),
         "  - %s  CapacityFilter: disk: needs 50 GiB, 5 GiB usable" % host(1),
         "  - %s  AvailabilityZoneFilter: zone nova requested, the host is in b" % host(2),
         "  - %s  disabled" % host(4),
