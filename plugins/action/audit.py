@@ -267,17 +267,11 @@ class ActionModule(LedgerAction):
     def _reserve(self, ledger: Ledger, host: str) -> list[str]:
         """Reserve the addresses that the phase repair found missing, of those guests that are still here. Returns the addresses."""
         found = self._repaired().get("findings") or ()
-        lacking = {f["instance"] for f in found if f["action"] == core_audit.RESERVE and f["host"] == host}
+        lacking = {(f["instance"], f["to"]) for f in found if f["action"] == core_audit.RESERVE and f["host"] == host}
         if not lacking:
             return []
         guests = ledger.inspect(reservations.of_hosts, [host]).get(host, {})
-        wanted = [each for uuid in sorted(lacking & set(guests)) for each in guests[uuid]]
-        problems = reserve(self, wanted)
-        for each in wanted:
-            if each["mac"] in problems:
-                text = "Could not reserve %s on %s: %s" % (each["address"], host, problems[each["mac"]].paragraph)
-                self._display.warning(text)
-        return [each["address"] for each in wanted if each["mac"] not in problems]
+        return reserve(self, [n for uuid, needed in guests.items() for n in needed if (uuid, n["address"]) in lacking])
 
     @staticmethod
     def _cleaned(

@@ -50,9 +50,7 @@ class ActionModule(StageAction):
             guests = ledger.inspect(reservations.of_hosts, [host]).get(host, {})
         finally:
             ledger.close()
-        lost = [each for needed in guests.values() for each in needed if each["network"] in made]
-        for problem in reserve(self, lost).values():
-            self._display.warning("%s: %s" % (host, problem.paragraph))
+        reserve(self, [each for needed in guests.values() for each in needed if each["network"] in made])
 
 
 def _module_network(network: dict[str, t.Any]) -> dict[str, t.Any]:

@@ -14,6 +14,8 @@ description:
   - Checks that a libvirt network is active or that a Linux bridge exists. A libvirt network with O(networks[].manage=true) is
     defined, started and set to start with the host, where needed.
   - A network that is already defined keeps its definition. A managed one that does not serve DHCP as requested is an error.
+  - A managed network does not start in a range that another active libvirt network has, or where an interface of the host has its address. Nothing is
+    defined then.
   - The failure of one network does not affect the others. RV(outcomes) has the result of each.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
@@ -79,6 +81,8 @@ options:
       mac: {description: MAC address of the interface., type: str, required: true}
       address: {description: IPv4 address in a subnet of the network that has no DHCP range., type: str, required: true}
       name: {description: "Hostname of the guest, for the DNS server of the network.", type: str, default: ""}
+requirements:
+  - iproute2 with O(networks[].manage=true)
 """
 
 EXAMPLES = r"""

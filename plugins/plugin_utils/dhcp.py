@@ -14,11 +14,21 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action imp
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import item_errors
 
 
-def reserve(action: LedgerAction, wanted: t.Sequence[t.Mapping[str, str]]) -> dict[str, errors.BootflowError]:
-    """Returns why addresses could not be reserved, by their MAC addresses."""
+def reserve(action: LedgerAction, wanted: t.Sequence[t.Mapping[str, str]]) -> list[str]:
+    """Returns the addresses that the DHCP servers of the host now reserve, and warns of the others."""
     if not wanted:
-        return {}
-    result = action.run_module(
-        "virtual_network", {**host_settings.libvirt_arguments(action), "reservations": list(wanted)}
-    )
-    return item_errors({"outcomes": result.get("reservations") or {}}, [each["mac"] for each in wanted])
+        return []
+    address_of = {each["mac"]: each["address"] for each in wanted}
+    arguments = {**host_settings.libvirt_arguments(action), "reservations": list(wanted)}
+    try:
+        result = action.run_module("virtual_network", arguments)
+        problems = item_errors({"outcomes": result.get("reservations") or {}}, address_of)
+    except errors.BootflowError as error:
+        problems = dict.fromkeys(address_of, error)
+    without: dict[str, list[str]] = {}
+    for mac, problem in problems.items():
+        without.setdefault(problem.paragraph, []).append(address_of[mac])
+    host = action.task_vars["inventory_hostname"]
+    for reason, addresses in without.items():
+        action._display.warning("DHCP does not reserve %s on %s: %s" % (", ".join(addresses), host, reason))
+    return [address for mac, address in address_of.items() if mac not in problems]

@@ -35,9 +35,13 @@ NETWORK: dict[str, t.Any] = {
 LOOK = "#!/bin/sh\necho LOOK mtu=$(cat /sys/class/net/eth0/mtu); ip route | sed 's/^/LOOK /'; echo LOOK end\n"
 
 
+def virsh(flow: Flow, host: str, *words: str) -> str:
+    return str(flow.lab.host(host).run("virsh", "-c", "qemu:///system", *words).stdout)
+
+
 def reservations(flow: Flow, host: str, *options: str) -> dict[str, tuple[str, str]]:
     """{address: (MAC, name)}"""
-    xml = flow.lab.host(host).run("virsh", "-c", "qemu:///system", "net-dumpxml", "bf-dhcp", *options).stdout
+    xml = virsh(flow, host, "net-dumpxml", "bf-dhcp", *options)
     found = re.findall(r"<host mac='([^']*)'(?: name='([^']*)')? ip='([^']*)'/>", xml)
     return {address: (mac, name) for mac, name, address in found}
 
@@ -79,7 +83,7 @@ def test_guests_get_the_addresses_of_the_ledger(flow: Flow) -> None:
     # The guest without a config drive asks, too. All three addresses are taken. The next guest of one of them has another MAC address, and gets it at once.
     flow.delete("one")
     assert there["one"][3] not in {**reservations(flow, "compute1"), **reservations(flow, "compute1", "--inactive")}
-    leases = flow.lab.host("compute1").run("virsh", "-c", "qemu:///system", "net-dhcp-leases", "bf-dhcp").stdout
+    leases = virsh(flow, "compute1", "net-dhcp-leases", "bf-dhcp")
     assert there["one"][3] not in leases and there["two"][3] in leases
     flow.boot(entry("heir", **on["compute1"]), **SETTINGS)
     host, uuid, mac, address = ports(flow)["heir"]
@@ -92,6 +96,35 @@ def test_guests_get_the_addresses_of_the_ledger(flow: Flow) -> None:
     flow.boot(entry("failed", **on["compute1"]), expect=2, **SETTINGS)
     flow.lab.host("compute1").restore()
     assert set(reservations(flow, "compute1")) == {address}
+
+    # Guests have their reservations after somebody removed the network, or a reservation.
+    _host, uuid, mac, address = there["three"]
+    virsh(flow, "compute2", "net-destroy", "bf-dhcp")
+    virsh(flow, "compute2", "net-undefine", "bf-dhcp")
+    flow.boot(entry("four", **on["compute2"]), bootflow_allow_forced_host=True)
+    for options in ((), ("--inactive",)):
+        assert reservations(flow, "compute2", *options)[address] == (mac, "three")
+    flow.delete("four")
+    lost = "<host mac='%s' ip='%s'/>" % (mac, address)
+    virsh(flow, "compute2", "net-update", "bf-dhcp", "delete", "ip-dhcp-host", lost, "--live", "--config")
+    added = "<host mac='52:54:00:00:00:99' ip='10.78.0.99'/>"
+    virsh(flow, "compute2", "net-update", "bf-dhcp", "add", "ip-dhcp-host", added, "--live", "--config")
+    for options in (("--check",), ()):
+        assert set(reservations(flow, "compute2")) == {"10.78.0.99"}
+        done = flow.run("audit", *options)
+        assert done.returncode == 0, done.output
+        assert re.search(r"compute2 +missing_reservation +%s .* %s +reserve" % (uuid, address), done.output), (
+            done.output
+        )
+        assert re.search(r"compute2 +orphan_reservation .* 10\.78\.0\.99 +report", done.output), done.output
+    for options in ((), ("--inactive",)):
+        assert reservations(flow, "compute2", *options)[address] == (mac, "three")
+    done = flow.run("audit")
+    assert "missing_reservation" not in done.output
+    command = re.search(r"virsh (net-update bf-dhcp delete ip-dhcp-host) \"(.*)\" --live --config", done.output)
+    assert command, done.output
+    virsh(flow, "compute2", *command[1].split(), command[2], "--live", "--config")
+    assert set(reservations(flow, "compute2")) == {address}
 
     # The network keeps its definition: a catalogue that promises more is refused on the host, in words.
     more = {**NETWORK, "subnets": [{**NETWORK["subnets"][0], "dns_nameservers": ["192.0.2.54"]}]}

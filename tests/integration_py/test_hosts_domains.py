@@ -458,6 +458,23 @@ def test_networks(host):
     assert "inet 10.9.0.1/24" in host.libvirt.run("ip", "addr", "show", results["private"]["bridge"])
     assert "mtu 1400" in host.libvirt.run("ip", "link", "show", results["private"]["bridge"])
     assert not host.modules("virtual_network", networks=wanted)["changed"]
+    # libvirt compares with the routes of its host, and only where a network begins exactly there.
+    host.libvirt.run("ip", "route", "add", "10.9.4.0/24", "dev", results["private"]["bridge"])
+    ranges = {"same": "10.9.0.0/24", "larger": "10.9.0.0/16", "routed": "10.9.4.0/24"}
+    clashing = [
+        {
+            "name": name,
+            "source": "bf-" + name,
+            "manage": True,
+            "subnets": [{"cidr": cidr, "gateway_ip": cidr.partition("/")[0][:-1] + "1"}],
+        }
+        for name, cidr in ranges.items()
+    ]
+    refused = host.modules("virtual_network", networks=clashing)["outcomes"]
+    assert {r["error"]["code"] for r in refused.values()} == {"NetworkRangeInUse"}, refused
+    assert "libvirt network bf-private has 10.9.0.0/24 on virbr" in refused["same"]["error"]["message"]
+    assert "the host has a route to it on virbr" in refused["routed"]["error"]["message"]
+    assert host.virsh("net-list", "--all", "--name").split() == ["bf-alone", "bf-private"]
     host.virsh("net-destroy", "bf-private")
     stopped = host.modules("virtual_network", networks=[{"name": "bf-private"}])["outcomes"]["bf-private"]
     assert stopped["error"]["code"] == "NetworkError" and "not active" in stopped["error"]["message"]

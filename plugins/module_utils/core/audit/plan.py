@@ -736,7 +736,7 @@ class _Plan:
             self.add(MISSING_RESERVATION, host, uuid, what, has, address, RESERVE)
 
     def _unused(self, host: str, network: str, found: Reservation) -> None:
-        """Of nobody that is known: it does no harm, and ends when the ledger gives its address to another guest."""
+        """It does no harm: it ends when the ledger gives its address to another guest."""
         what = "%s in network %s" % (found.mac, network)
         xml = "<host mac='%s' ip='%s'/>" % (found.mac, found.address)
         remedy = 'If nothing else needs it: virsh net-update %s delete ip-dhcp-host "%s" --live --config' % (

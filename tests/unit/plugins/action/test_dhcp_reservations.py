@@ -10,6 +10,7 @@ import typing as t
 from dataclasses import replace
 
 from ansible_collections.bootflow.compute.plugins.action import audit, boot_networks
+from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import LibvirtError
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Network
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import reservations
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
@@ -34,6 +35,7 @@ class Host:
         self.reserved: dict[str, str] = {}
         self.called: list[dict[str, t.Any]] = []  # arguments of virtual_network
         self.refuses = ""  # an address
+        self.silent = False
         self.registered: dict[str, dict[str, t.Any]] = {"localhost": {}, "h1": {}}
         self.shown = ""
 
@@ -45,6 +47,8 @@ class Host:
             networks = [{"name": "bf-2", "ours": True, "reservations": there}]
             return {"compute_node": {**FACTS, "domains": domains}, "dhcp": {"networks": networks, "error": None}}
         self.called.append(dict(arguments))
+        if self.silent:
+            raise LibvirtError(reason="gone")
         outcomes: dict[str, t.Any] = {}
         for each in arguments.get("reservations", ()):
             outcomes[each["mac"]] = {"error": None}
@@ -105,7 +109,7 @@ def test_a_boot_that_defines_a_network_restores_the_reservations_of_its_guests(w
     world.boot("newer", "scheduled", run="b", networks=("net-2",))
     result = host.task(boot_networks, "h1")
     assert len(result["builds"]) == 1 and not result["failed_builds"]
-    assert "h1: it is another's" in host.shown
+    assert "DHCP does not reserve %s on h1: it is another's" % wanted["address"] in host.shown
 
     host.called.clear()
     world.boot("newest", "scheduled", run="b", networks=("net-3",))  # it was there: nothing is asked
@@ -135,4 +139,7 @@ def test_the_audit_restores_reservations(world: World) -> None:
     host.refuses = web["address"]
     _findings, cleaned = host.audit()
     assert cleaned["reserved"] == [] and not cleaned["changed"]
-    assert "Could not reserve %s on h1: it is another's" % web["address"] in host.shown
+    assert "DHCP does not reserve %s on h1: it is another's" % web["address"] in host.shown
+    host.silent = True
+    _findings, cleaned = host.audit()
+    assert cleaned["reserved"] == [] and "%s on h1: libvirt: gone" % web["address"] in host.shown
