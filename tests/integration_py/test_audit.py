@@ -38,7 +38,7 @@ def findings(output: str) -> list[dict]:
     starts = [lines[heads[0]].index(n) for n in names]
     found = []
     for line in lines[heads[0] + 2 :]:
-        if len(line) <= starts[-1] or line.startswith("Remedy: ") or " MB are used by " in line:
+        if len(line) <= starts[-1] or line.startswith("Remedy: ") or " MiB are used by " in line:
             break
         cells = [line[a:b].strip() for a, b in zip(starts, [*starts[1:], None])]
         found.append(dict(zip((n.lower() for n in names), cells)))
@@ -153,9 +153,9 @@ def test_two_ledgers_on_one_host_leave_each_other_alone(flow: Flow, tmp_path) ->
         done, found = audit(other, *check, bootflow_audit_remove_orphans=True, **here)
         assert [(f["kind"], f["host"], f["action"]) for f in found] == [("other_ledger", host.name, "report")]
         assert found[0]["what"] == "guests of ledger " + ledger["id"] and changed(done.output) == 0
-        assert "%s: %d MB are used by domains that are not instances" % (host.name, memory) in done.output
+        assert "%s: %d MiB are used by domains that are not instances" % (host.name, memory) in done.output
     listed = other.run("hosts").output
-    assert "guests of ledger %s: 1; no claim counts their memory (%d MB), vCPUs (1)" % (ledger["id"], memory) in listed
+    assert "guests of ledger %s: 1; no claim counts their memory (%d MiB), vCPUs (1)" % (ledger["id"], memory) in listed
     assert domains(host) == {mine["uuid"], theirs["uuid"]}
 
     other.delete("one")
