@@ -107,12 +107,14 @@ class Ports:
         self, name: str, arguments: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any], seconds: float
     ) -> dict[str, t.Any]:
         """The result of the module ``name`` on the host of ``variables``. :arg seconds: its time limit."""
-        return t.cast(
-            "dict[str, t.Any]",
-            self._action._execute_module(
-                module_name=name, module_args={**arguments, "time_limit": seconds}, task_vars=variables
-            ),
+        result: dict[str, t.Any] = self._action._execute_module(
+            module_name=name, module_args={**arguments, "time_limit": seconds}, task_vars=variables
         )
+        if isinstance(result.get("warnings"), list):
+            # Texts until ansible-core 2.18, later objects with the text in their event.
+            found = result["warnings"]
+            result["warnings"] = [getattr(getattr(each, "event", None), "msg", each) for each in found]
+        return result
 
     def open_ledger(self, address: LedgerAddress, **options: bool) -> database.Ledger:
         return database.open_ledger(address, **options)
