@@ -83,6 +83,15 @@ options:
       - Read from the variable C(bootflow_domain_names), else V(uuid).
     type: str
     choices: [uuid, short]
+  instance_overhead:
+    description:
+      - >-
+        What the hypervisor needs for each instance beyond its flavor, and what is claimed with it: C(memory_mb) and
+        C(memory_mb_per_vcpu) (MiB), C(memory_percent) (of the flavor's memory), C(disk_gb) (GiB), C(vcpus). Parts are
+        rounded up. Without it, C(bootflow_reserved_memory_mb) covers the hypervisor. Instances that exist keep what they
+        were accepted with.
+      - Read from the variable C(bootflow_instance_overhead), else V({}).
+    type: dict
   force_config_drive:
     description:
       - Give every instance a config drive.

@@ -70,6 +70,7 @@ class BootRequest:
                 enabled_weighers=None if reading is None else reading.weighers,
                 schema_dirs=tuple(options["schema_dirs"]),
                 quotas=options["quotas"],
+                overhead=options["instance_overhead"],
                 max_count=options["max_count"],
             ),
         )

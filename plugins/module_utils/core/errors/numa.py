@@ -59,7 +59,7 @@ class ImageNUMATopologyCPUsUnassigned(InvalidInput):
 class ImageNUMATopologyMemoryOutOfRange(InvalidInput):
     """The memory of the NUMA nodes does not add up to the flavor's."""
 
-    msg_fmt = "%(memsize)d MiB of memory assigned, but expected %(memtotal)d MiB"
+    msg_fmt = "%(memsize)d MB of memory assigned, but expected %(memtotal)d MB"
 
 
 class ImageCPUPinningForbidden(InvalidInput):

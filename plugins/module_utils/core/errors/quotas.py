@@ -61,13 +61,16 @@ class QuotaError(OverQuota):
 class VolumeSizeExceedsAvailableQuota(QuotaError):
     """The quota of gigabytes is exceeded."""
 
-    msg_fmt = "Quota %(name)s is exceeded: %(requested)s GiB requested, %(consumed)s of %(quota)s GiB used."
+    msg_fmt = (
+        "Requested volume or snapshot exceeds allowed %(name)s quota. Requested %(requested)sG, quota is %(quota)sG "
+        "and %(consumed)sG has been consumed."
+    )
 
 
 class VolumeSizeExceedsLimit(QuotaError):
     """The volume is larger than per_volume_gigabytes."""
 
-    msg_fmt = "Volume size %(size)d GiB is larger than the limit, %(limit)d GiB."
+    msg_fmt = "Requested volume size %(size)dG is larger than maximum allowed limit %(limit)dG."
     remedy = "Ask for a smaller volume, or raise per_volume_gigabytes in bootflow_quotas."
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from ..disks.whole_disks import WholeDiskRequest
 from ..model import BlockDevice, Flavor, Image, InjectedFile, NetworkRequest
+from ..resources.claims import Overhead
 from ..resources.numa.topology import GuestNUMATopology
 from ..resources.pci.request import PciRequest
 from .server_groups import ServerGroup
@@ -53,6 +54,7 @@ class ServerRequest:
     numa_topology: GuestNUMATopology | None = None  # this and the following: requested by flavor and image
     pci_requests: tuple[PciRequest, ...] = ()
     whole_disks: tuple[WholeDiskRequest, ...] = ()
+    overhead: Overhead = field(default_factory=Overhead)  # of the hypervisor; claimed, not part of what is requested
     root_image: Image | None = None  # without image: the image of the root volume, whose properties count
 
     @property

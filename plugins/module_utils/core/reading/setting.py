@@ -228,6 +228,21 @@ REQUESTS = Kind("a list", _list, "list", "raw")
 PATTERN = Kind("a regular expression", _pattern, "str")
 NAMES = Kind("a list of names", _texts, "list", "str")
 
+
+def names_of(known: t.Iterable[str]) -> Kind:
+    """A list of some of these names."""
+    all_names = list(known)
+
+    def read(value: t.Any) -> list[str]:
+        names = _texts(value)
+        for name in names:
+            if name not in all_names:
+                raise Unfit(name)
+        return names
+
+    return Kind("a list of " + ", ".join(all_names), read, "list", "str")
+
+
 _KINDS: dict[t.Any, Kind] = {
     bool: Kind("true or false", _boolean, "bool"),
     int: Kind("a whole number", _integer, "int"),

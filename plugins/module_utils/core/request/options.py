@@ -31,6 +31,7 @@ class RequestOptions:
     extra_hint_names: t.Collection[str] = ()  # scheduler hints that the user's own filters read
     hints_read: t.Optional[t.Collection[str]] = None  # hints that the enabled filters read; None: not checked here
     enabled_filters: t.Optional[t.Collection[str]] = None  # their names; None: not checked here
+    overhead: t.Mapping[str, float] = field(default_factory=dict)  # of an instance, see resources.claims.overhead_of()
     enabled_weighers: t.Optional[t.Collection[str]] = None
     max_count: int = MAX_COUNT  # of all entries
     schema_dirs: t.Sequence[str] = ()  # folders with more schema fragments

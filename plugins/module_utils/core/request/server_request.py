@@ -27,6 +27,8 @@ from ..instances.server_groups import ServerGroup
 from ..model import BlockDevice, Flavor, Image, InjectedFile, NetworkRequest
 from ..reading.formats import to_boolean, to_integer
 from ..reading.problems import Problems
+from ..resources.claims import Overhead, overhead_of
+from ..resources.numa.topology import GuestNUMATopology
 from .availability_zone import parse_az
 from .block_device_mapping import legacy_block_devices, requested_block_devices, root_image, root_name
 from .catalogue import Catalogue
@@ -199,8 +201,15 @@ class _Entry:
             numa_topology=resources.numa_topology,
             pci_requests=resources.pci_requests,
             whole_disks=resources.whole_disks,
+            overhead=self._overhead(flavor, resources.numa_topology),
             root_image=meta if image is None else None,
         )
+
+    def _overhead(self, flavor: t.Optional[Flavor], cells: t.Optional[GuestNUMATopology]) -> Overhead:
+        if flavor is None:
+            return Overhead()
+        isolated = cells is not None and cells.emulator_isolated
+        return overhead_of(flavor.vcpus, flavor.memory_mb, self.options.overhead, isolated)
 
     def _check_policies(self) -> None:
         """source: Nova's API._check_create_policies"""

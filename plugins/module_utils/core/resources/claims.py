@@ -9,22 +9,47 @@ source: Nova's Claim._claim_test and instance_claim; numbers are MB, GB and vCPU
 
 from __future__ import annotations
 
+import math
 import typing as t
 from dataclasses import dataclass, replace
 
 from ..errors import ComputeResourcesUnavailable
 
+#: What bootflow_instance_overhead may have.
+OVERHEADS = ("memory_mb", "memory_mb_per_vcpu", "memory_percent", "disk_gb", "vcpus")
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """What the hypervisor needs for one instance beyond its flavor."""
+
+    memory_mb: int = 0
+    disk_gb: int = 0
+    vcpus: int = 0
+
 
 @dataclass(frozen=True)
 class ResourceRequest:
-    """The claim of one instance; its disk is root + ephemeral, without swap.
-
-    The hypervisor's own memory is in the host's reserved memory, as with Nova's libvirt driver.
-    """
+    """The claim of one instance: root + ephemeral disk without swap, and the hypervisor's overhead."""
 
     memory_mb: int
     disk_gb: int
     vcpus: int
+    memory_overhead_mb: int = 0
+    disk_overhead_gb: int = 0
+    vcpus_overhead: int = 0
+
+    @property
+    def total_memory_mb(self) -> int:
+        return self.memory_mb + self.memory_overhead_mb
+
+    @property
+    def total_disk_gb(self) -> int:
+        return self.disk_gb + self.disk_overhead_gb
+
+    @property
+    def total_vcpus(self) -> int:
+        return self.vcpus + self.vcpus_overhead
 
 
 @dataclass(frozen=True)
@@ -84,9 +109,9 @@ def claim_test(
     """
     limits = limits or {}
     tests = (
-        ("memory", "MiB", node.memory_mb, node.memory_mb_used, request.memory_mb, limits.get("memory_mb")),
-        ("disk", "GiB", node.local_gb, node.local_gb_used, request.disk_gb, limits.get("disk_gb")),
-        ("vcpu", "VCPU", node.vcpus, node.vcpus_used, request.vcpus, limits.get("vcpu")),
+        ("memory", "MB", node.memory_mb, node.memory_mb_used, request.total_memory_mb, limits.get("memory_mb")),
+        ("disk", "GB", node.local_gb, node.local_gb_used, request.total_disk_gb, limits.get("disk_gb")),
+        ("vcpu", "VCPU", node.vcpus, node.vcpus_used, request.total_vcpus, limits.get("vcpu")),
     )
     reasons = [_test(*test, log) for test in tests]
     found = [r for r in reasons if r is not None] + list(parts_reasons)
@@ -114,8 +139,34 @@ def usage_delta(request: ResourceRequest, sign: int = 1) -> UsageDelta:
     if sign not in (1, -1):
         raise ValueError("sign is 1 or -1, not %r" % (sign,))
     return UsageDelta(
-        memory_mb_used=sign * request.memory_mb,
-        local_gb_used=sign * request.disk_gb,
-        vcpus_used=sign * request.vcpus,
+        memory_mb_used=sign * request.total_memory_mb,
+        local_gb_used=sign * request.total_disk_gb,
+        vcpus_used=sign * request.total_vcpus,
         num_instances=sign,
+    )
+
+
+def estimate_overhead(
+    vcpus: int, memory_mb: int, fixed_mb: float = 0, per_vcpu_mb: float = 0, percent: float = 0
+) -> int:
+    """MB that the hypervisor needs for a guest beyond its memory, rounded up.
+
+    Without settings 0, as in Nova's libvirt driver; there the host's reserved memory covers it.
+    """
+    return math.ceil(fixed_mb + per_vcpu_mb * vcpus + memory_mb * percent / 100)
+
+
+def overhead_of(
+    vcpus: int, memory_mb: int, settings: t.Mapping[str, float], emulator_isolated: bool = False
+) -> Overhead:
+    """The overhead of a flavor. source: estimate_instance_overhead of Nova's libvirt driver
+
+    :arg settings: bootflow_instance_overhead, some of OVERHEADS.
+    :arg emulator_isolated: the emulator's threads get a CPU of their own.
+    """
+    of = {name: settings.get(name, 0) for name in OVERHEADS}
+    return Overhead(
+        memory_mb=estimate_overhead(vcpus, memory_mb, of["memory_mb"], of["memory_mb_per_vcpu"], of["memory_percent"]),
+        disk_gb=math.ceil(of["disk_gb"]),
+        vcpus=math.ceil(of["vcpus"]) + emulator_isolated,
     )

@@ -34,6 +34,9 @@ class RequestSpec:
     metadata: t.Mapping[str, str] = field(default_factory=dict)
     extra: t.Mapping[str, t.Any] = field(default_factory=dict)  # the user's own fields, for the user's own filters
     project: str = ""
+    memory_overhead_mb: int = 0  # this and the following: of the hypervisor
+    disk_overhead_gb: int = 0
+    vcpus_overhead: int = 0
     image_id: str = ""
     image_name: str = ""
     instance_group: ServerGroup | None = None
@@ -49,17 +52,19 @@ class RequestSpec:
 
     @property
     def memory_mb(self) -> int:
-        """MB of memory of one instance."""
-        return self.flavor.memory_mb
+        """MB of memory of one instance, including the hypervisor's overhead."""
+        return self.flavor.memory_mb + self.memory_overhead_mb
 
     @property
     def vcpus(self) -> int:
-        return self.flavor.vcpus
+        """vCPUs of one instance, including the hypervisor's overhead."""
+        return self.flavor.vcpus + self.vcpus_overhead
 
     @property
     def disk_gb(self) -> int:
-        """GB of a claim: root (0 if that is a volume) and ephemeral, without swap."""
-        return (0 if self.is_bfv else self.flavor.root_gb or self.zero_disk_gb) + self.flavor.ephemeral_gb
+        """GB of a claim: root (0 if that is a volume), ephemeral and the hypervisor's overhead, without swap."""
+        root_gb = 0 if self.is_bfv else self.flavor.root_gb or self.zero_disk_gb
+        return root_gb + self.flavor.ephemeral_gb + self.disk_overhead_gb
 
     @property
     def disk_mb(self) -> int:

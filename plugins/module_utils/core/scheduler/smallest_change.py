@@ -46,7 +46,7 @@ _MEMORY = _Resource(
     lambda missing: memory(missing, up=True) + " of memory",
     1,
     lambda spec: spec.flavor.memory_mb,
-    lambda spec, available: math.floor(available),
+    lambda spec, available: math.floor(available) - spec.memory_overhead_mb,
     lambda fleet, row: float(fleet.total_ram_mb[row]),
     lambda spec, value: {"memory_mb": value},
 )
@@ -56,8 +56,8 @@ _DISK = _Resource(
     "GiB of disk",
     lambda missing: disk(missing * 1024, up=True) + " of disk",
     1024,
-    lambda spec: spec.disk_gb,
-    lambda spec, available: math.floor((available - spec.flavor.swap) / 1024),
+    lambda spec: spec.disk_gb - spec.disk_overhead_gb,
+    lambda spec, available: math.floor((available - spec.flavor.swap) / 1024) - spec.disk_overhead_gb,
     lambda fleet, row: math.inf,
     _disk_shrunk,
 )
@@ -67,8 +67,8 @@ _VCPUS = _Resource(
     "vCPUs",
     lambda missing: counted(missing, "vCPUs"),
     1,
-    lambda spec: spec.vcpus,
-    lambda spec, available: math.floor(available),
+    lambda spec: spec.flavor.vcpus,
+    lambda spec, available: math.floor(available) - spec.vcpus_overhead,
     lambda fleet, row: float(fleet.vcpus_total[row]),
     lambda spec, value: {"vcpus": value},
 )

@@ -10,19 +10,22 @@ import typing as t
 
 from ..disks.block_device_checks import MAX_LOCAL_BLOCK_DEVICES
 from ..reading.formats import MAX_COUNT
-from ..reading.setting import ENTRIES, FILLED, NAMES, PATHS, REQUESTS, Kind, Setting, Table, Unfit
+from ..reading.setting import ENTRIES, FILLED, NUMBERS, PATHS, REQUESTS, Kind, Setting, Table, Unfit, names_of
 from ..request.options import POLICIES
+from ..resources.claims import OVERHEADS
 
 
-def _policies(value: t.Any) -> list[str]:
-    names: list[str] = NAMES.read(value)
-    for name in names:
-        if name not in POLICIES:
-            raise Unfit(name)
-    return names
+def _overhead(value: t.Any) -> dict[str, float]:
+    found: dict[str, float] = NUMBERS.read(value)
+    for name, number in found.items():
+        if name not in OVERHEADS or number < 0:
+            raise Unfit("%s: %s" % (name, number))
+    return found
 
 
-POLICY_NAMES = Kind("a list of " + ", ".join(POLICIES), _policies, "list", "str")
+POLICY_NAMES = names_of(POLICIES)
+
+OVERHEAD = Kind("a mapping of %s to numbers, at least 0" % ", ".join(OVERHEADS), _overhead, "dict")
 
 UUID_NAMES, SHORT_NAMES = "uuid", "short"
 
@@ -123,6 +126,14 @@ REQUEST = Table(
             "Names of guests in libvirt: `uuid`, the name of the instance and its UUID; `short`, the name of the instance, to which the first"
             " digits of the UUID are added where another domain of the host has it. Existing guests keep their names.",
             choices=(UUID_NAMES, SHORT_NAMES),
+        ),
+        Setting(
+            "instance_overhead",
+            OVERHEAD,
+            {},
+            "What the hypervisor needs for each instance beyond its flavor, and what is claimed with it: `memory_mb` and `memory_mb_per_vcpu` (MiB),"
+            " `memory_percent` (of the flavor's memory), `disk_gb` (GiB), `vcpus`. Parts are rounded up. Without it, `bootflow_reserved_memory_mb`"
+            " covers the hypervisor. Instances that exist keep what they were accepted with.",
         ),
         Setting("force_config_drive", bool, True, "Give every instance a config drive."),
         Setting(

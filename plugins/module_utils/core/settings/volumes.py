@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ..reading.setting import ENTRIES, NUMBERS, REQUESTS, Kind, Setting, Table, Unfit, to_number
+from ..reading.setting import ENTRIES, NUMBERS, REQUESTS, Kind, Setting, Table, Unfit, names_of, to_number
 from ..volumes.scheduler.options import AUTO, MOST_ATTEMPTS
-from ..volumes.scheduler.registry import DEFAULT_FILTERS, DEFAULT_WEIGHERS
+from ..volumes.scheduler.registry import DEFAULT_FILTERS, DEFAULT_WEIGHERS, FILTERS, WEIGHERS
 from .request import CATALOGUE, QUOTA
 from .run import RUN
 from .selection import MISSING_OK
@@ -39,13 +39,13 @@ VOLUME_SCHEDULER = Table(
         ),
         Setting(
             "volume_filters",
-            list,
+            names_of(FILTERS),
             help="Filters of backends in order, Cinder's names.",
             default_text=", ".join("`%s`" % name for name in DEFAULT_FILTERS),
         ),
         Setting(
             "volume_weighers",
-            list,
+            names_of(WEIGHERS),
             help="Weighers of backends, Cinder's names.",
             default_text=", ".join("`%s`" % name for name in DEFAULT_WEIGHERS),
         ),

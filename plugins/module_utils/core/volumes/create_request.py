@@ -146,12 +146,12 @@ def check_image(image: Image, size: int) -> None:
     gigabytes = -(-(image.size or 0) // _GIB)
     if gigabytes > size:
         raise InvalidInput(
-            reason="Volume size %s GiB is smaller than the image (%s GiB)." % (size, gigabytes),
+            reason="Size of specified image %sGB is larger than volume size %sGB." % (gigabytes, size),
             remedy="Request %d GiB or more." % gigabytes,
         )
     if size < image.min_disk:
         raise InvalidInput(
-            reason="Volume size %s GiB is smaller than min_disk of the image (%s GiB)." % (size, image.min_disk),
+            reason="Volume size %sGB cannot be smaller than the image minDisk size %sGB." % (size, image.min_disk),
             remedy="Request %d GiB or more." % image.min_disk,
         )
 

@@ -97,12 +97,14 @@ def extract_size(size: t.Any, source_size: int | None, snapshot_size: int | None
         raise InvalidInput(reason="Volume size '%s' must be at most %d" % (number, MAX_INT))
     if source_size is not None and number < source_size:
         raise InvalidInput(
-            reason="Volume size %s GiB is smaller than its source volume (%s GiB)." % (number, source_size),
+            reason="Volume size '%s'GB cannot be smaller than original volume size  %sGB. They must be >= original "
+            "volume size." % (number, source_size),
             remedy="Leave size out, or request %d GiB or more." % source_size,
         )
     if source_size is None and snapshot_size is not None and number < snapshot_size:
         raise InvalidInput(
-            reason="Volume size %s GiB is smaller than its snapshot (%s GiB)." % (number, snapshot_size),
+            reason="Volume size '%s'GB cannot be smaller than the snapshot size %sGB. They must be >= original snapshot "
+            "size." % (number, snapshot_size),
             remedy="Leave size out, or request %d GiB or more." % snapshot_size,
         )
     return number

@@ -156,7 +156,8 @@ def check_extend(volume: Volume, new_size: t.Any, attached: bool = False) -> Non
     wanted = int(text)
     if wanted <= volume.size:
         raise InvalidInput(
-            reason="New size %s GiB must be more than the current size, %s GiB." % (new_size, volume.size),
+            reason="New size for extend must be greater than current size. (current: %s, extended: %s)."
+            % (volume.size, new_size),
             remedy="Volumes only grow: request more than %d GiB." % volume.size,
         )
     if wanted > MAX_INT:

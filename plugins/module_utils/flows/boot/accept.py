@@ -541,4 +541,5 @@ def stored_spec(
         "pci_requests": [p.as_dict() for p in request.pci_requests],
         "whole_disks": [d.as_dict() for d in request.whole_disks],
         "is_bfv": request.volume_backed,
+        "overhead": asdict(request.overhead),
     }

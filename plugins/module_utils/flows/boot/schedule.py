@@ -18,7 +18,7 @@ from ...core.instances import retry, states
 from ...core.instances.server_groups import ServerGroup
 from ...core.model import Flavor
 from ...core.request.image_rules import zero_disk_gb
-from ...core.resources.claims import ResourceRequest
+from ...core.resources.claims import Overhead, ResourceRequest
 from ...core.resources.dedicated import DedicatedRequest
 from ...core.resources.numa.topology import GuestNUMATopology
 from ...core.resources.pci.request import PciRequest
@@ -244,7 +244,7 @@ def request_spec(
     spec: t.Mapping[str, t.Any], uuids: t.Sequence[str], record: t.Mapping[str, t.Any] | None, project: str
 ) -> RequestSpec:
     """The scheduler's view of a stored request."""
-    image = spec["image"] or {}
+    image, overhead = spec["image"] or {}, _overhead(spec)
     return RequestSpec(
         instance_uuids=list(uuids),
         flavor=Flavor(**spec["flavor"]),
@@ -257,6 +257,9 @@ def request_spec(
         metadata=dict(spec["metadata"]),
         extra=dict(spec.get("extra") or {}),
         project=project,
+        memory_overhead_mb=overhead.memory_mb,
+        disk_overhead_gb=overhead.disk_gb,
+        vcpus_overhead=overhead.vcpus,
         image_id=image.get("id") or "",
         image_name=image.get("name") or "",
         numa_topology=GuestNUMATopology.from_dict(spec["numa_topology"]) if spec.get("numa_topology") else None,
@@ -269,13 +272,21 @@ def request_spec(
 
 def resource_request(spec: t.Mapping[str, t.Any]) -> ResourceRequest:
     """The claim of one instance of a stored request: root + ephemeral, without swap and without a root that is a volume."""
-    flavor = spec["flavor"]
+    flavor, overhead = spec["flavor"], _overhead(spec)
     root_gb = 0 if spec.get("is_bfv") else flavor["root_gb"] or zero_disk_gb(spec.get("image"))
     return ResourceRequest(
         memory_mb=flavor["memory_mb"],
         disk_gb=root_gb + flavor["ephemeral_gb"],
         vcpus=flavor["vcpus"],
+        memory_overhead_mb=overhead.memory_mb,
+        disk_overhead_gb=overhead.disk_gb,
+        vcpus_overhead=overhead.vcpus,
     )
+
+
+def _overhead(spec: t.Mapping[str, t.Any]) -> Overhead:
+    """Requests of older versions have none."""
+    return Overhead(**(spec.get("overhead") or {}))
 
 
 def give_up(tx: Transaction, options_max_attempts: int) -> list[str]:

@@ -13,14 +13,14 @@ from __future__ import annotations
 import operator
 import typing as t
 from collections import defaultdict
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 
 from ...core import errors
 from ...core.audit import plan as audit
 from ...core.audit.plan import Evidence, Finding
 from ...core.instances import states
-from ...core.resources.claims import ResourceRequest, usage_delta
-from ...ledger.compute import claims, cleanups, groups, instances, nodes, ports, runs
+from ...core.resources.claims import Overhead, ResourceRequest, usage_delta
+from ...ledger.compute import claims, cleanups, groups, instances, nodes, ports, requests, runs
 from ...ledger.compute.instances import InstanceSize
 from ...ledger.compute.ports import SuspiciousPort
 from ...ledger.db.locks import take_turns
@@ -121,12 +121,14 @@ def _instances(tx: Transaction, named: t.Collection[str]) -> dict[str, audit.Ins
     rows = instances.living_and(tx, named)
     working = {r.run_id for r in rows.values() if r.run_id and _worked_on(r)}
     dead = runs.dead_among(tx, working)
-    wanted: dict[tuple[int, ...], audit.Amounts] = {}
+    overheads = requests.overheads(tx, {r.request_spec_id for r in rows.values()})
+    none = Overhead()
+    wanted: dict[tuple[t.Any, ...], audit.Amounts] = {}
     found = {}
     for r in rows.values():
-        flavor = (r.memory_mb, r.vcpus, r.root_gb, r.ephemeral_gb)
-        if flavor not in wanted:
-            wanted[flavor] = amounts(*flavor)
+        size = (r.memory_mb, r.vcpus, r.root_gb, r.ephemeral_gb, overheads.get(r.request_spec_id, none))
+        if size not in wanted:
+            wanted[size] = amounts(*size)
         found[r.uuid] = audit.Instance(
             uuid=r.uuid,
             name=r.display_name,
@@ -136,7 +138,7 @@ def _instances(tx: Transaction, named: t.Collection[str]) -> dict[str, audit.Ins
             task_state=r.task_state,
             deleted=r.deleted != instances.LIVE,
             touched_at=r.updated_at if r.deleted_at is None else r.deleted_at,
-            wanted=wanted[flavor],
+            wanted=wanted[size],
             run=r.run_id or "",
             run_dead=_worked_on(r) and (not r.run_id or r.run_id in dead),
             operation=BY_TASK_STATE[r.task_state].name if r.task_state in BY_TASK_STATE else "",
@@ -144,9 +146,10 @@ def _instances(tx: Transaction, named: t.Collection[str]) -> dict[str, audit.Ins
     return found
 
 
-def amounts(memory_mb: int, vcpus: int, root_gb: int, ephemeral_gb: int) -> audit.Amounts:
+def amounts(memory_mb: int, vcpus: int, root_gb: int, ephemeral_gb: int, overhead: Overhead) -> audit.Amounts:
     """(memory, disk, vCPUs) of an instance's claim, as in the scheduler."""
-    delta = usage_delta(ResourceRequest(memory_mb, root_gb + ephemeral_gb, vcpus))
+    its = astuple(overhead)
+    delta = usage_delta(ResourceRequest(memory_mb, root_gb + ephemeral_gb, vcpus, *its))
     return delta.memory_mb_used, delta.local_gb_used, delta.vcpus_used
 
 

@@ -70,7 +70,7 @@ def check_fits_volume(image: str, virtual_size: int, volume_gb: int) -> None:
     if needed > volume_gb:
         raise ImageUnacceptable(
             image_id=image,
-            reason="Image virtual size is %d GiB, which does not fit a volume of %d GiB." % (needed, volume_gb),
+            reason="Image virtual size is %dGB and doesn't fit in a volume of size %dGB." % (needed, volume_gb),
             remedy="Request a volume of %d GiB or more." % needed,
         )
 

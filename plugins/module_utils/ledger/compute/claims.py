@@ -146,7 +146,7 @@ class ClaimBatch:
                 continue
             wanted = request.resources
             amounts = (candidate.node, wanted.memory_mb, wanted.disk_gb, wanted.vcpus)
-            self._note(request, "Attempting claim on node %s: memory %d MiB, disk %d GiB, vcpus %d CPU", *amounts)
+            self._note(request, "Attempting claim on node %s: memory %d MB, disk %d GB, vcpus %d CPU", *amounts)
             try:
                 self._claim(request, candidate)
             except errors.BootflowError as e:

@@ -48,6 +48,7 @@ class InstanceSize(InstanceAtWork):
     vcpus: int
     root_gb: int
     ephemeral_gb: int
+    request_spec_id: int
     deleted_at: float | None
     deleted: str  # LIVE while it lives, its uuid afterwards
 
@@ -56,7 +57,6 @@ class InstanceRow(InstanceSize):
     """A row of instances, with all columns. Times are seconds since the epoch."""
 
     reservation_id: str
-    request_spec_id: int
     project: str
     user_name: str
     hostname: str
@@ -273,7 +273,8 @@ def living_and(tx: Transaction, named: t.Iterable[str]) -> dict[str, InstanceSiz
     """uuid -> row of every live instance, and of the deleted ones among ``named``."""
     c = instances.c
     who = (c.uuid, c.display_name, c.host, c.node, c.vm_state, c.task_state, c.run_id)
-    query = sa.select(*who, c.deleted, c.deleted_at, c.updated_at, c.memory_mb, c.vcpus, c.root_gb, c.ephemeral_gb)
+    size = (c.memory_mb, c.vcpus, c.root_gb, c.ephemeral_gb, c.request_spec_id)
+    query = sa.select(*who, c.deleted, c.deleted_at, c.updated_at, *size)
     rows = {r.uuid: r for r in tx.rows(query.where(c.deleted == LIVE), InstanceSize)}
     gone = bulk.among(tx, c.uuid, sorted(set(named) - set(rows)))
     return {**rows, **{r.uuid: r for r in tx.rows(query.where(gone), InstanceSize)}}

@@ -9,13 +9,14 @@ from __future__ import annotations
 import typing as t
 
 from ...core import errors
+from ...core.resources.claims import Overhead
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
 from ..schema.tables import request_specs, reservations
 
 #: Of the documents that add_spec() writes. Minor versions add fields, which an older document leaves at their defaults.
-SPEC_VERSION = "1.1"
+SPEC_VERSION = "1.2"
 
 
 class SpecRow:
@@ -56,6 +57,15 @@ def specs(tx: Transaction, ids: t.Iterable[int]) -> dict[int, SpecRow]:
                 name=row.digest.get("name") or row.id, version=row.spec_version, newest=SPEC_VERSION
             )
     return found
+
+
+def overheads(tx: Transaction, ids: t.Iterable[int]) -> dict[int, Overhead]:
+    """id -> what the hypervisor needs for each instance of the request; requests that have none are left out."""
+    c = request_specs.c
+    stored = c.spec["overhead"]
+    query = sa.select(c.id, stored.label("overhead")).where(bulk.among(tx, c.id, sorted(set(ids))))
+    found = {r.id: Overhead(**(r.overhead or {})) for r in tx.execute(query)}
+    return {key: its for key, its in found.items() if its != Overhead()}
 
 
 def _is_known(version: str) -> bool:

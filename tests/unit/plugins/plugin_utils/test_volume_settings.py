@@ -17,6 +17,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.crea
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.scheduler.options import (
     VolumeSchedulerOptions,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.scheduler.registry import FILTERS
 from ansible_collections.bootflow.compute.plugins.plugin_utils import ledger_action, volume_settings
 
 BACKEND = {"ansible_host": "192.0.2.1", "bootflow_storage_backends": [{"name": "lvm"}]}
@@ -101,8 +102,7 @@ def test_all_errors_at_once():
             default_volume_type="slow",
             images=[{"name": "not requested"}],
             quotas={"gigabytes_none": 3, "projects": {"red": {"volumes": "many"}}},
-            volume_filters=["SizeFilter"],
-            volume_weighers=["None"],
+            volume_weight_multipliers={"None": 1},
         )
     )
     paths = [path for path, _message in found]
@@ -126,6 +126,8 @@ def test_an_inventory_without_storage_hosts_is_told():
     ("name", "value", "expects"),
     [
         ("volume_max_attempts", 4, "a whole number from 1 to 3"),
+        ("volume_filters", ["SizeFilter"], "a list of " + ", ".join(FILTERS)),
+        ("volume_weighers", ["None"], "a list of CapacityWeigher, AllocatedCapacityWeigher, VolumeNumberWeigher"),
         ("volume_weight_multipliers", {"CapacityWeigher": "x"}, "a mapping of names to numbers"),
         ("max_over_subscription_ratio", 0.1, "a number, at least 1.0, or auto"),
         ("max_over_subscription_ratio", "much", "a number, at least 1.0, or auto"),

@@ -74,8 +74,8 @@ def test_the_digest_ignores_counts_password_and_where_the_image_is(full):
 
 
 LEFT_OUT = {"min_count", "max_count", "admin_password"} | {
-    # follows from the hint group, or from flavor and image, which are there
-    "server_group", "check_server_group_quota", "numa_topology", "pci_requests", "whole_disks",
+    # follows from the hint group, or from flavor, image and settings
+    "server_group", "check_server_group_quota", "numa_topology", "pci_requests", "whole_disks", "overhead",
 }  # fmt: skip
 CHANGES = {
     "name": "x", "project": "x", "user": "x", "description": "x", "availability_zone": "x", "forced_host": "x",

@@ -9,19 +9,21 @@ import pytest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue import parse_catalogue
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.expand import request_digest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.options import RequestOptions
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.server_request import parse_requests
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.claims import Overhead
 
 from .conftest import NETWORKS, SHA
 
 ALIASES = [{"name": "gpu", "vendor_id": "10de", "product_id": "1b38"}, {"name": "nic", "vendor_id": "8086"}]
 
 
-def parse(specs, properties=None, vcpus=4, memory_mb=4096, image="tiny"):
+def parse(specs, properties=None, vcpus=4, memory_mb=4096, image="tiny", options=None):
     flavor = {"name": "f", "memory_mb": memory_mb, "vcpus": vcpus, "root_gb": 1, "extra_specs": specs}
     tiny = {"name": "tiny", "disk_format": "raw", "checksum": SHA, "path": "/t", "properties": properties or {}}
     catalogue = parse_catalogue([flavor], [tiny], NETWORKS, None, None, ALIASES)
     entry = {"name": "web", "flavor": "f", "image": image, "networks": ["blue"]}
-    return parse_requests([entry], catalogue)[0]
+    return parse_requests([entry], catalogue, options)[0]
 
 
 def errors(*arguments, **fields):
@@ -49,6 +51,15 @@ def test_wishes_of_flavor_and_image_are_kept():
     ]
     assert [(r.alias_name, r.count) for r in request.pci_requests] == [("gpu", 2), ("nic", 1)]
     assert [r.count for r in request.whole_disks] == [2]
+
+
+def test_the_hypervisor_s_overhead_is_the_flavor_s_and_not_part_of_what_is_requested():
+    settings = {"memory_mb": 64, "memory_mb_per_vcpu": 1.5, "memory_percent": 0.781, "disk_gb": 0.5, "vcpus": 1}
+    with_it = parse({}, options=RequestOptions(overhead=settings))
+    assert with_it.overhead == Overhead(memory_mb=64 + 6 + 32, disk_gb=1, vcpus=1), "4 vCPUs, 4096 MB; rounded up"
+    isolated = {"hw:cpu_policy": "dedicated", "hw:emulator_threads_policy": "isolate"}
+    assert parse(isolated).overhead == Overhead(vcpus=1), "as Nova claims it"
+    assert parse({}).overhead == Overhead() and request_digest(parse({})) == request_digest(with_it)
 
 
 def test_wishes_are_not_stored_twice():

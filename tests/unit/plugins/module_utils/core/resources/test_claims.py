@@ -13,6 +13,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.cl
     NodeUsage,
     ResourceRequest,
     claim_test,
+    estimate_overhead,
     usage_delta,
 )
 
@@ -76,15 +77,15 @@ def test_a_node_far_over_its_limit():
         claim_test(node, REQUEST, {"memory_mb": 1})
 
 
-def test_the_border():
+def test_overhead_counts_at_the_border():
     limits = {"memory_mb": 8192}
-    assert claim_test(NODE, ResourceRequest(4096, 0, 0), limits) is None
-    with pytest.raises(ComputeResourcesUnavailable, match="requested 4097 MiB"):
-        claim_test(NODE, ResourceRequest(4097, 0, 0), limits)
-    with pytest.raises(ComputeResourcesUnavailable, match="requested 61 GiB"):
-        claim_test(NODE, ResourceRequest(0, 61, 0), {"disk_gb": 100})
+    assert claim_test(NODE, ResourceRequest(4032, 0, 0, memory_overhead_mb=64), limits) is None
+    with pytest.raises(ComputeResourcesUnavailable, match="requested 4097 MB"):
+        claim_test(NODE, ResourceRequest(4033, 0, 0, memory_overhead_mb=64), limits)
+    with pytest.raises(ComputeResourcesUnavailable, match="requested 61 GB"):
+        claim_test(NODE, ResourceRequest(0, 60, 0, disk_overhead_gb=1), {"disk_gb": 100})
     with pytest.raises(ComputeResourcesUnavailable, match="requested 3 VCPU"):
-        claim_test(NODE, ResourceRequest(0, 0, 3), {"vcpu": 8})
+        claim_test(NODE, ResourceRequest(0, 0, 2, vcpus_overhead=1), {"vcpu": 8})
 
 
 def test_a_failed_test_changes_nothing():
@@ -95,7 +96,7 @@ def test_a_failed_test_changes_nothing():
 
 
 def test_delta_amounts():
-    delta = usage_delta(ResourceRequest(1088, 21, 2))
+    delta = usage_delta(ResourceRequest(1024, 20, 2, memory_overhead_mb=64, disk_overhead_gb=1))
     assert (delta.memory_mb_used, delta.local_gb_used, delta.vcpus_used, delta.num_instances) == (1088, 21, 2, 1)
     used = delta.apply(NODE)
     assert (used.memory_mb_used, used.local_gb_used, used.vcpus_used) == (5184, 61, 8)
@@ -104,8 +105,22 @@ def test_delta_amounts():
         usage_delta(REQUEST, 0)
 
 
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, 0),
+        ({"fixed_mb": 64}, 64),
+        ({"fixed_mb": 64, "per_vcpu_mb": 10}, 84),
+        ({"percent": 1.5}, 16),
+        ({"percent": 100}, 1024),
+    ],
+)
+def test_overhead(settings, expected):
+    assert estimate_overhead(2, 1024, **settings) == expected
+
+
 amounts = st.integers(min_value=0, max_value=10**7)
-requests = st.builds(ResourceRequest, amounts, amounts, amounts)
+requests = st.builds(ResourceRequest, amounts, amounts, amounts, amounts, amounts, amounts)
 nodes = st.builds(NodeUsage, amounts, amounts, amounts, amounts, amounts, amounts)
 
 
@@ -114,7 +129,7 @@ def test_claims_release_exactly_what_they_took(node, wishes, rng):
     usage = node
     for request in wishes:
         usage = usage_delta(request).apply(usage)
-    assert usage.memory_mb_used == node.memory_mb_used + sum(r.memory_mb for r in wishes)
+    assert usage.memory_mb_used == node.memory_mb_used + sum(r.total_memory_mb for r in wishes)
     rng.shuffle(wishes)
     for request in wishes:
         usage = usage_delta(request, -1).apply(usage)

@@ -49,7 +49,7 @@ class Host:
     def consume(self, spec, uuid):
         self.io_ops += 1
         self.instances.add(uuid)
-        self.free_ram -= spec.flavor.memory_mb
+        self.free_ram -= spec.flavor.memory_mb + spec.memory_overhead_mb
         self.free_disk_mb -= (spec.flavor.root_gb + spec.flavor.ephemeral_gb) * 1024
         self.vcpus_used += spec.flavor.vcpus
 
@@ -75,7 +75,7 @@ def passes(host, spec):
         return False
     if not host.enabled or host.age > 60:
         return False
-    ram = flavor.memory_mb
+    ram = flavor.memory_mb + spec.memory_overhead_mb
     if ram > host.total_ram or ram > host.total_ram * host.ram_ratio - (host.total_ram - host.free_ram):
         return False
     total = host.total_disk_gb * 1024

@@ -354,6 +354,11 @@ def test_a_host_and_its_aggregate_count_once():
     assert (one["filter"], one["free"], one["fits_at"]) == ("AggregateRamFilter", 1200, None)
 
 
+def test_overhead_is_not_the_flavors():
+    (one,) = change([host("a", memory_mb=1000)], spec(memory_overhead_mb=16))["changes"]
+    assert (one["flavor_value"], one["fits_at"]) == (1024, 984)
+
+
 @pytest.mark.parametrize(
     ("states", "more", "text"),
     [

@@ -112,10 +112,11 @@ flavors = st.builds(
     ),
     st.sampled_from([1, 1, 2, 5]),
     st.sampled_from([1, 2, 3]),
+    st.sampled_from([0, 0, 16]),
 )
-def test_equals_novas_loop(states, flavor, count, zone, multipliers, subset, attempts):
+def test_equals_novas_loop(states, flavor, count, zone, multipliers, subset, attempts, overhead):
     retry_hosts = [(states[0].host, states[0].nodename)] if count % 3 == 0 else []
-    request = spec(count, flavor, availability_zone=zone, retry_hosts=retry_hosts)
+    request = spec(count, flavor, availability_zone=zone, retry_hosts=retry_hosts, memory_overhead_mb=overhead)
     options = make_options(now=NOW, multipliers=multipliers, host_subset_size=subset, max_attempts=attempts)
     expected = reference.select(states, request, options)
     fleet = Fleet(states)
@@ -225,9 +226,9 @@ def test_nothing_asked():
 
 
 def test_what_is_taken():
-    """Root and ephemeral disk without swap; and given back."""
+    """Root and ephemeral disk without swap, memory with its overhead; and given back."""
     fleet = Fleet([host("a", local_gb_used=5, disk_available_least=90)])
-    request = spec(1, Flavor("f", 1024, 3, root_gb=10, ephemeral_gb=2, swap=2048))
+    request = spec(1, Flavor("f", 1000, 3, root_gb=10, ephemeral_gb=2, swap=2048), memory_overhead_mb=24)
     place(fleet, request)
     state = fleet.host_state(0)
     assert (state.free_ram_mb, state.free_disk_mb, state.vcpus_used) == (8192 - 1024, 78 * 1024, 3)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.whole_disks import WholeDiskRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.claims import Overhead
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.numa.topology import (
     GuestCell,
     GuestNUMATopology,
@@ -85,6 +86,7 @@ def entries(draw: t.Any) -> dict[str, t.Any]:
     fields["flavor"] = Flavor(
         "f", count * memory_mb, count * cpus, draw(st.sampled_from([0, 1, 30])), extra_specs=extra_specs
     )
+    fields["overhead"] = Overhead(*draw(st.sampled_from([(), (), (64, 0, 0), (700, 1, 1)])))
     fields["count"] = draw(st.integers(1, 6))
     return fields
 

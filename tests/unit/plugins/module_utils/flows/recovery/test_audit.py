@@ -21,6 +21,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.audit.plan i
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.server_groups import ServerGroup
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.claims import Overhead
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import audit
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery.audit import Todo
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
@@ -34,7 +35,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema.tab
     ports,
     server_groups,
 )
-from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, request
+from ansible_collections.bootflow.compute.tests.unit.worlds.world import SMALL, World, request
 
 STAGES = ("scheduled", "networking", "block_device_mapping", "spawning")
 
@@ -134,6 +135,24 @@ def test_an_audit_of_what_is_right_writes_nothing(world: World, auditor: Auditor
     before = world.everything()
     assert auditor.all("h1") == []
     assert world.everything() == before
+
+
+def test_the_hypervisor_s_overhead_is_claimed_kept_and_given_back(world: World, auditor: Auditor) -> None:
+    """P9: it was always 0. An instance keeps what it was accepted with, whatever the setting is now."""
+    world.report("h1")
+    empty = world.used("h1")
+    uuid = world.boot("web", overhead=Overhead(memory_mb=64, disk_gb=1, vcpus=2))
+    (claim,) = world.rows(claims)
+    expected = SMALL.memory_mb + 64, SMALL.root_gb + 1, SMALL.vcpus + 2
+    assert (claim.memory_mb, claim.disk_gb, claim.vcpus) == expected
+    assert world.used("h1")[:3] == tuple(before + more for before, more in zip(empty, expected))
+    assert auditor.all("h1") == []
+    spoil(world, claims.update().values(memory_mb=SMALL.memory_mb))
+    assert changing(auditor.all("h1")) == [rules.WRONG_CLAIM]
+    assert world.rows(claims)[0].memory_mb == expected[0]
+    world.delete(uuids=[uuid])
+    world.removed("h1", [uuid])
+    assert world.used("h1") == empty
 
 
 def test_a_plan_writes_nothing(world: World, auditor: Auditor) -> None:

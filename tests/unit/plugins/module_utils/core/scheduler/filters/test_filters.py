@@ -74,6 +74,11 @@ def test_ram_reasons():
     )
 
 
+def test_ram_overhead():
+    assert verdict("RamFilter", {"memory_mb": 100}, {"memory_mb": 90}, memory_overhead_mb=10)[0]
+    assert not verdict("RamFilter", {"memory_mb": 100}, {"memory_mb": 90}, memory_overhead_mb=11)[0]
+
+
 @pytest.mark.parametrize(
     ("total", "used", "least", "ratio", "flavor", "passes"),
     [
