@@ -310,7 +310,7 @@ def test_an_image_that_lies_is_refused_before_a_volume_is_made(storage):
         (dict(good, id=new_id(), checksum="0" * 64), "ImageChecksumMismatch", "sha256"),
         (dict(good, id=new_id(), path_on_host="/root/none"), "ImageDownloadFailed", "No such file"),
         (dict(good, id=new_id(), checksum=""), "ImageUnacceptable", "checksum"),
-        (big, "ImageUnacceptable", "2 GiB, which does not fit a volume of 1 GiB"),
+        (big, "ImageUnacceptable", "2GB and doesn't fit in a volume of size 1GB"),
         (evil, "ImageUnacceptable", "backed by"),
     ]
     volumes = [{"id": new_id(), "size_gb": 1, "image_id": image["id"]} for image, _code, _words in cases]

@@ -144,7 +144,7 @@ def test_a_volume_that_is_too_small_beside_the_root(errors):
     device = {"source_type": "image", "uuid": "fat", "destination_type": "volume", "volume_size": 9}
     ((path, code, _status, message),) = errors(block_device_mapping=[device])
     assert (path, code) == ("block_device_mapping[0]", "InvalidInput")
-    assert "Volume size 9 GiB is smaller than min_disk of the image (10 GiB)" in message
+    assert "Volume size 9GB cannot be smaller than the image minDisk size 10GB" in message
 
 
 def test_memory_that_the_image_of_the_root_volume_wants(errors):

@@ -40,14 +40,14 @@ def test_accepts(limits):
 @pytest.mark.parametrize(
     ("limits", "reason"),
     [
-        ({"memory_mb": 8191}, "Free memory 4095.00 MiB < requested 4096 MiB"),
-        ({"memory_mb": 0}, "Free memory -4096.00 MiB < requested 4096 MiB"),
-        ({"memory_mb": 8191.995}, "Free memory 4095.99 MiB < requested 4096 MiB"),
-        ({"disk_gb": 99}, "Free disk 59.00 GiB < requested 60 GiB"),
+        ({"memory_mb": 8191}, "Free memory 4095.00 MB < requested 4096 MB"),
+        ({"memory_mb": 0}, "Free memory -4096.00 MB < requested 4096 MB"),
+        ({"memory_mb": 8191.995}, "Free memory 4095.99 MB < requested 4096 MB"),
+        ({"disk_gb": 99}, "Free disk 59.00 GB < requested 60 GB"),
         ({"vcpu": 7}, "Free vcpu 1.00 VCPU < requested 2 VCPU"),
         (
             {"vcpu": 0, "disk_gb": 0, "memory_mb": 4000},
-            "Free memory -96.00 MiB < requested 4096 MiB; Free disk -40.00 GiB < requested 60 GiB; Free vcpu -6.00 VCPU < requested 2 VCPU",
+            "Free memory -96.00 MB < requested 4096 MB; Free disk -40.00 GB < requested 60 GB; Free vcpu -6.00 VCPU < requested 2 VCPU",
         ),
     ],
 )
@@ -62,9 +62,9 @@ def test_the_log_has_the_numbers_of_every_test():
     lines = []
     claim_test(NODE, REQUEST, {"memory_mb": 8192.0, "vcpu": 128}, log=lines.append)
     assert lines == [
-        "Total memory: 8192 MiB, used: 4096.00 MiB",
-        "memory limit: 8192.00 MiB, free: 4096.00 MiB",
-        "Total disk: 100 GiB, used: 40.00 GiB",
+        "Total memory: 8192 MB, used: 4096.00 MB",
+        "memory limit: 8192.00 MB, free: 4096.00 MB",
+        "Total disk: 100 GB, used: 40.00 GB",
         "disk limit not specified, defaulting to unlimited",
         "Total vcpu: 8 VCPU, used: 6.00 VCPU",
         "vcpu limit: 128.00 VCPU, free: 122.00 VCPU",
@@ -73,7 +73,7 @@ def test_the_log_has_the_numbers_of_every_test():
 
 def test_a_node_far_over_its_limit():
     node = NodeUsage(1, 30000, 1, 0, 1, 0)
-    with pytest.raises(ComputeResourcesUnavailable, match=r"Free memory -29999\.00 MiB < requested 4096 MiB"):
+    with pytest.raises(ComputeResourcesUnavailable, match=r"Free memory -29999\.00 MB < requested 4096 MB"):
         claim_test(node, REQUEST, {"memory_mb": 1})
 
 

@@ -122,9 +122,9 @@ def test_sizes_that_are_none(size):
         ({"image_id": "cirros"}, "Volume size 'None' must be an integer"),
         (
             {"size": 4, "snapshot_id": "snap-1"},
-            "Volume size 4 GiB is smaller than its snapshot (5 GiB).",
+            "Volume size '4'GB cannot be smaller than the snapshot size 5GB. They must be >=",
         ),
-        ({"size": 4, "source_volid": "vol-1"}, "Volume size 4 GiB is smaller than its source volume (5 GiB)."),
+        ({"size": 4, "source_volid": "vol-1"}, "Volume size '4'GB cannot be smaller than original volume size  5GB."),
     ],
 )
 def test_texts_about_sizes(wish, text):
@@ -165,12 +165,12 @@ def test_cinders_as_int_cuts_fractions(size, expected):
         (dataclasses.replace(IMAGE, size=None), 1, None),
         (dataclasses.replace(IMAGE, size=0, min_disk=0), 1, None),
         (dataclasses.replace(IMAGE, status="queued"), 1, "Image img-1 is not active."),
-        (dataclasses.replace(IMAGE, size=GIB + 1), 1, "Volume size 1 GiB is smaller than the image (2 GiB)."),
+        (dataclasses.replace(IMAGE, size=GIB + 1), 1, "Size of specified image 2GB is larger than volume size 1GB."),
         (dataclasses.replace(IMAGE, size=GIB + 1), 2, None),
         (
             dataclasses.replace(IMAGE, min_disk=3),
             2,
-            "Volume size 2 GiB is smaller than min_disk of the image (3 GiB).",
+            "Volume size 2GB cannot be smaller than the image minDisk size 3GB.",
         ),
         (dataclasses.replace(IMAGE, min_disk=3), 3, None),
     ],

@@ -105,19 +105,19 @@ CASES = [
     # size, type, used, limits, error, text
     (5, None, {}, {"gigabytes": 5}, None, ""),
     (6, None, {}, {"gigabytes": 5}, errors.VolumeSizeExceedsAvailableQuota,
-     "Quota gigabytes is exceeded: 6 GiB requested, 0 of 5 GiB used."),
+     "Requested volume or snapshot exceeds allowed gigabytes quota. Requested 6G, quota is 5G and 0G has been consumed."),
     (1, None, {"volumes": 10}, {}, errors.VolumeLimitExceeded,
      "Maximum number of volumes allowed (10) exceeded for quota 'volumes'."),
     (6, None, {"volumes": 10, "gigabytes": 3}, {"gigabytes": 5}, errors.VolumeSizeExceedsAvailableQuota,
-     "6 GiB requested, 3 of 5 GiB used"),
+     "quota is 5G and 3G has been consumed"),
     (6, "fast", {"gigabytes_fast": 2}, {"gigabytes_fast": 5}, errors.VolumeSizeExceedsAvailableQuota,
-     "Quota gigabytes_fast is exceeded: 6 GiB requested"),
+     "allowed gigabytes_fast quota. Requested 6G"),
     (6, "lvm", {"gigabytes_fast": 2}, {"gigabytes_fast": 5}, None, ""),
     (1, "fast", {"volumes_fast": 2}, {"volumes_fast": 2}, errors.VolumeLimitExceeded, "(2) exceeded for quota 'volumes_fast'"),
     (1, "fast", {"volumes_fast": 2, "volumes": 3}, {"volumes_fast": 2, "volumes": 3}, errors.VolumeLimitExceeded,
      "(3) exceeded for quota 'volumes'"),
     (6, None, {}, {"per_volume_gigabytes": 5, "gigabytes": 1}, errors.VolumeSizeExceedsLimit,
-     "Volume size 6 GiB is larger than the limit, 5 GiB."),
+     "Requested volume size 6G is larger than maximum allowed limit 5G."),
     (5, None, {}, {"per_volume_gigabytes": 5}, None, ""),
     (10**6, "fast", {"volumes": 10**6}, {"volumes": -1, "gigabytes": -1}, None, ""),
     (1, None, {}, {"volumes": 0}, errors.VolumeLimitExceeded, "(0) exceeded"),
@@ -139,11 +139,11 @@ def test_a_new_volume(size, volume_type, used, given_, error, text):
 def test_snapshots_and_growth():
     with pytest.raises(errors.SnapshotLimitExceeded, match=r"Maximum number of snapshots allowed \(10\) exceeded"):
         snapshot(1, None, {"snapshots": 10}, limits())
-    with pytest.raises(errors.VolumeSizeExceedsAvailableQuota, match="5 GiB requested, 996 of 1000 GiB used"):
+    with pytest.raises(errors.VolumeSizeExceedsAvailableQuota, match="Requested 5G, quota is 1000G and 996G"):
         snapshot(5, None, {"snapshots": 10, "gigabytes": 996}, limits())
     assert snapshot(5, None, {"gigabytes": 996}, limits(), no_snapshot_gb_quota=True) == {"snapshots": 1}
     assert extend(5, 9, None, {"gigabytes": 996}, limits()) == {"gigabytes": 4}
-    with pytest.raises(errors.VolumeSizeExceedsAvailableQuota, match="5 GiB requested, 996 of 1000 GiB used"):
+    with pytest.raises(errors.VolumeSizeExceedsAvailableQuota, match="Requested 5G, quota is 1000G and 996G"):
         extend(5, 10, None, {"gigabytes": 996}, limits())
     with pytest.raises(errors.VolumeSizeExceedsLimit):
         extend(5, 10, None, {}, limits({"per_volume_gigabytes": 9}))
@@ -152,11 +152,11 @@ def test_snapshots_and_growth():
 def test_the_quota_that_growth_exceeds_is_named():
     """Cinder tells of gigabytes here, whichever it was."""
     with pytest.raises(
-        errors.VolumeSizeExceedsAvailableQuota, match="Quota gigabytes_fast is exceeded: 2 GiB requested, 4 of 5 GiB"
+        errors.VolumeSizeExceedsAvailableQuota, match="gigabytes_fast quota. Requested 2G, quota is 5G and 4G"
     ):
         extend(1, 3, "fast", {"gigabytes": 7, "gigabytes_fast": 4}, limits({"gigabytes_fast": 5}))
     with pytest.raises(
-        errors.VolumeSizeExceedsAvailableQuota, match="Quota gigabytes is exceeded: 2 GiB requested, 7 of 8 GiB"
+        errors.VolumeSizeExceedsAvailableQuota, match="allowed gigabytes quota. Requested 2G, quota is 8G and 7G"
     ):
         extend(1, 3, "fast", {"gigabytes": 7}, limits({"gigabytes_fast": 1, "gigabytes": 8}))
 

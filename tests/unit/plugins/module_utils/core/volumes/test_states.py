@@ -133,7 +133,8 @@ def test_nothing_is_modified_on_a_frozen_backend():
 def test_volumes_only_grow(new_size):
     error = refused(states.check_extend, volume(), new_size, error=InvalidInput)
     assert error.message == (
-        "Invalid input received: New size %s GiB must be more than the current size, 5 GiB." % new_size
+        "Invalid input received: New size for extend must be greater than current size. (current: 5, extended: %s)."
+        % new_size
     )
 
 

@@ -126,7 +126,7 @@ def test_refused_everywhere_waits_for_the_next_round(world: World) -> None:
     assert (result.placed, result.waiting, result.failed) == ({}, [uuid], [])
     row = world.row(uuid)
     assert (row.task_state, row.host, row.retry["hosts"]) == (states.SCHEDULING, None, [["h1", "h1"]])
-    assert "Free memory 0.00 MiB < requested 1024 MiB" in row.retry["exc_reason"]
+    assert "Free memory 0.00 MB < requested 1024 MB" in row.retry["exc_reason"]
     assert world.fault(uuid).error_code == "ComputeResourcesUnavailable"
     (told,) = [n for n in world.rows(tables.notifications) if n.instance_uuid == uuid]
     assert (told.event_type, told.payload["host"]) == ("compute.instance.create.error", "h1")
@@ -161,13 +161,13 @@ def test_the_claims_log_names_what_was_tried_and_why_not(world: World) -> None:
     assert all(line.startswith("[instance: %s] " % uuid) for line in log)
     lines = [line.partition("] ")[2] for line in log]
     assert lines[:3] == [
-        "Attempting claim on node h1: memory 1024 MiB, disk 1 GiB, vcpus 1 CPU",
-        "Total memory: 2048 MiB, used: 2048.00 MiB",
-        "memory limit: 2048.00 MiB, free: 0.00 MiB",
+        "Attempting claim on node h1: memory 1024 MB, disk 1 GB, vcpus 1 CPU",
+        "Total memory: 2048 MB, used: 2048.00 MB",
+        "memory limit: 2048.00 MB, free: 0.00 MB",
     ]
     assert [line for line in lines if " on node " in line][1:] == [
-        "Claim unsuccessful on node h1: Insufficient compute resources: Free memory 0.00 MiB < requested 1024 MiB.",
-        "Attempting claim on node h2: memory 1024 MiB, disk 1 GiB, vcpus 1 CPU",
+        "Claim unsuccessful on node h1: Insufficient compute resources: Free memory 0.00 MB < requested 1024 MB.",
+        "Attempting claim on node h2: memory 1024 MB, disk 1 GB, vcpus 1 CPU",
         "Claim successful on node h2",
     ]
     world.boot("quiet", "accepted")
@@ -232,8 +232,8 @@ def test_claims_name_every_reason(world: World) -> None:
         )[uuid]
     assert isinstance(refusal, errors.ComputeResourcesUnavailable)
     for text in (
-        "Free memory 1024.00 MiB < requested 2048 MiB",
-        "Free disk 0.00 GiB < requested 1 GiB",
+        "Free memory 1024.00 MB < requested 2048 MB",
+        "Free disk 0.00 GB < requested 1 GB",
         "Free vcpu 1.00 VCPU < requested 2 VCPU",
     ):
         assert text in refusal.message

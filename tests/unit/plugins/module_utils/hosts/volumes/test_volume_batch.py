@@ -369,7 +369,7 @@ def test_an_image_fits_when_its_size_in_whole_gb_does(size, volume, fits):
     if fits:
         volume_images.check_fits_volume("i", size, volume)
     else:
-        with pytest.raises(ImageUnacceptable, match="does not fit a volume of %d GiB" % volume):
+        with pytest.raises(ImageUnacceptable, match="doesn't fit in a volume of size %dGB" % volume):
             volume_images.check_fits_volume("i", size, volume)
 
 

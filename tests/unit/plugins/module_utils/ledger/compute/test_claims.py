@@ -55,15 +55,15 @@ FULL = "Insufficient compute resources: %s."
         ({}, None),
         ({"memory_mb": None, "disk_gb": None, "vcpu": None}, None),
         ({"memory_mb": 5000}, None),
-        ({"memory_mb": 4999}, "Free memory 4999.00 MiB < requested 5000 MiB"),
-        ({"memory_mb": 0}, "Free memory 0.00 MiB < requested 5000 MiB"),
+        ({"memory_mb": 4999}, "Free memory 4999.00 MB < requested 5000 MB"),
+        ({"memory_mb": 0}, "Free memory 0.00 MB < requested 5000 MB"),
         ({"disk_gb": 300, "vcpu": 200}, None),
-        ({"disk_gb": 299.5}, "Free disk 299.50 GiB < requested 300 GiB"),
+        ({"disk_gb": 299.5}, "Free disk 299.50 GB < requested 300 GB"),
         ({"vcpu": 199}, "Free vcpu 199.00 VCPU < requested 200 VCPU"),
         (
             {"vcpu": 0, "disk_gb": 0, "memory_mb": 0},
             (
-                "Free memory 0.00 MiB < requested 5000 MiB; Free disk 0.00 GiB < requested 300 GiB;"
+                "Free memory 0.00 MB < requested 5000 MB; Free disk 0.00 GB < requested 300 GB;"
                 " Free vcpu 0.00 VCPU < requested 200 VCPU"
             ),
         ),
@@ -82,7 +82,7 @@ def test_what_is_reserved_and_overused_counts(world: World) -> None:
     node(world, configuration={"reserved_memory_mb": 512})
     first, second = waiting(world, 2)
     assert claim(world, asked(first, memory=4000)) == {first: "h1"}
-    reason = "Free memory -416.00 MiB < requested 1 MiB"
+    reason = "Free memory -416.00 MB < requested 1 MB"
     assert claim(world, asked(second, memory=1, limits={"memory_mb": 4096})) == {second: FULL % reason}
 
 
@@ -134,7 +134,7 @@ def test_the_first_candidate_with_room(world: World) -> None:
         "h1",
         "h3",
         "h3",
-        FULL % "Free memory 50.00 MiB < requested 100 MiB",
+        FULL % "Free memory 50.00 MB < requested 100 MB",
     ]
 
 

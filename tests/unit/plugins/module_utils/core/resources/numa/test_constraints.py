@@ -184,7 +184,7 @@ MANUAL = {"numa_nodes": "2", "numa_cpus.0": "0-1", "numa_cpus.1": "2-3", "numa_m
             {**MANUAL, "numa_mem.1": "500"},
             {},
             "ImageNUMATopologyMemoryOutOfRange",
-            "1012 MiB of memory assigned, but expected 1024 MiB",
+            "1012 MB of memory assigned, but expected 1024 MB",
         ),
         ({**MANUAL, "numa_mem.1": "lots"}, {}, "InvalidInput", None),
         (
