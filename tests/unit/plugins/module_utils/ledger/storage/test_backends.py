@@ -90,7 +90,7 @@ def test_a_host_that_is_silent_gets_nothing_until_it_reports(vworld: VolumeWorld
         assert backends.stale_hosts(tx.for_run(vworld.context()), ["s1"], 10) == ["s1"]
     accepted = vworld.request({"name": "v", "size": 1})
     (error,) = vworld.choose().failed.values()
-    assert isinstance(error, errors.NoValidBackend) and "s1@lvm#lvm is not ready" in error.message
+    assert isinstance(error, errors.NoValidBackend) and "s1@lvm#lvm (not ready: " in error.message
     assert vworld.shown("v")["fault"]["code"] == "NoValidBackend"
     vworld.reported("s1")
     assert vworld.request({"name": "v", "size": 1}).resumed == accepted.created
