@@ -234,8 +234,7 @@ def test_the_life_of_volumes(house):
     house.play("volume_extend", volumes=[grown])
     assert house.volumes()["copy"]["size"] == 2 and house.lvs(THICK)["volume-" + found["copy"]["id"]] == 2
     assert "Nothing to do" in house.play("volume_extend", volumes=[grown])
-    shrunk = house.play("volume_extend", fails=True, volumes=[{"name": "copy", "size": 1}])
-    assert "New size 1 GiB must be more than the current size, 2 GiB" in shrunk
+    assert "must be greater" in house.play("volume_extend", fails=True, volumes=[{"name": "copy", "size": 1}])
     listed = house.play("volume_list")
     assert all(name in listed for name in (*found, "monday", "tuesday", house.host + "@thin#thin"))
 

@@ -239,8 +239,8 @@ def _plan_extension(desired: DesiredVolume, group: VolumeGroup, there: LogicalVo
     size = group.rounded(desired.size)
     if size < there.size:
         raise InvalidInput(
-            reason="New size %s GiB must be more than the current size, %s GiB."
-            % (desired.size // GIB, -(-there.size // GIB)),
+            reason="New size for extend must be greater than current size. (current: %s, extended: %s)."
+            % (-(-there.size // GIB), desired.size // GIB),
             remedy="Request a larger size; volumes cannot shrink.",
         )
     thick_snapshots = [lv.name for lv in group.snapshots_of(there.name) if lv.is_thick_snapshot]
