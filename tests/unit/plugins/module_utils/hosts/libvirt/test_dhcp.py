@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import types
+from unittest import mock
 
 import pytest
 from lxml import etree
@@ -198,7 +199,7 @@ def test_what_a_host_reports_of_its_reservations(network, sent, monkeypatch):
     compute.DHCP(failed, "dhcp")
     error = Error()
     error.get_error_code = lambda: NO_SUPPORT
-    there.listAllNetworks = lambda _flags: (_ for _ in ()).throw(error)
+    there.listAllNetworks = mock.Mock(side_effect=error)
     assert facts.dhcp_networks(there) == {"networks": [], "error": None}
 
 
