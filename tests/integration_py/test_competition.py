@@ -212,7 +212,7 @@ def test_the_last_cpus_devices_and_disks(place: Place, kind: str) -> None:
 
 # --- the long run ------------------------------------------------------------------------------------------------------
 
-CLAIMS = int(os.environ.get("BOOTFLOW_RACE_CLAIMS", "20000"))
+CLAIMS = int(os.environ.get("BOOTFLOW_RACE_CLAIMS", "5000"))
 
 
 def test_a_long_run_with_kills(place: Place, kind: str) -> None:

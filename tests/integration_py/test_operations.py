@@ -99,7 +99,7 @@ def test_a_host_that_is_away_and_a_domain_that_is_gone(flow: Flow) -> None:
     assert flow.residue() == {}
 
 
-@pytest.mark.parametrize("then", ["stop", "start", "audit"])
+@pytest.mark.parametrize("then", ["stop", pytest.param("start", marks=pytest.mark.long), "audit"])
 def test_a_run_that_is_killed_in_the_middle(flow: Flow, then: str) -> None:
     """Its guest is asked to shut down and is deaf; the run dies before the guest loses its power."""
     flow.boot(entry("deaf", user_data=DEAF), **READY)
