@@ -61,7 +61,7 @@ ALLOWED = (
         "columns, which the types of rows declare as the tables have them",
     ),
     (r".*/ledger/db/address\.py", r"ssl\w+", "read by the names of libpq's parameters"),
-    (r".*/ledger/db/engine\.py", r"on_\w+|isolation_level", "SQLAlchemy and sqlite3 call or read it"),
+    (r".*/ledger/db/engine\.py", r"on_\w+|isolation_level|is_disconnect", "SQLAlchemy and sqlite3 call or read it"),
 )
 
 

@@ -22,6 +22,9 @@ PACKAGES_GUEST_IMAGE=(cpio mtools syslinux syslinux-common qemu-utils)
 # Used by scripts/test, never by the collection itself.
 PACKAGES_TEST=(openssh-server genisoimage util-linux xorriso cloud-init shellcheck procps git postgresql pgbouncer openssl)
 
+# A PostgreSQL that fails over (scripts/test failover).
+PACKAGES_FAILOVER=(postgresql patroni python3-etcd etcd-server haproxy)
+
 # Builds the storage host of the lab (scripts/test storage).
 PACKAGES_STORAGE_IMAGE=(mmdebstrap cpio e2fsprogs qemu-block-extra)
 
@@ -58,7 +61,7 @@ quietly() { # WHAT COMMAND...
     return "$status"
 }
 
-# Installs what is missing. A service of a package is not started where there is no systemd, and never an sshd.
+# Installs what is missing. A service of a package is not started where there is no systemd, and never an sshd, etcd or HAProxy.
 install_packages() {
     local missing policy=/usr/sbin/policy-rc.d made_policy=no status=0
     mapfile -t missing < <(missing_packages "$@")
@@ -66,7 +69,7 @@ install_packages() {
     [ "$(id -u)" = 0 ] || die "these Debian packages are missing, and installing them needs root: ${missing[*]}"
     command -v apt-get >/dev/null || die "apt-get not found; install the content of these Debian packages by hand: ${missing[*]}"
     say "Installing ${#missing[@]} Debian packages: ${missing[*]}"
-    if [ ! -e "$policy" ] && { [ ! -d /run/systemd/system ] || [[ " ${missing[*]} " == *" openssh-server "* ]]; }; then
+    if [ ! -e "$policy" ] && { [ ! -d /run/systemd/system ] || printf '%s\n' "${missing[@]}" | grep -qxE 'openssh-server|etcd-server|haproxy'; }; then
         printf '#!/bin/sh\nexit 101\n' >"$policy"
         chmod 755 "$policy"
         made_policy=yes

@@ -62,7 +62,8 @@ class PostgresServer:
         self.run("initdb", "-D", self.data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
         hba = pathlib.Path(self.data, "pg_hba.conf")
         hba.write_text(
-            "local all checked scram-sha-256\nlocal all all trust\nhostssl all all 127.0.0.1/32 scram-sha-256\n"
+            "local all checked scram-sha-256\nlocal all all trust\nlocal replication all trust\n"
+            "hostssl all all 127.0.0.1/32 scram-sha-256\n"
         )
         self._start()
         with self.connect() as conn:
@@ -141,6 +142,34 @@ class PostgresServer:
 
     def url(self, name: str, user: str = "postgres") -> str:
         return "postgresql://%s@/%s?host=%s" % (user, name, self.folder)
+
+
+class Standby(PostgresServer):
+    """A streaming replica of another server, until it is promoted."""
+
+    def __init__(self, primary: PostgresServer):
+        super().__init__()
+        self.primary = primary
+
+    def start(self) -> None:
+        if self.user:
+            shutil.chown(self.folder, self.user)
+        of = ("-h", self.primary.folder, "-U", "postgres")
+        self.run("pg_basebackup", *of, "-D", self.data, "-R", "-X", "stream", "-c", "fast", "--no-sync")
+        self._start()
+
+    def promote(self) -> None:
+        self.run("pg_ctl", "-D", self.data, "-w", "promote")
+
+    def catch_up(self) -> None:
+        """Wait until it shows what the primary has committed."""
+        with self.primary.connect() as conn:
+            (position,) = conn.execute("SELECT pg_current_wal_flush_lsn()").fetchone()
+        end = time.monotonic() + 30
+        with self.connect() as conn:
+            while not conn.execute("SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", [position]).fetchone()[0]:
+                assert time.monotonic() < end, "the standby does not follow"
+                time.sleep(0.02)
 
 
 class Wire:

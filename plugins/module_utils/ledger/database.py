@@ -33,6 +33,7 @@ from .schema.identity import ledger_id
 
 FIRST_DELAY = 0.02  # seconds; doubled with each attempt, the delay is a random part of it
 LONGEST_DELAY = 3.0
+SILENT_SECONDS = 5.0  # a server that is away for longer is told of
 
 Result = t.TypeVar("Result")
 P = t.ParamSpec("P")  # what a function is given after the transaction
@@ -44,11 +45,18 @@ class Ledger:
     ``with ledger.write() as tx`` and the like are a single attempt: an error of the database becomes a LedgerError.
     """
 
-    def __init__(self, address: LedgerAddress, engine: sa.Engine, warnings: t.Sequence[str] = ()):
+    def __init__(
+        self,
+        address: LedgerAddress,
+        engine: sa.Engine,
+        warnings: t.Sequence[str] = (),
+        tell: t.Callable[[str], None] | None = None,
+    ):
         self.address = address
         self.url = normalise_url(address.url)
         self.engine = engine
         self.warnings = list(warnings)
+        self.tell = tell  # a person, of a server that is waited for
         self.context: Context | None = None  # of the run whose transactions these are
         self._id: str | None = None
         self._worker = commits.Worker()
@@ -97,7 +105,7 @@ class Ledger:
             says that this is unknown.
         """
         doubt: tuple[tuple[str, int], Result] | None = None  # mark and value of a COMMIT without an answer
-        tries = _Tries(self.address.retry_timeout)
+        tries = _Tries(self)
         while True:
             mark = None
             committing = False
@@ -121,7 +129,7 @@ class Ledger:
                 repeat = kind in (Kind.CONFLICT, Kind.LOST, Kind.AWAY)
                 if kind is Kind.COLLISION and collisions > 0:
                     collisions, repeat = collisions - 1, True
-                if not (repeat and tries.again()):
+                if not (repeat and tries.again(e)):
                     if doubt is not None:
                         raise database_errors.outcome_unknown(self.address) from e
                     raise self._in_words(e) from e
@@ -151,14 +159,14 @@ class Ledger:
         arguments: t.Sequence[t.Any],
         named: t.Mapping[str, t.Any],
     ) -> Result:
-        tries = _Tries(self.address.retry_timeout)
+        tries = _Tries(self)
         while True:
             try:
                 with begin() as tx:
                     return function(tx, *arguments, **named)
             except sa.exc.DBAPIError as e:
                 repeat = database_errors.kind_of(e) in (Kind.CONFLICT, Kind.LOST, Kind.AWAY)
-                if not (repeat and tries.again()):
+                if not (repeat and tries.again(e)):
                     raise self._in_words(e) from e
             except database_errors.DAMAGED as e:
                 raise database_errors.damaged(self.address, e) from e
@@ -226,19 +234,32 @@ class Ledger:
             t.cast(t.Any, error.orig)._pgconn = None  # psycopg keeps its connection parameters there, with the password
         return database_errors.in_words(self.address, error, self._secrets)
 
+    def waiting(self, error: sa.exc.DBAPIError) -> str:
+        """What a person is told while the server is waited for."""
+        return database_errors.waiting(self.address, error, self._secrets)
+
     def close(self) -> None:
         self.engine.dispose()
 
 
 class _Tries:
-    """Waits between attempts: longer each time, random so that runs do not collide again, up to a total."""
+    """Waits between attempts: longer each time, random so that runs do not collide again, up to a total.
 
-    def __init__(self, seconds: float):
-        self.end = time.monotonic() + seconds
+    The total begins anew when the server goes away: it may take a minute to find out that a machine is gone, and that minute
+    is none of waiting for the next one.
+    """
+
+    def __init__(self, ledger: Ledger):
+        self.ledger = ledger
         self.delay = FIRST_DELAY
+        self.end = time.monotonic() + ledger.address.retry_timeout
+        self.away_since: float | None = None
+        self.told = False
 
-    def again(self) -> bool:
+    def again(self, error: sa.exc.DBAPIError) -> bool:
         """Wait. Returns whether there is time for one more attempt."""
+        if database_errors.kind_of(error) in (Kind.LOST, Kind.AWAY):
+            self._away(error)
         wait = random.uniform(0.2, 1.0) * self.delay
         self.delay = min(self.delay * 2, LONGEST_DELAY)
         if time.monotonic() + wait >= self.end:
@@ -246,15 +267,31 @@ class _Tries:
         time.sleep(wait)
         return True
 
+    def _away(self, error: sa.exc.DBAPIError) -> None:
+        now = time.monotonic()
+        if self.away_since is None:
+            self.away_since = now
+            if not database_errors.is_frozen(error):  # which has been waited for all the time
+                self.end = now + self.ledger.address.retry_timeout
+        elif self.ledger.tell and not self.told and now - self.away_since > SILENT_SECONDS:
+            self.told = True
+            self.ledger.tell(self.ledger.waiting(error))
+
 
 def open_ledger(
-    address: str | LedgerAddress, create: bool = False, check_revision: bool = True, patient: bool = True
+    address: str | LedgerAddress,
+    create: bool = False,
+    check_revision: bool = True,
+    patient: bool = True,
+    tell: t.Callable[[str], None] | None = None,
 ) -> Ledger:
     """Open the ledger at ``address``: a URL or path, or one of them with its settings.
 
     :arg create: create the sqlite file (0600) and its folder if they are missing.
     :arg check_revision: reject a ledger that is newer (LedgerTooNew) or older (LedgerTooOld) than this code.
-    :arg patient: wait up to retry_timeout for a server that does not answer, because it may be restarting.
+    :arg patient: wait up to retry_timeout for a server that does not answer, because it may be restarting. A failover is
+        waited for in any case.
+    :arg tell: is given a sentence for a person when a server is waited for.
     :raises LedgerError: the ledger cannot be opened, with reason and remedy.
     :raises InvalidInput: invalid settings of the connection.
     """
@@ -265,7 +302,7 @@ def open_ledger(
     path = sqlite_path(url)
     warnings = [] if path is None else sqlite_file.prepare(shown(url), path, create)
     try:
-        ledger = Ledger(address, engine.make_engine(address), warnings)
+        ledger = Ledger(address, engine.make_engine(address), warnings, tell)
     except (sa.exc.ArgumentError, ValueError):
         raise errors.LedgerError(
             url=shown(url),
@@ -275,14 +312,22 @@ def open_ledger(
     if check_revision or not patient:
         try:
             if not patient:
-                with ledger.read():
-                    pass
+                _ask_once(ledger)
             if check_revision:
                 ledger.inspect(runner.check_revision, shown(url))
         except errors.BootflowError:
             ledger.close()
             raise
     return ledger
+
+
+def _ask_once(ledger: Ledger) -> None:
+    try:
+        with ledger.read():
+            pass
+    except errors.LedgerError as e:
+        if not database_errors.is_failing_over(e.__cause__):
+            raise
 
 
 def memory_ledger() -> Ledger:

@@ -106,6 +106,27 @@ def normalise_url(url: str) -> str:
     )
 
 
+# The hosts of libpq's list: a:5432,b:5432
+_HOSTS = re.compile(r"^([^:]+://(?:[^/?@]*@)?)([^/?@]*,[^/?@]*)(/[^?]*)?(?:\?(.*))?$", re.S)
+
+
+def hosts_as_options(url: str) -> str:
+    """The URL with a list of hosts (``a:5432,b:5432``), which SQLAlchemy does not read, as the options host and port of libpq."""
+    found = _HOSTS.match(url)
+    if not found:
+        return url
+    hosts, ports = [], []
+    for each in found[2].split(","):
+        bracketed = re.fullmatch(r"\[(.*)\](?::(.*))?", each)
+        host, _colon, port = (bracketed[1], "", bracketed[2] or "") if bracketed else each.partition(":")
+        hosts.append(host)
+        ports.append(port)
+    options = "host=" + urllib.parse.quote(",".join(hosts), safe=",:%")
+    if any(ports):
+        options += "&port=" + ",".join(ports)
+    return "%s%s?%s" % (found[1], found[3] or "", "&".join(filter(None, (options, found[4]))))
+
+
 def shown(url: str) -> str:
     """The URL without its password, also if the password contains an @ or is an option."""
     return re.sub(r"(password=)[^&]*", r"\1***", re.sub(r"(://[^:/@]*):.*@", r"\1:***@", url))
@@ -113,6 +134,11 @@ def shown(url: str) -> str:
 
 def url_is_sqlite(url: str) -> bool:
     return url.startswith("sqlite:")
+
+
+def is_server_url(url: str) -> bool:
+    """Whether it is a PostgreSQL URL, in any of the forms that normalise_url() takes."""
+    return re.match(r"^postgres(ql(\+psycopg)?)?://", url) is not None
 
 
 def sqlite_path(url: str) -> str | None:

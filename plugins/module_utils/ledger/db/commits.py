@@ -8,6 +8,10 @@ A worker (one thread of one process on one open ledger) has one row with the num
 connection breaks during a commit, the next attempt first writes the same number: this waits until the old session has
 ended, and shows whether the number already exists. PostgreSQL's pg_xact_status() would need no row, but a crashed server
 reuses lost transaction numbers, and would then answer for another transaction.
+
+The answer holds across a failover with synchronous replication. Who asks locks the row that exists, so that the asking
+transaction has something to commit: its own COMMIT waits until the standby has all that was written before, the commit in
+doubt too. If the server is lost meanwhile, the next one is asked again.
 """
 
 from __future__ import annotations

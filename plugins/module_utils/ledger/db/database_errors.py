@@ -13,6 +13,7 @@ import typing as t
 from ...core import errors
 from .address import LedgerAddress, normalise_url, scrubbed, shown, url_is_sqlite
 from .answers import NO_ANSWER
+from .engine import READ_ONLY_SERVER
 from .sqlalchemy_import import sa
 from .sqlite_file import FOLDER_REMEDY
 
@@ -37,6 +38,9 @@ AWAY_WORDS = (
     "No route to host", "Network is unreachable", "Broken pipe", "terminating connection", "could not receive data",
     "another command is already in progress", "connection is closed", "connection is lost",
 )  # fmt: skip
+# libpq of servers that are not what target_session_attrs asks for: until a failover is over, none is
+NO_PRIMARY = ("session is read-only", "server is in hot standby mode")
+NO_STANDBY = ("session is not read-only", "server is not in hot standby mode")
 
 
 def kind_of(error: sa.exc.DBAPIError) -> Kind:
@@ -53,6 +57,8 @@ def kind_of(error: sa.exc.DBAPIError) -> Kind:
         return Kind.OTHER
     if state in LOST or str(state).startswith("08"):
         return Kind.LOST
+    if state == READ_ONLY_SERVER and error.connection_invalidated:  # a standby: the next connection finds the primary
+        return Kind.AWAY
     if state is not None:
         return Kind.OTHER
     if type(orig).__module__.partition(".")[0] == "sqlite3":
@@ -61,7 +67,26 @@ def kind_of(error: sa.exc.DBAPIError) -> Kind:
         return Kind.COLLISION if "UNIQUE" in text else Kind.OTHER
     if error.connection_invalidated:
         return Kind.LOST
-    return Kind.AWAY if any(w in text for w in AWAY_WORDS) else Kind.OTHER
+    return Kind.AWAY if any(w in text for w in (*AWAY_WORDS, *NO_PRIMARY, *NO_STANDBY)) else Kind.OTHER
+
+
+def is_failing_over(error: BaseException | None) -> bool:
+    """Whether a server answered, and is a standby: the URL is right, and a primary may follow."""
+    return any(w in str(error) for w in NO_PRIMARY)
+
+
+def is_frozen(error: sa.exc.DBAPIError) -> bool:
+    """Whether the connection was cut because no answer came."""
+    return NO_ANSWER in str(error.orig)
+
+
+def waiting(address: LedgerAddress, error: sa.exc.DBAPIError, secrets: t.Iterable[str | None] = ()) -> str:
+    """What a person is told while a server that went away is waited for."""
+    return "The ledger %s does not answer: %s. It is waited for, up to %g s (bootflow_ledger_retry_timeout)." % (
+        shown(address.url),
+        scrubbed(_first_line(error.orig), secrets),
+        address.retry_timeout,
+    )
 
 
 def in_words(
@@ -130,7 +155,18 @@ def _remedy(address: LedgerAddress, kind: Kind, error: BaseException | None) -> 
             ),
         ),
         (
-            state == "25006",
+            any(w in text for w in NO_PRIMARY),
+            (
+                "None of the servers in bootflow_ledger_url is a primary: a failover that found none in time, or only standbys are named."
+                " See docs/failover.md; then run again."
+            ),
+        ),
+        (
+            any(w in text for w in NO_STANDBY),
+            "None of the servers in the URL is a standby: prefer-standby as target_session_attrs takes the primary then.",
+        ),
+        (
+            state == READ_ONLY_SERVER,
             (
                 "The server is read-only (a standby?): name the primary, or add target_session_attrs=read-write to the URL;"
                 " or default_transaction_read_only is on for this server, database, user or URL."

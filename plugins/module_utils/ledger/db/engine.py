@@ -18,7 +18,7 @@ import time
 import typing as t
 
 from . import answers
-from .address import MEMORY, LedgerAddress, normalise_url, url_is_sqlite, without_password
+from .address import MEMORY, LedgerAddress, hosts_as_options, normalise_url, url_is_sqlite, without_password
 from .sqlalchemy_import import sa
 
 IDLE_BEFORE_PING = 5.0  # seconds; a recently used connection is not pinged
@@ -26,6 +26,8 @@ FOREVER = 2_000_000_000  # milliseconds: sqlite cannot wait without a limit
 MIGRATION_SECONDS = 3600.0  # of one statement
 # Of the server: the transaction and the locks of a vanished controller end after two minutes.
 KEEPALIVES = {"tcp_keepalives_idle": 60, "tcp_keepalives_interval": 10, "tcp_keepalives_count": 6}
+
+READ_ONLY_SERVER = "25006"  # the state of a write that a standby, or default_transaction_read_only, refuses
 
 # Execution options of a connection
 READ_ONLY = "bootflow_read_only"
@@ -79,7 +81,7 @@ def _sqlite(address: LedgerAddress, url: str) -> sa.Engine:
 
 
 def _postgresql(address: LedgerAddress, url: str) -> sa.Engine:
-    parsed = sa.make_url(without_password(url))
+    parsed = sa.make_url(hosts_as_options(without_password(url)))
     query = {k: v for k, v in parsed.query.items() if k != "password"}
     stray = parsed.password
     parsed = sa.URL.create(parsed.drivername, parsed.username, None, parsed.host, parsed.port, parsed.database, query)
@@ -119,6 +121,15 @@ def _postgresql(address: LedgerAddress, url: str) -> sa.Engine:
             dbapi_connection.execute("SELECT 1")
         except t.cast(t.Any, engine.dialect.dbapi).Error as e:
             raise sa.exc.DisconnectionError() from e  # the pool opens a new one
+
+    @sa.event.listens_for(engine, "handle_error")
+    def on_error(context: sa.engine.ExceptionContext) -> None:
+        """A server that became a standby stays one: what was to be written there needs another connection."""
+        connection = context.connection
+        if connection is None or getattr(context.original_exception, "sqlstate", None) != READ_ONLY_SERVER:
+            return
+        if t.cast(t.Any, connection.connection.driver_connection).info.parameter_status("in_hot_standby") == "on":
+            context.is_disconnect = True
 
     return engine
 
