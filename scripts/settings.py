@@ -50,6 +50,7 @@ A backend is an entry of `bootflow_storage_backends`: one volume group, or one t
 FRAGMENTS = {
     "instance_selection": ("selection", ("SELECTION",)),
     "ledger": ("run", ("LEDGER",)),
+    "ledger_reader": ("run", ("READING",)),
     "request": ("request", ("REQUEST",)),
     "scheduler": ("scheduling", ("SCHEDULER",)),
     "volume": ("volumes", ("VOLUME",)),

@@ -14,7 +14,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.sel
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import hypervisors, nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import tables, variable_names
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_LIMIT, LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import READS, RUN_LIMIT, LedgerAction
 
 
 class ActionModule(LedgerAction):
@@ -22,6 +22,7 @@ class ActionModule(LedgerAction):
         "hosts": HOSTS.named("host").but(required=False),
         **RUN.options("service_down_time"),
         "print_table": {"type": "bool", "default": False},
+        **READS,
         **RUN_LIMIT,
     }
 
@@ -39,7 +40,8 @@ class ActionModule(LedgerAction):
             asked = wanted if wanted is not None else sorted(reported.union(inventory))
             return hypervisors.views(tx, asked, self.options["service_down_time"])
 
-        shown = self.rehearsal_ledger().inspect(read)
+        from_replica = self.options["ledger_read_url"] is not None
+        shown = (self.open_reader() if from_replica else self.rehearsal_ledger()).inspect(read)
         for view in shown:
             if view["host"] not in inventory:
                 view["problems"].append("not among the compute hosts of the inventory")

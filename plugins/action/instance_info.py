@@ -14,7 +14,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.sel
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history, instances, views
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import tables, variable_names
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_LIMIT, LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import READS, RUN_LIMIT, LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import STATISTICS, item_lines, statistics
 
 
@@ -25,6 +25,7 @@ class ActionModule(LedgerAction):
         **LISTING.options(),
         "details": {"type": "bool", "default": False},
         "print_table": {"type": "bool", "default": False},
+        **READS,
         **RUN_LIMIT,
         **STATISTICS,
     }
@@ -37,7 +38,7 @@ class ActionModule(LedgerAction):
                 reason="no instance is selected", remedy="Name it in bootflow_names or bootflow_uuids; list shows all."
             )
         try:
-            ledger = self.open_ledger()
+            ledger = self.open_reader()
         except errors.LedgerMissing as e:
             if o["print_table"]:
                 tables.show(self._display, ["No instances. %s." % e.message])

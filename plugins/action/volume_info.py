@@ -13,7 +13,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.vol
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_history, volume_views
 from ansible_collections.bootflow.compute.plugins.plugin_utils import tables, variable_names, volume_texts
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_LIMIT, LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import READS, RUN_LIMIT, LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import item_lines
 
 
@@ -22,6 +22,7 @@ class ActionModule(LedgerAction):
         **VOLUME_SELECTION.options(),
         "events": {"type": "bool", "default": False},
         "print_table": {"type": "bool", "default": False},
+        **READS,
         **RUN_LIMIT,
     }
 
@@ -29,7 +30,7 @@ class ActionModule(LedgerAction):
         variable_names.warn(self)
         o = self.options
         try:
-            ledger = self.open_ledger()
+            ledger = self.open_reader()
         except errors.LedgerMissing as e:
             if o["print_table"]:
                 tables.show(self._display, ["No volumes. %s." % e.message])

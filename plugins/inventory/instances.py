@@ -23,6 +23,7 @@ extends_documentation_fragment:
   - ansible.builtin.constructed
   - ansible.builtin.inventory_cache
   - bootflow.compute.ledger
+  - bootflow.compute.ledger_reader
 notes:
   - Of the variables that options are read from, only extra variables (C(-e)) exist while Ansible reads inventories.
 options:
@@ -133,10 +134,10 @@ from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructa
 from ansible.template import trust_as_template
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import LEDGER
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import LEDGER, READING
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
 from ansible_collections.bootflow.compute.plugins.module_utils.core.times import utc
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database, replica
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import (
     hypervisors,
     instances,
@@ -229,16 +230,20 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         return content
 
     def _read(self) -> Data:
-        arguments = {**LEDGER.options(), "service_down_time": SCHEDULER.options()["service_down_time"]}
+        own = LEDGER.options()
+        arguments = {**own, **READING.options(), "service_down_time": SCHEDULER.options()["service_down_time"]}
         given = {name: self._text(self.get_option(name)) for name in arguments}
         found = read_settings(arguments, given, (self._vars or {}).get)
-        settings = {n[len("ledger_") :]: found[n] for n in arguments if n.startswith("ledger_") and n != "ledger_url"}
+        settings = {n[len("ledger_") :]: found[n] for n in own if n != "ledger_url"}
         address = LedgerAddress(
             url=normalise_url(found["ledger_url"]), application_name="bootflow inventory", **settings
         )
         address.check()
         try:
-            ledger = database.open_ledger(address)
+            if found["ledger_read_url"] is None:
+                ledger = database.open_ledger(address, tell=self.display.warning)
+            else:
+                ledger = replica.open_reader(address, found["ledger_read_url"], self.display.warning)
         except errors.LedgerMissing as e:
             self.display.warning("No instances. %s." % e.message.rstrip("."))
             return {"instances": [], "compute_hosts": [], "storage_hosts": {}}

@@ -17,6 +17,7 @@ author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
   - bootflow.compute.ledger
+  - bootflow.compute.ledger_reader
   - bootflow.compute.shared.controller
   - bootflow.compute.shared.run_limit
   - bootflow.compute.shared.statistics

@@ -18,6 +18,7 @@ author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
   - bootflow.compute.ledger
+  - bootflow.compute.ledger_reader
   - bootflow.compute.shared.controller
   - bootflow.compute.shared.run_limit
   - bootflow.compute.volume_selection

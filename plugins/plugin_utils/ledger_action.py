@@ -27,8 +27,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.answers impo
 from ansible_collections.bootflow.compute.plugins.module_utils.core.legible import legible
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.setting import Setting
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import LEDGER, RUN
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import LEDGER, READING, RUN
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database, replica
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import this_run
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.address import (
     LedgerAddress,
@@ -53,6 +53,7 @@ Result = t.TypeVar("Result")
 Arguments = t.Mapping[str, t.Union[Setting, t.Mapping[str, t.Any]]]
 
 COMMON: Arguments = LEDGER.options()
+READS: Arguments = READING.options()  # of the actions that only read the ledger, see open_reader()
 
 CONTROLLER = "localhost"
 # Of the actions that a playbook begins with: their plays name all hosts where ansible-playbook has a limit.
@@ -117,7 +118,10 @@ class Ports:
         return result
 
     def open_ledger(self, address: LedgerAddress, **options: bool) -> database.Ledger:
-        return database.open_ledger(address, **options)
+        return database.open_ledger(address, tell=self.display.warning, **options)
+
+    def open_reader(self, address: LedgerAddress, url: str) -> database.Ledger:
+        return replica.open_reader(address, url, self.display.warning)
 
     def context(self, actor: str, **settings: t.Any) -> Context:
         """This run: the ansible-playbook process is the parent of the worker that we are in."""
@@ -215,6 +219,15 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
         self._ledger = ledger.for_run(self.context())
         return self._ledger
 
+    def open_reader(self) -> database.Ledger:
+        """The ledger for an action that only reads it: its replica, where there is one."""
+        url = self.options["ledger_read_url"]
+        if url is None:
+            return self.open_ledger()
+        self._warn_of_password("ledger_read_url", url)
+        self._ledger = self.ports.open_reader(self.options["ledger_url"], url).for_run(self.context())
+        return self._ledger
+
     def ledger_id(self) -> str:
         """The id of the ledger, for what hosts mark with it. In check mode, of one in memory where there is none yet."""
         if self._ledger is None:
@@ -236,15 +249,18 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
 
     def _address(self) -> LedgerAddress:
         url = normalise_url(self.options["ledger_url"])
-        if not url_is_sqlite(url) and password_in(url):
-            self._display.warning(
-                "bootflow_ledger_url has a password in it, which whatever shows variables shows. Leave it out of the URL"
-                " and set bootflow_ledger_password (in a vault), bootflow_ledger_password_file or ~/.pgpass."
-            )
+        self._warn_of_password("ledger_url", url)
         settings = {name[len("ledger_") :]: self.options[name] for name in COMMON if name != "ledger_url"}
         address = LedgerAddress(url=url, application_name="bootflow %s" % _run_id(), **settings)
         address.check()
         return address
+
+    def _warn_of_password(self, option: str, url: str) -> None:
+        if not url_is_sqlite(url) and password_in(url):
+            self._display.warning(
+                "bootflow_%s has a password in it, which whatever shows variables shows. Leave it out of the URL"
+                " and set bootflow_ledger_password (in a vault), bootflow_ledger_password_file or ~/.pgpass." % option
+            )
 
     def context(self) -> Context:
         """This run, with its settings."""

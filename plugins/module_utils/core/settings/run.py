@@ -121,6 +121,20 @@ LEDGER = Table(
     )
 )
 
+READING = Table(
+    (
+        Setting(
+            "ledger_read_url",
+            str,
+            help="URL of a PostgreSQL replica of the ledger. The playbooks `list`, `show`, `hosts` and `volume_list` and the inventory"
+            " plugin read it in place of the ledger, see [failover.md](failover.md). The variables of password, TLS and timeouts hold for"
+            " it too.",
+            default_text="the ledger itself",
+            secret=True,
+        ),
+    )
+)
+
 MAINTENANCE = Table(
     (
         Setting("ledger_backup", PATH, help="Playbook `backup`: the new file.", option="dest"),

@@ -12,7 +12,7 @@ import typing as t
 from ..reading.setting import PREFIX, Setting
 from .hosts import HOST
 from .request import REQUEST
-from .run import LEDGER, MAINTENANCE, PLAYBOOKS, PURGE, RUN, TIME_LIMITS
+from .run import LEDGER, MAINTENANCE, PLAYBOOKS, PURGE, READING, RUN, TIME_LIMITS
 from .scheduling import SCHEDULER
 from .selection import AUDIT, DELETION, HOSTS, LISTING, OPERATION, SELECTION, WHATIF
 from .storage import STORAGE
@@ -21,7 +21,7 @@ from .volumes import CROSS_AZ_ATTACH, VOLUME, VOLUME_DELETION, VOLUME_SCHEDULER,
 #: (title, text above the table, settings); a variable is listed in the first section that has it
 SECTIONS: tuple[tuple[str, str, tuple[Setting, ...]], ...] = (
     ("The request and the catalogue", "", REQUEST),
-    ("The ledger and the run", "", (*LEDGER, *MAINTENANCE, *PURGE, *RUN, *TIME_LIMITS, *PLAYBOOKS)),
+    ("The ledger and the run", "", (*LEDGER, *READING, *MAINTENANCE, *PURGE, *RUN, *TIME_LIMITS, *PLAYBOOKS)),
     ("Scheduling", "", SCHEDULER),
     ("Of a compute host", "Read for each host: set them in host_vars, group_vars or for all hosts.", HOST),
     ("Volumes", "", (*VOLUME_WORK, *VOLUME, *VOLUME_SCHEDULER, *CROSS_AZ_ATTACH, *VOLUME_SELECTION, *VOLUME_DELETION)),

@@ -299,6 +299,17 @@ def test_the_cache_answers_without_the_ledger(world: World, reader: Reader) -> N
     assert set(reader.inventory("--flush-cache", **cache)[0]["instances"]["hosts"]) == {"web", "db"}
 
 
+@pytest.mark.parametrize("kind", ["postgresql"])
+def test_a_replica_is_read_in_place_of_the_ledger(world: World, reader: Reader) -> None:
+    world.report("h1", memory=9)
+    world.boot("web")
+    away = "postgresql://postgres@/ledger?host=/nowhere"
+    found, told = reader.inventory(ledger_url=away, ledger_read_url=world.url)
+    assert set(found["instances"]["hosts"]) == {"web"} and "which may be behind" in told
+    _printed, text = reader.inventory(ledger_url=away, fails=True, ledger_retry_timeout=0)
+    assert "/nowhere" in text
+
+
 def test_what_is_wrong_is_said(tmp_path: pathlib.Path) -> None:
     reader = Reader(tmp_path, "sqlite:///%s" % (tmp_path / "none.db"))
     found, warnings = reader.inventory()

@@ -1,0 +1,63 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Reading from a replica: listings do not load the server that boots write to, and go on while a failover lasts."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ..core import errors
+from .database import Ledger, open_ledger
+from .db.address import LedgerAddress, is_server_url, normalise_url, shown
+
+VARIABLE = "bootflow_ledger_read_url"
+
+
+def check(address: LedgerAddress, url: str) -> None:
+    """Raise InvalidInput where ``url`` cannot be a replica's of the ledger at ``address``."""
+    if not is_server_url(url):
+        raise errors.InvalidInput(
+            reason="%s is not a PostgreSQL URL" % VARIABLE,
+            remedy="Write it as postgresql://user@replica/database, or leave it out.",
+        )
+    if not is_server_url(normalise_url(address.url)):
+        raise errors.InvalidInput(
+            reason="%s is set, and the ledger %s, an sqlite file, has no replica" % (VARIABLE, address),
+            remedy="Leave it out, or set bootflow_ledger_url to the PostgreSQL server that it is a replica of.",
+        )
+
+
+def open_reader(address: LedgerAddress, url: str, tell: t.Callable[[str], None]) -> Ledger:
+    """The replica at ``url``, with the settings of ``address``, or the ledger itself where the replica does not serve.
+
+    The ledger is asked for its id, once. While it does not answer, the replica is read without.
+
+    :arg tell: is given a sentence for a person where one of the two cannot be used.
+    :raises LedgerError: ``url`` is of another ledger, which is never read in place of this one.
+    :raises InvalidInput: the URLs do not go together, or invalid settings of the connection.
+    """
+    check(address, url)
+    try:
+        replica = open_ledger(dataclasses.replace(address, url=url), patient=False, tell=tell)
+        found = replica.id
+    except errors.LedgerError as e:
+        tell("%s: %s. The ledger itself is read." % (VARIABLE, e.message.rstrip(".")))
+        return open_ledger(address, tell=tell)
+    try:
+        ledger = open_ledger(dataclasses.replace(address, retry_timeout=0), check_revision=False)
+        expected = ledger.id
+        ledger.close()
+    except errors.LedgerError as e:
+        tell("%s. Read is its replica %s, which may be behind." % (e.message.rstrip("."), shown(url)))
+        return replica
+    if found != expected:
+        replica.close()
+        raise errors.LedgerError(
+            url=shown(url),
+            reason="it is ledger %s, and no replica of %s, which is ledger %s" % (found, address, expected),
+            remedy="Correct %s, or leave it out." % VARIABLE,
+        )
+    return replica
