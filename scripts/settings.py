@@ -3,7 +3,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Writes what follows from the declared settings: docs/variables.md, the documentation fragments of the modules' options, and
+"""Writes what follows from the declared settings: docs/variables.md, the names of all variables, the documentation fragments of the modules' options, and
 the options of roles that are settings. With --check nothing is written: files that differ are named.
 """
 
@@ -216,6 +216,12 @@ def role_defaults(role: str) -> str:
     return text
 
 
+def variable_names() -> str:
+    quoted = ", ".join('"%s"' % name.removeprefix("bootflow_") for name in sorted(_settings("table").ALL))
+    lines = textwrap.fill(quoted + ",", 120, initial_indent=" " * 8, subsequent_indent=" " * 8)
+    return "VARIABLES = frozenset(\n    PREFIX + name\n    for name in (\n%s\n    )\n)  # fmt: skip\n" % lines
+
+
 def between(path: Path, generated: str, indent: int) -> str:
     """The file with ``generated`` between its two marks."""
     text, space = path.read_text(), " " * indent
@@ -225,6 +231,8 @@ def between(path: Path, generated: str, indent: int) -> str:
 
 def files() -> dict[Path, str]:
     found = {ROOT / "docs" / "variables.md": page()}
+    names = ROOT / "plugins" / "module_utils" / "core" / "settings" / "names.py"
+    found[names] = between(names, variable_names(), 0)
     for role in ROLES:
         spec, defaults = (ROOT / "roles" / role / part for part in ("meta/argument_specs.yml", "defaults/main.yml"))
         found[spec] = between(spec, role_spec(role), 6)

@@ -8,16 +8,23 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings import table
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.names import strangers
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.scheduler_settings import settings_of_users
 
 
 def warn(action: LedgerAction, hosts: t.Mapping[str, t.Iterable[str]] | None = None) -> None:
     """Warn of them, by the names alone. :arg hosts: host -> names of its variables; without it the current host's"""
     own = set(action.task_vars)
     names = own if hosts is None else {name for of_host in hosts.values() for name in of_host} - own
-    if table.unknown(names):  # only then the user's filters are read
-        for name, near in table.unknown(names, settings_of_users(action)).items():
-            hint = "; did you mean %s?" % near if near else " (docs/variables.md lists all)."
-            action._display.warning("Variable %s does not exist%s" % (name, hint))
+    if strangers(names):
+        _warn(action, names)
+
+
+def _warn(action: LedgerAction, names: set[str]) -> None:
+    # Loaded only now: they take all settings with the whole scheduler, and the user's filters.
+    from ansible_collections.bootflow.compute.plugins.module_utils.core.settings import table
+    from ansible_collections.bootflow.compute.plugins.plugin_utils.scheduler_settings import settings_of_users
+
+    for name, near in table.unknown(names, settings_of_users(action)).items():
+        hint = "; did you mean %s?" % near if near else " (docs/variables.md lists all)."
+        action._display.warning("Variable %s does not exist%s" % (name, hint))

@@ -25,7 +25,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.sett
     Table,
     to_number,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings import table
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings import names, table
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.hosts import HOST
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import LEDGER, PLAYBOOKS, RUN
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.storage import BACKEND, STORAGE
@@ -160,7 +160,7 @@ def test_every_name_in_messages_playbooks_and_documents_is_a_variable() -> None:
         *(ROOT / "docs").rglob("*.md"),
         ROOT / "README.md",
     ]
-    known = {*table.ALL, *table.RESULTS, *table.GIVEN, *OTHERS}
+    known = {*table.ALL, *names.RESULTS, *names.GIVEN, *OTHERS}
     texts = {p: p.read_text() for p in paths if p.is_file() and p.suffix in (".py", ".yml", ".yaml", ".md", ".json")}
     unknown = {(str(p.relative_to(ROOT)), w) for p, text in texts.items() for w in WORD.findall(text) if w not in known}
     assert not unknown
@@ -170,13 +170,13 @@ def test_the_results_are_what_the_playbooks_register() -> None:
     text = "".join(p.read_text() for p in (ROOT / "playbooks").glob("*.yml"))
     assert (
         set(re.findall(r"register: (bootflow_\w+)", text)) | {"bootflow_round", "bootflow_round_needed"}
-        == table.RESULTS
+        == names.RESULTS
     )
 
 
 def test_variables_that_do_not_exist() -> None:
-    names = ["bootflow_wait_timout", "bootflow_booted", "bootflow_xyzzy", "other", "bootflow_my_racks"]
-    assert table.unknown(names, [Setting("my_racks", list)]) == {
+    given = ["bootflow_wait_timout", "bootflow_booted", "bootflow_xyzzy", "other", "bootflow_my_racks"]
+    assert table.unknown(given, [Setting("my_racks", list)]) == {
         "bootflow_wait_timout": "bootflow_wait_timeout",
         "bootflow_xyzzy": "",
     }

@@ -43,16 +43,33 @@ def optional_import(name: str) -> t.Any:
         return Missing(name)
 
 
+class Lazy:
+    """Stands for the library called ``name``, which takes long to import, until something of it is used; then as optional_import()."""
+
+    def __init__(self, name: str):
+        self._name = name
+
+    def imported(self) -> t.Any:
+        return optional_import(self._name)
+
+    def __getattr__(self, name: str) -> t.Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        found = getattr(self.imported(), name)
+        setattr(self, name, found)  # from now on it is as near as in a module
+        return found
+
+
 def installed(name: str) -> t.Any:
     """Something true where the library called ``name`` is installed, else a stand-in: it is looked for, not imported."""
     return importlib.util.find_spec(name) or Missing(name)
 
 
 def require(library: t.Any, name: str, package: str, where: str = "controller") -> None:
-    """Raise MissingLibrary when ``library`` came out of optional_import or installed as a stand-in.
+    """Raise MissingLibrary when ``library`` came out of one of these functions and is not installed.
 
     :arg package: what to install (pip name on the controller, Debian name on a host).
     :arg where: ``controller`` or ``host``.
     """
-    if isinstance(library, Missing):
+    if isinstance(library.imported() if isinstance(library, Lazy) else library, Missing):
         raise MissingLibrary(name=name, package=package, where=where)

@@ -13,14 +13,14 @@ import typing as t
 
 from .. import errors as error_classes
 from ..errors import BootflowError, InvalidInput, MalformedRequestBody
-from ..optional import optional_import, require
+from ..optional import Lazy, require
 from ..reading.formats import FORMATS
 from .fragment_files import load_fragments, state_of_files
 
 if t.TYPE_CHECKING:
     import jsonschema
 else:
-    jsonschema = optional_import("jsonschema")
+    jsonschema = Lazy("jsonschema")
 
 
 #: paths where null may be intended: it is kept there, and rejected

@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ..instances.server_groups import ServerGroup
-from ..optional import optional_import, require
+from ..optional import Lazy, require
 from .host_state import HostState
 from .request_spec import RequestSpec
 
@@ -22,7 +22,7 @@ if t.TYPE_CHECKING:
     from ..resources.numa.topology import HostNUMATopology
     from ..resources.pci.device import PciDevice
 else:
-    np = optional_import("numpy")
+    np = Lazy("numpy")
 
 # Positions of hosts in the fleet: an array of them, or one.
 Rows = t.Any

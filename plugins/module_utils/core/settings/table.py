@@ -9,8 +9,9 @@ from __future__ import annotations
 import difflib
 import typing as t
 
-from ..reading.setting import PREFIX, Setting
+from ..reading.setting import Setting
 from .hosts import HOST
+from .names import strangers
 from .request import REQUEST
 from .run import LEDGER, MAINTENANCE, PLAYBOOKS, PURGE, READING, RUN, TIME_LIMITS
 from .scheduling import SCHEDULER
@@ -37,23 +38,6 @@ for _title, _text, _settings in SECTIONS:
     for _setting in _settings:
         ALL.setdefault(_setting.variable, _setting)
 
-#: Variables that playbooks register, or pass to each other.
-RESULTS = frozenset(
-    PREFIX + name
-    for name in (
-        "accepted", "admin_passwords", "attaching", "audit_finished", "audited", "auditing", "booted", "cleaned",
-        "deleting", "detaching", "ended", "hosts_listed", "image_cache", "inspected",
-        "ledger_opened", "leftovers", "listed", "operated", "operation_begun", "operation_finished", "refreshing", "removed",
-        "reported", "round", "round_needed", "scheduled", "shown", "snapshots_begun", "snapshots_chosen", "snapshots_ended",
-        "storage_left", "storage_reported", "undone", "unexported",
-        "volume_scheduled", "volumes_accepted", "volumes_chosen", "volumes_created", "volumes_deleted",
-        "volumes_deleting", "volumes_refreshing", "volumes_extended", "volumes_extending", "volumes_listed", "volumes_scheduled", "whatif",
-    )
-)  # fmt: skip
-
-#: Variables that the inventory plugin and the custom statistics of a run give.
-GIVEN = frozenset(PREFIX + name for name in ("compute_host", "guests", "instance", "storage_host"))
-
 
 def unknown(names: t.Iterable[str], declared: t.Iterable[Setting] = ()) -> dict[str, str]:
     """Unknown names with our prefix -> the nearest variable, "" if none is near.
@@ -61,5 +45,6 @@ def unknown(names: t.Iterable[str], declared: t.Iterable[Setting] = ()) -> dict[
     :arg declared: settings of the user's own filters.
     """
     known = {*ALL, *(setting.variable for setting in declared)}
-    strangers = sorted({n for n in names if n.startswith(PREFIX)} - known - RESULTS - GIVEN)
-    return {n: next(iter(difflib.get_close_matches(n, sorted(known), 1, 0.8)), "") for n in strangers}
+    return {
+        n: next(iter(difflib.get_close_matches(n, sorted(known), 1, 0.8)), "") for n in sorted(strangers(names) - known)
+    }

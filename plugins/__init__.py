@@ -1,0 +1,37 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Modules of the collection are loaded on the controller as Python loads any other: compiled once, kept in __pycache__.
+
+Ansible's loader of collections compiles each of them from its source at every start, and a run has hundreds. The first of our
+plugins that is loaded loads this package. Hosts never get it: an AnsiballZ has an empty file in its place.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import typing as t
+from importlib.machinery import ModuleSpec
+
+PREFIX = __name__ + "."
+
+
+class CompiledModules:
+    """Finds modules of this package that are files. Packages, and which of several collections paths has them, stay Ansible's."""
+
+    def find_spec(self, name: str, path: t.Sequence[str] | None, target: t.Any = None) -> ModuleSpec | None:
+        if not name.startswith(PREFIX) or not path:
+            return None
+        file = os.path.join(path[0], name.rpartition(".")[2] + ".py")
+        return importlib.util.spec_from_file_location(name, file) if os.path.isfile(file) else None
+
+
+for _place, _finder in enumerate(sys.meta_path):
+    if (
+        type(_finder).__name__ == "_AnsibleCollectionFinder"
+    ):  # else Python itself loads this package, or ansible-test restricts it
+        sys.meta_path.insert(_place, CompiledModules())
+        break
