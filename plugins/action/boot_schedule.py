@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import collections
 import itertools
 import typing as t
 from dataclasses import dataclass, replace
@@ -34,6 +33,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     boot_volume_settings,
     guest_of_build,
     host_settings,
+    host_variables,
     scheduler_settings,
     storage_reports,
     storage_settings,
@@ -44,7 +44,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action imp
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import outcome
 
 EXPLAINED_OF_AN_ENTRY = 3
-HOSTS_PRINTED = 50
+HOSTS_SHOWN = 50  # of those that passed, and of those that were rejected
 REMEDY = "The plan lists why each host was rejected. Request less, or fix the cause."
 
 
@@ -216,8 +216,7 @@ class ActionModule(LedgerAction):
 
     def _reports(self) -> dict[str, t.Mapping[str, t.Any]]:
         """host -> what it reported in this playbook, or why it did not; hosts that were not asked are left out."""
-        hostvars = self.task_vars["hostvars"]
-        found = {h: hostvars[h].get("bootflow_reported") or {} for h in self.compute_hosts()}
+        found = host_variables.results(self.task_vars["hostvars"], self.compute_hosts(), "bootflow_reported")
         return {h: report for h, report in found.items() if report.get("reported") or report.get("error")}
 
     def _rehearse(
@@ -230,7 +229,9 @@ class ActionModule(LedgerAction):
     ) -> _Rehearsed:
         """Round after round as in a boot: a build that its host cannot run goes to another one."""
         uuids = sorted({*accepted.created, *accepted.resumed})
-        options = scheduler_settings.scheduler_options(self, tx.now, explain=True)
+        options = replace(
+            scheduler_settings.scheduler_options(self, tx.now, explain=True), explain_most=EXPLAINED_OF_AN_ENTRY
+        )
         result = schedule.Scheduled()
         while True:
             if instances.waits_for_host(tx, tx.run.id):
@@ -270,14 +271,12 @@ class ActionModule(LedgerAction):
 
     def _plans(self, found: _Rehearsed) -> list[dict[str, t.Any]]:
         """The plan of each instance, with its ``lines``, and ``entry``, ``flavor`` for those that print them."""
-        explained: collections.Counter[int] = collections.Counter()
+        # The hosts of an entry are much the same for each of its instances: they are explained for the first few.
+        explained: dict[int, list[str]] = {}
         refused: dict[tuple[int, str], list[str]] = {}
         plans = []
         for row in found.rows:
-            explained[row.request_spec_id] += 1
-            # The hosts of an entry are much the same for each of its instances: printed for the first few, returned for all.
-            in_full = explained[row.request_spec_id] <= EXPLAINED_OF_AN_ENTRY
-            plan = self._plan_of(row, found, in_full)
+            plan = self._plan_of(row, found, explained)
             plan["volumes"] = [
                 _volume_plan(a, found.backends.get(a.volume_id)) for a in found.volumes.get(row.uuid, [])
             ]
@@ -287,24 +286,32 @@ class ActionModule(LedgerAction):
             plans.append(plan)
         return plans
 
-    def _plan_of(self, row: Instance, found: _Rehearsed, in_full: bool) -> dict[str, t.Any]:
+    def _plan_of(self, row: Instance, found: _Rehearsed, explained: dict[int, list[str]]) -> dict[str, t.Any]:
+        """:arg explained: entry -> the instances with whose plans its hosts are; their number is limited."""
         build, fault, selection = (
             found.placed.get(row.uuid),
             found.faults.get(row.uuid),
             found.result.placed.get(row.uuid),
         )
         decision = selection.decision if selection is not None else found.result.explanations.get(row.uuid)
+        uuids = explained.setdefault(row.request_spec_id, [])
+        decided = decision is not None or selection is not None
+        if decision is not None and len(uuids) < EXPLAINED_OF_AN_ENTRY:
+            uuids.append(row.uuid)
+        else:
+            decision = None
         return {
             "name": row.display_name,
             "uuid": row.uuid,
             "host": build.row.host if build is not None else None,
             "alternates": [a.host for a in selection.alternates] if selection is not None else [],
-            "decision": decision,
+            "decision": None if decision is None else explain.condensed(decision, HOSTS_SHOWN),
+            "explained_by": uuids[-1] if decided and uuids else None,
             "error": fault,
             "xml": found.xml.get(row.uuid),
             "entry": row.request_spec_id,
             "flavor": row.spec["flavor"]["name"],
-            "lines": _plan_lines(row, build, selection, fault, decision, in_full),
+            "lines": _plan_lines(row, build, selection, fault, decision, decided),
         }
 
 
@@ -323,9 +330,9 @@ def _plan_lines(
     selection: Selection | None,
     fault: dict[str, t.Any] | None,
     decision: t.Any,
-    in_full: bool,
+    decided: bool,
 ) -> list[str]:
-    """:arg in_full: with the evaluated hosts."""
+    """:arg decision: None where those of its neighbours serve for it too. :arg decided: whether there was one."""
     lines = []
     if build is not None:
         addresses = [f["ip_address"] for p, _n in build.ports for f in p.fixed_ips]
@@ -338,12 +345,12 @@ def _plan_lines(
         lines.append("  alternates: %s" % (", ".join(a.host for a in selection.alternates) or "none"))
     if fault is not None:
         lines.append("  %s: %s" % (fault["code"], fault["message"]))
-    if decision is not None and in_full:
+    if decision is not None:
         # Its first line and that of the alternates stand above, in words of our own.
-        text = explain.explanation_text(decision, HOSTS_PRINTED)[1:]
+        text = explain.explanation_text(decision, HOSTS_SHOWN)[1:]
         lines += [line for line in text if not line.startswith("  alternates:")]
-    elif decision is not None:
-        lines.append("  hosts: as above; the plan in the result has all")
+    elif decided:
+        lines.append("  hosts: as above")
     return lines
 
 

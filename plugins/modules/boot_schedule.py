@@ -105,10 +105,27 @@ explanations:
   type: dict
   returned: success
 plan:
-  description: The plan, in check mode.
+  description: The plan, in check mode, an item for each instance that would be built.
   type: list
   elements: dict
   returned: in check mode
+  contains:
+    name: {description: Name of the instance., type: str}
+    uuid: {description: Its UUID., type: str}
+    host: {description: "The host that would be chosen; null if there is none.", type: str}
+    alternates: {description: Hosts for further attempts., type: list, elements: str}
+    decision:
+      description:
+        - >-
+          Why this host, or none: C(chosen), C(forced), C(alternates), C(filters) (how many hosts each let pass) and C(nearest_miss). C(hosts) has
+          the best 50 hosts that passed, with rank, weight and what each weigher gave, and the nearest 50 that were rejected, with the verdict of each
+          filter. All hosts are in C(passed) (names, best first, their C(weights) beside) and C(rejected) (filter to names).
+        - The hosts of an entry of the request are much the same for each of its instances, so its first three have this. It is null for the others.
+      type: dict
+    explained_by: {description: "UUID of the instance of the same entry whose C(decision) serves for this one; null if there is none.", type: str}
+    error: {description: "The error, if no host would be found, else null.", type: dict}
+    xml: {description: "The domain, if there is a host, else null.", type: str}
+    volumes: {description: "The volumes, each with C(id), C(name), C(size), C(device), C(pool_host), C(new) and C(error).", type: list, elements: dict}
 failed_items:
   {description: ["What failed, each item with C(name), C(id), C(host), C(state),
     C(error) (its error, if one is known) and C(tried) (the errors of earlier attempts).", Missing if the task failed as a whole.],

@@ -276,7 +276,7 @@ def explanation_text(decision: t.Mapping[str, t.Any], limit: int | None = None, 
         lines.append("  nearest miss: %s" % _lacks(near, named))
         if near.get("smallest_change"):
             lines.append("  smallest change: %s" % near["smallest_change"]["text"])
-    passed = [h for h in decision["hosts"] if h["passed"]]
+    passed, rejected = _in_order(decision)
     telling = {w["name"] for h in passed for w in h["weighers"] if w["score"]}
     for host in passed[:limit]:
         parts = [
@@ -286,12 +286,37 @@ def explanation_text(decision: t.Mapping[str, t.Any], limit: int | None = None, 
         ]
         lines.append("  + " + named(host) + ("  weight %.4f: %s" % (host["weight"], "; ".join(parts)) if parts else ""))
     lines.extend(_more(passed, limit, "passed"))
-    rejected = sorted((h for h in decision["hosts"] if not h["passed"]), key=lambda h: _distance(h, near))
     for host in rejected[:limit]:
         why = host["rejected_by"] or {"filter": "", "reason": "not reached"}
         lines.append("  - %s  %s%s" % (named(host), why["filter"] + ": " if why["filter"] else "", why["reason"]))
     lines.extend(_more(rejected, limit, "rejected"))
     return lines
+
+
+def condensed(decision: t.Mapping[str, t.Any], limit: int) -> dict[str, t.Any]:
+    """The decision with at most ``limit`` hosts of each kind in full: the best that passed, and the nearest that were rejected.
+
+    All are there by name: ``passed``, best first, with their ``weights``, and ``rejected``: filter -> hosts, the nearest first.
+    """
+    named = _names(decision)
+    passed, rejected = _in_order(decision)
+    names: dict[str, list[str]] = {}
+    for host in rejected:
+        names.setdefault((host["rejected_by"] or {"filter": ""})["filter"], []).append(named(host))
+    return {
+        **decision,
+        "hosts": passed[:limit] + rejected[:limit],
+        "passed": [named(host) for host in passed],
+        "weights": [host["weight"] for host in passed],
+        "rejected": names,
+    }
+
+
+def _in_order(decision: t.Mapping[str, t.Any]) -> tuple[list[dict[str, t.Any]], list[dict[str, t.Any]]]:
+    """Its hosts that passed, best first, and those that were rejected, the nearest first."""
+    near = decision["nearest_miss"]
+    rejected = sorted((h for h in decision["hosts"] if not h["passed"]), key=lambda h: _distance(h, near))
+    return [h for h in decision["hosts"] if h["passed"]], rejected
 
 
 def filter_counts(counts: t.Sequence[t.Mapping[str, t.Any]], things: str) -> str:

@@ -48,5 +48,6 @@ class SchedulerOptions(DeclaredSettings):
     rng: random.Random | None = None  # None: seeded by the request, so that the same request gets the same choice
     user_filter_dirs: t.Sequence[str] = ()
     explain: bool = False  # every decision
+    explain_most: int | None = None  # of a request, so many of them
     explain_failures: bool = False  # only what has no host, in the message of NoValidHost
     user_classes: dict[str, tuple[type, str]] | None = field(default=None, repr=False)  # see registry.user_classes()

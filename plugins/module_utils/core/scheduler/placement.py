@@ -210,7 +210,8 @@ class Placement:
         return limits
 
     def _explain(self, uuid: str, ranking: Ranking | None, row: int | None) -> dict[str, t.Any] | None:
-        if not self.options.explain:
+        most = self.options.explain_most
+        if not self.options.explain or (most is not None and len(self.taken) >= most):
             return None
         return explain(self.fleet, self.spec, self.filters, self.candidates, uuid, ranking=ranking, chosen=row)
 

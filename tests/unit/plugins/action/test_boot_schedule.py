@@ -243,12 +243,17 @@ def test_a_plan_shows_like_instances_once(world: World) -> None:
     assert first["before"] == "" and first["after"] == result["plan"][0]["xml"]
     assert (second["before"], second["after"]) == (first["after"], result["plan"][1]["xml"])
     assert (second["before_header"], second["after_header"]) == ("web-1 on h1", "web-2 on h2")
-    assert "web-1 (flavor small)" in "\n".join(shown)
+    assert "web-1 (flavor small)" in "\n".join(shown) and "\n".join(shown).count("  hosts: as above") == 2
+    explained = [p["decision"] and (p["uuid"], p["explained_by"]) for p in result["plan"]]
+    assert explained == [(p["uuid"], p["uuid"]) for p in result["plan"][:3]] + [None] * 2
+    assert result["plan"][4]["explained_by"] == result["plan"][2]["uuid"]
     flavors = [{**VARIABLES["bootflow_flavors"][0], "memory_mb": 99999}]
     result, shown = Boot(world, "h1", count=5, bootflow_flavors=flavors, bootflow_project="other")(
         boot_schedule, check_mode=True
     )
     text = "\n".join(shown)
     assert "web-1, web-2, web-3, web-4, web-5 (flavor small)" in text and text.count("  nearest miss: ") == 1
-    assert [len(p["decision"]["hosts"]) for p in result["plan"]] == [3] * 5
+    plans = result["plan"]
+    assert [p["decision"] and len(p["decision"]["hosts"]) for p in plans] == [3, 3, 3, None, None]
+    assert [p["explained_by"] for p in plans] == [p["uuid"] for p in plans[:3]] + [plans[2]["uuid"]] * 2
     assert "  - h2  RamFilter: memory: needs 97.7 GiB, the whole host has 7 GiB" in text

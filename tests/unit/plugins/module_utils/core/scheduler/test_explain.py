@@ -15,7 +15,11 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.errors impor
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.aggregates import Aggregate
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet
-from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.explain import explanation_text, summary
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.explain import (
+    condensed,
+    explanation_text,
+    summary,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.host_state import HostState
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import select_destinations
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.request_spec import RequestSpec
@@ -121,6 +125,25 @@ def test_explaining_changes_no_decision():
     told = select_destinations(Fleet(hosts()), spec(4), OPTIONS)
     assert [s.host for s in told] == [s.host for s in select_destinations(Fleet(hosts()), spec(4), quiet)]
     assert select_destinations(Fleet(hosts()), spec(), quiet)[0].decision is None
+
+
+def test_as_many_decisions_of_a_request_are_explained_as_are_wanted():
+    few = dataclasses.replace(OPTIONS, explain_most=2)
+    found = select_destinations(Fleet(hosts()), spec(4), few)
+    assert [s.decision is None for s in found] == [False, False, True, True]
+    assert [s.host for s in found] == [s.host for s in select_destinations(Fleet(hosts()), spec(4), OPTIONS)]
+
+
+def test_a_condensed_decision_names_all_hosts_and_has_the_nearest_in_full():
+    (selection,) = select_destinations(Fleet(hosts()), spec(), OPTIONS)
+    decision = selection.decision
+    short = condensed(decision, 1)
+    assert [h["host"] for h in short["hosts"]] == ["b", "small"]
+    assert by_host(short) == {name: by_host(decision)[name] for name in ("b", "small")}
+    assert (short["passed"], short["weights"]) == (["b", "a"], [1.5, 1.0])
+    assert short["rejected"] == {"RamFilter": ["small"], "DiskFilter": ["full"], "ComputeFilter": ["off"]}
+    assert {k: short[k] for k in decision if k != "hosts"} == {k: v for k, v in decision.items() if k != "hosts"}
+    assert [h["host"] for h in condensed(decision, 9)["hosts"]] == ["b", "a", "small", "full", "off"]
 
 
 def test_no_valid_host_carries_the_nearest_miss():
