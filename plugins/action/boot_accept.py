@@ -50,7 +50,7 @@ class ActionModule(LedgerAction):
             self.options, scheduler_settings.reading_of(self), scheduler_settings.zones(self)
         )
         scheduler_settings.check(self)
-        variable_names.warn(self, scheduler_settings.host_variables(self))
+        variable_names.warn(self, scheduler_settings.variables_of_hosts(self))
         self._warn_of_names(request)
         options = boot_volume_settings.accept_options(self, request)
         if self.check_mode:

@@ -111,18 +111,28 @@ def configuration(variables: t.Mapping[str, t.Any], host: str) -> dict[str, t.An
 def check(hostvars: t.Mapping[str, t.Mapping[str, t.Any]], hosts: t.Iterable[str], problems: Problems) -> None:
     """Add to ``problems`` each wrong setting of the hosts, once for all hosts that have it."""
     found: dict[tuple[str, str], list[str]] = {}
+    checked: dict[
+        int, tuple[t.Any, Problems]
+    ] = {}  # once for hosts with the same variables, which stay while they are here
     for host in hosts:
-        wrong = Problems()
-        HOST.check(hostvars[host], host, wrong)
-        if not wrong.errors:
-            with wrong.collect(host):
-                volume_group(HOST.of(hostvars[host]))
-        for error in wrong.errors:
+        its = hostvars[host]
+        if id(its) not in checked:
+            checked[id(its)] = its, _wrong(its, host)
+        for error in checked[id(its)][1].errors:
             found.setdefault((error["message"], error["remedy"]), []).append(host)
     for (message, remedy), affected in found.items():
         more = ", and %d more" % (len(affected) - MOST_NAMED) if len(affected) > MOST_NAMED else ""
         path = "host%s %s%s" % ("" if len(affected) == 1 else "s", ", ".join(affected[:MOST_NAMED]), more)
         problems.add(path, errors.InvalidInput(message=message, remedy=remedy))
+
+
+def _wrong(variables: t.Mapping[str, t.Any], host: str) -> Problems:
+    found = Problems()
+    HOST.check(variables, host, found)
+    if not found.errors:
+        with found.collect(host):
+            volume_group(HOST.of(variables))
+    return found
 
 
 def volume_group(host: Values) -> str:

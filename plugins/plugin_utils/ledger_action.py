@@ -303,7 +303,10 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
         else:
             opened = self.task_vars.get("hostvars", {}).get(CONTROLLER, {}).get(OPENED) or {}
             limit = opened.get("run_limit")
-        return list(hosts) if limit is None else [h for h in hosts if h in set(limit)]
+        if limit is None:
+            return list(hosts)
+        reached = set(limit)
+        return [h for h in hosts if h in reached]
 
     # --- host-side modules ------------------------------------------------------------------------------------------
 

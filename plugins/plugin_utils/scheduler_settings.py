@@ -32,7 +32,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.re
     user_classes,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import FILTERS, SCHEDULER
-from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings
+from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings, host_variables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
 
@@ -65,7 +65,7 @@ def check(action: LedgerAction, together_with: Problems | None = None) -> None:
             with problems.collect("scheduler"):
                 make(options, user_classes(options))
     hosts = action.compute_hosts()
-    variables = host_variables(action)
+    variables = variables_of_hosts(action)
     host_settings.check(variables, hosts, problems)
     with problems.collect("bootflow_hosts"):
         host_settings.named_hosts(action, hosts)
@@ -163,8 +163,12 @@ def filter_dirs(action: LedgerAction) -> list[str]:
 
 def configurations(action: LedgerAction) -> dict[str, dict[str, t.Any]]:
     """host -> its settings as columns of the ledger, for all compute hosts of the inventory."""
-    variables = host_variables(action)
-    found = {h: host_settings.configuration(v, h) for h, v in variables.items()}
+    variables = variables_of_hosts(action)
+    read: dict[int, dict[str, t.Any]] = {}  # once for hosts with the same variables
+    for host, its in variables.items():
+        if id(its) not in read:
+            read[id(its)] = host_settings.configuration(its, host)
+    found = {host: dict(read[id(its)]) for host, its in variables.items()}
     problems = Problems()
     zones = zones_by_host(_read_aggregates(action, variables, problems))
     problems.raise_if_any()
@@ -188,23 +192,27 @@ def aggregates_of(action: LedgerAction) -> dict[str, tuple[Aggregate, ...]]:
     :raises InvalidRequest: bootflow_aggregates is wrong, see check().
     """
     problems = Problems()
-    aggregates = _read_aggregates(action, host_variables(action), problems)
+    aggregates = _read_aggregates(action, variables_of_hosts(action), problems)
     problems.raise_if_any()
     return aggregates_by_host(aggregates)
 
 
-def host_variables(action: LedgerAction) -> dict[str, t.Any]:
-    """host -> its variables. Each look into hostvars puts them together again, so it is made once a task."""
-    found: dict[str, t.Any] | None = action.__dict__.get("_host_variables")
+def variables_of_hosts(action: LedgerAction) -> dict[str, host_variables.Variables]:
+    """Compute host -> its settings, see host_variables.settings_of(); read once a task."""
+    found: dict[str, host_variables.Variables] | None = action.__dict__.get("_host_variables")
     if found is None:
-        hostvars = action.task_vars["hostvars"]
-        found = action.__dict__["_host_variables"] = {host: hostvars[host] for host in action.compute_hosts()}
+        found = action.__dict__["_host_variables"] = host_variables.settings_of(
+            action.task_vars["hostvars"], action.compute_hosts()
+        )
     return found
 
 
 def vars_for_filters(action: LedgerAction) -> dict[str, t.Any]:
     """Variables of the hosts, for filters of the user: read only when there are such filters."""
-    return host_variables(action) if any(os.path.isdir(d) for d in filter_dirs(action)) else {}
+    if not any(os.path.isdir(d) for d in filter_dirs(action)):
+        return {}
+    hostvars = action.task_vars["hostvars"]
+    return {host: hostvars[host] for host in action.compute_hosts()}
 
 
 def _read_aggregates(
@@ -213,11 +221,12 @@ def _read_aggregates(
     data = action.options.get("aggregates")
     if not data:
         return ()
-    zones = {h: v.get("bootflow_availability_zone") for h, v in variables.items()}
+    distinct = {id(its): its for its in variables.values()}
+    zones = {number: its.get("bootflow_availability_zone") for number, its in distinct.items()}
     return read_aggregates(
         data,
         variables,
         action.task_vars.get("groups") or {},
-        {h: str(zone) for h, zone in zones.items() if zone is not None},
+        {h: str(zones[id(its)]) for h, its in variables.items() if zones[id(its)] is not None},
         problems,
     )

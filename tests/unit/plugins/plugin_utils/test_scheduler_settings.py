@@ -76,7 +76,8 @@ def test_every_setting_arrives(make_action):
     assert made.settings["isolated_hosts"] == ("kvm1", "kvm3")
     assert made.settings["metrics_weight_setting"] == {"cpu.percent": -2.0}
     assert made.explain is True
-    untouched = {"now", "rng", "user_filter_dirs", "user_classes", "explain", "explain_failures", "settings"}
+    untouched = {"now", "rng", "user_filter_dirs", "user_classes", "settings"}
+    untouched |= {"explain", "explain_most", "explain_failures"}
     named = set(given) | {"multipliers", "isolated_hosts", "metrics_weight_setting"}
     assert fields | set(made.settings) == named | untouched | {setting.name for setting in FILTERS}
 
@@ -257,7 +258,7 @@ def test_variables_that_do_not_exist_are_warned_of_with_the_nearest_name(make_ac
     action.task_vars["bootflow_max_atempts"] = 2
     variable_names.warn(action)
     assert action._display.told == ["Variable bootflow_max_atempts does not exist; did you mean bootflow_max_attempts?"]
-    variable_names.warn(action, scheduler_settings.host_variables(action))
+    variable_names.warn(action, scheduler_settings.variables_of_hosts(action))
     assert action._display.told[1:] == [
         "Variable bootflow_wait_timout does not exist; did you mean bootflow_wait_timeout?"
     ]
