@@ -14,7 +14,6 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.req
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import leases
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.database import Ledger
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
@@ -80,7 +79,7 @@ class ActionModule(LedgerAction):
             accepted, stale = ledger.transact(write, collisions=3)
         # A transaction of its own, after this run took over what it requested: accept has locked subnets, and no instance is
         # locked after them.
-        if accepted.builds and not self.check_mode and ledger.transact(leases.expire):
+        if accepted.builds and not self.check_mode and self._end_what_died(ledger):
             stale = ledger.inspect(self._stale)
         lines = self._lines(accepted)
         if lines and self.options["print_table"]:
@@ -103,6 +102,13 @@ class ActionModule(LedgerAction):
             "volumes": accepted.builds and boot_volume_settings.uses_volumes(request.requests),
             "stale_storage_hosts": self._stale_storage(ledger) if accepted.builds and makes_volumes else [],
         }
+
+    def _end_what_died(self, ledger: Ledger) -> list[str]:
+        from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import (
+            leases,
+        )  # a tenth of all that is loaded
+
+        return ledger.transact(leases.expire)
 
     def _lines(self, accepted: accept.Accepted) -> list[str]:
         lines = []

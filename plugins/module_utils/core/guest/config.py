@@ -12,13 +12,13 @@ from __future__ import annotations
 import ipaddress
 import re
 import typing as t
-import uuid as uuid_module
 
 from ..disks.block_devices import PlannedDisk, config_drive_disk
 from ..errors import InvalidInput
 from . import devices, platform
 from .domain.domain import DomainConfig, render
 from .domain.metadata import NovaFlavorConfig, NovaInstanceConfig, NovaIpConfig, NovaPortConfig, OwnerConfig
+from .names import DOMAIN_NAME_LENGTH, checked_uuid, domain_name, short_domain_names
 from .numa import GuestNuma
 from .spec import GuestOptions, GuestSpec, HostCapabilities
 
@@ -32,47 +32,8 @@ __all__ = [
     "short_domain_names",
 ]
 
-# libvirt uses it in file names (<name>_VARS.fd, <name>.log...), whose limit is 255 bytes.
-DOMAIN_NAME_LENGTH = 200
 _SAFE_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
 KIB_PER_MIB = 1024
-
-
-def domain_name(display_name: str, uuid: str) -> str:
-    """The libvirt name of an instance: the safe characters of its display name, then its UUID.
-
-    The beginning is recognisable in ``virsh list``; the UUID makes the name unique whatever the display names.
-    Letters, digits, ``.``, ``_`` and ``-`` only, a letter or digit first, at most 200 characters.
-
-    :raises InvalidInput: ``uuid`` is not a UUID.
-    """
-    tail = "-" + checked_uuid(uuid)
-    safe = re.sub(r"[^A-Za-z0-9._-]+", "-", display_name).lstrip("-._")
-    safe = safe[: DOMAIN_NAME_LENGTH - len(tail)].rstrip("-._")
-    return (safe or "instance") + tail
-
-
-def short_domain_names(display_name: str, uuid: str) -> list[str]:
-    """The names that such a domain takes: the first one that no other domain of its host has. The last one is always free.
-
-    The safe characters of the display name; with the first digits of the UUID; domain_name(). A name of digits only gets a word
-    before it, because virsh takes a number for the id of a running domain.
-    """
-    unique = domain_name(display_name, uuid)
-    name = unique[: -len(uuid) - 1]
-    name = "instance-" + name if name.isdigit() else name
-    return [name, "%s-%s" % (name, uuid[:8]), unique]
-
-
-def checked_uuid(uuid: str) -> str:
-    """The UUID in canonical form: lower case, with hyphens.
-
-    :raises InvalidInput: not a UUID.
-    """
-    try:
-        return str(uuid_module.UUID(uuid))
-    except (ValueError, AttributeError, TypeError):
-        raise InvalidInput(reason="%r is not a UUID" % (uuid,)) from None
 
 
 def guest_config(guest: GuestSpec, host: HostCapabilities) -> DomainConfig:

@@ -18,7 +18,7 @@ from ...core import errors
 from ...core.disks.block_device_checks import MAX_LOCAL_BLOCK_DEVICES
 from ...core.disks.block_devices import PlannedDisk
 from ...core.guest import config_drive_rules
-from ...core.guest.config import domain_name, short_domain_names
+from ...core.guest.names import domain_name, short_domain_names
 from ...core.instances import quotas, states
 from ...core.instances.request import ServerRequest
 from ...core.model import Network, NetworkRequest

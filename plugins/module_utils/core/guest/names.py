@@ -1,0 +1,52 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The names that domains of instances have."""
+
+from __future__ import annotations
+
+import re
+import uuid as uuid_module
+
+from ..errors import InvalidInput
+
+# libvirt uses it in file names (<name>_VARS.fd, <name>.log...), whose limit is 255 bytes.
+DOMAIN_NAME_LENGTH = 200
+
+
+def domain_name(display_name: str, uuid: str) -> str:
+    """The libvirt name of an instance: the safe characters of its display name, then its UUID.
+
+    The beginning is recognisable in ``virsh list``; the UUID makes the name unique whatever the display names.
+    Letters, digits, ``.``, ``_`` and ``-`` only, a letter or digit first, at most 200 characters.
+
+    :raises InvalidInput: ``uuid`` is not a UUID.
+    """
+    tail = "-" + checked_uuid(uuid)
+    safe = re.sub(r"[^A-Za-z0-9._-]+", "-", display_name).lstrip("-._")
+    safe = safe[: DOMAIN_NAME_LENGTH - len(tail)].rstrip("-._")
+    return (safe or "instance") + tail
+
+
+def short_domain_names(display_name: str, uuid: str) -> list[str]:
+    """The names that such a domain takes: the first one that no other domain of its host has. The last one is always free.
+
+    The safe characters of the display name; with the first digits of the UUID; domain_name(). A name of digits only gets a word
+    before it, because virsh takes a number for the id of a running domain.
+    """
+    unique = domain_name(display_name, uuid)
+    name = unique[: -len(uuid) - 1]
+    name = "instance-" + name if name.isdigit() else name
+    return [name, "%s-%s" % (name, uuid[:8]), unique]
+
+
+def checked_uuid(uuid: str) -> str:
+    """The UUID in canonical form: lower case, with hyphens.
+
+    :raises InvalidInput: not a UUID.
+    """
+    try:
+        return str(uuid_module.UUID(uuid))
+    except (ValueError, AttributeError, TypeError):
+        raise InvalidInput(reason="%r is not a UUID" % (uuid,)) from None
