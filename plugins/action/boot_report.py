@@ -16,7 +16,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances, views
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.plugin_utils import tables
+from ansible_collections.bootflow.compute.plugins.plugin_utils import handover, tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import STATISTICS, outcome, statistics
 from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_settings import reachable
@@ -35,13 +35,15 @@ class ActionModule(LedgerAction):
         if self.check_mode:
             return {"changed": False, "skipped": True, "msg": "The plan was shown by boot_schedule."}
         ledger = self.open_ledger()
+        handover.collect(self)
+        untaken = handover.untaken(self)
         if self.options["phase"] == "end":
-            ledger.transact(schedule.give_up, self.options["max_attempts"])
+            ledger.transact(schedule.give_up, self.options["max_attempts"], untaken)
             hosts = ledger.inspect(work.hosts_with_work)
             return {"changed": False, "storage_hosts": reachable(self, hosts)}
 
         def end(tx: Transaction) -> list[dict[str, t.Any]]:
-            schedule.give_up(tx, self.options["max_attempts"])
+            schedule.give_up(tx, self.options["max_attempts"], untaken)
             return views.instance_views(tx, instances.select_live(tx, uuids=self.options["uuids"]))
 
         shown = ledger.transact(end)

@@ -21,7 +21,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.sch
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import life
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept, builds, failure, schedule
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import schedule as volume_scheduling
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import fleet, instances, nodes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import fleet, instances, nodes, ports
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import Instance
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.database import Ledger
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
@@ -32,6 +32,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     boot_request,
     boot_volume_settings,
     guest_of_build,
+    handover,
     host_settings,
     host_variables,
     scheduler_settings,
@@ -81,7 +82,7 @@ class ActionModule(LedgerAction):
         return self._plan()
 
     def _refresh(self) -> dict[str, t.Any]:
-        """Give back what hosts did not end, and name the hosts that should report before the next round.
+        """Write what hosts ended, give back what they did not, and name the hosts that should report before the next round.
 
         Hosts that were silent in this run are not asked again.
         """
@@ -91,11 +92,13 @@ class ActionModule(LedgerAction):
         unfinished = False
         if not self.check_mode:
             ledger, run = self.open_ledger(), self.context().run.id
-            left = ledger.transact(builds.give_back)
+            to_clean = handover.collect(self)
+            left = ledger.transact(builds.give_back, untaken=handover.untaken(self))
             unfinished = ledger.inspect(instances.has_builds, run)
             age = host_settings.facts_age(self.options)
             if ledger.inspect(instances.waits_for_host, run):
                 compute = ledger.inspect(nodes.stale_hosts, self.hosts_to_use(), age, silent=False)
+            compute += [h for h in self._reachable(to_clean) if h not in compute]
             if ledger.inspect(volumes.waits_for_backend, run):
                 hosts = self.within_limit(storage_settings.storage_hosts(self))
                 storage = ledger.inspect(backends.stale_hosts, hosts, age, silent=False)
@@ -116,7 +119,7 @@ class ActionModule(LedgerAction):
             self._place_volumes(ledger)
             return {
                 "changed": False,
-                "hosts": self._reachable(hosts),
+                "hosts": self._hand_over(ledger, hosts),
                 "placed": [],
                 "not_placed": [],
                 "explanations": {},
@@ -141,7 +144,7 @@ class ActionModule(LedgerAction):
             self._display.warning("%s was not placed; the report says why." % names.get(uuid, uuid))
         return {
             "changed": True,
-            "hosts": self._reachable(result.hosts),
+            "hosts": self._hand_over(ledger, result.hosts),
             "placed": [
                 {"name": names.get(u, u), "uuid": u, "host": s.host, "node": s.nodename}
                 for u, s in result.placed.items()
@@ -149,6 +152,15 @@ class ActionModule(LedgerAction):
             "not_placed": sorted(result.failed),
             "explanations": {u: explain.summary(decision) for u, decision in result.explanations.items()},
         }
+
+    def _hand_over(self, ledger: Ledger, hosts: t.Sequence[str]) -> list[str]:
+        """Begin the builds on these hosts, and hand them to the hosts' tasks. Returns the hosts that plays can reach."""
+        reachable = self._reachable(hosts)
+        if reachable:
+            begun, waiting = ledger.transact(builds.begin_each, reachable)
+            # After the first round a task writes at once, and removes at once what was deleted meanwhile: no report follows.
+            handover.give(self, begun, waiting, later=self.options["round"] == 1)
+        return reachable
 
     def _place_volumes(self, ledger: Ledger) -> None:
         """For whom volumes are exported is known with the instance's host."""
@@ -244,7 +256,8 @@ class ActionModule(LedgerAction):
                 placed_on = {c["volume_id"]: c for c in volume_scheduling.plan(tx, settings)}
             rows = instances.select_live(tx, uuids=uuids)
             on_hosts = [r for r in rows if instances.is_placed(r)]
-            failed = failure.allocate_missing_ports(tx, on_hosts)
+            have = ports.ports_of(tx, [r.uuid for r in on_hosts])
+            failed, _allocated = failure.allocate_missing_ports(tx, on_hosts, have)
             placed = {b.uuid: b for b in builds.load(tx, on_hosts)}
             volumes = attached_volumes.load(tx, [u for u, b in placed.items() if guest_of_build.has_volumes(b)])
             xml: dict[str, str] = {}

@@ -33,8 +33,8 @@ attributes:
 options:
   phase:
     description:
-      - V(schedule) chooses the hosts and claims their resources.
-      - V(refresh) between two rounds gives back the builds that a host's task left without an answer, and
+      - V(schedule) chooses the hosts, claims their resources, and hands their builds to the tasks of the hosts.
+      - V(refresh) between two rounds writes what these tasks have done, gives back the builds that a host's task left without an answer, and
         lists the hosts that should report before the next one in RV(stale_hosts) and RV(stale_storage_hosts).
     type: str
     choices: [refresh, schedule]
@@ -70,7 +70,8 @@ unfinished:
   type: bool
   returned: success and phase is refresh
 stale_hosts:
-  description: Compute hosts that should report before the next round, because instances wait for a host. Silent ones are not listed.
+  description: Compute hosts that should report before the next round, because instances wait for a host, or guests were deleted while they were started.
+    Silent ones are not listed.
   type: list
   elements: str
   returned: success and phase is refresh

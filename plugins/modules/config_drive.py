@@ -17,41 +17,10 @@ description:
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
+  - bootflow.compute.guest.drives
   - bootflow.compute.shared.time_limit
 attributes:
   diff_mode: {support: none, details: A config drive may hold passwords.}
-options:
-  drives:
-    description: The drives to create on this host.
-    type: list
-    elements: dict
-    required: true
-    suboptions:
-      uuid:
-        description: UUID of the instance, the key of its result in RV(outcomes).
-        type: str
-        required: true
-      path:
-        description: Absolute path of the image file. A missing directory is created. Only the owner can read the file.
-        type: path
-        required: true
-      format:
-        description: Format of the file system.
-        type: str
-        choices: [iso9660, vfat]
-        default: iso9660
-      files:
-        description:
-          - Files of the drive, a dictionary from relative path to the content in Base64.
-          - The value C(@) followed by the path of another file of the drive means the content of that file.
-        type: dict
-        required: true
-      keep:
-        description:
-          - Keep an existing drive of the same format, whatever its content is.
-          - Use this for a build that is resumed, whose guest may have read the drive already.
-        type: bool
-        default: false
 requirements:
   - python3-pycdlib, or one of the programs C(xorriso), C(genisoimage) and C(mkisofs), with O(drives[].format=iso9660)
 """
@@ -108,10 +77,11 @@ outcomes:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import BootflowError
-from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.metadata import unpack_files
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.config_drive import write_config_drive
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed, run_batch
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.config_drive import (
+    DRIVES_ARGUMENT,
+    write_drives,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (
     TIME_LIMIT_ARGUMENTS,
@@ -119,38 +89,19 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_lim
 )
 
 
+def argument_spec():
+    """The module's options."""
+    return {**TIME_LIMIT_ARGUMENTS, "drives": DRIVES_ARGUMENT}
+
+
 def main():
-    module = AnsibleModule(
-        argument_spec={
-            **TIME_LIMIT_ARGUMENTS,
-            "drives": {
-                "type": "list",
-                "elements": "dict",
-                "required": True,
-                "options": {
-                    "uuid": {"type": "str", "required": True},
-                    "path": {"type": "path", "required": True},
-                    "format": {"type": "str", "choices": ["iso9660", "vfat"], "default": "iso9660"},
-                    "files": {"type": "dict", "required": True, "no_log": True},
-                    "keep": {"type": "bool", "default": False},
-                },
-            },
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     keep_time_limit(module)
-
-    def make(drive):
-        files = unpack_files(drive["files"])
-        return write_config_drive(
-            drive["path"], files, drive["format"], check_mode=module.check_mode, keep=drive["keep"]
-        )
-
     try:
-        results = run_batch([(drive["uuid"], drive) for drive in module.params["drives"]], make, workers=2)
-    except BootflowError as e:
-        fail(module, e)
-    module.exit_json(changed=any_changed(results), outcomes=results)
+        result = write_drives(module.params, module.check_mode)
+    except Exception as error:
+        fail(module, error)
+    module.exit_json(changed=any_changed(result["outcomes"]), **result)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
   - bootflow.compute.libvirt
+  - bootflow.compute.guest.domains
   - bootflow.compute.shared.instances_path
   - bootflow.compute.shared.workers
   - bootflow.compute.shared.max_builds
@@ -31,98 +32,6 @@ attributes:
   diff_mode: {support: full}
   platform: {platforms: linux}
 options:
-  domains:
-    description: The domains.
-    type: list
-    elements: dict
-    required: true
-    suboptions:
-      uuid:
-        description: UUID of the instance and of its domain, the key of its result in RV(outcomes).
-        type: str
-        required: true
-      name:
-        description: Name of the domain.
-        type: str
-        required: true
-      spare_names:
-        description:
-          - Names of which a new domain takes the first free one where another domain of the host has O(domains[].name).
-          - An existing domain with such names keeps the name that it has.
-        type: list
-        elements: str
-        default: []
-      xml:
-        description: XML definition of the domain, with the same UUID and name.
-        type: str
-        required: true
-      state:
-        description:
-          - Requested state.
-          - V(paused) starts the domain with its CPUs stopped, V(running) resumes a paused domain. V(defined) and V(paused) do not stop a running domain.
-        type: str
-        choices: [running, paused, defined]
-        default: running
-      wait_timeout:
-        description: Seconds to wait until the domain runs.
-        type: float
-        default: 60
-      wait_console:
-        description: Wait for a pattern on the console.
-        type: dict
-        suboptions:
-          pattern:
-            description: A Python regular expression that a part of a line must match.
-            type: str
-            required: true
-          timeout:
-            description: Seconds to wait for it.
-            type: float
-            default: 300
-          log:
-            description: Log file of the console. By default that of the first serial port in the XML.
-            type: path
-      wait_address:
-        description: Wait until an address of the guest responds to this host.
-        type: dict
-        suboptions:
-          address:
-            description: The IP address.
-            type: str
-            required: true
-          port:
-            description: A TCP port that must accept a connection. By default the address must respond to a ping.
-            type: int
-          timeout:
-            description: Seconds to wait for it.
-            type: float
-            default: 300
-      vif_plugging_timeout:
-        description:
-          - Seconds to wait until every interface of the guest is up on the host; the CPUs of the guest are stopped until then.
-          - V(0) starts the guest at once.
-        type: float
-        default: 300
-      vif_plugging_is_fatal:
-        description: Fail if an interface is missing after that time. Otherwise the guest runs without it.
-        type: bool
-        default: true
-      wait_agent:
-        description: Seconds to wait until the QEMU guest agent responds. V(0) does not wait.
-        type: float
-        default: 0
-      reservations:
-        description:
-          - Addresses that the DHCP server of libvirt gives to the guest's interfaces and to nobody else, reserved before the guest starts.
-          - M(bootflow.compute.instance_cleanup) removes them with the domain.
-        type: list
-        elements: dict
-        default: []
-        suboptions:
-          network: {description: Name of the libvirt network., type: str, required: true}
-          mac: {description: MAC address of the interface., type: str, required: true}
-          address: {description: IPv4 address in a subnet of the network that has no DHCP range., type: str, required: true}
-          name: {description: "Hostname of the guest, for the DNS server of the network.", type: str, default: ""}
   workers: {default: 8}
 requirements:
   - iputils-ping with O(domains[].wait_address)
@@ -216,18 +125,12 @@ outcomes:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.connection import (
-    LIBVIRT_ARGUMENTS,
-    connect,
-)
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domain_batch import (
-    DOMAIN_ARGUMENTS,
-    domain_spec,
+    DOMAIN_BATCH_ARGUMENTS,
+    ensure_domains,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domains import ensure_domain, login_users
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.refused import refused_kept
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed, run_batch
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.locks import BUILDS, host_place
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domains import login_users
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (
     TIME_LIMIT_ARGUMENTS,
@@ -237,40 +140,19 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_lim
 
 def argument_spec():
     """The module's options."""
-    return {
-        **TIME_LIMIT_ARGUMENTS,
-        **LIBVIRT_ARGUMENTS,
-        "domains": {"type": "list", "elements": "dict", "required": True, "options": DOMAIN_ARGUMENTS},
-        "workers": {"type": "int", "default": 8},
-        "max_builds": {"type": "int", "default": 0},
-        "place_timeout": {"type": "float", "default": 600.0},
-        "instances_path": {"type": "path", "default": "/var/lib/bootflow/instances"},
-    }
+    return {**TIME_LIMIT_ARGUMENTS, **DOMAIN_BATCH_ARGUMENTS}
 
 
 def main():
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     keep_time_limit(module)
-    args = module.params
-    module.no_log_values |= login_users(*(wanted["xml"] for wanted in args["domains"]))
+    module.no_log_values |= login_users(*(wanted["xml"] for wanted in module.params["domains"]))
     try:
-        with connect(args["libvirt_uri"], args["libvirt_timeout"]) as connection:
-
-            def one(wanted):
-                spec = domain_spec(wanted)
-                if module.check_mode:
-                    return ensure_domain(connection, spec, check_mode=True)
-                path = args["instances_path"]
-                place = host_place(path, BUILDS, args["max_builds"], args["place_timeout"])
-                with place, refused_kept(path, spec):
-                    return ensure_domain(connection, spec)
-
-            results = run_batch([(wanted["uuid"], wanted) for wanted in args["domains"]], one, args["workers"])
+        result = ensure_domains(module.params, module.check_mode)
     except Exception as error:
         fail(module, error)
-    diff = [result.pop("diff") for result in results.values() if "diff" in result]
-    module.no_log_values |= login_users(*(each["before"] for each in diff))
-    module.exit_json(changed=any_changed(results), outcomes=results, diff=diff)
+    module.no_log_values |= login_users(*(each["before"] for each in result["diff"]))
+    module.exit_json(changed=any_changed(result["outcomes"]), **result)
 
 
 if __name__ == "__main__":

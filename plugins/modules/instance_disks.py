@@ -19,6 +19,7 @@ description:
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
+  - bootflow.compute.guest.disks
   - bootflow.compute.shared.instances_path
   - bootflow.compute.shared.workers
   - bootflow.compute.shared.max_builds
@@ -28,151 +29,6 @@ attributes:
   check_mode: {support: full, details: "In check mode an image that is not in the cache is not fetched, and therefore not checked."}
   diff_mode: {support: none, details: Disks have no text to compare.}
   platform: {platforms: linux}
-options:
-  images:
-    description: The images that the instances need.
-    type: list
-    elements: dict
-    default: []
-    suboptions:
-      id:
-        description: Id of the image, the key of its result in RV(image_outcomes).
-        type: str
-        required: true
-      name:
-        description: Name of the image.
-        type: str
-      url:
-        description: URL from which this host fetches the image, C(http://), C(https://) or C(file://).
-        type: str
-      path_on_host:
-        description: Path of the image on this host. Used instead of O(images[].url).
-        type: path
-      checksum:
-        description: The sha256 of the file, with or without the prefix C(sha256:).
-        type: str
-        default: ""
-      disk_format:
-        description: Format of the image according to the catalogue, such as V(qcow2) or V(raw).
-        type: str
-        required: true
-      size:
-        description: Size of the file in bytes. A larger file is rejected.
-        type: int
-      validate_certs:
-        description: Check the certificate of the web server.
-        type: bool
-        default: true
-      ca_path:
-        description: File on this host with the certificates of the authorities (PEM) that the web server's certificate is checked with.
-        type: path
-      client_cert:
-        description: File on this host with the client certificate (PEM) for the web server; it may contain the key.
-        type: path
-      client_key:
-        description: File on this host with the key of O(images[].client_cert).
-        type: path
-      url_username:
-        description: User for the web server. Login, headers and client certificate are not sent to other servers that it redirects to.
-        type: str
-      url_password:
-        description: Password of O(images[].url_username).
-        type: str
-      headers:
-        description: Headers of the request to the web server, a dictionary.
-        type: json
-      use_proxy:
-        description: Use the proxy that the environment of this host sets.
-        type: bool
-        default: true
-      virtual_size_limit:
-        description: Maximum virtual size in bytes; a larger image is rejected. By default only the disks set a limit.
-        type: int
-  instances:
-    description: The instances and their disks.
-    type: list
-    elements: dict
-    default: []
-    suboptions:
-      uuid:
-        description: UUID of the instance, the key of its result in RV(outcomes).
-        type: str
-        required: true
-      disks:
-        description: Its disks.
-        type: list
-        elements: dict
-        required: true
-        suboptions:
-          name:
-            description: File name of the disk, such as V(disk), V(disk.eph0) or V(disk.swap).
-            type: str
-            required: true
-          kind:
-            description: Initial content, an image, an empty file system, or swap.
-            type: str
-            choices: [image, ephemeral, swap]
-            required: true
-          image_id:
-            description: Id of one of the O(images). Required with O(instances[].disks[].kind=image).
-            type: str
-          size_gb:
-            description: Size in GiB. With O(instances[].disks[].kind=image), V(0) means the size of the image.
-            type: int
-          size_mb:
-            description: Size in MiB, instead of O(instances[].disks[].size_gb).
-            type: int
-          max_size_gb:
-            description: Largest size in GiB of the image of a disk that has the size of the image; a larger image is rejected.
-            type: int
-          backend:
-            description:
-              - Storage of the disk. V(qcow2) is a file that is a layer over the cached image, V(raw) a file with a copy.
-              - V(lvm) is a logical volume of O(volume_group) named C(UUID_NAME), with a copy.
-              - With V(qcow2_on_lvm) the instance has a logical volume C(UUID_disk) with a file system that holds its disks as with V(qcow2). It is mounted
-                on C(disk) in the directory of the instance, also when the host starts (C(/etc/fstab)).
-                It is large enough for full disks.
-              - With V(lvm) or V(qcow2_on_lvm), all disks of an instance must have the same backend.
-            type: str
-            choices: [qcow2, raw, lvm, qcow2_on_lvm]
-            default: qcow2
-          fs:
-            description: File system of a disk with O(instances[].disks[].kind=ephemeral).
-            type: str
-            choices: [ext4, ext3, ext2, xfs, vfat, none]
-            default: ext4
-          label:
-            description: Label of the file system or swap. By default C(ephemeral0) for V(disk.eph0).
-            type: str
-  volume_group:
-    description:
-      - Volume group of disks with O(instances[].disks[].backend=lvm) or O(instances[].disks[].backend=qcow2_on_lvm).
-      - Logical volumes without the tag of the instance are never touched.
-    type: str
-  uploads:
-    description:
-      - Files on this host to which images were uploaded, a dictionary from image id to path.
-      - An image that has neither O(images[].url) nor O(images[].path_on_host), is not in the cache and is not here is reported in RV(missing_images).
-    type: dict
-    default: {}
-  allow_unverified:
-    description: Accept images without a checksum.
-    type: bool
-    default: false
-  image_max_gb:
-    description: Largest image file in GiB; V(0) for no limit. A file that the file system has no room for is rejected anyway.
-    type: int
-    default: 1024
-  image_fetch_timeout:
-    description: Longest time to fetch an image, in seconds; V(0) for no limit. A server that stalls is given up earlier.
-    type: float
-    default: 3600.0
-  vmdk_allowed_types:
-    description: VMDK subformats (createType) that are accepted. All have their data in the file itself; without any, no VMDK image is accepted.
-    type: list
-    elements: str
-    choices: [streamOptimized, monolithicSparse]
-    default: [streamOptimized, monolithicSparse]
 requirements:
   - qemu-utils
   - e2fsprogs, dosfstools or xfsprogs for file systems
@@ -265,15 +121,12 @@ missing_images:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.disk_batch import DISK_ARGUMENTS, make_disks
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images.images import (
-    FETCH_ARGUMENTS,
-    IMAGE_ARGUMENTS,
-    fetch_limits,
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.disk_batch import (
+    DISK_BATCH_ARGUMENTS,
+    make_disks_of,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.ownership import LEDGER_ARGUMENTS
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (
     TIME_LIMIT_ARGUMENTS,
     keep_time_limit,
@@ -282,51 +135,14 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_lim
 
 def argument_spec():
     """The module's options."""
-    image = {**IMAGE_ARGUMENTS, "virtual_size_limit": {"type": "int"}}
-    instance = {
-        "uuid": {"type": "str", "required": True},
-        "disks": {
-            "type": "list",
-            "elements": "dict",
-            "required": True,
-            "options": DISK_ARGUMENTS,
-            "mutually_exclusive": [("size_gb", "size_mb")],
-            "required_if": [("kind", "image", ["image_id"])],
-        },
-    }
-    return {
-        **TIME_LIMIT_ARGUMENTS,
-        **LEDGER_ARGUMENTS,
-        "instances_path": {"type": "path", "default": "/var/lib/bootflow/instances"},
-        "images": {"type": "list", "elements": "dict", "default": [], "options": image},
-        "instances": {"type": "list", "elements": "dict", "default": [], "options": instance},
-        "volume_group": {"type": "str"},
-        **FETCH_ARGUMENTS,
-        "workers": {"type": "int", "default": 4},
-        "max_builds": {"type": "int", "default": 0},
-        "place_timeout": {"type": "float", "default": 600.0},
-    }
+    return {**TIME_LIMIT_ARGUMENTS, **DISK_BATCH_ARGUMENTS}
 
 
 def main():
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     keep_time_limit(module)
-    args = module.params
     try:
-        outcome = make_disks(
-            args["instances_path"],
-            args["images"],
-            args["instances"],
-            args["uploads"],
-            allow_unverified=args["allow_unverified"],
-            workers=args["workers"],
-            max_builds=args["max_builds"],
-            place_timeout=args["place_timeout"],
-            check_mode=module.check_mode,
-            volume_group=args["volume_group"] or "",
-            fetch_limits=fetch_limits(args),
-            ledger_id=args["ledger_id"],
-        )
+        outcome = make_disks_of(module.params, module.check_mode)
     except Exception as error:
         fail(module, error)
     module.exit_json(changed=any_changed(outcome["outcomes"], outcome["image_outcomes"]), **outcome)

@@ -18,7 +18,9 @@ import re
 import secrets
 import traceback
 import typing as t
+from pathlib import Path
 
+from ansible import constants
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 
@@ -122,6 +124,10 @@ class Ports:
 
     def open_reader(self, address: LedgerAddress, url: str) -> database.Ledger:
         return replica.open_reader(address, url, self.display.warning)
+
+    def folder(self) -> Path:
+        """The path of a folder that the tasks of this ansible-playbook process share, and nobody else."""
+        return Path(constants.DEFAULT_LOCAL_TMP) / "bootflow"
 
     def context(self, actor: str, **settings: t.Any) -> Context:
         """This run: the ansible-playbook process is the parent of the worker that we are in."""

@@ -16,6 +16,7 @@ import types
 import typing as t
 from pathlib import Path
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.local import QCOW2, QCOW2_ON_LVM
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import TIME_LIMITS
 from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings
 
@@ -34,6 +35,8 @@ def limit_of(action: host_settings.OnHost, module: str, arguments: Arguments) ->
     kind = _KINDS.get(module, "work_timeout")
     if module == "instance_cleanup" and _clears(arguments):
         kind = "clear_timeout"
+    if module == "instance_build" and _copies(arguments):
+        kind = "copy_timeout"
     return float(getattr(host_settings.values(action, TIME_LIMITS), kind)) + _waits(arguments)
 
 
@@ -97,6 +100,12 @@ def _clears(arguments: Arguments) -> bool:
     return bool(arguments.get("volume_group")) or any(i.get("disks") for i in arguments.get("instances") or ())
 
 
+def _copies(arguments: Arguments) -> bool:
+    """Whether a disk is a copy of its image, not a layer over it."""
+    disks = [disk for instance in arguments.get("instances") or () for disk in instance["disks"]]
+    return any(disk["kind"] == "image" and disk["backend"] not in (QCOW2, QCOW2_ON_LVM) for disk in disks)
+
+
 # Options of a module, or fields of its items, that say how long it may wait for an item, which starts or shuts down.
 _STARTS = ("wait_timeout", "vif_plugging_timeout", "wait_agent", "wait_console", "wait_address")
 _ENDS = ("shutdown_timeout",)
@@ -104,11 +113,13 @@ _ENDS = ("shutdown_timeout",)
 
 def _waits(arguments: Arguments) -> float:
     """The seconds that the module may wait for what is not its own work: the guests, and the places of builds."""
-    items = arguments.get("domains") or arguments.get("instances") or ()
     waits = _ENDS if arguments.get("state") == "shutdown" else _STARTS
-    batches = math.ceil(len(items) / max(1, int(arguments.get("workers") or 1)))
-    longest = max((sum(_wait(item.get(n) or arguments.get(n)) for n in waits) for item in items), default=0.0)
-    return batches * (_wait(arguments.get("place_timeout")) + longest)
+    seconds = 0.0
+    for items in filter(None, (arguments.get("instances"), arguments.get("domains"))):
+        batches = math.ceil(len(items) / max(1, int(arguments.get("workers") or 1)))
+        longest = max(sum(_wait(item.get(n) or arguments.get(n)) for n in waits) for item in items)
+        seconds += batches * (_wait(arguments.get("place_timeout")) + longest)
+    return seconds
 
 
 def _wait(value: t.Any) -> float:

@@ -167,7 +167,7 @@ class Racer:
 
     def networking(self, host: str) -> list[str]:
         """Into the first stage on a host. Returns the uuids that are in it."""
-        begun, failed = self.ledger.transact(builds.begin, builds.NETWORKING, host)
+        begun, failed = self.ledger.transact(builds.begin, host)
         if failed:
             raise AssertionError("no address: %s" % failed)
         return [b.uuid for b in begun]
@@ -176,11 +176,10 @@ class Racer:
         """Every build of this run on a host becomes a running guest."""
         uuids = self.networking(host)
         if uuids:
-            self.ledger.transact(builds.done, builds.NETWORKING, uuids)
             for stage in (builds.BLOCK_DEVICE_MAPPING, builds.SPAWNING):
-                self.ledger.transact(builds.begin, stage, host)
-            running = dict.fromkeys(uuids, power_states.RUNNING)
-            self.ledger.transact(builds.spawned, host, running, ())
+                self.ledger.transact(builds.reach, stage, dict.fromkeys(uuids, host), {})
+            ended = [builds.Ended(uuid, host, power_states.RUNNING) for uuid in uuids]
+            self.ledger.transact(builds.spawned, ended)
 
     def fail(self, host: str, uuids: t.Sequence[str], cleaned: bool) -> None:
         """These builds fail in networking, to go elsewhere; what a host is not rid of stays claimed there."""

@@ -98,6 +98,52 @@ def test_a_defined_guest_says_where_its_devices_are(host):
     assert host.domains(host.wanted(1))["outcomes"][guest(1)]["started"]
 
 
+def test_all_parts_of_guests_in_one_task(host):
+    """Of three guests one has no image on the host, and one a network that is not there: these get no part after that."""
+    source = str(host.tmp / "all.raw")
+    tiny_guest.raw_image(source, "TINY-GUEST all")
+    with open(source, "rb") as file:
+        checksum = hashlib.sha256(file.read()).hexdigest()
+    image = {"id": "image-all", "url": "file://" + source, "checksum": checksum, "disk_format": "raw"}
+    disk = {"name": "disk", "kind": "image", "image_id": "image-all", "size_gb": 1}
+    options = {
+        "instances_path": host.path,
+        "images": [image, {**image, "id": "image-none", "checksum": "0" * 64}],
+        "instances": [
+            {"uuid": guest(1), "disks": [disk]},
+            {"uuid": guest(2), "disks": [{**disk, "image_id": "image-none"}]},
+            {"uuid": guest(3), "disks": [disk]},
+        ],
+        "drives": [
+            {"uuid": guest(n), "path": os.path.join(host.path, guest(n), "disk.config"), "files": {"a": "aGVsbG8="}}
+            for n in (1, 2, 3)
+        ],
+        "domains": [host.wanted(n) for n in (1, 2, 3)],
+        "networks": [{"name": "none", "type": "bridge", "source": "not-there"}],
+        "networks_of": {guest(1): [], guest(3): ["none"]},
+        "fetch": False,
+    }
+    parts = host.modules("instance_build", **options)["parts"]
+    assert parts["disks"]["missing_images"] == ["image-all", "image-none"], "nothing is fetched"
+    assert set(parts["disks"]["outcomes"]) == {guest(1), guest(2)} and not parts["domains"]["outcomes"]
+
+    host.modules("instance_disks", instances_path=host.path, images=[image])  # now it is there
+    planned = host.modules("instance_build", check=True, **options)
+    assert planned["changed"] and not os.path.exists(options["drives"][0]["path"])
+    answer = host.modules("instance_build", **options)
+    parts = answer["parts"]
+    assert answer["changed"] and parts["networks"]["outcomes"]["none"]["error"]["code"]
+    assert parts["disks"]["outcomes"][guest(2)]["pending"] == ["image-none"]
+    assert [set(parts[part]["outcomes"]) for part in ("drives", "domains")] == [{guest(1)}] * 2
+    assert parts["domains"]["outcomes"][guest(1)]["power_state"] == 1
+    assert all(part["seconds"] >= 0 for part in parts.values())
+    assert host.virsh("list", "--uuid").split() == [guest(1)]
+    assert os.path.isfile(options["drives"][0]["path"]) and not os.path.exists(options["drives"][2]["path"])
+
+    again = host.modules("instance_build", **options)
+    assert not again["changed"] and not again["parts"]["domains"]["outcomes"][guest(1)]["changed"]
+
+
 def test_a_guest_from_nothing_to_nothing(host):
     host.make_disk(1)
     console = {"pattern": r"TINY-GUEST \w+", "timeout": 30}

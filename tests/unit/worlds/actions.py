@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import types
 import typing as t
 
@@ -59,13 +60,45 @@ class WorldPorts(Ports):
         self, name: str, arguments: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any], seconds: float
     ) -> dict[str, t.Any]:
         assert self.modules is not None, "%s runs %s" % (variables.get("inventory_hostname"), name)
-        return self.modules(name.rpartition(".")[2], arguments)
+        name = name.rpartition(".")[2]
+        return build_in_parts(self.modules, arguments) if name == "instance_build" else self.modules(name, arguments)
+
+    def folder(self) -> pathlib.Path:
+        return pathlib.Path(self.world.shared.name) / self.of_run
 
     def open_ledger(self, address: t.Any, **options: bool) -> t.Any:
         return Borrowed(self.world.ledger)
 
     def context(self, actor: str, **settings: t.Any) -> t.Any:
         return self.world.context(self.of_run, **settings)
+
+
+# part of instance_build -> the module that does the same, and where the keys of its items are
+PARTS = {
+    "networks": ("virtual_network", "networks"),
+    "disks": ("instance_disks", "instances"),
+    "drives": ("config_drive", "drives"),
+    "domains": ("domain", "domains"),
+}
+
+
+def build_in_parts(modules: t.Callable[..., dict[str, t.Any]], arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """The answer of the module instance_build, by ``modules`` as the four that it consists of; each gets its own options."""
+    parts: dict[str, t.Any] = {}
+    stopped: set[str] = set()
+    others = {items for _module, items in PARTS.values()}
+    for part, (module, items) in PARTS.items():
+        mine = [i for i in arguments[items] if i.get("uuid") not in stopped]
+        its = {k: v for k, v in arguments.items() if k not in others or k == items}
+        result = modules(module, {**its, items: mine}) if mine else {"outcomes": {}}
+        if result.get("failed"):
+            return result
+        parts[part] = result
+        ended = {k for k, outcome in result["outcomes"].items() if outcome.get("error") or outcome.get("pending")}
+        if part == "networks":
+            ended = {uuid for uuid, names in arguments["networks_of"].items() if ended & set(names)}
+        stopped |= ended
+    return {"parts": parts}
 
 
 def action_of(

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import random
+import tempfile
 import typing as t
 
 import sqlalchemy as sa
@@ -44,7 +45,7 @@ IMAGE = Image(
     url="https://example.org/cirros.qcow2",
     access=ImageAccess(url_username="someone", url_password="image-secret", headers={"X-Key": "image-secret-2"}),
 )
-STAGES = (builds.NETWORKING, builds.BLOCK_DEVICE_MAPPING, builds.SPAWNING)
+STAGES = builds.STAGES
 UNTIL = {"scheduled": 0, "networking": 1, "block_device_mapping": 2, "spawning": 3}
 
 
@@ -105,6 +106,7 @@ class World:
         self.know(*networks)
         self.rng = random.Random(7)
         self.max_attempts = 3
+        self.shared = tempfile.TemporaryDirectory()  # of the tasks of each run
 
     def know(self, *networks: Network) -> None:
         self.networks.update({n.id: n for n in networks})
@@ -173,17 +175,29 @@ class World:
     def begin(
         self, stage: builds.Stage, host: str, run: str = "a", **context: t.Any
     ) -> tuple[list[builds.Build], dict[str, failure.Failed]]:
+        """Take the builds on the host that are in the stage before into this one."""
         with self.ledger.write() as tx:
-            return builds.begin(tx.for_run(self.context(run, **context)), stage, host)
+            tx = tx.for_run(self.context(run, **context))
+            if stage is builds.NETWORKING:
+                return builds.begin(tx, host)
+            before = builds.STAGES[builds.STAGES.index(stage) - 1].task_state
+            rows = instances.select_live(tx, run_id=tx.run.id, host=host, task_state=before)
+            reached = builds.reach(tx, stage, {r.uuid: host for r in rows}, {})
+            mine = [r for r in instances.select_live(tx, uuids=sorted(reached)) if instances.is_placed(r)]
+            return builds.load(tx, mine), {}
 
     def done(self, stage: builds.Stage, uuids: t.Sequence[str], run: str = "a") -> list[str]:
+        """Those that the run lost in this stage."""
         with self.ledger.write() as tx:
-            return builds.done(tx.for_run(self.context(run)), stage, uuids)
+            reached = builds.reach(tx.for_run(self.context(run)), stage, dict.fromkeys(uuids, "?"), {})
+            return [u for u in uuids if u not in reached]
 
     def spawned(self, host: str, uuids: t.Iterable[str], run: str = "a") -> tuple[list[str], list[str]]:
+        uuids = list(uuids)
+        with_volumes = self.with_volumes(uuids)
+        ended = [builds.Ended(u, host, power_states.RUNNING, with_volumes=u in with_volumes) for u in uuids]
         with self.ledger.write() as tx:
-            running = dict.fromkeys(uuids, power_states.RUNNING)
-            return builds.spawned(tx.for_run(self.context(run)), host, running, self.with_volumes(running))
+            return builds.spawned(tx.for_run(self.context(run)), ended)
 
     def with_volumes(self, uuids: t.Iterable[str]) -> t.Collection[str]:
         """Those of the instances that have volumes."""

@@ -12,7 +12,7 @@ import typing as t
 from ..errors import InvalidAnswer
 from ..legible import legible
 from . import compute, outcomes, storage
-from .shapes import Misshapen, Shape, flag, items, maybe, message, name, names, prose, record, whole
+from .shapes import Misshapen, Shape, flag, items, maybe, message, name, names, number, prose, record, whole
 
 # module -> what its answer has, and what it may have.
 _ANSWERS: dict[str, tuple[dict[str, Shape], dict[str, Shape]]] = {
@@ -31,6 +31,15 @@ _ANSWERS: dict[str, tuple[dict[str, Shape], dict[str, Shape]]] = {
         ({"outcomes": outcomes.ANY}, {}),
     ),
 }
+_PARTS = {"networks": "virtual_network", "disks": "instance_disks", "drives": "config_drive", "domains": "domain"}
+
+
+def _part(module: str) -> Shape:
+    required, optional = _ANSWERS[module]
+    return record(required, {**optional, "seconds": number()})
+
+
+_ANSWERS["instance_build"] = ({"parts": record({part: _part(module) for part, module in _PARTS.items()})}, {})
 _WARNINGS: dict[str, Shape] = {"warnings": maybe(items(message))}
 
 

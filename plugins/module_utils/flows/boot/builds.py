@@ -32,13 +32,18 @@ from .planned import may_have_volumes
 @dataclass(frozen=True)
 class Stage:
     name: str  # the event in the journal
-    expected: tuple[t.Optional[str], ...]  # task_state before
     task_state: str  # while it works
 
 
-NETWORKING = Stage("networking", (None, states.SCHEDULING), states.NETWORKING)
-BLOCK_DEVICE_MAPPING = Stage("block_device_mapping", (states.NETWORKING,), states.BLOCK_DEVICE_MAPPING)
-SPAWNING = Stage("spawning", (states.BLOCK_DEVICE_MAPPING,), states.SPAWNING)
+NETWORKING = Stage("networking", states.NETWORKING)
+BLOCK_DEVICE_MAPPING = Stage("block_device_mapping", states.BLOCK_DEVICE_MAPPING)
+SPAWNING = Stage("spawning", states.SPAWNING)
+STAGES = (NETWORKING, BLOCK_DEVICE_MAPPING, SPAWNING)
+AT = {stage.task_state: number for number, stage in enumerate(STAGES)}
+BEFORE = (None, states.SCHEDULING)  # task states of a build that may begin
+
+# When a build passed stages, in seconds since the epoch: name of the stage -> (begin, end).
+Passed = t.Mapping[str, t.Tuple[float, float]]
 
 
 @dataclass
@@ -48,7 +53,6 @@ class Build:
     row: PlacedInstance
     disks: list[dict[str, t.Any]]
     ports: list[tuple[PortRecord, Network]]
-    network_info: list[dict[str, t.Any]]
     facts: dict[str, t.Any]  # of the node
     zone: str = ""  # of the node
     allocation: Claimed = field(default_factory=Claimed)  # NUMA cells and devices
@@ -60,46 +64,130 @@ class Build:
     def uuid(self) -> str:
         return str(self.row.uuid)
 
+    @property
+    def network_info(self) -> list[dict[str, t.Any]]:
+        """Nova's, one VIF per port."""
+        networks = {network.id: network for _port, network in self.ports}
+        return build_network_info([port for port, _network in self.ports], networks, self.row.project)
 
-def begin(tx: Transaction, stage: Stage, host: str) -> tuple[list[Build], dict[str, failure.Failed]]:
-    """Take the builds of this run on ``host`` into ``stage``, by compare-and-swap.
+
+def begin(tx: Transaction, host: str) -> tuple[list[Build], dict[str, failure.Failed]]:
+    """Take the builds of this run on ``host`` into the first stage, by compare-and-swap.
 
     The result omits builds that lost the swap (being deleted, or adopted by another run), and those that wait for their
     volumes until the next round. The second part are builds that already failed: without a free address, or with a volume
     that will never exist.
     """
+    return _begin(tx, _that_may_begin(tx, [host]))
+
+
+def begin_each(tx: Transaction, hosts: t.Collection[str]) -> tuple[dict[str, list[Build]], set[str]]:
+    """The same for the builds of this run on all of these hosts, in as few statements as for one. Returns host -> builds.
+
+    Those that may have volumes are left for begin(), which comes after the export: the second part of the result are their
+    hosts. Those without a free address are failed here.
+    """
+    rows = _that_may_begin(tx, hosts)
+    waiting = {r.host for r in rows if may_have_volumes(r)}
+    builds, failed = _begin(tx, [r for r in rows if not may_have_volumes(r)])
+    if failed:
+        host_of = {r.uuid: r.host for r in instances.select_live(tx, uuids=sorted(failed))}
+        for host in sorted({h for h in host_of.values() if h is not None}):
+            its = {u: f for u, f in failed.items() if host_of[u] == host}
+            failure.fail_builds(tx, host, NETWORKING.name, its)
+    found: dict[str, list[Build]] = {}
+    for build in builds:
+        found.setdefault(build.row.host, []).append(build)
+    return found, waiting
+
+
+def _that_may_begin(tx: Transaction, hosts: t.Collection[str]) -> list[PlacedInstance]:
     runs.renew(tx)
-    rows = [
-        r
-        for r in instances.select_live(tx, run_id=tx.run.id, host=host, vm_state=states.BUILDING)
-        if r.task_state in stage.expected and instances.is_placed(r)
-    ]
+    rows = instances.select_live(tx, run_id=tx.run.id, hosts=sorted(hosts), vm_state=states.BUILDING)
+    return [r for r in rows if r.task_state in BEFORE and instances.is_placed(r)]
+
+
+def _begin(tx: Transaction, rows: list[PlacedInstance]) -> tuple[list[Build], dict[str, failure.Failed]]:
     failed: dict[str, failure.Failed] = {}
-    if stage is NETWORKING:
-        with_volumes = [r.uuid for r in rows if may_have_volumes(r)]
-        if with_volumes:
-            prospects = readiness.prospects(tx, with_volumes)
-            rows = [r for r in rows if r.uuid not in prospects.waiting]
-            failed = _without_volumes(tx, prospects.failed)
+    with_volumes = [r.uuid for r in rows if may_have_volumes(r)]
+    if with_volumes:
+        prospects = readiness.prospects(tx, with_volumes)
+        rows = [r for r in rows if r.uuid not in prospects.waiting]
+        failed = _without_volumes(tx, prospects.failed)
     if not rows:
         return [], {}
-    moved = instances.swap(
+    moved = _swap(tx, [r.uuid for r in rows], BEFORE, task_state=NETWORKING.task_state)
+    rows = [r for r in rows if r.uuid in moved]
+    history.start_events_on(tx, {r.uuid: r.host for r in rows}, NETWORKING.name)
+    history.notify_each(tx, {r.uuid: {"host": r.host} for r in rows}, "compute.instance.create.start")
+    failed = {u: f for u, f in failed.items() if u in moved}
+    rows = [r for r in rows if r.uuid not in failed]
+    have = ports.ports_of(tx, [r.uuid for r in rows])
+    refused, allocated = failure.allocate_missing_ports(tx, rows, have)
+    failed.update(refused)
+    return load(tx, [r for r in rows if r.uuid not in refused], None if allocated else have), failed
+
+
+def reach(tx: Transaction, stage: Stage, hosts: t.Mapping[str, str], passed: t.Mapping[str, Passed]) -> set[str]:
+    """Take these builds of this run (uuid -> host) from earlier stages into ``stage``. Returns those that are in it.
+
+    The others were deleted or adopted meanwhile. The caller removes what it made for them on the host, because their new
+    owner may have checked the host too early.
+
+    :arg passed: uuid -> when it passed the stages before.
+    """
+    runs.renew(tx)
+    reached: set[str] = set()
+    for task_state, uuids in _by_task_state(tx, hosts).items():
+        if task_state == stage.task_state:
+            reached |= set(uuids)
+        elif AT[task_state] < AT[stage.task_state]:
+            stages = STAGES[AT[task_state] : AT[stage.task_state]]
+            moved = _swap(tx, uuids, [task_state], stages[1:], task_state=stage.task_state)
+            _journal_passed(tx, stages, {u: hosts[u] for u in moved}, passed)
+            history.start_events_on(tx, {u: hosts[u] for u in moved}, stage.name)
+            reached |= moved
+    return reached
+
+
+def _by_task_state(tx: Transaction, uuids: t.Iterable[str]) -> dict[str, list[str]]:
+    """task_state -> those of the instances that are builds of this run in a stage."""
+    found: dict[str, list[str]] = {}
+    for row in instances.select_live(tx, uuids=sorted(uuids), run_id=tx.run.id, vm_state=states.BUILDING):
+        if row.task_state in AT:
+            found.setdefault(row.task_state, []).append(row.uuid)
+    return found
+
+
+def _swap(
+    tx: Transaction,
+    uuids: t.Sequence[str],
+    expected: t.Sequence[str | None],
+    through: t.Sequence[Stage] = (),
+    **values: t.Any,
+) -> set[str]:
+    return instances.swap(
         tx,
-        [r.uuid for r in rows],
-        stage.expected,
+        uuids,
+        expected,
         tx.run.id,
         tx.context.notify_on_state_change,
-        vm_state=states.BUILDING,
-        task_state=stage.task_state,
+        through=[stage.task_state for stage in through],
+        **{"vm_state": states.BUILDING, **values},
     )
-    rows = [r for r in rows if r.uuid in moved]
-    uuids = [r.uuid for r in rows]
-    history.start_events(tx, uuids, stage.name, host)
-    failed = {u: f for u, f in failed.items() if u in moved}
-    if stage is NETWORKING:
-        history.notify(tx, uuids, "compute.instance.create.start", {"host": host})
-        failed.update(failure.allocate_missing_ports(tx, [r for r in rows if r.uuid not in failed]))
-    return load(tx, [r for r in rows if r.uuid not in failed]), failed
+
+
+def _journal_passed(
+    tx: Transaction, stages: t.Sequence[Stage], hosts: t.Mapping[str, str], passed: t.Mapping[str, Passed]
+) -> None:
+    """Journal the end of the first of ``stages``, which is open, and the whole of the others."""
+    for number, stage in enumerate(stages):
+        spans = {u: passed.get(u, {}).get(stage.name, (tx.now, tx.now)) for u in hosts}
+        spans = {u: (min(begin, tx.now), min(end, tx.now)) for u, (begin, end) in spans.items()}
+        if number == 0:
+            history.finish_events_at(tx, {u: end for u, (_begin, end) in spans.items()}, stage.name, history.SUCCESS)
+        else:
+            history.add_events_at(tx, spans, hosts, stage.name, history.SUCCESS)
 
 
 def _without_volumes(tx: Transaction, problems: t.Mapping[str, errors.BootflowError]) -> dict[str, failure.Failed]:
@@ -116,26 +204,28 @@ def _without_volumes(tx: Transaction, problems: t.Mapping[str, errors.BootflowEr
     }
 
 
-def give_back(tx: Transaction, last: bool = False) -> list[str]:
+def give_back(tx: Transaction, last: bool = False, untaken: t.Collection[str] = ()) -> list[str]:
     """Fail the builds that are on their hosts between two rounds, when no task works there: the host's task ended without an
     answer, or never began. Returns the uuids.
 
     :arg last: no round follows, so builds with volumes do not wait for one.
+    :arg untaken: hosts whose tasks never began: nothing was made there.
     """
     rows = [
         r
         for r in instances.select_live(tx, run_id=tx.run.id, vm_state=states.BUILDING, lock=True)
         if instances.is_placed(r) and (last or r.task_state is not None or not may_have_volumes(r))
     ]
-    untouched = [r.uuid for r in rows if r.task_state is None]
-    waiting = readiness.prospects(tx, untouched).waiting if last and untouched else ()
-    resumed = history.with_event(tx, untouched, "resume")
+    placed = [r.uuid for r in rows if r.task_state is None]
+    waiting = readiness.prospects(tx, placed).waiting if last and placed else ()
+    untouched = {r.uuid for r in rows if r.task_state is None or r.host in untaken}
+    resumed = history.with_event(tx, sorted(untouched), "resume")
     left: dict[str, dict[str, failure.Failed]] = {}
     for row in rows:
         if row.uuid in waiting:
             continue
         error = errors.HostUnreachable(host=row.host, reason="its task ended without an answer")
-        clean = row.task_state is None and row.uuid not in resumed
+        clean = row.uuid in untouched and row.uuid not in resumed
         left.setdefault(row.host, {})[row.uuid] = failure.Failed(error, clean, error.message, unreachable=True)
     for host, failed in sorted(left.items()):
         failure.fail_by_stage(tx, host, failed)
@@ -167,29 +257,24 @@ def give_up(tx: Transaction, attempts: int) -> list[str]:
     return sorted(failed)
 
 
-def load(tx: Transaction, rows: t.Sequence[PlacedInstance]) -> list[Build]:
-    """The builds of these instance rows."""
+def load(tx: Transaction, rows: t.Sequence[PlacedInstance], its_ports: ports.PortsOf | None = None) -> list[Build]:
+    """The builds of these instance rows. :arg its_ports: of each, where they are known"""
     uuids = [r.uuid for r in rows]
     disks = instances.disks_of(tx, uuids)
-    port_records = ports.ports_of(tx, uuids)
+    port_records = ports.ports_of(tx, uuids) if its_ports is None else its_ports
     allocations = claims.allocations_of(tx, uuids)
     resumed = history.with_event(tx, uuids, "resume")
     volumes = _attachments(tx, rows)
     mine = ledger_id(tx)
-    places: dict[tuple[str, str], tuple[dict[str, t.Any], str]] = {}
+    places = nodes.facts_and_zones(tx, {r.host for r in rows})
     builds = []
     for row in rows:
-        place = (row.host, row.node)
-        if place not in places:
-            places[place] = nodes.facts_and_zone(tx, *place)
-        facts, zone = places[place]
-        networks = {n.id: n for _p, n in port_records[row.uuid]}
+        facts, zone = places.get((row.host, row.node), ({}, ""))
         builds.append(
             Build(
                 row=row,
                 disks=disks[row.uuid],
                 ports=port_records[row.uuid],
-                network_info=build_network_info([p for p, _n in port_records[row.uuid]], networks, row.project),
                 facts=facts,
                 zone=zone,
                 allocation=allocations.get(row.uuid, {}),
@@ -209,60 +294,76 @@ def _attachments(tx: Transaction, rows: t.Iterable[Instance]) -> dict[str, list[
     return attachments.of_instances(tx, uuids)
 
 
-def done(tx: Transaction, stage: Stage, uuids: t.Sequence[str]) -> list[str]:
-    """Journal that these builds completed the stage.
+@dataclass(frozen=True)
+class Ended:
+    """A build whose guest runs on its host."""
 
-    Returns those that this run no longer owns: deleted or adopted meanwhile. The caller removes what it made for them on
-    the host, because their new owner may have checked the host too early.
-    """
-    runs.renew(tx)
-    history.finish_events(tx, uuids, stage.name, history.SUCCESS)
-    mine = {r.uuid for r in instances.select_live(tx, uuids=list(uuids), run_id=tx.run.id, task_state=stage.task_state)}
-    return [u for u in uuids if u not in mine]
+    uuid: str
+    host: str
+    power_state: int
+    domain_name: t.Optional[str] = None  # if its domain got another name, because a domain of the host has its own
+    with_volumes: bool = False  # it has volumes, which become attached
+    passed: Passed = field(default_factory=dict)
 
 
-def spawned(
-    tx: Transaction,
-    host: str,
-    power_states: t.Mapping[str, int],
-    with_volumes: t.Collection[str],
-    renamed: t.Mapping[str, str] | None = None,
-) -> tuple[list[str], list[str]]:
+def spawned(tx: Transaction, ended: t.Iterable[Ended]) -> tuple[list[str], list[str]]:
     """Mark the instances of running guests as ACTIVE, unless deleted meanwhile. Returns (active, lost the swap).
 
-    :arg with_volumes: those with volumes, which become attached.
-    :arg renamed: those whose domain got another name, because a domain of the host has theirs.
+    A build may come from any stage: those that its host passed at once are journalled and notified here, in their order.
     """
-    now = tx.now
     runs.renew(tx)
+    found = {e.uuid: e for e in ended}
     active: list[str] = []
-    by_power: dict[int, list[str]] = {}
-    for uuid, power_state in power_states.items():
-        by_power.setdefault(power_state, []).append(uuid)
-    for power_state, uuids in by_power.items():
-        active += sorted(
-            instances.swap(
-                tx,
-                uuids,
-                [states.SPAWNING],
-                tx.run.id,
-                tx.context.notify_on_state_change,
-                vm_state=states.ACTIVE,
-                task_state=None,
-                power_state=power_state,
-                launched_at=now,
-            )
-        )
-    for uuid, name in (renamed or {}).items():
-        if uuid in active:
-            instances.write(tx, [uuid], domain_name=name)
-    having = [u for u in active if u in with_volumes]
+    for task_state, uuids in sorted(_by_task_state(tx, found).items()):
+        by_power: dict[int, list[str]] = {}
+        for uuid in uuids:
+            by_power.setdefault(found[uuid].power_state, []).append(uuid)
+        stages = STAGES[AT[task_state] :]
+        for power_state, its in sorted(by_power.items()):
+            values = {"task_state": None, "power_state": power_state, "launched_at": tx.now}
+            moved = _swap(tx, its, [task_state], stages[1:], vm_state=states.ACTIVE, **values)
+            _journal_passed(tx, stages, {u: found[u].host for u in moved}, {u: found[u].passed for u in moved})
+            active += sorted(moved)
+    instances.rename_domains(tx, {u: name for u in active if (name := found[u].domain_name)})
+    having = [u for u in active if found[u].with_volumes]
     if having:
-        found = attachments.of_instances(tx, having)
-        life.attached(tx, [a.id for rows in found.values() for a in rows])
-    history.finish_events(tx, list(power_states), SPAWNING.name, history.SUCCESS)
+        attached = attachments.of_instances(tx, having)
+        life.attached(tx, [a.id for its in attached.values() for a in its])
     history.finish_actions(tx, active, "create")
-    history.notify(tx, active, "compute.instance.create.end", {"host": host, "message": "Success"})
-    if active:
-        nodes.count_failed_build(tx, host, False)
-    return active, sorted(set(power_states) - set(active))
+    told = {u: {"host": found[u].host, "message": "Success"} for u in active}
+    history.notify_each(tx, told, "compute.instance.create.end")
+    nodes.reset_failed_builds(tx, {found[u].host for u in active})
+    lost = sorted(set(found) - set(active))
+    history.finish_events(tx, lost, SPAWNING.name, history.SUCCESS)
+    return active, lost
+
+
+def finish(
+    tx: Transaction,
+    host: str,
+    ended: t.Sequence[Ended],
+    failed: t.Mapping[str, failure.Failed],
+    stages: t.Mapping[str, Stage],
+    passed: t.Mapping[str, Passed],
+) -> tuple[list[str], dict[str, str]]:
+    """Write the outcomes of the builds on a host. Returns (those that ended and were lost, failed uuid -> see fail_builds()).
+
+    :arg stages: uuid -> the stage in which it failed. :arg passed: uuid -> when it passed those before
+    """
+    instances.lock(tx, [*(e.uuid for e in ended), *failed])  # all of them before the first node is
+    _active, lost = spawned(tx, ended)
+    outcomes: dict[str, str] = {}
+    for stage in STAGES:
+        its = {u: f for u, f in failed.items() if stages[u] is stage}
+        if its:
+            reach(tx, stage, dict.fromkeys(its, host), passed)
+            outcomes.update(failure.fail_builds(tx, host, stage.name, its))
+    return lost, outcomes
+
+
+def ended_elsewhere(tx: Transaction, ended: t.Sequence[Ended]) -> list[str]:
+    """Write the outcomes of builds on many hosts. Returns the hosts where builds that this run lost have to be cleaned up."""
+    hosts = {e.uuid: e.host for e in ended}
+    _active, lost = spawned(tx, ended)
+    reason = "it was deleted or taken over while its guest was started"
+    return sorted({hosts[u] for u in lost if failure.left_behind(tx, u, hosts[u], reason)})

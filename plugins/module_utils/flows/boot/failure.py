@@ -54,17 +54,19 @@ def fail_builds(tx: Transaction, host: str, event: str, failures: t.Mapping[str,
         if row is None or row.task_state == states.DELETING:
             outcomes[uuid] = "gone"  # deleted or adopted meanwhile: the other run does the rest
             if not failed.cleaned:
-                _left_behind(tx, uuid, host, failed.cleanup_reason or error.message)
+                left_behind(tx, uuid, host, failed.cleanup_reason or error.message)
         else:
             outcomes[uuid] = _fail(tx, row, host, failed, error)
     return outcomes
 
 
-def _left_behind(tx: Transaction, uuid: str, host: str, reason: str) -> None:
+def left_behind(tx: Transaction, uuid: str, host: str, reason: str) -> bool:
     """Record a cleanup for a late worker that could not remove what it made, unless the instance is still on the host."""
     row = instances.any_of(tx, uuid)
-    if row is not None and (row.deleted != instances.LIVE or row.host != host):
-        cleanups.add(tx, host, uuid, row.domain_name, reason)
+    if row is None or (row.deleted == instances.LIVE and row.host == host):
+        return False
+    cleanups.add(tx, host, uuid, row.domain_name, reason)
+    return True
 
 
 def _fail(tx: Transaction, row: Instance, host: str, failed: Failed, error: errors.BootflowError) -> str:
@@ -78,7 +80,7 @@ def _fail(tx: Transaction, row: Instance, host: str, failed: Failed, error: erro
     if failed.unreachable:
         nodes.record_unreachable(tx, host, failed.cleanup_reason or error.message)
     if tx.context.count_failed_builds:
-        nodes.count_failed_build(tx, host, True)
+        nodes.count_failed_build(tx, host)
     if not failed.cleaned and attachments.connected_to(tx, row.uuid, host):
         # the guest may still write to the volumes, so no other guest may get them
         error = build_outcome.cleanup_failed("%s (%s)" % (failed.error.message, failed.cleanup_reason))
@@ -158,9 +160,13 @@ def end_in_error(
     history.finish_actions(tx, uuids, "create", "Error")
 
 
-def allocate_missing_ports(tx: Transaction, rows: t.Sequence[PlacedInstance]) -> dict[str, Failed]:
-    """Allocate the ports of rescheduled builds again, which their failure released. Returns those that are refused."""
-    have = ports.ports_of(tx, [r.uuid for r in rows])
+def allocate_missing_ports(
+    tx: Transaction, rows: t.Sequence[PlacedInstance], have: ports.PortsOf
+) -> tuple[dict[str, Failed], bool]:
+    """Allocate the ports of rescheduled builds again, which their failure released.
+
+    Returns those that are refused, and whether any was allocated. :arg have: the ports that the builds have
+    """
     refused_builds: dict[str, Failed] = {}
     missing = {r.uuid: requested_networks(r.spec) for r in rows if not have[r.uuid]}
     allocator = ports.Allocator(tx, tx.rng, [n for part in missing.values() for _r, n in part])
@@ -178,7 +184,7 @@ def allocate_missing_ports(tx: Transaction, rows: t.Sequence[PlacedInstance]) ->
     allocator.write()
     for host, uuids in bound.items():
         ports.bind(tx, uuids, host)
-    return refused_builds
+    return refused_builds, bool(bound)
 
 
 # --- builds of dead runs ---------------------------------------------------------------------------------------------

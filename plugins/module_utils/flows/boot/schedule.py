@@ -289,11 +289,13 @@ def _overhead(spec: t.Mapping[str, t.Any]) -> Overhead:
     return Overhead(**(spec.get("overhead") or {}))
 
 
-def give_up(tx: Transaction, options_max_attempts: int) -> list[str]:
+def give_up(tx: Transaction, options_max_attempts: int, untaken: t.Collection[str] = ()) -> list[str]:
     """End instances that still wait after the last round, for a host (MaxRetriesExceeded, or the refusal itself) or for a
     volume (VolumeNotCreated). Returns the uuids.
+
+    :arg untaken: see builds.give_back()
     """
-    builds.give_back(tx, last=True)
+    builds.give_back(tx, last=True, untaken=untaken)
     late = builds.give_up(tx, options_max_attempts)
     rows = instances.select_live(
         tx, run_id=tx.run.id, vm_state=states.BUILDING, task_state=states.SCHEDULING, lock=True

@@ -22,8 +22,9 @@ import typing as t
 
 from ...core.errors import DiskFull, InvalidInput, MissingLibrary, RemoteError
 from ...core.guest.config_drive_rules import check_format
-from ...core.guest.metadata import check_path
+from ...core.guest.metadata import check_path, unpack_files
 from ...core.optional import optional_import
+from ..os.batch import run_batch
 from ..os.command import run
 from ..os.files import write_file
 from ..os.paths import make_dirs
@@ -42,6 +43,31 @@ _ISO_APPLICATION = 16 * 2048 + 574
 # (57 characters of it, because Joliet has space for 64.)
 _MARK = "BOOTFLOW "
 _MARK_DIGITS = 48
+
+
+# The option ``drives``.
+DRIVES_ARGUMENT: dict[str, t.Any] = {
+    "type": "list",
+    "elements": "dict",
+    "required": True,
+    "options": {
+        "uuid": {"type": "str", "required": True},
+        "path": {"type": "path", "required": True},
+        "format": {"type": "str", "choices": ["iso9660", "vfat"], "default": "iso9660"},
+        "files": {"type": "dict", "required": True, "no_log": True},
+        "keep": {"type": "bool", "default": False},
+    },
+}
+
+
+def write_drives(params: t.Mapping[str, t.Any], check_mode: bool) -> dict[str, t.Any]:
+    """The work of the module config_drive: {outcomes by uuid}. :arg params: its options"""
+
+    def write(drive: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        files = unpack_files(drive["files"])
+        return write_config_drive(drive["path"], files, drive["format"], check_mode=check_mode, keep=drive["keep"])
+
+    return {"outcomes": run_batch([(drive["uuid"], drive) for drive in params["drives"]], write, workers=2)}
 
 
 def content_digest(files: t.Mapping[str, bytes], fmt: str) -> str:

@@ -12,9 +12,19 @@ import typing as t
 from ...core.disks.local import BACKENDS, FILE_SYSTEMS
 from ...core.errors import BootflowError, FlavorDiskSmallerThanImage, ImageUnacceptable, InvalidInput, from_dict
 from ..images.fetch import UNLIMITED, FetchLimits
-from ..images.images import BaseImage, TooLarge, cached_image, hold_image, image_source
+from ..images.images import (
+    FETCH_ARGUMENTS,
+    IMAGE_ARGUMENTS,
+    BaseImage,
+    TooLarge,
+    cached_image,
+    hold_image,
+    image_source,
+)
+from ..images.images import fetch_limits as limits_of
 from ..os.batch import run_batch
 from ..os.locks import BUILDS, host_place
+from ..os.ownership import LEDGER_ARGUMENTS
 from ..os.paths import checked_id, checked_instances_path, checked_uuid
 from .file_disks import KINDS, MIB, DiskSpec, check_fits
 from .local_disks import ensure_disks
@@ -33,6 +43,40 @@ DISK_ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "backend": {"type": "str", "choices": list(BACKENDS), "default": DiskSpec.backend},
     "fs": {"type": "str", "choices": list(FILE_SYSTEMS), "default": DiskSpec.fs},
     "label": {"type": "str"},
+}
+
+
+DISK_BATCH_ARGUMENTS: dict[str, dict[str, t.Any]] = {
+    **LEDGER_ARGUMENTS,
+    "instances_path": {"type": "path", "default": "/var/lib/bootflow/instances"},
+    "images": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "options": {**IMAGE_ARGUMENTS, "virtual_size_limit": {"type": "int"}},
+    },
+    "instances": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "options": {
+            "uuid": {"type": "str", "required": True},
+            "disks": {
+                "type": "list",
+                "elements": "dict",
+                "required": True,
+                "options": DISK_ARGUMENTS,
+                "mutually_exclusive": [("size_gb", "size_mb")],
+                "required_if": [("kind", "image", ["image_id"])],
+            },
+        },
+    },
+    "volume_group": {"type": "str"},
+    "fetch": {"type": "bool", "default": True},
+    **FETCH_ARGUMENTS,
+    "workers": {"type": "int", "default": 4},
+    "max_builds": {"type": "int", "default": 0},
+    "place_timeout": {"type": "float", "default": 600.0},
 }
 
 
@@ -64,6 +108,7 @@ class _Work:
         volume_group: str = "",
         fetch_limits: FetchLimits = UNLIMITED,
         ledger_id: str = "",
+        fetch: bool = True,
     ):
         self.instances_path = checked_instances_path(instances_path)
         self.held = held  # base images, until the disks are made
@@ -73,6 +118,7 @@ class _Work:
         self.volume_group = volume_group
         self.fetch_limits = fetch_limits
         self.ledger_id = ledger_id
+        self.fetch = fetch
         self.sizes: dict[str, list[int]] = {}  # image id -> sizes of the disks created from it, in bytes
         self.bases: dict[str, BaseImage] = {}
         self.too_large: dict[str, int] = {}  # image id -> virtual size
@@ -101,7 +147,7 @@ class _Work:
         image_id = checked_id(args["id"], "image id")
         source = image_source(args, self.uploads, self.allow_unverified, self.fetch_limits)
         found = cached_image(source, self.instances_path)
-        if found is None and not source.path and not source.url:
+        if found is None and not (self.fetch and (source.path or source.url)):
             self.missing.add(image_id)
             return {"changed": False, "virtual_size": None, "path": ""}
         if found is None and self.check_mode:
@@ -164,6 +210,7 @@ def make_disks(
     fetch_limits: FetchLimits = UNLIMITED,
     place_timeout: float = 600.0,
     ledger_id: str = "",
+    fetch: bool = True,
 ) -> dict[str, t.Any]:
     """{outcomes by uuid, image_outcomes by id, missing_images}; see the module instance_disks for the fields.
 
@@ -171,10 +218,13 @@ def make_disks(
     :arg ledger_id: of the instances.
     :arg max_builds: of all runs on this host at once; 0: no limit.
     :arg place_timeout: seconds that a build waits for one of them.
+    :arg fetch: images that are not in the cache; otherwise they are missing.
     :raises InvalidInput: instances_path is not valid, or an image or instance is given twice.
     """
     with contextlib.ExitStack() as held:
-        work = _Work(instances_path, held, uploads, allow_unverified, check_mode, volume_group, fetch_limits, ledger_id)
+        work = _Work(
+            instances_path, held, uploads, allow_unverified, check_mode, volume_group, fetch_limits, ledger_id, fetch
+        )
         work.note_sizes(instances)
         image_results = run_batch([(image["id"], image) for image in images], work.image, workers)
 
@@ -184,3 +234,22 @@ def make_disks(
 
         results = run_batch([(i["uuid"], i) for i in instances], build, workers)
     return {"outcomes": results, "image_outcomes": image_results, "missing_images": sorted(work.missing)}
+
+
+def make_disks_of(params: t.Mapping[str, t.Any], check_mode: bool) -> dict[str, t.Any]:
+    """The same with the options of the module instance_disks."""
+    return make_disks(
+        params["instances_path"],
+        params["images"],
+        params["instances"],
+        params["uploads"],
+        allow_unverified=params["allow_unverified"],
+        workers=params["workers"],
+        max_builds=params["max_builds"],
+        place_timeout=params["place_timeout"],
+        check_mode=check_mode,
+        volume_group=params["volume_group"] or "",
+        fetch_limits=limits_of(params),
+        ledger_id=params["ledger_id"],
+        fetch=params["fetch"],
+    )

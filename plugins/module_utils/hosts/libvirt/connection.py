@@ -17,7 +17,7 @@ from ...core.optional import optional_import, require
 libvirt = optional_import("libvirt")
 
 # Of every module that asks libvirt; documented by the fragment libvirt.
-LIBVIRT_ARGUMENTS = {
+LIBVIRT_ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "libvirt_uri": {"type": "str", "default": "qemu:///system"},
     "libvirt_timeout": {"type": "float", "default": 30.0},
 }

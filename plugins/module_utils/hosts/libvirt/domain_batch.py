@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The option of the module domain as specs of hosts.libvirt.domains."""
+"""The work of the module domain: its option as specs of hosts.libvirt.domains, ensured side by side."""
 
 from __future__ import annotations
 
@@ -10,9 +10,13 @@ import typing as t
 
 from ...core.errors import InvalidInput
 from ...core.guest.domain.compare import intent_differences
+from ..os.batch import run_batch
+from ..os.locks import BUILDS, host_place
+from .connection import LIBVIRT_ARGUMENTS, connect
 from .dhcp import RESERVATIONS_ARGUMENT, Reservation
 from .domain_waits import AddressWait, ConsoleWait, checked_address
-from .domains import DomainSpec, checked_pattern, checked_xml, log_is_appended, log_path_of
+from .domains import DomainSpec, checked_pattern, checked_xml, ensure_domain, log_is_appended, log_path_of
+from .refused import refused_kept
 
 # The option ``domains``.
 DOMAIN_ARGUMENTS: dict[str, dict[str, t.Any]] = {
@@ -43,6 +47,37 @@ DOMAIN_ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "wait_agent": {"type": "float", "default": DomainSpec.wait_agent},
     "reservations": RESERVATIONS_ARGUMENT,
 }
+
+
+DOMAIN_BATCH_ARGUMENTS: dict[str, dict[str, t.Any]] = {
+    **LIBVIRT_ARGUMENTS,
+    "domains": {"type": "list", "elements": "dict", "required": True, "options": DOMAIN_ARGUMENTS},
+    "workers": {"type": "int", "default": 8},
+    "max_builds": {"type": "int", "default": 0},
+    "place_timeout": {"type": "float", "default": 600.0},
+    "instances_path": {"type": "path", "default": "/var/lib/bootflow/instances"},
+}
+
+
+def ensure_domains(params: t.Mapping[str, t.Any], check_mode: bool) -> dict[str, t.Any]:
+    """{outcomes by uuid, diff}; see the module for the fields.
+
+    :arg params: the options of the module
+    :raises BootflowError: libvirt does not answer, or a UUID is given twice.
+    """
+    path = params["instances_path"]
+    with connect(params["libvirt_uri"], params["libvirt_timeout"]) as connection:
+
+        def one(wanted: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+            spec = domain_spec(wanted)
+            if check_mode:
+                return ensure_domain(connection, spec, check_mode=True)
+            place = host_place(path, BUILDS, params["max_builds"], params["place_timeout"])
+            with place, refused_kept(path, spec):
+                return ensure_domain(connection, spec)
+
+        results = run_batch([(wanted["uuid"], wanted) for wanted in params["domains"]], one, params["workers"])
+    return {"outcomes": results, "diff": [result.pop("diff") for result in results.values() if "diff" in result]}
 
 
 def domain_spec(args: t.Mapping[str, t.Any]) -> DomainSpec:

@@ -116,6 +116,15 @@ def finish_events(tx: Transaction, uuids: t.Sequence[str], event: str, result: s
         tx.execute(instance_action_events.update().where(*mine).values(**end))
 
 
+def finish_events_at(tx: Transaction, ends: t.Mapping[str, float], event: str, result: str) -> None:
+    """The same for instances that ended it at different times: uuid -> seconds since the epoch."""
+    c = instance_action_events.c
+    mine = (bulk.among(tx, c.instance_uuid, sorted(ends)), c.event == event, c.finish_time.is_(None))
+    rows = tx.execute(sa.select(c.id, c.instance_uuid).where(*mine)) if ends else ()
+    written = [{"id": r.id, "finish_time": ends[r.instance_uuid], "result": result} for r in rows]
+    bulk.update(tx, instance_action_events, "id", sorted(written, key=lambda r: r["id"]))
+
+
 def start_events_on(tx: Transaction, hosts: t.Mapping[str, str | None], event: str) -> None:
     """Journal that ``event`` begins for each instance on its host, many hosts in one statement."""
     bulk.insert(
@@ -173,6 +182,31 @@ def add_events(
                 "details": None if details is None else text(details),
             }
             for uuid, host in hosts
+        ],
+    )
+
+
+def add_events_at(
+    tx: Transaction,
+    spans: t.Mapping[str, tuple[float, float]],
+    hosts: t.Mapping[str, str],
+    event: str,
+    result: str,
+) -> None:
+    """The same with the begin and end of each instance's ``event``, in seconds since the epoch."""
+    bulk.insert(
+        tx,
+        instance_action_events,
+        [
+            {
+                "instance_uuid": uuid,
+                "event": event,
+                "host": hosts[uuid],
+                "start_time": begin,
+                "finish_time": end,
+                "result": result,
+            }
+            for uuid, (begin, end) in spans.items()
         ],
     )
 

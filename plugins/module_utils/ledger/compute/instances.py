@@ -115,10 +115,14 @@ def swap(
     expected_task_state: t.Sequence[str | None],
     owner: str | None = None,
     notify: str = NOTIFY_NOTHING,
+    through: t.Sequence[str] = (),
     **values: t.Any,
 ) -> set[str]:
     """Write ``values`` to the instances whose task_state is one of ``expected_task_state`` (and whose run is ``owner``,
-    if given). Returns the changed uuids; the others lost the swap, which is a valid result."""
+    if given). Returns the changed uuids; the others lost the swap, which is a valid result.
+
+    :arg through: task states that they have passed since, in order: each is notified of.
+    """
     if not uuids:
         return set()
     c = instances.c
@@ -134,7 +138,11 @@ def swap(
     moved = [r.uuid for r in rows]
     if moved:
         tx.execute(instances.update().where(bulk.among(tx, c.uuid, moved)).values(updated_at=tx.now, **values))
-        _notify_change(tx, {r.uuid: (r.vm_state, r.task_state) for r in rows}, values, notify)
+        before = {r.uuid: (r.vm_state, r.task_state) for r in rows}
+        for task_state in through:
+            _notify_change(tx, before, {"task_state": task_state}, notify)
+            before = {uuid: (vm_state, task_state) for uuid, (vm_state, _task_state) in before.items()}
+        _notify_change(tx, before, values, notify)
     return set(moved)
 
 
@@ -255,6 +263,11 @@ def write(tx: Transaction, uuids: t.Sequence[str], **values: t.Any) -> None:
     """Write ``values`` to these instances, whose rows the caller has locked."""
     if uuids:
         tx.execute(instances.update().where(bulk.among(tx, instances.c.uuid, uuids)).values(**values))
+
+
+def rename_domains(tx: Transaction, names: t.Mapping[str, str]) -> None:
+    """Write the name of each instance's domain (uuid -> name), whose rows the caller has locked."""
+    bulk.update(tx, instances, "uuid", [{"uuid": uuid, "domain_name": name} for uuid, name in names.items()])
 
 
 def lock(tx: Transaction, uuids: t.Iterable[str]) -> None:

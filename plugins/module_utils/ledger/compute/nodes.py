@@ -234,14 +234,14 @@ def domains_on(tx: Transaction) -> dict[tuple[str, str], list[dict[str, t.Any]]]
     return {(r.host, r.node): list(r.domains or ()) for r in tx.execute(query)}
 
 
-def facts_and_zone(tx: Transaction, host: str, node: str) -> tuple[dict[str, t.Any], str]:
-    """The last reported facts of a node, empty if it never reported, and its availability zone."""
+def facts_and_zones(tx: Transaction, hosts: t.Collection[str]) -> dict[tuple[str, str], tuple[dict[str, t.Any], str]]:
+    """(host, node) -> the last reported facts, empty if it never reported, and the availability zone, of the nodes of ``hosts``."""
     c = compute_nodes.c
     table = node_facts_table
     joined = compute_nodes.outerjoin(table, c.id == table.c.compute_node_id)
-    query = sa.select(table.c.facts, c.availability_zone).select_from(joined).where(c.host == host, c.node == node)
-    row = tx.execute(query).first()
-    return ({}, "") if row is None else (dict(row.facts or {}), row.availability_zone)
+    query = sa.select(c.host, c.node, table.c.facts, c.availability_zone).select_from(joined)
+    rows = tx.execute(query.where(bulk.among(tx, c.host, sorted(hosts))))
+    return {(r.host, r.node): (dict(r.facts or {}), r.availability_zone) for r in rows}
 
 
 def zones(tx: Transaction) -> dict[str, str]:
@@ -257,10 +257,15 @@ def zone_of(tx: Transaction, host: str | None, node: str | None) -> str | None:
     return t.cast("str | None", tx.execute(query).scalar())
 
 
-def count_failed_build(tx: Transaction, host: str, failed: bool) -> None:
-    """Count a failed build of the host, or reset the count after a success."""
+def count_failed_build(tx: Transaction, host: str) -> None:
+    """Count a failed build of the host."""
     c = compute_nodes.c
-    if failed:
-        tx.execute(compute_nodes.update().where(c.host == host).values(failed_builds=c.failed_builds + 1))
-    else:
-        tx.execute(compute_nodes.update().where(c.host == host, c.failed_builds != 0).values(failed_builds=0))
+    tx.execute(compute_nodes.update().where(c.host == host).values(failed_builds=c.failed_builds + 1))
+
+
+def reset_failed_builds(tx: Transaction, hosts: t.Collection[str]) -> None:
+    """Forget the failed builds of hosts on which one succeeded."""
+    c = compute_nodes.c
+    if hosts:
+        mine = (bulk.among(tx, c.host, sorted(hosts)), c.failed_builds != 0)
+        tx.execute(compute_nodes.update().where(*mine).values(failed_builds=0))

@@ -183,9 +183,13 @@ class Allocator:
         return self._used[subnet.id]
 
 
-def ports_of(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, list[tuple[PortRecord, Network]]]:
-    """uuid -> its ports in the order of the interfaces, each with its network as stored."""
-    found: dict[str, list[tuple[PortRecord, Network]]] = {u: [] for u in uuids}
+# uuid of an instance -> its ports in the order of the interfaces, each with its network as stored.
+PortsOf = t.Dict[str, t.List[t.Tuple[PortRecord, Network]]]
+
+
+def ports_of(tx: Transaction, uuids: t.Sequence[str]) -> PortsOf:
+    """The ports of these instances."""
+    found: PortsOf = {u: [] for u in uuids}
     if not found:
         return {}
     mine = bulk.among(tx, ports.c.instance_uuid, uuids)

@@ -16,10 +16,8 @@ from lxml import etree
 
 from ansible_collections.bootflow.compute.plugins.action import (
     boot_accept,
-    boot_disks,
-    boot_networks,
+    boot_build,
     boot_passwords,
-    boot_spawn,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidInput, InvalidRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.device_places import device_places
@@ -75,12 +73,10 @@ class Boot:
         node(self.world, configuration={"availability_zone": self.zone}, **self.facts)
         self.accept(**entry)
         self.world.schedule()
-        for module in (boot_networks, boot_disks, boot_spawn):
-            variables = {**self.hosts["h1"], "bootflow_instances": [{"name": "web", **entry}]}
-            ports = WorldPorts(self.world, "a", self.run_module)
-            action = action_of(module, ports, variables)
-            action._connection = type("Ssh", (), {"transport": "ssh"})
-            assert not action.act()["failed_builds"]
+        variables = {**self.hosts["h1"], "bootflow_instances": [{"name": "web", **entry}]}
+        action = action_of(boot_build, WorldPorts(self.world, "a", self.run_module), variables)
+        action._connection = type("Ssh", (), {"transport": "ssh"})
+        assert not action.act()["failed_builds"]
 
     def run_module(self, name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         self.given[name] = arguments

@@ -12,11 +12,12 @@ import json
 import types
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.action import boot_disks, boot_networks, boot_spawn
+from ansible_collections.bootflow.compute.plugins.action import boot_build
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.metadata import unpack_files
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import power_states
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import read_settings
+from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, build_in_parts
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE, World, request
 
 CATALOGUE = [
@@ -40,8 +41,8 @@ class Host:
         self.given: dict[str, t.Any] = {}
         self.variables: dict[str, t.Any] = {}
 
-    def __call__(self, module: t.Any, **options: t.Any) -> dict[str, t.Any]:
-        action: t.Any = module.ActionModule.__new__(module.ActionModule)
+    def __call__(self, **options: t.Any) -> dict[str, t.Any]:
+        action: t.Any = boot_build.ActionModule.__new__(boot_build.ActionModule)
         assert set(options) <= set(action.ARGUMENTS)
         action.options = {"ledger_url": self.world.url, **read_settings(action.ARGUMENTS, options, lambda _name: None)}
         action._task = types.SimpleNamespace(check_mode=False)
@@ -51,8 +52,14 @@ class Host:
         action.variable = self.variables.get
         action.context = self.world.context
         action.open_ledger = lambda: self.world.ledger.for_run(self.world.context())
-        action.run_module = self.run_module
+        action.run_module = self.answer
+        action.ports = WorldPorts(self.world, "a")
         return t.cast("dict[str, t.Any]", action.act())
+
+    def answer(self, name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        if name == "instance_build":
+            return build_in_parts(self.run_module, arguments)
+        return self.run_module(name, arguments)
 
     def run_module(self, name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         self.given[name] = arguments
@@ -78,13 +85,8 @@ def test_a_boot_through_its_stages(world: World) -> None:
             "admin_password": "given",
         },
     ]
-    for module, options in (
-        (boot_networks, {}),
-        (boot_disks, {"images": CATALOGUE}),
-        (boot_spawn, {"instances": entries}),
-    ):
-        result = host(module, **options)
-        assert sorted(b["uuid"] for b in result["builds"]) == sorted((one, two)), result
+    result = host(images=CATALOGUE, instances=entries)
+    assert sorted(b["uuid"] for b in result["builds"]) == sorted((one, two)), result
     (given,) = host.given["instance_disks"]["images"]
     login = given["url"], given["url_username"], given["url_password"], json.loads(given["headers"])
     assert login == (IMAGE.url, "someone", "image-secret", {"X-Key": "image-secret-2"}), "those of the catalogue"
@@ -104,9 +106,7 @@ def test_the_agent_is_waited_for_where_the_image_has_it(world: World) -> None:
     world.schedule()
     host = Host(world)
     host.variables = {"bootflow_wait_agent": True, "bootflow_wait_guest_timeout": 7}
-    host(boot_networks)
-    host(boot_disks, images=CATALOGUE)
-    assert len(host(boot_spawn, instances=[{"name": "talks"}, {"name": "silent"}])["builds"]) == 2
+    assert len(host(images=CATALOGUE, instances=[{"name": "talks"}, {"name": "silent"}])["builds"]) == 2
     waits = {"guest_agent" in d["xml"]: d.get("wait_agent") for d in host.given["domain"]["domains"]}
     assert waits == {True: 7, False: None}
 
@@ -116,9 +116,7 @@ def test_secrets_that_are_not_valid_any_more_fail_their_own_build_only(world: Wo
     world.accept(request("good", config_drive=True), request("bad", config_drive=True))
     world.schedule()
     host = Host(world)
-    host(boot_networks)
-    host(boot_disks, images=CATALOGUE)
-    result = host(boot_spawn, instances=[{"name": "good"}, {"name": "bad", "user_data_base64": "%"}])
+    result = host(images=CATALOGUE, instances=[{"name": "good"}, {"name": "bad", "user_data_base64": "%"}])
     assert [b["name"] for b in result["builds"]] == ["good"]
     assert [(b["name"], b["error"]["code"]) for b in result["failed_builds"]] == [("bad", "InvalidRequest")]
 
@@ -129,7 +127,6 @@ def test_the_traceback_of_an_unexpected_error_is_in_the_journal(world: World) ->
     (uuid,) = world.accept(request("web", 1)).created
     world.schedule()
     host = Host(world)
-    host(boot_networks)
 
     def broken(name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         secret = "s3cret"
@@ -138,7 +135,7 @@ def test_the_traceback_of_an_unexpected_error_is_in_the_journal(world: World) ->
         return Host.run_module(host, name, arguments)
 
     host.run_module = broken  # type: ignore[method-assign]
-    (failed,) = host(boot_disks, images=CATALOGUE)["failed_builds"]
+    (failed,) = host(images=CATALOGUE, instances=[{"name": "web"}])["failed_builds"]
     assert failed["error"]["message"] == "KeyError: 'disks of 6 letters'" and ", in broken" not in str(failed)
     with world.ledger.read() as tx:
         told = [e["details"] for e in history.events_of(tx, uuid) if e["result"] == history.ERROR]

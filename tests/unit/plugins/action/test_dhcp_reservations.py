@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import replace
 
-from ansible_collections.bootflow.compute.plugins.action import audit, boot_networks
+from ansible_collections.bootflow.compute.plugins.action import audit, boot_build
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import LibvirtError
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Network
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import reservations
@@ -23,6 +23,9 @@ FACTS = {"hypervisor_hostname": "h1", "memory_mb": 8192, "local_gb": 40, "vcpus"
 def managed(number: int) -> Network:
     served = replace(subnet(number), enable_dhcp=True)
     return replace(network(number, served), manage=True, source="bf-%d" % number)
+
+
+ENTRY = {"instances": [{"name": "web"}]}
 
 
 class Host:
@@ -46,6 +49,9 @@ class Host:
             there = [{"mac": m, "address": a, "complete": True, "used": True} for m, a in self.reserved.items()]
             networks = [{"name": "bf-2", "ours": True, "reservations": there}]
             return {"compute_node": {**FACTS, "domains": domains}, "dhcp": {"networks": networks, "error": None}}
+        if name != "virtual_network":
+            items = next(arguments[key] for key in ("drives", "domains", "instances") if key in arguments)
+            return {"outcomes": {i["uuid"]: {"power_state": 1} for i in items}}
         self.called.append(dict(arguments))
         if self.silent:
             raise LibvirtError(reason="gone")
@@ -98,7 +104,7 @@ def test_a_boot_that_defines_a_network_restores_the_reservations_of_its_guests(w
     world.boot("new", "scheduled", run="b", networks=("net-2", "net-3"))
     (wanted,) = host.needed().values()
     assert list(host.needed()) == [web] and wanted["address"] == "10.0.2.10" and wanted["name"] == "web"
-    assert host.task(boot_networks, "h1")["builds"]
+    assert host.task(boot_build, "h1", **ENTRY)["builds"]
     made, restored = host.called
     assert sorted(n["name"] for n in made["networks"]) == ["net-2", "net-3"] and "reservations" not in made
     assert restored["reservations"] == [
@@ -107,13 +113,13 @@ def test_a_boot_that_defines_a_network_restores_the_reservations_of_its_guests(w
 
     host.refuses = wanted["address"]
     world.boot("newer", "scheduled", run="b", networks=("net-2",))
-    result = host.task(boot_networks, "h1")
+    result = host.task(boot_build, "h1", **ENTRY)
     assert len(result["builds"]) == 1 and not result["failed_builds"]
     assert "DHCP does not reserve %s on h1: it is another's" % wanted["address"] in host.shown
 
     host.called.clear()
     world.boot("newest", "scheduled", run="b", networks=("net-3",))  # it was there: nothing is asked
-    assert host.task(boot_networks, "h1")["builds"] and len(host.called) == 1
+    assert host.task(boot_build, "h1", **ENTRY)["builds"] and len(host.called) == 1
 
 
 def test_the_audit_restores_reservations(world: World) -> None:

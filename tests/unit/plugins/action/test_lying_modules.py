@@ -40,6 +40,14 @@ ANSWERS: dict[str, dict[str, t.Any]] = {
     "domain": {"outcomes": {UUID: {**GOOD, "power_state": 1, "vifs_missing": [], "devices": [PLACE]}, "b": BAD}},
     "domain_power": {"outcomes": {UUID: {**GOOD, "power_state": 4, "forced": False}, "b": BAD}},
     "instance_disks": {"outcomes": {UUID: {**GOOD, "pending": ["i"]}, "b": BAD}, "missing_images": ["i"]},
+    "instance_build": {
+        "parts": {
+            "networks": {"outcomes": {"net": {**GOOD, "defined": True}}, "reservations": {}, "seconds": 0.1},
+            "disks": {"outcomes": {UUID: {**GOOD, "pending": []}, "b": BAD}, "missing_images": [], "seconds": 0.2},
+            "drives": {"outcomes": {UUID: GOOD}, "seconds": 0.0},
+            "domains": {"outcomes": {UUID: {**GOOD, "power_state": 1, "name": "d"}}, "seconds": 0.3},
+        }
+    },
     "instance_cleanup": {"outcomes": {UUID: GOOD, "b": BAD}},
     "volume_lvm": {
         "outcomes": {UUID: {**GOOD, "name": "v", "path": "/dev/x", "size": 5}, "b": BAD},
@@ -74,6 +82,7 @@ def test_whatever_a_module_answers_is_an_error_of_the_family_or_believed(world: 
             assert error.as_dict()["status"] in range(100, 600)
             assert all(c.isprintable() or c == "\n" for c in error.message), ascii(error.message)
             return {"": error.code}
+        result = (result.get("parts") or {}).get("disks", result)
         return {key: error.code for key, error in item_errors(result, [UUID, "b"]).items()}
 
     assert run(ANSWERS[module]) in ({"b": "DriverNotInitialized"}, {"": "DiskFull"}), "the truth is believed"

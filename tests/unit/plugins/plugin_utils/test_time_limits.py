@@ -13,7 +13,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.bootflow.compute.plugins.action import boot_networks
+from ansible_collections.bootflow.compute.plugins.action import boot_build
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils import time_limits
@@ -112,8 +112,8 @@ def test_the_builds_of_a_host_that_hangs_are_given_back_and_it_is_left_out(
         time.sleep(60)
 
     world.report("h2")
-    variables = {"inventory_hostname": "h1", "hostvars": {"h1": {}}}
-    result = action_of(boot_networks, WorldPorts(world, "a", hang), variables).act()
+    variables = {"inventory_hostname": "h1", "hostvars": {"h1": {}}, "bootflow_instances": [{"name": "web"}]}
+    result = action_of(boot_build, WorldPorts(world, "a", hang), variables).act()
     assert calls == ["virtual_network"]
     assert [f["error"]["code"] for f in result["failed_builds"]] == ["HostTimeout"]
     assert world.state(uuid) == ("building", "scheduling", None)
@@ -138,8 +138,8 @@ def test_a_host_that_ended_the_module_itself_is_cleaned_at_once_and_left_out(wor
         late = errors.HostTimeout(host="h1", module=name, seconds=300).as_dict()
         return {"failed": True, "msg": late.pop("message"), "error_code": late.pop("code"), **late}
 
-    variables = {"inventory_hostname": "h1", "hostvars": {"h1": {}}}
-    result = action_of(boot_networks, WorldPorts(world, "a", answer), variables).act()
+    variables = {"inventory_hostname": "h1", "hostvars": {"h1": {}}, "bootflow_instances": [{"name": "web"}]}
+    result = action_of(boot_build, WorldPorts(world, "a", answer), variables).act()
     assert calls == ["virtual_network", "instance_cleanup"]
     assert [f["error"]["code"] for f in result["failed_builds"]] == ["HostTimeout"]
     assert world.state(uuid) == ("building", "scheduling", None) and world.cleanups() == set()

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds, failure
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import failure
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld, from_image, volume_request
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import STAGES, World, request
@@ -44,8 +44,6 @@ def stages(world: World, host: str) -> None:
     for stage in STAGES:
         found, failed = world.begin(stage, host)
         with world.ledger.write() as tx:
-            if stage is not builds.SPAWNING:
-                assert builds.done(tx.for_run(world.context()), stage, [b.uuid for b in found]) == []
             assert failure.fail_builds(tx.for_run(world.context()), host, stage.name, failed) == {}
     world.spawned(host, [b.uuid for b in found])
 

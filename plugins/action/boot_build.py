@@ -1,0 +1,360 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Action behind the module bootflow.compute.boot_build.
+
+One task per host whatever the number of instances; a build that fails never fails its neighbours, and a host that fails
+or cannot be reached never fails the play: its builds are failed, undone and rescheduled instead.
+
+Where the host has the image, and nothing has to be waited for, one module does all of a build, and the ledger learns of the
+stages afterwards. Otherwise each stage is a module, and the ledger is told before it begins.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import CATALOGUE, REQUEST
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds as ledger_builds
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import (
+    BLOCK_DEVICE_MAPPING,
+    NETWORKING,
+    SPAWNING,
+    Build,
+    Ended,
+    Stage,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.failure import Failed
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import reservations
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
+from ansible_collections.bootflow.compute.plugins.plugin_utils import (
+    attached_volumes,
+    build_parts,
+    guest_of_build,
+    handover,
+    host_settings,
+)
+from ansible_collections.bootflow.compute.plugins.plugin_utils.dhcp import reserve
+from ansible_collections.bootflow.compute.plugins.plugin_utils.image_upload import remove_uploads, upload
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import item_errors
+from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host, lease_kept
+
+STAGE_OF = {"networks": NETWORKING, "disks": BLOCK_DEVICE_MAPPING, "drives": SPAWNING, "domains": SPAWNING}
+
+
+class ActionModule(LedgerAction):
+    ARGUMENTS = {**CATALOGUE.options("images"), **REQUEST.options("instances", "project")}
+
+    def act(self) -> dict[str, t.Any]:
+        if self.check_mode:
+            return {"changed": False, "skipped": True, "msg": "The plan was shown by boot_schedule."}
+        self.host = self.task_vars["inventory_hostname"]
+        given = handover.take(self, self.host)
+        builds = [] if given is None else given.builds
+        failed: dict[str, Failed] = {}
+        if given is None or given.more:
+            begun, failed = self.open_ledger().transact(ledger_builds.begin, self.host)
+            builds = builds + begun
+        if not builds and not failed:
+            return {"changed": False, "builds": [], "failed_builds": []}
+        self.builds = {b.uuid: b for b in builds}
+        self.problems: build_parts.Problems = {}
+        self.stage_of = dict.fromkeys([*self.builds, *failed], NETWORKING)  # where each is, or failed
+        self.passed: dict[str, dict[str, tuple[float, float]]] = {uuid: {} for uuid in self.builds}
+        self.ended: dict[str, Ended] = {}
+        self.lost: set[str] = set()
+        with lease_kept(self):
+            self._work(builds)
+            failed.update(self._undo([self.builds[uuid] for uuid in self.problems]))
+            if given is not None and given.later and not failed and not self.lost:
+                handover.leave(self, self.host, self.ended.values())
+                return self._result({})
+            return self._result(self._write(failed), failed)
+
+    def _result(self, outcomes: t.Mapping[str, str], failed: t.Mapping[str, Failed] | None = None) -> dict[str, t.Any]:
+        names = {uuid: b.row.display_name for uuid, b in self.builds.items()}
+        return {
+            "changed": True,
+            "builds": [{"uuid": u, "name": names[u]} for u in self.ended if u not in self.lost],
+            "failed_builds": [
+                {"uuid": u, "name": names.get(u, u), "outcome": outcomes[u], "error": failed[u].error.as_dict()}
+                for u in sorted(outcomes)
+            ]
+            if failed
+            else [],
+        }
+
+    def _write(self, failed: t.Mapping[str, Failed]) -> dict[str, str]:
+        """Write the outcomes of all builds. Returns the results of those that failed."""
+        ledger = self.open_ledger()
+        ended = list(self.ended.values())
+        at = {uuid: self.stage_of[uuid] for uuid in failed}
+        lost, outcomes = ledger.transact(ledger_builds.finish, self.host, ended, failed, at, self.passed)
+        self.lost |= set(lost)
+        if self.lost:
+            # A delete or another run adopted it meanwhile, and may have checked the host before we made something there.
+            late = [self.builds[uuid] for uuid in sorted(self.lost)]
+            problems = self._clean(late)
+
+            def remember(tx: Transaction) -> None:
+                for build in late:
+                    if build.uuid in problems:
+                        cleanups.add(tx, self.host, build.uuid, build.row.domain_name, problems[build.uuid].message)
+
+            ledger.transact(remember)
+        return outcomes
+
+    # --- the work -----------------------------------------------------------------------------------------------------
+
+    def _work(self, builds: list[Build]) -> None:
+        settings = host_settings.of(self)
+        waits = settings.wait_console or settings.wait_address or settings.wait_agent
+        apart = {b.uuid for b in builds if waits or guest_of_build.has_volumes(b) or guest_of_build.has_tags(b)}
+        at_once = [b for b in builds if b.uuid not in apart]
+        pending: list[Build] = []
+        if at_once:
+            self._guarded(at_once, lambda its: pending.extend(self._all_parts(its)))
+        left = [b for b in builds if b.uuid in apart]
+        if left:
+            self._guarded(left, self._networks)
+        left = self._into(BLOCK_DEVICE_MAPPING, left + pending)
+        if left:
+            self._guarded(left, self._disks)
+        left = self._into(SPAWNING, left)
+        if left:
+            self._guarded(left, self._spawn)
+
+    def _guarded(self, builds: list[Build], work: t.Callable[[list[Build]], None]) -> None:
+        try:
+            work(builds)
+        except errors.BootflowError as e:
+            self._fail({b.uuid: e for b in builds})
+        except Exception as e:  # any other exception: the next host, and never a failed play
+            self._fail(dict.fromkeys((b.uuid for b in builds), self.unexpected(e)))
+
+    def _fail(self, problems: build_parts.Problems, stage: Stage | None = None) -> None:
+        for uuid, problem in problems.items():
+            if uuid not in self.problems and uuid not in self.ended:
+                self.problems[uuid] = problem
+                if stage is not None:
+                    self.stage_of[uuid] = stage
+
+    def _good(self, builds: t.Iterable[Build]) -> list[Build]:
+        return [b for b in builds if b.uuid not in self.problems]
+
+    def _into(self, stage: Stage, builds: list[Build]) -> list[Build]:
+        """Tell the ledger that the good ones of these builds begin a stage. Returns those that are still this run's."""
+        good = self._good(builds)
+        if not good:
+            return []
+        hosts = {b.uuid: self.host for b in good}
+        reached = self.open_ledger().transact(ledger_builds.reach, stage, hosts, self.passed)
+        self.lost |= set(hosts) - reached
+        self.stage_of.update(dict.fromkeys(reached, stage))
+        return [b for b in good if b.uuid in reached]
+
+    def _all_parts(self, builds: list[Build]) -> list[Build]:
+        """Everything in one module. Returns the builds whose image is not on the host."""
+        problems: build_parts.Problems = {}
+        drives, domains = build_parts.drives_and_domains(self, builds, {}, {}, problems)
+        self._fail(problems, SPAWNING)
+        builds = self._good(builds)
+        if not builds:
+            return []
+        networks = build_parts.networks_of(builds)
+        images = build_parts.images_of(builds, self.options["images"])
+        began = self.context().now
+        parts = self.run_module(
+            "instance_build",
+            {
+                **build_parts.network_arguments(self, networks.values()),
+                **build_parts.disk_arguments(self, builds, images),
+                **build_parts.domain_arguments(self, domains),
+                "fetch": False,
+                "drives": drives,
+                "networks_of": {b.uuid: sorted({n.name for _p, n in b.ports}) for b in builds},
+            },
+        )["parts"]
+        self._note_passed(parts, [b.uuid for b in builds], began)
+        self._restore(networks, parts["networks"])
+        self._fail_without(builds, item_errors(parts["networks"], networks))
+        without = {u for u, outcome in parts["disks"]["outcomes"].items() if outcome.get("pending")}
+        made = [b for b in self._good(builds) if b.uuid not in without]
+        with_drive = {d["uuid"] for d in drives}
+        for part in ("disks", "drives", "domains"):
+            keys = [b.uuid for b in self._good(made) if part != "drives" or b.uuid in with_drive]
+            self._fail(item_errors(parts[part], keys), STAGE_OF[part])
+        self._end(self._good(made), parts["domains"])
+        return [b for b in self._good(builds) if b.uuid in without]
+
+    def _note_passed(self, parts: t.Mapping[str, t.Mapping[str, t.Any]], uuids: t.Iterable[str], began: float) -> None:
+        """The stages of the parts, one after the other until now, by the clock of the controller. :arg began: the module"""
+        now = self.context().now
+        begin = max(began, now - sum(part.get("seconds", 0.0) for part in parts.values()))
+        spans: dict[str, tuple[float, float]] = {}
+        for part, stage in STAGE_OF.items():
+            end = min(now, begin + parts[part].get("seconds", 0.0))
+            spans[stage.name] = (spans.get(stage.name, (begin, end))[0], end)
+            begin = end
+        self.passed.update({uuid: dict(spans) for uuid in uuids})
+
+    def _end(self, builds: t.Iterable[Build], result: t.Mapping[str, t.Any]) -> None:
+        """The guests of these builds run."""
+        for build in builds:
+            outcome = result["outcomes"][build.uuid]
+            name = outcome.get("name") or build.row.domain_name
+            self.ended[build.uuid] = Ended(
+                build.uuid,
+                self.host,
+                outcome["power_state"],
+                name if name != build.row.domain_name else None,
+                bool(build.volumes),
+                self.passed[build.uuid],
+            )
+
+    # --- stage by stage -----------------------------------------------------------------------------------------------
+
+    def _networks(self, builds: list[Build]) -> None:
+        networks = build_parts.networks_of(builds)
+        if networks:
+            result = self.run_module("virtual_network", build_parts.network_arguments(self, networks.values()))
+            self._restore(networks, result)
+            self._fail_without(builds, item_errors(result, networks))
+
+    def _fail_without(self, builds: t.Iterable[Build], problems: t.Mapping[str, errors.BootflowError]) -> None:
+        """:arg problems: of networks, by their names"""
+        for build in builds:
+            of_its = next((problems[n.name] for _p, n in build.ports if n.name in problems), None)
+            if of_its is not None:
+                self._fail({build.uuid: of_its}, NETWORKING)
+
+    def _restore(self, networks: t.Mapping[str, t.Any], result: t.Mapping[str, t.Any]) -> None:
+        """Reserve the addresses of the guests that a network had here before somebody removed it."""
+        made = {n.source for n in networks.values() if result["outcomes"].get(n.name, {}).get("defined")}
+        if not made:
+            return
+        ledger = self.open_ledger()
+        try:
+            guests = ledger.inspect(reservations.of_hosts, [self.host]).get(self.host, {})
+        finally:
+            ledger.close()
+        reserve(self, [each for needed in guests.values() for each in needed if each["network"] in made])
+
+    def _disks(self, builds: list[Build]) -> None:
+        self._local_disks(builds)
+        with_volumes = [b for b in self._good(builds) if guest_of_build.has_volumes(b)]
+        if with_volumes:
+            self._volumes(with_volumes)
+
+    def _volumes(self, builds: list[Build]) -> None:
+        """Connect the builds' volumes, after their local disks: what fails there needs no session."""
+        ledger = self.open_ledger()
+        found = ledger.inspect(attached_volumes.load, [b.uuid for b in builds])
+        problems: dict[str, errors.BootflowError] = {}
+        for facts, group in _by_node(builds):
+            mine = [a for b in group for a in found.get(b.uuid, ())]
+            problems.update(attached_volumes.connect(self, ledger, mine, facts))
+        its = {b.uuid: next((problems[a.id] for a in found.get(b.uuid, ()) if a.id in problems), None) for b in builds}
+        self._fail({uuid: problem for uuid, problem in its.items() if problem is not None})
+
+    def _local_disks(self, builds: list[Build]) -> None:
+        images = build_parts.images_of(builds, self.options["images"])
+        arguments = build_parts.disk_arguments(self, builds, images)
+        result = self.run_module("instance_disks", arguments)
+        missing = [i for i in result.get("missing_images") or [] if i in images]
+        uploads: dict[str, str] = {}
+        refused: dict[str, errors.BootflowError] = {}
+        if missing:
+            # Found out by asking: the cache usually has the image, and the usual case costs one call.
+            try:
+                for image_id in missing:
+                    try:
+                        uploads[image_id] = upload(self, images[image_id])
+                    except errors.BootflowError as e:
+                        refused[image_id] = e
+                result = self.run_module("instance_disks", {**arguments, "uploads": uploads})
+            finally:
+                if uploads:
+                    remove_uploads(self)
+        problems = item_errors(result, [b.uuid for b in builds])
+        for uuid, outcome in result["outcomes"].items():
+            for image_id in outcome.get("pending") or []:
+                problems[uuid] = refused.get(image_id) or errors.ImageUnacceptable(
+                    image_id=images[image_id].name, reason="the file was not copied to the host"
+                )
+        self._fail(problems)
+
+    def _spawn(self, builds: list[Build]) -> None:
+        with_volumes = [b.uuid for b in builds if guest_of_build.has_volumes(b)]
+        volumes = self.open_ledger().inspect(attached_volumes.load, with_volumes) if with_volumes else {}
+        places = self._define_tagged(builds, volumes)
+        problems: build_parts.Problems = {}
+        drives, domains = build_parts.drives_and_domains(self, self._good(builds), volumes, places, problems)
+        self._fail(problems)
+        if drives:
+            result = self.run_module("config_drive", {"drives": drives})
+            self._fail(item_errors(result, [d["uuid"] for d in drives]))
+        domains = [d for d in domains if d["uuid"] not in self.problems]
+        if domains:
+            result = self.run_module("domain", build_parts.domain_arguments(self, domains))
+            self._fail(item_errors(result, [d["uuid"] for d in domains]))
+            self._end(self._good(builds), result)
+
+    def _define_tagged(
+        self, builds: t.Sequence[Build], volumes: t.Mapping[str, t.Sequence[attached_volumes.Attached]]
+    ) -> dict[str, t.Any]:
+        """Define the guests that are told where they find devices with a tag. Returns the places of each one's devices.
+
+        libvirt gives the devices their addresses, and the config drive, which tells them, is written before the guest starts.
+        """
+        domains = []
+        for build in builds:
+            if build.row.config_drive and guest_of_build.has_tags(build):
+                try:
+                    domain = build_parts.domain(build, host_settings.of(self), volumes.get(build.uuid, ()))
+                except errors.BootflowError as e:
+                    self._fail({build.uuid: e})
+                else:
+                    wanted = {k: domain[k] for k in ("uuid", "name", "spare_names", "xml")}
+                    domains.append({**wanted, "state": "defined"})
+        if not domains:
+            return {}
+        result = self.run_module("domain", build_parts.domain_arguments(self, domains))
+        self._fail(item_errors(result, [d["uuid"] for d in domains]))
+        return {uuid: outcome.get("devices") or () for uuid, outcome in result["outcomes"].items()}
+
+    # --- undo ---------------------------------------------------------------------------------------------------------
+
+    def _undo(self, builds: list[Build]) -> dict[str, Failed]:
+        if not builds:
+            return {}
+        problems = self._clean(builds)
+        found = {}
+        for build in builds:
+            problem, cause = problems.get(build.uuid), self.problems[build.uuid]
+            away = isinstance(problem, (errors.HostUnreachable, errors.HypervisorUnavailable))
+            away = away or isinstance(cause, errors.HostTimeout)  # it is left out of the next rounds
+            found[build.uuid] = Failed(
+                cause,
+                cleaned=problem is None,
+                cleanup_reason=problem.message if problem else "",
+                unreachable=away,
+            )
+        return found
+
+    def _clean(self, builds: list[Build]) -> dict[str, errors.BootflowError]:
+        """Remove what was made on the host for these builds. Returns uuid -> why that failed."""
+        # A build that failed before its guest ran has written nothing to its whole disks.
+        return clean_host(self, [{"uuid": b.uuid, "name": b.row.domain_name, "ran": False} for b in builds])
+
+
+def _by_node(builds: list[Build]) -> list[tuple[dict[str, t.Any], list[Build]]]:
+    """(facts of a node, its builds): a host may report as several nodes."""
+    found: dict[str, tuple[dict[str, t.Any], list[Build]]] = {}
+    for build in builds:
+        found.setdefault(build.row.node, (build.facts, []))[1].append(build)
+    return list(found.values())

@@ -1,0 +1,71 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The work of the module virtual_network: networks of guests, and reservations of their DHCP servers."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...core.networks.names import FORWARDS
+from ..os.batch import run_batch
+from .connection import LIBVIRT_ARGUMENTS, connect
+from .dhcp import RESERVATIONS_ARGUMENT, Reservation, reserve
+from .networks import NetworkSpec, ensure_network
+
+NETWORK_BATCH_ARGUMENTS: dict[str, dict[str, t.Any]] = {
+    **LIBVIRT_ARGUMENTS,
+    "networks": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "options": {
+            "name": {"type": "str", "required": True},
+            "type": {"type": "str", "choices": ["network", "bridge"], "default": "network"},
+            "source": {"type": "str"},
+            "manage": {"type": "bool", "default": False},
+            "forward": {"type": "str", "choices": list(FORWARDS), "default": "none"},
+            "bridge": {"type": "str"},
+            "mtu": {"type": "int"},
+            "subnets": {"type": "list", "elements": "dict", "default": []},
+        },
+    },
+    "reservations": RESERVATIONS_ARGUMENT,
+}
+
+
+def ensure_networks(params: t.Mapping[str, t.Any], check_mode: bool) -> dict[str, t.Any]:
+    """{outcomes by name, reservations by MAC address, diff}; see the module for the fields.
+
+    :arg params: the options of the module
+    :raises BootflowError: libvirt does not answer, or two items have one key.
+    """
+    specs = [_network_spec(args) for args in params["networks"]]
+    wanted = [Reservation(**args) for args in params["reservations"]]
+    with connect(params["libvirt_uri"], params["libvirt_timeout"]) as connection:
+        # One after the other: libvirt chooses names of bridges, and two specs may mean the same network.
+        results = run_batch(
+            [(s.name, s) for s in specs], lambda s: ensure_network(connection, s, check_mode), workers=1
+        )
+        reserved = run_batch(
+            [(each.mac, each) for each in wanted],
+            lambda each: {"changed": reserve(connection, each, check_mode, replace=False)},
+            workers=1,
+        )
+    diff = [result.pop("diff") for result in results.values() if "diff" in result]
+    return {"outcomes": results, "reservations": reserved, "diff": diff}
+
+
+def _network_spec(args: t.Mapping[str, t.Any]) -> NetworkSpec:
+    """A NetworkSpec from an element of the option networks."""
+    return NetworkSpec(
+        name=args["name"],
+        type=args["type"],
+        source=args["source"] or "",
+        manage=args["manage"],
+        forward=args["forward"],
+        bridge=args["bridge"] or "",
+        mtu=args["mtu"],
+        subnets=tuple(args["subnets"]),
+    )

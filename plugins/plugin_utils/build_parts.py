@@ -1,0 +1,156 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The parts of builds on their host - networks, disks, config drives, domains - as arguments of the modules that make them."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import asdict
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.metadata import pack_files
+from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Image, Network
+from ansible_collections.bootflow.compute.plugins.module_utils.core.networks import dhcp
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.setting import Values
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue import parse_images
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue_images import find_image
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.guest_data import SecretsOfRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build
+from ansible_collections.bootflow.compute.plugins.plugin_utils import guest_of_build, host_settings, passwords
+from ansible_collections.bootflow.compute.plugins.plugin_utils.attached_volumes import Attached
+from ansible_collections.bootflow.compute.plugins.plugin_utils.guest_of_build import VOLUME, module_disk
+from ansible_collections.bootflow.compute.plugins.plugin_utils.image_upload import (
+    fetch_arguments,
+    is_local,
+    module_image,
+)
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+
+Problems = t.Dict[str, errors.BootflowError]  # by the instance's uuid
+
+
+def networks_of(builds: t.Iterable[Build]) -> dict[str, Network]:
+    return {network.name: network for build in builds for _port, network in build.ports}
+
+
+def network_arguments(action: LedgerAction, networks: t.Iterable[Network]) -> dict[str, t.Any]:
+    """Options of the module virtual_network."""
+    fields = ("name", "type", "source", "manage", "forward", "mtu", "subnets")
+    found = [{k: v for k, v in asdict(network).items() if k in fields} for network in networks]
+    return {**host_settings.libvirt_arguments(action), "networks": found}
+
+
+def images_of(builds: t.Iterable[Build], catalogue: t.Any) -> dict[str, Image]:
+    """The images that root disks are made from, by id. :arg catalogue: bootflow_images"""
+    stored = [b.row.spec["image"] for b in builds if any(d["kind"] == "image" for d in b.disks)]
+    known = parse_images(catalogue).values() if stored else ()
+    return {image.id: image for image in (find_image(known, data) for data in stored)}
+
+
+def disk_arguments(action: LedgerAction, builds: t.Sequence[Build], images: t.Mapping[str, Image]) -> dict[str, t.Any]:
+    """Options of the module instance_disks."""
+    local = is_local(action)
+    settings = host_settings.of(action)
+    return {
+        "instances_path": settings.instances_path,
+        "ledger_id": builds[0].ledger_id,
+        "images": [module_image(i, local) for i in images.values()],
+        "instances": [
+            {"uuid": b.uuid, "disks": [module_disk(d, b, settings) for d in b.disks if d["kind"] != VOLUME]}
+            for b in builds
+        ],
+        "volume_group": host_settings.volume_group(settings),
+        "uploads": {},
+        "workers": host_settings.workers(action, len(builds)),
+        **fetch_arguments(settings),
+        "max_builds": settings.max_concurrent_builds,
+        "place_timeout": settings.build_place_timeout,
+        # The catalogue has refused an image without a checksum unless it says allow_unverified.
+        "allow_unverified": any(not i.checksum for i in images.values()),
+    }
+
+
+def drives_and_domains(
+    action: LedgerAction,
+    builds: t.Sequence[Build],
+    volumes: t.Mapping[str, t.Sequence[Attached]],
+    places: t.Mapping[str, t.Any],
+    problems: Problems,
+) -> tuple[list[dict[str, t.Any]], list[dict[str, t.Any]]]:
+    """The options ``drives`` of the module config_drive and ``domains`` of the module domain.
+
+    :arg volumes: attachments, by uuid. :arg places: of the devices of defined domains, by uuid
+    :arg problems: gets those of builds that this host, or no host, can run.
+    """
+    settings = host_settings.of(action)
+    secrets_of = SecretsOfRequest(action.options["instances"], action.options["project"]).of
+    drives, domains = [], []
+    for build in builds:
+        attached = volumes.get(build.uuid, ())
+        try:
+            drive = None
+            if build.row.config_drive:
+                secrets = secrets_of(build.row.project, build.row.display_name)
+                password = passwords.password_of(build.uuid, secrets)
+                files = guest_of_build.config_drive(
+                    build, settings, secrets, password, attached, places.get(build.uuid, ())
+                )
+                drive = {
+                    "uuid": build.uuid,
+                    "path": guest_of_build.config_drive_path(build, settings),
+                    "format": settings.config_drive_format,
+                    "files": pack_files(files),
+                    "keep": build.resumed,
+                }
+            domains.append(domain(build, settings, attached))
+            if drive is not None:
+                drives.append(drive)
+        except errors.BootflowError as e:
+            problems[build.uuid] = e
+    return drives, domains
+
+
+def domain_arguments(action: LedgerAction, domains: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, t.Any]:
+    """Options of the module domain."""
+    settings = host_settings.of(action)
+    return {
+        **host_settings.libvirt_arguments(action),
+        "domains": domains,
+        "workers": host_settings.workers(action, len(domains)),
+        "instances_path": settings.instances_path,
+        "max_builds": settings.max_concurrent_builds,
+        "place_timeout": settings.build_place_timeout,
+    }
+
+
+def domain(build: Build, settings: Values, volumes: t.Sequence[Attached]) -> dict[str, t.Any]:
+    """An element of the option ``domains``. :raises BootflowError: see guest_of_build.domain_config"""
+    wanted: dict[str, t.Any] = {
+        "uuid": build.uuid,
+        "name": build.row.domain_name,
+        "spare_names": guest_of_build.spare_names(build),
+        "xml": guest_of_build.domain_xml(build, settings, volumes),
+        "state": "running",
+        "wait_timeout": settings.wait_timeout,
+        "vif_plugging_timeout": settings.vif_plugging_timeout,
+        "vif_plugging_is_fatal": settings.vif_plugging_is_fatal,
+        "reservations": [
+            reserved
+            for port, network in build.ports
+            for reserved in dhcp.reservations(port.mac_address, port.fixed_ips, network, build.row.hostname)
+        ],
+    }
+    if settings.wait_console:
+        wanted["wait_console"] = {
+            "pattern": settings.wait_console,
+            "timeout": settings.wait_guest_timeout,
+            "log": guest_of_build.console_log(build, settings),
+        }
+    addresses = [f["ip_address"] for p, _n in build.ports for f in p.fixed_ips]
+    if settings.wait_address and addresses:
+        wanted["wait_address"] = {"address": addresses[0], "timeout": settings.wait_guest_timeout}
+    if settings.wait_agent and guest_of_build.has_agent(build):
+        wanted["wait_agent"] = settings.wait_guest_timeout
+    return wanted

@@ -1,0 +1,278 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The builds of a round: handed to the tasks of hosts, built there, and written back, whatever happens in between."""
+
+from __future__ import annotations
+
+import os
+import typing as t
+
+import pytest
+
+from ansible_collections.bootflow.compute.plugins.action import boot_accept, boot_build, boot_report, boot_schedule
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import power_states
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.plugin_utils import handover
+from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
+from ansible_collections.bootflow.compute.tests.unit.worlds.statements import counted
+from ansible_collections.bootflow.compute.tests.unit.worlds.taking import node
+from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
+
+HOSTS = ("h1", "h2", "h3")
+IMAGE = {"name": "tiny", "disk_format": "qcow2", "allow_unverified": True, "url": "http://x.example/tiny.qcow2"}
+STAGES = ("networking", "block_device_mapping", "spawning")
+FULL = errors.DiskFull(host="h", path="/", reason="full").as_dict()
+
+
+class Boot:
+    """A boot of ``count`` instances over three hosts, whose modules answer as told."""
+
+    def __init__(self, world: World, count: int = 3, **variables: t.Any):
+        self.world = world
+        self.modules: list[str] = []  # that ran
+        self.task_states: list[str | None] = []  # of the first instance when each began
+        self.watched = True
+        self.answers: dict[str, t.Callable[[t.Mapping[str, t.Any]], dict[str, t.Any]]] = {}
+        entry = {"name": "web", "flavor": "small", "image": "tiny", "networks": ["net"], "count": count}
+        everywhere = {
+            "bootflow_flavors": [{"name": "small", "memory_mb": 1024, "vcpus": 1, "root_gb": 1}],
+            "bootflow_images": [IMAGE],
+            "bootflow_networks": [
+                {"name": "net", "type": "bridge", "source": "br0", "subnets": [{"cidr": "192.0.2.0/24"}]}
+            ],
+            "bootflow_instances": [entry],
+            "bootflow_notify_on_state_change": "vm_and_task_state",
+            **variables,
+        }
+        hosts = dict.fromkeys(("localhost", *HOSTS), everywhere)
+        groups = {"all": list(hosts), "bootflow_compute": list(HOSTS)}
+        self.of = {h: {"inventory_hostname": h, "groups": groups, "hostvars": hosts, **everywhere} for h in hosts}
+        for host in HOSTS:
+            node(world, host, memory_mb=8192)
+        self.uuids = self.task(boot_accept)["created"]
+
+    def task(self, module: t.Any, host: str = "localhost", run: str = "a", **options: t.Any) -> dict[str, t.Any]:
+        self.ports = WorldPorts(self.world, run, self.module)
+        action = action_of(module, self.ports, self.of[host], **options)
+        action._connection = type("Ssh", (), {"transport": "ssh"})
+        return t.cast("dict[str, t.Any]", action.act())
+
+    def module(self, name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        self.modules.append(name)
+        if self.watched:
+            self.task_states.append(self.world.row(self.uuids[0]).task_state)
+        if name in self.answers:
+            return self.answers[name](arguments)
+        items = next(arguments[key] for key in ("networks", "drives", "domains", "instances") if key in arguments)
+        good = {"power_state": power_states.RUNNING, "error": None}
+        return {"outcomes": {i.get("uuid") or i["name"]: good for i in items}, "seconds": 1.5}
+
+    def schedule(self, number: int = 1) -> list[str]:
+        return t.cast("list[str]", self.task(boot_schedule, round=number)["hosts"])
+
+    def refresh(self) -> dict[str, t.Any]:
+        return self.task(boot_schedule, phase="refresh")
+
+    def states(self) -> set[tuple[str, str | None]]:
+        return {self.world.state(uuid)[:2] for uuid in self.uuids}
+
+    def journal(self, uuid: str) -> list[tuple[str, str]]:
+        with self.world.ledger.read() as tx:
+            return [(e["event"], e["result"]) for e in history.events_of(tx, uuid)]
+
+
+def test_hosts_are_given_their_builds_and_the_controller_writes_what_they_did(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    boot = Boot(world)
+    hosts = boot.schedule()
+    assert sorted(hosts) == sorted(HOSTS) and boot.states() == {("building", "networking")}
+
+    def no_ledger(*_args: t.Any, **_options: bool) -> t.Any:
+        raise AssertionError("the ledger is opened for a build that is done at once")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(WorldPorts, "open_ledger", no_ledger)
+        for host in hosts:
+            assert len(boot.task(boot_build, host)["builds"]) == 1
+    assert boot.states() == {("building", "networking")}
+    world.time += 10
+    refreshed = boot.refresh()
+    assert not refreshed["unfinished"] and refreshed["given_back"] == refreshed["stale_hosts"] == []
+    assert boot.states() == {("active", None)}
+    assert {world.row(u).power_state for u in boot.uuids} == {power_states.RUNNING}
+    for uuid in boot.uuids:
+        assert boot.journal(uuid) == [("schedule", "Success"), *((stage, "Success") for stage in STAGES)]
+        mine = [n for n in world.rows(tables.notifications) if n.instance_uuid == uuid]
+        updates = [n.payload for n in mine if n.event_type == "compute.instance.update"]
+        assert [p["new_task_state"] for p in updates] == [None, *STAGES, None]
+        assert [p["old_task_state"] for p in updates] == ["scheduling", None, *STAGES]
+        assert [n.event_type for n in mine][-2:] == ["compute.instance.update", "compute.instance.create.end"]
+        spans = {e.event: (e.start_time, e.finish_time) for e in world.rows(tables.instance_action_events)}
+        assert all(begin <= end <= world.time for begin, end in spans.values())
+    assert {a.finish_time for a in world.rows(tables.instance_actions)} == {world.time}
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_statements_do_not_grow_with_hosts_and_builds(world: World, count: int) -> None:
+    boot = Boot(world, count)
+    with counted(world.ledger) as scheduling:
+        hosts = boot.schedule()
+    assert len(hosts) == count
+    boot.watched = False
+    with counted(world.ledger) as building:
+        for host in hosts:
+            boot.task(boot_build, host)
+    assert building == []
+    with counted(world.ledger) as writing:
+        boot.refresh()
+    found = (len(scheduling), len(writing))
+    known = STATEMENTS.setdefault(world.ledger.engine.dialect.name, found)
+    assert found == known
+
+
+STATEMENTS: dict[str, tuple[int, int]] = {}
+
+
+def test_outcomes_are_written_while_other_hosts_still_build(world: World) -> None:
+    boot = Boot(world)
+    first, *others = boot.schedule()
+    folder = boot.ports.folder()
+    boot.task(boot_build, first)
+    assert boot.states() == {("building", "networking")}
+    for host in others:
+        old = os.stat(folder / handover.WRITTEN).st_mtime - handover.WRITTEN_EVERY
+        os.utime(folder / handover.WRITTEN, (old, old))
+        boot.task(boot_build, host)
+    assert boot.states() == {("active", None)} and not list(folder.glob("*.ended"))
+
+
+def test_a_build_that_is_deleted_meanwhile_is_removed_from_its_host(world: World) -> None:
+    boot = Boot(world, 2)
+    hosts = boot.schedule()
+    world.delete("d", uuids=boot.uuids[:1])
+    host = world.row(boot.uuids[0]).host
+    world.removed(host, boot.uuids[:1], "d")
+    world.finish("d")
+    for each in hosts:
+        boot.task(boot_build, each)
+    refreshed = boot.refresh()
+    assert refreshed["stale_hosts"] == [host], "its report cleans it up"
+    assert world.cleanups() == {(boot.uuids[0], host)}
+    assert world.state(boot.uuids[1])[0] == "active"
+
+
+def test_what_waits_is_told_to_the_ledger_stage_by_stage(world: World) -> None:
+    """The image is not on the host: fetching it takes its time, and nobody is to see the instance in networking meanwhile."""
+    boot = Boot(world, 1)
+    (host,) = boot.schedule()
+    calls: list[bool] = []
+
+    def disks(arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        calls.append(arguments.get("fetch", True))
+        pending = [] if calls[-1] else ["image"]
+        return {"outcomes": {i["uuid"]: {"error": None, "pending": pending} for i in arguments["instances"]}}
+
+    boot.answers["instance_disks"] = disks
+    (build,) = boot.task(boot_build, host)["builds"]
+    assert calls == [False, True]
+    assert boot.modules.count("virtual_network") == 1 and boot.modules[-1] == "domain"
+    assert boot.task_states == ["networking", "networking", "block_device_mapping"] + ["spawning"] * (
+        len(boot.modules) - 3
+    )
+    boot.refresh()
+    assert world.state(build["uuid"])[:2] == ("active", None)
+    assert boot.journal(build["uuid"]) == [("schedule", "Success"), *((stage, "Success") for stage in STAGES)]
+
+
+def test_a_guest_that_is_waited_for_is_seen_spawning(world: World) -> None:
+    boot = Boot(world, 1, bootflow_wait_console="login:")
+    (host,) = boot.schedule()
+    assert boot.task(boot_build, host)["builds"]
+    assert (boot.modules[0], boot.modules[-1]) == ("virtual_network", "domain")
+    assert (boot.task_states[0], boot.task_states[1], boot.task_states[-1]) == STAGES
+    boot.refresh()
+    assert boot.states() == {("active", None)}
+
+
+@pytest.mark.parametrize(
+    "module, stage", [("virtual_network", 0), ("instance_disks", 1), ("config_drive", 2), ("domain", 2)]
+)
+def test_a_part_that_fails_is_journalled_as_its_stage(world: World, module: str, stage: int) -> None:
+    boot = Boot(world, 1, bootflow_force_config_drive=True)
+    (host,) = boot.schedule()
+
+    def fail(arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        items = next(arguments[key] for key in ("networks", "drives", "domains", "instances") if key in arguments)
+        return {"outcomes": {i.get("uuid") or i["name"]: {"error": FULL} for i in items}}
+
+    boot.answers[module] = fail
+    result = boot.task(boot_build, host)
+    assert [(f["outcome"], f["error"]["code"]) for f in result["failed_builds"]] == [("rescheduled", "DiskFull")]
+    assert boot.modules[-1] == "instance_cleanup" and result["builds"] == []
+    passed = [(name, "Success") for name in STAGES[:stage]]
+    assert boot.journal(boot.uuids[0]) == [("schedule", "Success"), *passed, (STAGES[stage], "Error")]
+    assert world.state(boot.uuids[0]) == ("building", "scheduling", None)
+    assert boot.refresh()["unfinished"]
+    boot.answers.clear()
+    (other,) = boot.schedule(2)
+    assert other != host and boot.task(boot_build, other)["builds"]
+    assert boot.states() == {("active", None)}, "after the first round a task writes at once"
+
+
+def test_one_failed_build_leaves_its_neighbours(world: World) -> None:
+    boot = Boot(world, 2, bootflow_hosts=["h1"])
+    (host,) = boot.schedule()
+    good, bad = boot.uuids
+    outcomes = {good: {"power_state": 1, "error": None}, bad: {"error": FULL}}
+    boot.answers["domain"] = lambda _arguments: {"outcomes": outcomes}
+    result = boot.task(boot_build, host)
+    assert [b["uuid"] for b in result["builds"]] == [good]
+    assert [b["uuid"] for b in result["failed_builds"]] == [bad]
+    assert world.state(good) == ("active", None, "h1") and world.state(bad)[0] == "building"
+
+
+def test_a_host_whose_task_never_ran(world: World) -> None:
+    """Its builds are given back, and what it was given is void: another round's builds are not those."""
+    boot = Boot(world, 1)
+    (host,) = boot.schedule()
+    refreshed = boot.refresh()
+    assert refreshed["given_back"] == boot.uuids and refreshed["unfinished"]
+    assert boot.schedule(2) != [host]
+    before = len(boot.modules)
+    assert boot.task(boot_build, host)["builds"] == [] and len(boot.modules) == before
+
+
+def test_outcomes_of_the_last_round_are_written_by_the_report(world: World) -> None:
+    boot = Boot(world, 2)
+    for host in boot.schedule():
+        boot.task(boot_build, host)
+    result = boot.task(boot_report, uuids=boot.uuids)
+    assert not result.get("failed") and {i["vm_state"] for i in result["instances"]} == {"active"}
+
+
+def test_a_task_without_the_controllers_goes_to_the_ledger(world: World) -> None:
+    """As where somebody runs the module in a playbook of his own, or a run goes on after another died."""
+    boot = Boot(world, 1)
+    (host,) = boot.schedule()
+    world.time += 10_000
+    assert boot.task(boot_accept, run="b")["resumed"] == boot.uuids
+    (build,) = boot.task(boot_build, host, run="b")["builds"]
+    assert world.state(build["uuid"]) == ("active", None, host)
+    boot.task(boot_build, host)  # of the run that is dead: it was given the build, and has lost it
+    boot.task(boot_schedule, phase="refresh")
+    assert world.state(build["uuid"]) == ("active", None, host) and world.cleanups() == set()
+
+
+def test_a_domain_that_got_another_name(world: World) -> None:
+    boot = Boot(world, 1)
+    (host,) = boot.schedule()
+    named = {"power_state": 1, "error": None, "name": "web-taken"}
+    boot.answers["domain"] = lambda _arguments: {"outcomes": {boot.uuids[0]: named}}
+    boot.task(boot_build, host)
+    boot.refresh()
+    assert world.row(boot.uuids[0]).domain_name == "web-taken"
