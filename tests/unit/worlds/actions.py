@@ -61,7 +61,11 @@ class WorldPorts(Ports):
     ) -> dict[str, t.Any]:
         assert self.modules is not None, "%s runs %s" % (variables.get("inventory_hostname"), name)
         name = name.rpartition(".")[2]
-        return build_in_parts(self.modules, arguments) if name == "instance_build" else self.modules(name, arguments)
+        return (
+            build_in_parts(self.modules, arguments)
+            if name == "instance_build" and arguments
+            else self.modules(name, arguments)
+        )
 
     def folder(self) -> pathlib.Path:
         return pathlib.Path(self.world.shared.name) / self.of_run
