@@ -20,16 +20,23 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action imp
 
 
 class ActionModule(LedgerAction):
-    ARGUMENTS = {**REQUEST.options("instances", "project"), **RUN.options("admin_password_dir", "print_table")}
+    ARGUMENTS = {
+        "uuids": {"type": "list", "elements": "str"},
+        **REQUEST.options("instances", "project"),
+        **RUN.options("admin_password_dir", "print_table"),
+    }
 
     def act(self) -> dict[str, t.Any]:
         if self.check_mode:
             return {"changed": False, "skipped": True}
+        wanted = self.options["uuids"]
+        if wanted == []:
+            return {"changed": False, "admin_passwords": {}, "_ansible_no_log": True}
         secrets_of = SecretsOfRequest(self.options["instances"], self.options["project"]).of
         run = self.context().run.id
 
         def read(tx: Transaction) -> tuple[list[Instance], set[str]]:
-            rows = instances.select_live(tx, run_id=run, vm_state=states.ACTIVE)
+            rows = instances.select_live(tx, uuids=wanted, run_id=run, vm_state=states.ACTIVE)
             return rows, history.with_event(tx, [r.uuid for r in rows], "resume")
 
         rows, resumed = self.open_ledger().inspect(read)

@@ -21,6 +21,10 @@ extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.l
 attributes:
   idempotent: {support: partial, details: A later run knows only the passwords that are part of the request.}
 options:
+  uuids:
+    description: UUIDs of instances. Only of these the passwords are returned; by default of all that this run started.
+    type: list
+    elements: str
   admin_password_dir:
     description:
       - Folder on the controller (absolute path; made with mode 0700) in which the password of each instance is left, in a file of mode 0600

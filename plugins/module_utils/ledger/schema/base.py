@@ -21,6 +21,24 @@ metadata = sa.MetaData(
 )
 
 
+def partial_index(name: str, *columns: str, where: str) -> sa.Index:
+    """An index of the rows that meet the condition ``where``.
+
+    SQLAlchemy loads the dialect of each database for which an index has a condition, used or not: it is added where it is created.
+    """
+    return sa.Index(name, *columns, info={"where": where})
+
+
+def _add_conditions(_metadata: sa.MetaData, connection: sa.Connection, **_how: t.Any) -> None:
+    for table in metadata.tables.values():
+        for index in table.indexes:
+            if "where" in index.info:
+                index.dialect_kwargs["%s_where" % connection.dialect.name] = sa.text(index.info["where"])
+
+
+sa.event.listen(metadata, "before_create", _add_conditions)
+
+
 def one_of(table: str, column: str, values: t.Iterable[str]) -> sa.CheckConstraint:
     """A constraint: the column is empty or has one of ``values``."""
     listed = ", ".join("'%s'" % v for v in sorted(values))

@@ -13,7 +13,7 @@ from __future__ import annotations
 from ...core.instances import states
 from ..db.sqlalchemy_import import sa
 from . import volume_tables
-from .base import one_of
+from .base import one_of, partial_index
 
 metadata = volume_tables.volumes.metadata  # of all tables, those of volumes too
 
@@ -186,13 +186,8 @@ instances = sa.Table(
     sa.Column("locked_by", sa.String(255)),  # only this user may act on it
     sa.UniqueConstraint("project", "display_name", "deleted", name="uq_instances_name"),
     sa.Index("ix_instances_host", "host", "deleted"),
-    sa.Index("ix_instances_io", "host", sqlite_where=sa.text(BUSY), postgresql_where=sa.text(BUSY)),
-    sa.Index(
-        "ix_instances_task_state",
-        "task_state",
-        sqlite_where=sa.text("task_state IS NOT NULL"),
-        postgresql_where=sa.text("task_state IS NOT NULL"),
-    ),
+    partial_index("ix_instances_io", "host", where=BUSY),
+    partial_index("ix_instances_task_state", "task_state", where="task_state IS NOT NULL"),
     one_of("instances", "vm_state", states.VM_STATES),
     one_of("instances", "task_state", states.TASK_STATES),
 )

@@ -9,12 +9,10 @@ Sizes are GB (GiB).
 
 from __future__ import annotations
 
-import typing as t
-
 from ...core.volumes import states
 from ...core.volumes.attachment import NONE, PROGRESS
 from ..db.sqlalchemy_import import sa
-from .base import metadata, one_of
+from .base import metadata, one_of, partial_index
 
 # The rows of partial indexes: live ones, those a run works on, those to remove from a storage host. They stay small, and
 # find pending work without reading other rows. The first column of such an index is one that queries compare with a
@@ -26,10 +24,6 @@ OF_SNAPSHOTS = "snapshot_id IS NOT NULL"
 PENDING = "deleted = '' AND pending_gb != 0"
 # A snapshot keeps the run that made it; its status shows work on it. Queries have to use exactly these words.
 SNAPSHOTS_AT_WORK = "deleted = '' AND status IN ('creating', 'deleting')"
-
-
-def _where(condition: str) -> dict[str, t.Any]:
-    return {"sqlite_where": sa.text(condition), "postgresql_where": sa.text(condition)}
 
 
 # A pool of a storage host at its last report. Placing a volume locks the row.
@@ -118,9 +112,9 @@ volumes = sa.Table(
     sa.Column("deleted", sa.String(36), nullable=False, default=""),  # '' while it lives, its id afterwards
     sa.UniqueConstraint("project", "name", "deleted", name="uq_volumes_name"),
     # Covers the sums of what is promised in each pool, and of each project's usage.
-    sa.Index("ix_volumes_pool_host", "pool_host", "size", "new_size", "pending_gb", **_where(LIVE)),
-    sa.Index("ix_volumes_usage", "project", "volume_type", "size", "new_size", **_where(LIVE)),
-    sa.Index("ix_volumes_at_work", "deleted", "run_id", "pool_host", **_where(AT_WORK)),
+    partial_index("ix_volumes_pool_host", "pool_host", "size", "new_size", "pending_gb", where=LIVE),
+    partial_index("ix_volumes_usage", "project", "volume_type", "size", "new_size", where=LIVE),
+    partial_index("ix_volumes_at_work", "deleted", "run_id", "pool_host", where=AT_WORK),
     one_of("volumes", "status", states.VOLUME_STATES),
     one_of("volumes", "attach_status", states.ATTACH_STATES),
 )
@@ -145,8 +139,8 @@ volume_snapshots = sa.Table(
     sa.Column("deleted_at", sa.Float),
     sa.Column("deleted", sa.String(36), nullable=False, default=""),
     sa.UniqueConstraint("project", "name", "deleted", name="uq_volume_snapshots_name"),
-    sa.Index("ix_volume_snapshots_at_work", "deleted", "run_id", **_where(SNAPSHOTS_AT_WORK)),
-    sa.Index("ix_volume_snapshots_pending", "deleted", "volume_id", **_where(PENDING)),
+    partial_index("ix_volume_snapshots_at_work", "deleted", "run_id", where=SNAPSHOTS_AT_WORK),
+    partial_index("ix_volume_snapshots_pending", "deleted", "volume_id", where=PENDING),
     one_of("volume_snapshots", "status", states.SNAPSHOT_STATES),
 )
 
@@ -180,8 +174,8 @@ volume_attachments = sa.Table(
     sa.Column("attached_at", sa.Float),
     sa.Column("deleted", sa.String(36), nullable=False, default=""),
     sa.UniqueConstraint("volume_id", "instance_uuid", "deleted", name="uq_volume_attachments_volume_instance"),
-    sa.Index("ix_volume_attachments_at_work", "deleted", "run_id", **_where(AT_WORK)),
-    sa.Index("ix_volume_attachments_to_unexport", "connection", "storage_host", **_where(TO_UNEXPORT)),
+    partial_index("ix_volume_attachments_at_work", "deleted", "run_id", where=AT_WORK),
+    partial_index("ix_volume_attachments_to_unexport", "connection", "storage_host", where=TO_UNEXPORT),
     one_of("volume_attachments", "attach_status", states.ATTACH_STATES),
     one_of("volume_attachments", "export", PROGRESS),
     one_of("volume_attachments", "connection", PROGRESS),
@@ -202,7 +196,7 @@ volume_events = sa.Table(
     sa.Column("finish_time", sa.Float),
     sa.Column("result", sa.String(32)),  # Success, Error; empty: not finished
     sa.Column("details", sa.Text),
-    sa.Index("ix_volume_events_snapshot_id", "snapshot_id", **_where(OF_SNAPSHOTS)),
+    partial_index("ix_volume_events_snapshot_id", "snapshot_id", where=OF_SNAPSHOTS),
 )
 
 volume_faults = sa.Table(
@@ -218,7 +212,7 @@ volume_faults = sa.Table(
     sa.Column("host", sa.String(255)),
     sa.Column("rescheduled", sa.Boolean, nullable=False, default=False),  # not the final failure
     sa.Column("created_at", sa.Float, nullable=False),
-    sa.Index("ix_volume_faults_snapshot_id", "snapshot_id", **_where(OF_SNAPSHOTS)),
+    partial_index("ix_volume_faults_snapshot_id", "snapshot_id", where=OF_SNAPSHOTS),
 )
 
 volume_notifications = sa.Table(

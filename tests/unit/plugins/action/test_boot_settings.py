@@ -293,6 +293,17 @@ def test_instances_of_one_name_in_two_projects_have_a_password_each(world: World
     assert len(found) == 2
     for row in world.rows(tables.instances):
         assert found[row.uuid] == {"name": "web", "project": row.project, "password": "of " + row.project}
+        only = action_of(boot_passwords, WorldPorts(world, "a"), variables, uuids=[row.uuid]).act()["admin_passwords"]
+        assert only == {row.uuid: found[row.uuid]}
+
+
+def test_a_run_that_built_nothing_knows_no_password_without_a_look_into_the_ledger(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ports = WorldPorts(world, "a")
+    monkeypatch.delattr(world, "ledger")
+    result = action_of(boot_passwords, ports, {"bootflow_instances": [{"name": "web"}]}, uuids=[]).act()
+    assert result == {"changed": False, "admin_passwords": {}, "_ansible_no_log": True}
 
 
 def test_what_a_host_says_of_metadata(world: World) -> None:

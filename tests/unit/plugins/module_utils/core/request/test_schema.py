@@ -132,6 +132,13 @@ def test_without_jsonschema_the_file_imports_and_its_use_says_what_to_install(mo
         module.create_schema([fragment()])
 
 
+def test_fragments_of_the_user_are_checked(tmp_path):
+    """The collection's own make a schema, see above; a user's may be none."""
+    (tmp_path / "rack.json").write_text('{"server_create": {"rack": {"type": "whole number"}}}')
+    with pytest.raises(InvalidInput, match="schema fragment .*rack.json is not valid"):
+        request_validator([str(tmp_path)])
+
+
 def test_the_validator_is_made_once_as_long_as_the_fragments_stay(tmp_path):
     fragment = tmp_path / "rack.json"
     fragment.write_text('{"server_create": {"rack": {"type": "integer"}}}')
