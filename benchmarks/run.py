@@ -9,6 +9,7 @@ list    the playbook list, of 10 instances
 nothing the playbook boot where all 10 instances of the request run already
 boot    the plays of the playbook boot up to the claims: 10 new instances accepted, scheduled and claimed
 check   the same with --check: the plan, with the explanation of the hosts and the domains
+build   the task of a round that builds, on 100 hosts that have nothing to build, beside a debug task on them
 
 The hosts are a range in the inventory (compute[0001:5000]); their reports were entered into the ledger, sqlite, by the ledger's
 own functions. Rounds of all alternate; the fastest of each counts. Times of day, of a whole ansible-playbook process; with --cpu its
@@ -42,15 +43,9 @@ ROOT = Path(__file__).resolve().parents[1]
 PLAYBOOK = str(Path(sys.executable).parent / "ansible-playbook")
 INSTANCES = 10
 LARGE = 5000
-EMPTY = [
-    {
-        "name": "Empty",
-        "hosts": "localhost",
-        "connection": "local",
-        "gather_facts": False,
-        "tasks": [{"name": "Nothing", "ansible.builtin.debug": {"msg": "nothing"}}],
-    }
-]
+BUILDERS = 100
+DEBUG = {"name": "Nothing", "ansible.builtin.debug": {"msg": "nothing"}}
+EMPTY = [{"name": "Empty", "hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [DEBUG]}]
 FACTS = {
     "memory_mb": 256 * 1024,
     "local_gb": 8000,
@@ -66,10 +61,13 @@ def until_claimed() -> list[dict[str, t.Any]]:
     plays: list[dict[str, t.Any]] = []
     for play in yaml.safe_load((ROOT / "playbooks" / "boot.yml").read_text()):
         if "import_playbook" in play:
-            first = yaml.safe_load((ROOT / "playbooks" / play["import_playbook"]).read_text())[0]
-            return [*plays, {**first, "vars": play["vars"]}]
+            return [*plays, {**a_round()[0], "vars": play["vars"]}]
         plays.append(play)
     raise AssertionError("the playbook boot has no round")
+
+
+def a_round() -> list[dict[str, t.Any]]:
+    return t.cast("list[dict[str, t.Any]]", yaml.safe_load((ROOT / "playbooks" / "round.yml").read_text()))
 
 
 class Controller:
@@ -104,6 +102,9 @@ class Controller:
         (folder / "hosts.yml").write_text(yaml.safe_dump(inventory))
         (folder / "empty.yml").write_text(yaml.safe_dump(EMPTY))
         (folder / "until_claimed.yml").write_text(yaml.safe_dump(until_claimed(), sort_keys=False))
+        on_hosts = {**a_round()[-1], "hosts": "bootflow_compute[0:%d]" % (BUILDERS - 1)}
+        (folder / "build.yml").write_text(yaml.safe_dump([on_hosts]))
+        (folder / "debug.yml").write_text(yaml.safe_dump([{**on_hosts, "tasks": [DEBUG]}]))
         (folder / "new.json").write_text(json.dumps({"bootflow_instances": [self.entry("new")]}))
         self._fill()
 
@@ -160,6 +161,12 @@ class Controller:
     def check(self) -> float:
         return self.run("until_claimed.yml", "-e", "@new.json", "--check", "--diff")
 
+    def build(self) -> float:
+        return self.run("build.yml")
+
+    def debug(self) -> float:
+        return self.run("debug.yml")
+
 
 def _processor() -> float:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -209,6 +216,8 @@ def main() -> int:
             "large nothing": large.nothing,
             "large boot": large.boot,
             "large check": large.check,
+            "large build": large.build,
+            "large debug": large.debug,
         }
         found: dict[str, list[float]] = {name: [] for name in works}
         for _round in range(arguments.rounds):
@@ -226,6 +235,8 @@ def main() -> int:
     table.add("boot of 10 until claimed, beside an empty playbook", LARGE, best["large boot"], best["large empty"], 3.0)
     own = [best["large " + name] - best["large empty"] for name in ("check", "boot")]
     table.add("--check of 10, beside accept and schedule (both without Ansible's own)", LARGE, *own, 5.0)
+    own = [(best["large " + name] - best["large empty"]) / BUILDERS for name in ("build", "debug")]
+    table.add("build on a host with nothing to build, beside debug (a host)", BUILDERS, *own, 2.0)
     if arguments.json:
         Path(arguments.json).write_text(json.dumps(table.rows, indent=2) + "\n")
     missed = [r["name"] for r in table.rows if r["within"] is False]
