@@ -86,6 +86,15 @@ class Counters:
             thread.start()
         return self
 
+    def go_on(self, cluster: Cluster) -> None:
+        """Until everybody was told of ten more rows."""
+        before = list(self.told)
+
+        def all_did() -> bool:
+            return bool(self.failed) or all(now >= then + 10 for then, now in zip(before, self.told))
+
+        cluster.wait_for("rows of everybody", all_did)
+
     def __exit__(self, *error: object) -> None:
         self._over.set()
         for thread in self._threads:
@@ -215,21 +224,32 @@ def waits_for_the_standby(cluster: Cluster, conn: t.Any, but: t.Sequence[int]) -
     return found
 
 
+def test_a_server_that_crashes_alone(cluster: Cluster) -> None:
+    """Its Patroni is there, and hands over at once."""
+    primary = cluster.machines[cluster.primary() or ""]
+    with Counters(cluster.url()) as counters:
+        counters.go_on(cluster)
+        begun = time.monotonic()
+        for pid in primary.server_processes():
+            os.kill(pid, signal.SIGKILL)
+        cluster.wait_for_another_primary(primary.name)
+        counters.go_on(cluster)
+        seconds = time.monotonic() - begun
+    print("\na crash of PostgreSQL alone: everybody goes on after %.1f s" % seconds)
+
+
 def test_a_switchover_behind_haproxy(cluster: Cluster, asked: collections.Counter[str]) -> None:
     first, second = cluster.primary() or "", cluster.standby()
     url = cluster.proxy()
     cluster.wait_for("HAProxy to find the primary", lambda: answers(url), 30)
     with Counters(url) as counters:
-        cluster.wait_for("some rows", lambda: counters.failed or min(counters.told) > 10)
+        counters.go_on(cluster)
         order = json.dumps({"leader": first, "candidate": second}).encode()
         where = "http://%s:8008/switchover" % cluster.addresses[first]
         with urllib.request.urlopen(urllib.request.Request(where, order, method="POST"), timeout=60) as answer:
             assert answer.status == 200
         cluster.wait_for("the other primary", lambda: cluster.primary() == second)
-        before = list(counters.told)
-        cluster.wait_for(
-            "rows of everybody", lambda: counters.failed or all(b > a + 10 for a, b in zip(before, counters.told))
-        )
+        counters.go_on(cluster)
     print("\nswitchover behind HAProxy: rows %d, %s" % (sum(counters.told), dict(asked)))
 
 
