@@ -33,7 +33,7 @@ def settings_of(hostvars: t.Any, hosts: t.Sequence[str]) -> dict[str, Variables]
     The very same object stands for all hosts that differ in none of these; other variables in it may be another host's.
     """
     try:
-        own, inventory = _with_own(hostvars), hostvars._inventory
+        own, inventory = _with_own(hostvars, hosts), hostvars._inventory
     except AttributeError:  # hostvars of another make
         return {name: hostvars[name] for name in hosts}
     found: dict[str, Variables] = {}
@@ -64,7 +64,7 @@ def results(hostvars: t.Any, hosts: t.Sequence[str], name: str) -> dict[str, t.A
     return {h: registered[h][name] for h in hosts if h in registered and name in registered[h]}
 
 
-def _with_own(hostvars: t.Any) -> set[str]:
+def _with_own(hostvars: t.Any, hosts: t.Sequence[str]) -> set[str]:
     """Hosts that may have variables of ours that their groups do not give them, beside those of the inventory itself.
 
     :raises AttributeError: only Ansible's merging can tell.
@@ -73,10 +73,14 @@ def _with_own(hostvars: t.Any) -> set[str]:
     if set(vars_loader._plugin_instance_cache or ()) != {FILES}:
         raise AttributeError("other vars plugins")
     facts = manager._fact_cache
+    try:
+        cached = facts.keys()
+    except TypeError:  # what Ansible's caches in files say where they have no prefix: in AWX, under ansible-runner
+        cached = [host for host in hosts if facts.contains(host)]
     caches = [
         *manager._vars_cache.items(),
         *manager._nonpersistent_fact_cache.items(),
-        *((host, facts.get(host)) for host in facts.keys()),
+        *((host, facts.get(host)) for host in cached),
     ]
     found = {host for host, values in caches if any(n.startswith(PREFIX) and n not in RESULTS for n in values)}
     for folder in {os.path.realpath(manager._loader.get_basedir()), *map(_folder, filter(None, inventory._sources))}:

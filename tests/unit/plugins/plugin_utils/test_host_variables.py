@@ -10,6 +10,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
+from ansible import constants
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.loader import vars_loader
@@ -98,6 +99,15 @@ def variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Variables:
 
 
 def test_each_host_has_its_own_settings(variables: Variables) -> None:
+    variables.same_as_ansible()
+
+
+def test_facts_that_are_kept_in_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As ansible-runner and AWX set it; such a cache does not list its hosts where it has no prefix."""
+    monkeypatch.setattr(constants, "CACHE_PLUGIN", "jsonfile")
+    monkeypatch.setenv("ANSIBLE_CACHE_PLUGIN_CONNECTION", str(tmp_path / "facts"))
+    variables = Variables(tmp_path, monkeypatch)
+    assert "kvm19" in str(list((tmp_path / "facts").iterdir()))
     variables.same_as_ansible()
 
 
