@@ -7,21 +7,24 @@
 One task per host whatever the number of instances; a build that fails never fails its neighbours, and a host that fails
 or cannot be reached never fails the play: its builds are failed, undone and rescheduled instead.
 
-Where the host has the image, and nothing has to be waited for, one module does all of a build, and the ledger learns of the
-stages afterwards. Otherwise each stage is a module, and the ledger is told before it begins.
+Where nothing has to be waited for, one module does all of a build, and the ledger learns of the stages afterwards. An image that is not
+on the host, volumes, tagged devices and guests that are waited for take time: the ledger is told of a stage before it begins.
 """
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Image
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import CATALOGUE, REQUEST
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds as ledger_builds
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import (
     BLOCK_DEVICE_MAPPING,
     NETWORKING,
     SPAWNING,
+    STAGES,
     Build,
     Ended,
     Stage,
@@ -115,13 +118,16 @@ class ActionModule(LedgerAction):
         waits = settings.wait_console or settings.wait_address or settings.wait_agent
         apart = {b.uuid for b in builds if waits or guest_of_build.has_volumes(b) or guest_of_build.has_tags(b)}
         at_once = [b for b in builds if b.uuid not in apart]
-        pending: list[Build] = []
+        self.without_image: list[Build] = []
         if at_once:
-            self._guarded(at_once, lambda its: pending.extend(self._all_parts(its)))
+            self._guarded(at_once, self._all_parts)
+        late = self._into(BLOCK_DEVICE_MAPPING, self.without_image)
+        if late:
+            self._guarded(late, self._with_images)
         left = [b for b in builds if b.uuid in apart]
         if left:
             self._guarded(left, self._networks)
-        left = self._into(BLOCK_DEVICE_MAPPING, left + pending)
+        left = self._into(BLOCK_DEVICE_MAPPING, left)
         if left:
             self._guarded(left, self._disks)
         left = self._into(SPAWNING, left)
@@ -141,7 +147,7 @@ class ActionModule(LedgerAction):
             if uuid not in self.problems and uuid not in self.ended:
                 self.problems[uuid] = problem
                 if stage is not None:
-                    self.stage_of[uuid] = stage
+                    self.stage_of[uuid] = max(stage, self.stage_of[uuid], key=STAGES.index)
 
     def _good(self, builds: t.Iterable[Build]) -> list[Build]:
         return [b for b in builds if b.uuid not in self.problems]
@@ -157,14 +163,34 @@ class ActionModule(LedgerAction):
         self.stage_of.update(dict.fromkeys(reached, stage))
         return [b for b in good if b.uuid in reached]
 
-    def _all_parts(self, builds: list[Build]) -> list[Build]:
-        """Everything in one module. Returns the builds whose image is not on the host."""
+    def _all_parts(self, builds: list[Build]) -> None:
+        """Everything in one module; without_image gets the builds whose image is not on the host."""
+        result = self._parts_of(builds, fetch=False)
+        self.without_image = [b for b in self._good(builds) if _lacks(result, b)]
+
+    def _with_images(self, builds: list[Build]) -> None:
+        """The same of builds whose images come to the host first."""
+        images = build_parts.images_of(builds, self.options["images"])
+        lacking = [i for i in images.values() if not build_parts.host_can_fetch(self, i)]
+        with self._uploaded(lacking) as (uploads, refused):
+            for build in builds:
+                of_its = refused.get((build.row.spec["image"] or {}).get("id", ""))
+                if of_its is not None:
+                    self._fail({build.uuid: of_its})
+            builds = self._good(builds)
+            result = self._parts_of(builds, fetch=True, uploads=uploads)
+        for build in self._good(builds):
+            if _lacks(result, build):
+                self._fail({build.uuid: _not_copied(build.row.spec["image"]["name"])})
+
+    def _parts_of(self, builds: list[Build], fetch: bool, uploads: t.Mapping[str, str] | None = None) -> t.Any:
+        """The parts of these builds, in one module. Returns the result of the part disks, if there was something to do."""
         problems: build_parts.Problems = {}
         drives, domains = build_parts.drives_and_domains(self, builds, {}, {}, problems)
         self._fail(problems, SPAWNING)
         builds = self._good(builds)
         if not builds:
-            return []
+            return {"outcomes": {}}
         networks = build_parts.networks_of(builds)
         images = build_parts.images_of(builds, self.options["images"])
         began = self.context().now
@@ -174,7 +200,8 @@ class ActionModule(LedgerAction):
                 **build_parts.network_arguments(self, networks.values()),
                 **build_parts.disk_arguments(self, builds, images),
                 **build_parts.domain_arguments(self, domains),
-                "fetch": False,
+                "fetch": fetch,
+                "uploads": uploads or {},
                 "drives": drives,
                 "networks_of": {b.uuid: sorted({n.name for _p, n in b.ports}) for b in builds},
             },
@@ -182,14 +209,29 @@ class ActionModule(LedgerAction):
         self._note_passed(parts, [b.uuid for b in builds], began)
         self._restore(networks, parts["networks"])
         self._fail_without(builds, item_errors(parts["networks"], networks))
-        without = {u for u, outcome in parts["disks"]["outcomes"].items() if outcome.get("pending")}
-        made = [b for b in self._good(builds) if b.uuid not in without]
+        made = [b for b in self._good(builds) if not _lacks(parts["disks"], b)]
         with_drive = {d["uuid"] for d in drives}
         for part in ("disks", "drives", "domains"):
             keys = [b.uuid for b in self._good(made) if part != "drives" or b.uuid in with_drive]
             self._fail(item_errors(parts[part], keys), STAGE_OF[part])
         self._end(self._good(made), parts["domains"])
-        return [b for b in self._good(builds) if b.uuid in without]
+        return parts["disks"]
+
+    @contextlib.contextmanager
+    def _uploaded(self, images: t.Iterable[Image]) -> t.Iterator[tuple[dict[str, str], build_parts.Problems]]:
+        """Copy files of the controller to the host. Yields image id -> path there, and image id -> why it was not copied."""
+        uploads: dict[str, str] = {}
+        refused: build_parts.Problems = {}
+        try:
+            for image in images:
+                try:
+                    uploads[image.id] = upload(self, image)
+                except errors.BootflowError as e:
+                    refused[image.id] = e
+            yield uploads, refused
+        finally:
+            if uploads:
+                remove_uploads(self)
 
     def _note_passed(self, parts: t.Mapping[str, t.Mapping[str, t.Any]], uuids: t.Iterable[str], began: float) -> None:
         """The stages of the parts, one after the other until now, by the clock of the controller. :arg began: the module"""
@@ -265,27 +307,16 @@ class ActionModule(LedgerAction):
         images = build_parts.images_of(builds, self.options["images"])
         arguments = build_parts.disk_arguments(self, builds, images)
         result = self.run_module("instance_disks", arguments)
-        missing = [i for i in result.get("missing_images") or [] if i in images]
-        uploads: dict[str, str] = {}
-        refused: dict[str, errors.BootflowError] = {}
+        missing = [images[i] for i in result.get("missing_images") or [] if i in images]
+        refused: build_parts.Problems = {}
         if missing:
             # Found out by asking: the cache usually has the image, and the usual case costs one call.
-            try:
-                for image_id in missing:
-                    try:
-                        uploads[image_id] = upload(self, images[image_id])
-                    except errors.BootflowError as e:
-                        refused[image_id] = e
+            with self._uploaded(missing) as (uploads, refused):
                 result = self.run_module("instance_disks", {**arguments, "uploads": uploads})
-            finally:
-                if uploads:
-                    remove_uploads(self)
         problems = item_errors(result, [b.uuid for b in builds])
         for uuid, outcome in result["outcomes"].items():
             for image_id in outcome.get("pending") or []:
-                problems[uuid] = refused.get(image_id) or errors.ImageUnacceptable(
-                    image_id=images[image_id].name, reason="the file was not copied to the host"
-                )
+                problems[uuid] = refused.get(image_id) or _not_copied(images[image_id].name)
         self._fail(problems)
 
     def _spawn(self, builds: list[Build]) -> None:
@@ -295,14 +326,15 @@ class ActionModule(LedgerAction):
         problems: build_parts.Problems = {}
         drives, domains = build_parts.drives_and_domains(self, self._good(builds), volumes, places, problems)
         self._fail(problems)
-        if drives:
-            result = self.run_module("config_drive", {"drives": drives})
-            self._fail(item_errors(result, [d["uuid"] for d in drives]))
-        domains = [d for d in domains if d["uuid"] not in self.problems]
-        if domains:
-            result = self.run_module("domain", build_parts.domain_arguments(self, domains))
-            self._fail(item_errors(result, [d["uuid"] for d in domains]))
-            self._end(self._good(builds), result)
+        if not domains:
+            return
+        arguments = build_parts.domain_arguments(self, domains)
+        parts = self.run_module("instance_build", {**arguments, "drives": drives, "networks": [], "instances": []})[
+            "parts"
+        ]
+        for part, items in (("drives", drives), ("domains", domains)):
+            self._fail(item_errors(parts[part], [i["uuid"] for i in items if i["uuid"] not in self.problems]))
+        self._end(self._good(builds), parts["domains"])
 
     def _define_tagged(
         self, builds: t.Sequence[Build], volumes: t.Mapping[str, t.Sequence[attached_volumes.Attached]]
@@ -350,6 +382,15 @@ class ActionModule(LedgerAction):
         """Remove what was made on the host for these builds. Returns uuid -> why that failed."""
         # A build that failed before its guest ran has written nothing to its whole disks.
         return clean_host(self, [{"uuid": b.uuid, "name": b.row.domain_name, "ran": False} for b in builds])
+
+
+def _lacks(result: t.Mapping[str, t.Any], build: Build) -> bool:
+    """Whether the result of the part disks says that the build's image is not on the host."""
+    return bool((result["outcomes"].get(build.uuid) or {}).get("pending"))
+
+
+def _not_copied(name: str) -> errors.BootflowError:
+    return errors.ImageUnacceptable(image_id=name, reason="the file was not copied to the host")
 
 
 def _by_node(builds: list[Build]) -> list[tuple[dict[str, t.Any], list[Build]]]:

@@ -49,6 +49,12 @@ def images_of(builds: t.Iterable[Build], catalogue: t.Any) -> dict[str, Image]:
     return {image.id: image for image in (find_image(known, data) for data in stored)}
 
 
+def host_can_fetch(action: LedgerAction, image: Image) -> bool:
+    """Whether the current host reaches the image without a copy of the controller's file."""
+    wanted = module_image(image, is_local(action))
+    return bool(wanted["url"] or wanted["path_on_host"])
+
+
 def disk_arguments(action: LedgerAction, builds: t.Sequence[Build], images: t.Mapping[str, Image]) -> dict[str, t.Any]:
     """Options of the module instance_disks."""
     local = is_local(action)

@@ -101,7 +101,9 @@ def _clears(arguments: Arguments) -> bool:
 
 
 def _copies(arguments: Arguments) -> bool:
-    """Whether a disk is a copy of its image, not a layer over it."""
+    """Whether the module fetches images, or a disk is a copy of its image, not a layer over it."""
+    if arguments.get("fetch"):
+        return True
     disks = [disk for instance in arguments.get("instances") or () for disk in instance["disks"]]
     return any(disk["kind"] == "image" and disk["backend"] not in (QCOW2, QCOW2_ON_LVM) for disk in disks)
 

@@ -100,7 +100,7 @@ def build_in_parts(modules: t.Callable[..., dict[str, t.Any]], arguments: t.Mapp
         parts[part] = result
         ended = {k for k, outcome in result["outcomes"].items() if outcome.get("error") or outcome.get("pending")}
         if part == "networks":
-            ended = {uuid for uuid, names in arguments["networks_of"].items() if ended & set(names)}
+            ended = {uuid for uuid, names in arguments.get("networks_of", {}).items() if ended & set(names)}
         stopped |= ended
     return {"parts": parts}
 

@@ -180,10 +180,8 @@ def test_what_waits_is_told_to_the_ledger_stage_by_stage(world: World) -> None:
     boot.answers["instance_disks"] = disks
     (build,) = boot.task(boot_build, host)["builds"]
     assert calls == [False, True]
-    assert boot.modules.count("virtual_network") == 1 and boot.modules[-1] == "domain"
-    assert boot.task_states == ["networking", "networking", "block_device_mapping"] + ["spawning"] * (
-        len(boot.modules) - 3
-    )
+    assert boot.modules.count("virtual_network") == 2 and boot.modules[-1] == "domain"
+    assert boot.task_states == ["networking"] * 2 + ["block_device_mapping"] * (len(boot.modules) - 2)
     boot.refresh()
     assert world.state(build["uuid"])[:2] == ("active", None)
     assert boot.journal(build["uuid"]) == [("schedule", "Success"), *((stage, "Success") for stage in STAGES)]
