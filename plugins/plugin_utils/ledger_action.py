@@ -40,7 +40,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.address
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import Context
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings, time_limits
+from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings, packed_modules, time_limits
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result, module_error
 
 # Made when the parent process loads the first action, inherited by every worker it forks, gone with the run: what
@@ -110,9 +110,10 @@ class Ports:
         self, name: str, arguments: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any], seconds: float
     ) -> dict[str, t.Any]:
         """The result of the module ``name`` on the host of ``variables``. :arg seconds: its time limit."""
-        result: dict[str, t.Any] = self._action._execute_module(
-            module_name=name, module_args={**arguments, "time_limit": seconds}, task_vars=variables
-        )
+        with packed_modules.kept(name):
+            result: dict[str, t.Any] = self._action._execute_module(
+                module_name=name, module_args={**arguments, "time_limit": seconds}, task_vars=variables
+            )
         if isinstance(result.get("warnings"), list):
             # Texts until ansible-core 2.18, later objects with the text in their event.
             found = result["warnings"]

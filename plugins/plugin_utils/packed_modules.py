@@ -1,0 +1,95 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Modules as Ansible packs them for hosts (AnsiballZ), kept from run to run: to pack one costs the controller some 0.4 s.
+
+Ansible itself keeps a packed module until its run ends, in a folder of the run. A copy of that file in ANSIBLE_HOME is put there when
+a run first needs the module, as long as nothing that is packed has changed. Where anything of it is not as expected, Ansible packs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import stat
+import sys
+import typing as t
+from pathlib import Path
+
+from ansible import constants
+from ansible.release import __version__ as ansible_version
+
+PLUGINS = Path(__file__).resolve().parents[1]
+PACKED = ("module_utils", "modules")  # folders of the collection that hosts get files of
+FOLDER = "bootflow-modules"  # in ANSIBLE_HOME
+
+
+@contextlib.contextmanager
+def kept(module: str) -> t.Iterator[None]:
+    """Have ``module`` (its FQCN) packed before it runs in the block, if an earlier run packed it, and keep it afterwards."""
+    pattern = "ansible_collections.%s.plugins.modules.%s-*" % tuple(module.rsplit(".", 1))
+    of_run = Path(constants.DEFAULT_LOCAL_TMP) / "ansiballz_cache"
+    packed_before = any(_packed(of_run, pattern))
+    folder = None
+    with contextlib.suppress(OSError):
+        folder = None if packed_before else _folder()
+        if folder is not None:
+            for path in _packed(folder, pattern):
+                _copy(path, of_run)
+                packed_before = True
+    yield
+    with contextlib.suppress(OSError):
+        if folder is not None and not packed_before:
+            for path in _packed(of_run, pattern):
+                _copy(path, folder)
+
+
+def _packed(folder: Path, pattern: str) -> t.Iterator[Path]:
+    return (path for path in folder.glob(pattern) if path.suffix not in (".lock", ".part"))
+
+
+def _copy(path: Path, folder: Path) -> None:
+    """Whole or not at all: another process may look for it."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    part = folder / ("%s.%d.part" % (path.name, os.getpid()))
+    shutil.copyfile(path, part)
+    part.rename(folder / path.name)
+
+
+def _folder() -> Path | None:
+    """Where modules are kept that are packed of the files as they are now; None: nowhere. Those of other files are removed."""
+    if any(os.path.isdir(path) for path in constants.DEFAULT_MODULE_UTILS_PATH or ()):
+        return None  # files of the user may be packed with ours
+    above = Path(constants.config.get_config_value("ANSIBLE_HOME")) / FOLDER
+    above.mkdir(mode=0o700, exist_ok=True)
+    if not _only_ours(above):
+        return None
+    folder = above / _state()
+    if not folder.is_dir():
+        for old in above.iterdir():
+            shutil.rmtree(old, ignore_errors=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+    return folder if _only_ours(folder) else None
+
+
+def _only_ours(folder: Path) -> bool:
+    """Whether nobody else can put a file there, which would run on the hosts."""
+    found = folder.lstat()
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+
+
+def _state() -> str:
+    """A digest of all that a packed module depends on: names, times and sizes of the files, and who packs them."""
+    digest = hashlib.sha256(repr((ansible_version, sys.version_info, str(PLUGINS))).encode())
+    for root in PACKED:
+        for folder, folders, files in os.walk(PLUGINS / root):
+            folders.sort()
+            for name in sorted(files):
+                if name.endswith(".py"):
+                    path = os.path.join(folder, name)
+                    found = os.stat(path)
+                    digest.update(repr((path, found.st_mtime_ns, found.st_size)).encode())
+    return digest.hexdigest()[:32]

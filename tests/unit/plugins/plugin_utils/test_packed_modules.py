@@ -1,0 +1,133 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Packed modules are kept from run to run, and never used when they may be others."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.bootflow.compute.plugins.plugin_utils import packed_modules
+
+NAME = "bootflow.compute.domain"
+FILE = "ansible_collections.bootflow.compute.plugins.modules.domain-ZIP_DEFLATED-"
+
+
+class Runs:
+    """Runs of ansible-playbook, one after the other, with an ANSIBLE_HOME and a collection of their own."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch):
+        self.folder = folder
+        self.home = folder / "home"
+        self.home.mkdir()
+        self.module_utils: list[str] = []
+        self.number = 0
+        self.monkeypatch = monkeypatch
+        for name in packed_modules.PACKED:
+            (folder / "plugins" / name).mkdir(parents=True)
+        self.source = folder / "plugins" / "modules" / "domain.py"
+        self.source.write_text("old")
+        monkeypatch.setattr(packed_modules, "PLUGINS", folder / "plugins")
+
+    def __call__(self) -> bool:
+        """Run the module once in a new run. Returns whether it was packed for it."""
+        self.number += 1
+        of_run = self.folder / ("run%d" % self.number)
+        of_run.mkdir()
+        config = types.SimpleNamespace(get_config_value=lambda _name: str(self.home))
+        constants = types.SimpleNamespace(
+            DEFAULT_LOCAL_TMP=str(of_run), DEFAULT_MODULE_UTILS_PATH=self.module_utils, config=config
+        )
+        self.monkeypatch.setattr(packed_modules, "constants", constants)
+        packed = []
+        for _task in range(2):
+            with packed_modules.kept(NAME):
+                path = of_run / "ansiballz_cache" / FILE
+                if not path.exists():
+                    path.parent.mkdir(exist_ok=True)
+                    path.write_text(self.source.read_text())
+                    (path.parent / (FILE + ".lock")).touch()
+                    packed.append(path)
+                assert path.read_text() == self.source.read_text()
+        assert len(packed) < 2
+        return bool(packed)
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
+    return Runs(tmp_path, monkeypatch)
+
+
+def test_a_module_is_packed_in_the_first_run_only(runs: Runs) -> None:
+    assert [runs() for _run in range(3)] == [True, False, False]
+    (state,) = (runs.home / packed_modules.FOLDER).iterdir()
+    assert [path.name for path in state.iterdir()] == [FILE]
+
+
+def test_a_file_that_changed_is_packed_again_and_the_old_one_goes(runs: Runs) -> None:
+    assert runs() and not runs()
+    runs.source.write_text("another")
+    assert [runs(), runs()] == [True, False]
+    (runs.folder / "plugins" / "module_utils" / "new.py").touch()
+    assert [runs(), runs()] == [True, False]
+    assert len(list((runs.home / packed_modules.FOLDER).iterdir())) == 1
+
+
+def test_what_others_may_write_is_not_used(runs: Runs) -> None:
+    assert runs()
+    (runs.home / packed_modules.FOLDER).chmod(0o770)
+    assert runs(), "it would run on the hosts"
+    (runs.home / packed_modules.FOLDER).chmod(0o700)
+    (state,) = (runs.home / packed_modules.FOLDER).iterdir()
+    state.chmod(0o777)
+    assert runs()
+
+
+def test_nothing_is_kept_where_the_user_adds_files_to_modules(runs: Runs) -> None:
+    runs.module_utils = [str(runs.home)]
+    assert [runs(), runs()] == [True, True]
+    assert not (runs.home / packed_modules.FOLDER).exists()
+
+
+def test_a_home_that_cannot_be_written_does_no_harm(runs: Runs) -> None:
+    runs.home.rmdir()
+    runs.home.touch()
+    assert [runs(), runs()] == [True, True]
+
+
+def test_ansible_uses_it(tmp_path: Path) -> None:
+    """With the real ansible-playbook: Ansible's name of the file, and its form, are what is kept."""
+    playbook = tmp_path / "report.yml"
+    playbook.write_text("- hosts: compute1\n  gather_facts: false\n  tasks:\n    - bootflow.compute.compute_report:\n")
+    environment = {
+        **os.environ,
+        "ANSIBLE_HOME": str(tmp_path / "home"),
+        "ANSIBLE_DEBUG": "1",
+        "ANSIBLE_LOCAL_TEMP": str(tmp_path / "tmp"),
+    }
+    inventory = "compute1 ansible_connection=local ansible_python_interpreter=%s\n[bootflow_compute]\ncompute1\n"
+    (tmp_path / "hosts").write_text(inventory % sys.executable)
+    variables = [
+        "-e",
+        "bootflow_ledger_url=sqlite:///%s/ledger.db" % tmp_path,
+        "-e",
+        "bootflow_libvirt_uri=test:///none",
+    ]
+    program = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", str(tmp_path / "hosts"), str(playbook)]
+    ledger = program[:-1] + ["bootflow.compute.ledger", *variables]
+    subprocess.run(ledger, env=environment, check=True, capture_output=True)
+    found = []
+    for _run in range(2):
+        done = subprocess.run([*program, *variables], env=environment, capture_output=True, text=True, check=False)
+        assert "compute1" in done.stdout
+        said = [line for line in done.stdout.splitlines() if "ANSIBALLZ: " in line]
+        found.append(any("using cached module" in line for line in said))
+        assert any("ANSIBALLZ: Creating module" in line for line in said) != found[-1], said
+    assert found == [False, True]
