@@ -14,7 +14,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.req
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, nodes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, nodes, runs
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.database import Ledger
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments, backends
@@ -57,14 +57,15 @@ class ActionModule(LedgerAction):
         else:
             ledger = self.open_ledger()
 
-        def write(tx: Transaction) -> tuple[accept.Accepted, list[str]]:
+        def write(tx: Transaction) -> tuple[accept.Accepted, list[str], bool]:
             accepted = accept.accept(tx, request.requests, options)
             if not accepted.builds:
-                return accepted, []
+                return accepted, [], False
             if accepted.created:
                 request.check_image_files()
-            volume_settings.in_inventory(self, attachments.storage_hosts(tx, accepted.created))
-            return accepted, self._stale(tx)
+            if boot_volume_settings.uses_volumes(request.requests):
+                volume_settings.in_inventory(self, attachments.storage_hosts(tx, accepted.created))
+            return accepted, self._stale(tx), runs.left_work(tx)
 
         makes_volumes = boot_volume_settings.makes_volumes(request.requests)
         configurations = volume_settings.configurations(self) if makes_volumes else {}
@@ -72,15 +73,15 @@ class ActionModule(LedgerAction):
             with ledger.rehearse() as tx:
                 if makes_volumes:
                     backends.configure(tx, configurations)
-                accepted, stale = write(tx)
+                accepted, stale, _due = write(tx)
         else:
             if makes_volumes:
                 ledger.transact(backends.configure, configurations)  # apart: accepting locks projects before backends
-            accepted, stale = ledger.transact(write, collisions=3)
-        # A transaction of its own, after this run took over what it requested: accept has locked subnets, and no instance is
-        # locked after them.
-        if accepted.builds and not self.check_mode and self._end_what_died(ledger):
-            stale = ledger.inspect(self._stale)
+            accepted, stale, due = ledger.transact(write, collisions=3)
+            # A transaction of its own, after this run took over what it requested: accept has locked subnets, and no instance is
+            # locked after them.
+            if due and self._end_what_died(ledger):
+                stale = ledger.inspect(self._stale)
         lines = self._lines(accepted)
         if lines and self.options["print_table"]:
             tables.show(self._display, lines)

@@ -113,29 +113,34 @@ class ActionModule(LedgerAction):
     def _schedule(self) -> dict[str, t.Any]:
         context = self.context()
         ledger = self.open_ledger()
-        waiting = ledger.inspect(instances.waits_for_host, context.run.id)
-        hosts = ledger.inspect(instances.hosts_of_run, context.run.id)
-        if not waiting:
-            self._place_volumes(ledger)
+        # Most boots come to the first round because something waits.
+        if self.options["round"] > 1 and not ledger.inspect(instances.waits_for_host, context.run.id):
+            self._place_volumes(ledger, ledger.inspect(attachments.instances_to_bind))
             return {
                 "changed": False,
-                "hosts": self._hand_over(ledger, hosts),
+                "hosts": self._hand_over(ledger, ledger.inspect(instances.hosts_of_run, context.run.id)),
                 "placed": [],
                 "not_placed": [],
                 "explanations": {},
             }
         configurations = scheduler_settings.configurations(self)
-        ledger.transact(nodes.configure, configurations)  # apart: it locks nodes, and scheduling locks instances first
-
         options = replace(scheduler_settings.scheduler_options(self, context.now), explain_failures=True)
         read_fleet = self._fleet_reader()
 
-        def write(tx: Transaction) -> tuple[schedule.Scheduled, dict[str, str]]:
+        def write(tx: Transaction) -> tuple[schedule.Scheduled, dict[str, tuple[str, str]]]:
             result = schedule.schedule(tx, read_fleet, options, log_claims=self._display.verbosity > 0)
-            return result, {r.uuid: r.display_name for r in instances.select_live(tx, run_id=context.run.id)}
+            return result, attachments.instances_to_bind(tx)
 
-        result, names = ledger.transact(write)
-        self._place_volumes(ledger)
+        def write_if_configured(tx: Transaction) -> tuple[schedule.Scheduled, dict[str, tuple[str, str]]] | None:
+            return None if nodes.differing(tx, configurations) else write(tx)
+
+        done = ledger.transact(write_if_configured)
+        if done is None:
+            ledger.transact(nodes.configure, configurations)  # apart: it locks nodes, scheduling locks instances first
+            done = ledger.transact(write)
+        result, to_bind = done
+        names = result.names
+        self._place_volumes(ledger, to_bind)
         for line in result.log:
             self._display.v(line)
         for line in result.warnings:
@@ -143,7 +148,7 @@ class ActionModule(LedgerAction):
         for uuid in result.failed:
             self._display.warning("%s was not placed; the report says why." % names.get(uuid, uuid))
         return {
-            "changed": True,
+            "changed": bool(names),
             "hosts": self._hand_over(ledger, result.hosts),
             "placed": [
                 {"name": names.get(u, u), "uuid": u, "host": s.host, "node": s.nodename}
@@ -162,11 +167,10 @@ class ActionModule(LedgerAction):
             handover.give(self, begun, waiting, later=self.options["round"] == 1)
         return reachable
 
-    def _place_volumes(self, ledger: Ledger) -> None:
-        """For whom volumes are exported is known with the instance's host."""
-        found = ledger.inspect(attachments.instances_to_bind)
-        if found:
-            ledger.transact(life.bind_waiting, self._connectors({host for host, _node in found.values()}))
+    def _place_volumes(self, ledger: Ledger, to_bind: t.Mapping[str, tuple[str, str]]) -> None:
+        """For whom volumes are exported is known with the instance's host. :arg to_bind: see attachments.instances_to_bind()"""
+        if to_bind:
+            ledger.transact(life.bind_waiting, self._connectors({host for host, _node in to_bind.values()}))
 
     def _connectors(self, hosts: t.Iterable[str]) -> life.Connectors:
         return attached_volumes.connectors_of(self.task_vars["hostvars"], hosts)

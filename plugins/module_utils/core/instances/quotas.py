@@ -68,6 +68,15 @@ def limits_of(quotas: t.Optional[t.Mapping[str, t.Any]], project: str) -> dict[s
     return found
 
 
+def limited(quotas: t.Optional[t.Mapping[str, t.Any]], project: str) -> frozenset[str]:
+    """The resources of instances, and ports, that are limited for the project: its usage of others need not be counted.
+
+    :raises InvalidInput: see limits_of().
+    """
+    limits = limits_of(quotas, project)
+    return frozenset(name for name in (*RESOURCES, PORTS) if _limit(limits, name) is not None)
+
+
 def needs(request: ServerRequest) -> dict[str, int]:
     """The amounts of one instance of the request."""
     return {

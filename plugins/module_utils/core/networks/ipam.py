@@ -2,13 +2,14 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Addresses of a subnet: its allocation pools, the check of a requested address, the next free one; MAC addresses.
+"""Addresses of a subnet: its allocation pools, the check of a requested address, what of them is free; MAC addresses.
 
 Pure: used addresses are passed in; the ledger's unique row (subnet, address) decides finally. source: Neutron's rules.
 """
 
 from __future__ import annotations
 
+import bisect
 import ipaddress
 import re
 import typing as t
@@ -24,6 +25,7 @@ from ..model import Subnet
 IPNetwork = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 IPAddress = t.Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
 Pool = t.Dict[str, str]  # {"start", "end"}, both inclusive
+Range = t.Tuple[int, int]  # addresses as numbers, both ends inclusive
 
 BASE_MAC = "fa:16:3e:00:00:00"  # Neutron's base_mac
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}\Z")
@@ -174,18 +176,26 @@ def check_fixed_ip(subnet: Subnet, ip: str, enforce_pools: bool, managed: bool =
         raise InvalidIpForAllocationPools(ip_address=ip, subnet="%s (%s)" % (name, subnet.cidr))
 
 
-def free_addresses(subnet: Subnet, used: t.Collection[int]) -> t.Iterator[str]:
-    """Iterates over the free addresses of the pools, ascending.
+def pool_ranges(subnet: Subnet) -> list[Range]:
+    """The allocation pools, ascending."""
+    return sorted((int(start), int(end)) for start, end in _ranges(subnet.allocation_pools))
 
-    :arg used: used addresses as integers, a set for speed; read again for every address, so a caller may add to
-        it between two addresses and use one iterator for a whole batch.
-    """
-    for start, end in _ranges(subnet.allocation_pools):
-        number = int(start)
-        while number <= int(end):
-            if number not in used:
-                yield str(start + (number - int(start)))
-            number += 1
+
+def without(ranges: t.Iterable[Range], used: t.Iterable[int]) -> t.Iterator[Range]:
+    """What is left of ``ranges`` without the numbers ``used``, in the order of the ranges."""
+    numbers = sorted(set(used))
+    for first, last in ranges:
+        for number in numbers[bisect.bisect_left(numbers, first) : bisect.bisect_right(numbers, last)]:
+            if first < number:
+                yield first, number - 1
+            first = number + 1
+        if first <= last:
+            yield first, last
+
+
+def address_text(number: int, version: int) -> str:
+    """An address in its short form. :arg version: 4 or 6."""
+    return str(ipaddress.IPv4Address(number) if version == 4 else ipaddress.IPv6Address(number))
 
 
 def checked_base_mac(value: t.Any) -> str:

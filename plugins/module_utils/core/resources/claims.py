@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import typing as t
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ..errors import ComputeResourcesUnavailable
 
@@ -78,10 +78,12 @@ class UsageDelta:
     num_instances: int
 
     def apply(self, usage: NodeUsage) -> NodeUsage:
-        return replace(
-            usage,
+        return NodeUsage(
+            memory_mb=usage.memory_mb,
             memory_mb_used=usage.memory_mb_used + self.memory_mb_used,
+            local_gb=usage.local_gb,
             local_gb_used=usage.local_gb_used + self.local_gb_used,
+            vcpus=usage.vcpus,
             vcpus_used=usage.vcpus_used + self.vcpus_used,
         )
 
@@ -89,22 +91,18 @@ class UsageDelta:
 Log = t.Callable[[str], None]
 
 
-def _unlogged(line: str) -> None:
-    """Nobody reads the log."""
-
-
 def claim_test(
     node: NodeUsage,
     request: ResourceRequest,
     limits: t.Mapping[str, t.Any] | None,
     parts_reasons: t.Sequence[str] = (),
-    log: Log = _unlogged,
+    log: Log | None = None,
 ) -> None:
     """Test a request against a node under the scheduler's limits.
 
     A missing or None limit means unlimited; 0 is a limit. All tests run, in the order memory, disk, vCPU, NUMA, PCI; the
     caller gives the reasons of the last two (core.resources.dedicated.refusals).
-    :arg log: gets the lines with the numbers that Nova writes to its log.
+    :arg log: gets the lines with the numbers that Nova writes to its log; None: nobody reads them.
     Raises ComputeResourcesUnavailable with every reason, joined by "; ".
     """
     limits = limits or {}
@@ -122,13 +120,18 @@ def claim_test(
         )
 
 
-def _test(kind: str, unit: str, total: float, used: float, requested: int, limit: float | None, log: Log) -> str | None:
-    log("Total %s: %d %s, used: %.2f %s" % (kind, total, unit, used, unit))
+def _test(
+    kind: str, unit: str, total: float, used: float, requested: int, limit: float | None, log: Log | None
+) -> str | None:
+    if log is not None:
+        log("Total %s: %d %s, used: %.2f %s" % (kind, total, unit, used, unit))
     if limit is None:
-        log("%s limit not specified, defaulting to unlimited" % kind)
+        if log is not None:
+            log("%s limit not specified, defaulting to unlimited" % kind)
         return None
     free = limit - used
-    log("%s limit: %.2f %s, free: %.2f %s" % (kind, limit, unit, free, unit))
+    if log is not None:
+        log("%s limit: %.2f %s, free: %.2f %s" % (kind, limit, unit, free, unit))
     if requested <= free:
         return None
     return "Free %s %.2f %s < requested %d %s" % (kind, free, unit, requested, unit)

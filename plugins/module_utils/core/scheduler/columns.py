@@ -94,7 +94,7 @@ class Fleet:
     ) -> Fleet:
         """A fleet that was read as columns.
 
-        :arg columns: attribute of HostState -> its value on each host; at least those of ``NUMBERS``, and host.
+        :arg columns: attribute of HostState -> its value on each host, as a sequence or an array; at least those of ``NUMBERS``, and host.
         :arg alike: attribute of HostState -> a label on each host; hosts with the same label have the same value.
         :arg make: position -> the whole HostState.
         """
@@ -110,8 +110,8 @@ class Fleet:
         alike: t.Mapping[str, t.Sequence[t.Hashable]],
     ) -> None:
         self.hosts = hosts
-        self._given = columns
-        self._alike = alike
+        self._given: t.Mapping[str, t.Any] = columns
+        self._alike: t.Mapping[str, t.Any] = alike
         self._columns: dict[str, Column] = {}
         self._groups: dict[str, Groups] = {}
         self._kinds_of: dict[tuple[str, ...], tuple[t.Sequence[int], Column]] = {}
@@ -135,6 +135,14 @@ class Fleet:
     def __len__(self) -> int:
         return len(self.hosts)
 
+    def place(self, row: int) -> tuple[str, str, int | None]:
+        """The host, node and node_id of a row."""
+        given = self._given
+        if "nodename" in given:
+            return given["host"][row], given["nodename"][row], given["node_id"][row]
+        host = self.hosts[row]
+        return host.host, host.nodename, host.node_id
+
     def values(self, name: str) -> t.Sequence[t.Any]:
         """An attribute of every host, as given."""
         given = self._given.get(name)
@@ -146,7 +154,9 @@ class Fleet:
     def _free_disk_mb(self) -> Column:
         """As HostState.free_disk_mb: free by the claims, or on the file system if that is less."""
         free_gb = self._numbers("local_gb") - self._numbers("local_gb_used")
-        least = [np.iinfo(np.int64).max if gb is None else gb for gb in self.values("disk_available_least")]
+        least: t.Any = self.values("disk_available_least")
+        if not isinstance(least, np.ndarray) and None in least:
+            least = [np.iinfo(np.int64).max if gb is None else gb for gb in least]
         return np.minimum(free_gb, np.array(least, dtype=np.int64)) * 1024
 
     def column(self, name: str, dtype: t.Any = None) -> Column:
@@ -186,6 +196,11 @@ class Fleet:
         if len(of) == 1:
             name = of[0]
             labels = self._alike[name] if name in self._alike else self._given[name]
+            if isinstance(labels, np.ndarray):
+                if len(labels) and labels.min() == labels.max():  # as in most fleets
+                    return [0], np.zeros(len(labels), dtype=np.int64)
+                _values, rows, inverse = np.unique(labels, return_index=True, return_inverse=True)
+                return rows.tolist(), inverse
             places: dict[t.Hashable, int] = {}
             if isinstance(labels, Same):
                 return ([0] if len(self) else []), np.zeros(len(self), dtype=np.int64)

@@ -84,11 +84,27 @@ class Placement:
         self.filters: list[Filter] = make_filters(options, user)
         self.weighers: list[Weigher] = make_weighers(options, user)
         self.rng = options.rng
-        self.counts: list[FilterCount] = []
+        self._counts: list[tuple[Filter, int]] = []  # filters that were asked, and the hosts after each
+        self._start = 0  # hosts before the first of them
         self.taken: list[int] = []  # by the current call
         self._ranking: Ranking | None = None
         self._changed: int | None = None  # the host taken from since the ranking was last updated
         self._limits: dict[int, dict[str, t.Any]] = {}
+        # Filters that are asked again after a pick, and those of them that the request concerns
+        self._repeated = [] if spec.forced else [f for f in self.filters if not f.run_once_per_request]
+        # Filters that limit claims
+        self._limiting = [f for f in self.filters if type(f).limits is not Filter.limits]
+        self._concerned = [f for f in self._repeated if f.concerns(spec)]
+
+    @property
+    def counts(self) -> list[FilterCount]:
+        """The hosts before and after each filter that was asked last, up to the one that left none."""
+        found = []
+        start = self._start
+        for filter_, end in self._counts:
+            found.append(FilterCount(filter_.name, start, end))
+            start = end
+        return found
 
     def select(self, uuids: t.Sequence[str]) -> list[Selection]:
         """A host for each of these instances, or for none: see select_destinations()."""
@@ -121,14 +137,15 @@ class Placement:
         return [
             Selection(
                 instance_uuid=uuid,
-                host=self.fleet.hosts[row].host,
-                nodename=self.fleet.hosts[row].nodename,
+                host=host,
+                nodename=nodename,
                 limits=dict(self._limits_of(row)),
                 alternates=alternates,
                 decision=self._with_alternates(decision, alternates),
-                node_id=self.fleet.hosts[row].node_id,
+                node_id=node_id,
             )
             for uuid, row, decision in zip(uuids, self.taken, decisions)
+            for host, nodename, node_id in (self.fleet.place(row),)
         ]
 
     def _take(self, row: int) -> None:
@@ -138,15 +155,14 @@ class Placement:
 
     def _filter_all(self, rows: Column) -> Column:
         """The hosts that pass all filters. Each filter runs on the hosts that passed those before it."""
-        self.counts = []
+        self._counts, self._start = [], len(rows)
         if self.spec.forced:
             return rows
         for filter_ in self.filters:
             if not len(rows):
                 break
-            start = len(rows)
             rows = rows[filter_.evaluate(self.fleet, self.spec, rows).mask]
-            self.counts.append(FilterCount(filter_.name, start, len(rows)))
+            self._counts.append((filter_, len(rows)))
         return rows
 
     def _filter_again(self, ranking: Ranking) -> None:
@@ -155,23 +171,31 @@ class Placement:
         if changed is None:
             return
         self._changed = None
-        self.counts = []
+        self._start = len(ranking)
         last: int | None = changed
-        for filter_ in self.filters:
-            if filter_.run_once_per_request or self.spec.forced:
-                continue
-            start = len(ranking)
-            if not start:
+        left: dict[int, int] = {}
+        for filter_ in self._concerned:
+            if not len(ranking):
                 break
-            if not filter_.concerns(self.spec):
-                pass
-            elif not filter_.per_host:
+            if not filter_.per_host:
                 ranking.keep(np.asarray(filter_.evaluate(self.fleet, self.spec, ranking.rows).mask, dtype=bool))
             elif last is not None and not filter_.passes(self.fleet, self.spec, last):
                 ranking.drop(last)
                 last = None
-            self.counts.append(FilterCount(filter_.name, start, len(ranking)))
+            left[id(filter_)] = len(ranking)
+        if not len(ranking):
+            self._count_again(left)
         ranking.update(changed)
+
+    def _count_again(self, left: t.Mapping[int, int]) -> None:
+        """What _filter_again() asked, for the text that there is no host. :arg left: hosts after each filter, by its id()."""
+        self._counts = []
+        end = self._start
+        for filter_ in self._repeated:
+            if not end:
+                break
+            end = left.get(id(filter_), end)
+            self._counts.append((filter_, end))
 
     def _draw(self, count: int, uuids: t.Sequence[str]) -> int:
         size = min(max(int(self.options.host_subset_size), 1), count)
@@ -186,19 +210,19 @@ class Placement:
         wanted = max(int(self.options.max_attempts), 1) - 1
         if not wanted:
             return ()
-        counts = self.counts
+        counts = self._counts, self._start
         if len(self.taken) > 1:
             self._filter_again(ranking)
             if len(ranking):
                 ranking.pick(self._draw(len(ranking), uuids))
-        self.counts = counts
+        self._counts, self._start = counts
         chosen = set(self.taken)
         found: list[Alternate] = []
         for position in ranking.order:
             row = int(ranking.rows[position])
             if row not in chosen:
-                host = self.fleet.hosts[row]
-                found.append(Alternate(host.host, host.nodename, dict(self._limits_of(row)), host.node_id))
+                host, nodename, node_id = self.fleet.place(row)
+                found.append(Alternate(host, nodename, dict(self._limits_of(row)), node_id))
                 if len(found) == wanted:
                     break
         return tuple(found)
@@ -206,7 +230,7 @@ class Placement:
     def _limits_of(self, row: int) -> dict[str, t.Any]:
         limits = self._limits.get(row)
         if limits is None:
-            limits = self._limits[row] = limits_of(self.filters, self.fleet, self.spec, row)
+            limits = self._limits[row] = limits_of(self._limiting, self.fleet, self.spec, row)
         return limits
 
     def _explain(self, uuid: str, ranking: Ranking | None, row: int | None) -> dict[str, t.Any] | None:
@@ -267,19 +291,20 @@ def _candidates(fleet: Fleet, spec: RequestSpec) -> tuple[Column, str]:
     rows = fleet.all_rows()
     if not len(rows):
         return rows, "There is no compute host."
-    hosts = fleet.hosts
+    names = fleet.values("host") if spec.ignore_hosts or spec.force_host else ()
     if spec.ignore_hosts:
         ignored = {h.lower() for h in spec.ignore_hosts}
-        rows = np.array([r for r in rows if hosts[r].host.lower() not in ignored], dtype=np.int64)
+        rows = np.array([r for r in rows if names[r].lower() not in ignored], dtype=np.int64)
         if not len(rows):
             return rows, "All hosts are ignored (ignore_hosts %s)." % ", ".join(spec.ignore_hosts)
     if spec.force_host:
         wanted = spec.force_host.lower()
-        rows = np.array([r for r in rows if hosts[r].host.lower() == wanted], dtype=np.int64)
+        rows = np.array([r for r in rows if names[r].lower() == wanted], dtype=np.int64)
         if not len(rows):
             return rows, "No hosts matched due to not matching 'force_hosts' value of '%s'" % spec.force_host
     if spec.force_node:
-        rows = np.array([r for r in rows if hosts[r].nodename == spec.force_node], dtype=np.int64)
+        nodenames = fleet.values("nodename")
+        rows = np.array([r for r in rows if nodenames[r] == spec.force_node], dtype=np.int64)
         if not len(rows):
             return rows, "No nodes matched due to not matching 'force_nodes' value of '%s'" % spec.force_node
     return rows, ""

@@ -30,6 +30,7 @@ from ...core.request.hostname import instance_hostname
 from ...core.request.image_rules import zero_disk_gb
 from ...ledger.compute import groups, history, instances, ports, requests, runs
 from ...ledger.compute.instances import Instance
+from ...ledger.db import bulk
 from ...ledger.db.locks import take_turns
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments
@@ -298,7 +299,8 @@ def _change_in_place(
         first, request = members[0], entries[index]
         now = {f: digests[index][f] for f in expand.IN_PLACE}
         spec = {**first.spec, **_changeable(request)}
-        spec_id = requests.add_spec(tx, first.reservation_id, {**first.digest, **now}, spec)
+        (spec_id,) = requests.new_ids(tx, 1)
+        requests.add_specs(tx, first.reservation_id, [requests.Entry(spec_id, {**first.digest, **now}, spec)])
         instances.write(tx, [r.uuid for r in members], request_spec_id=spec_id, updated_at=tx.now)
     return changes
 
@@ -351,9 +353,20 @@ def _fit_quota(
         replace(r, min_count=max(r.min_count - (len(all_names) - len(names)), 0) if names else 0, max_count=len(names))
         for r, all_names, names in zip(entries, wanted, new)
     ]
-    counts = quotas.fit_projects(missing, instances.usage(tx, {r.project for r in entries}), limits)
+    counts = quotas.fit_projects(missing, _usage(tx, {r.project for r in entries}, limits), limits)
     for index, count in enumerate(counts):
         new[index] = new[index][:count]
+
+
+def _usage(tx: Transaction, projects: t.Collection[str], limits: t.Mapping[str, t.Any]) -> dict[str, dict[str, int]]:
+    """What the projects with a limit use: counting reads all of their instances."""
+    limited = {p: names for p in projects if (names := quotas.limited(limits, p))}
+    if not limited:
+        return {}
+    found = instances.usage(tx, limited)
+    with_ports = [p for p, names in limited.items() if quotas.PORTS in names]
+    used = instances.ports_in_use(tx, with_ports) if with_ports else {}
+    return {p: {**found[p], quotas.PORTS: used.get(p, 0)} for p in limited}
 
 
 def _enter_groups(
@@ -407,8 +420,10 @@ class _Writer:
         self.options = options
         self.context = tx.context
         self.now = tx.now
-        self.reservation_id: str | None = None
         self.created: list[str] = []
+        self._entries: list[tuple[Planned, t.Mapping[str, t.Any], dict[str, t.Any]]] = []  # with digest and spec
+        self._rows: list[tuple[int, dict[str, t.Any]]] = []  # of instances, each with the number of its entry
+        self._disks_of: dict[str, list[dict[str, t.Any]]] = {}
         networks = [n for p in planned for _r, n in _networks_of(p.request.networks, options.networks)]
         self.allocator = ports.Allocator(tx, tx.rng, networks)
         self.volume_writer = self._volume_writer() if any(p.has_volumes for p in planned) else None
@@ -424,32 +439,46 @@ class _Writer:
         :raises InstanceNotFound: a hint names an unknown instance.
         :raises BootflowError: no free address. :raises InvalidRequest: errors of volumes.
         """
-        context, request = self.context, plan.request
+        request = plan.request
         networks = _networks_of(request.networks, self.options.networks)
-        spec_id = requests.add_spec(self.tx, self._reservation(request.project), digest, self._spec(plan, networks))
-        numbers = {name: number for number, name in enumerate(expand.instance_names(request, request.max_count))}
-        rows = [self._row(plan, spec_id, name, numbers[name]) for name in names]
-        uuids = [r["uuid"] for r in rows]
-        instances.add(self.tx, rows)
-        instances.add_disks(self.tx, {u: [d.as_dict() for d in self._disks(plan, u)] for u in uuids})
-        history.start_actions(self.tx, uuids, "create", context.request_id, request.project, context.actor)
-        for uuid in uuids:
+        number = len(self._entries)
+        self._entries.append((plan, digest, self._spec(plan, networks)))
+        indices = {name: index for index, name in enumerate(expand.instance_names(request, request.max_count))}
+        row = self._row(plan)
+        disks = _as_dicts(plan.disks)
+        for name in names:
+            uuid = self._uuid()
+            self._rows.append((number, {**row, **self._named(plan, uuid, name, indices[name])}))
+            self._disks_of[uuid] = (
+                disks if self.volume_writer is None else _as_dicts(self.volume_writer.reserve(plan, uuid))
+            )
             self.allocator.add(uuid, networks)
-        self.created.extend(uuids)
+            self.created.append(uuid)
 
     def write(self) -> tuple[str | None, list[str]]:
         """Returns the reservation's id (None if nothing was added) and the uuids."""
-        self.allocator.write()
+        reservation_id = self._write_requests() if self._entries else None
         if self.volume_writer is not None:
             self.volume_writer.write()
-        return self.reservation_id, self.created
+        return reservation_id, self.created
 
-    def _reservation(self, project: str) -> str:
-        if self.reservation_id is None:
-            context = self.context
-            self.reservation_id = identifiers.reservation_id(context.rng)
-            requests.add_reservation(self.tx, self.reservation_id, project, context.actor, context.request_id)
-        return self.reservation_id
+    def _write_requests(self) -> str:
+        tx, context = self.tx, self.context
+        reservation_id = identifiers.reservation_id(context.rng)
+        ids = requests.new_ids(tx, len(self._entries))
+        with bulk.together(tx):
+            project = self._entries[0][0].request.project
+            requests.add_reservation(tx, reservation_id, project, context.actor, context.request_id)
+            entries = [requests.Entry(key, digest, spec) for key, (_p, digest, spec) in zip(ids, self._entries)]
+            requests.add_specs(tx, reservation_id, entries)
+            of_request = [{"reservation_id": reservation_id, "request_spec_id": key} for key in ids]
+            instances.add(tx, [{**of_request[number], **row} for number, row in self._rows])
+            instances.add_disks(tx, self._disks_of)
+            for project in dict.fromkeys(row["project"] for _number, row in self._rows):
+                uuids = [row["uuid"] for _number, row in self._rows if row["project"] == project]
+                history.start_actions(tx, uuids, "create", context.request_id, project, context.actor)
+            self.allocator.write()
+        return reservation_id
 
     def _spec(self, plan: Planned, networks: t.Sequence[tuple[NetworkRequest, Network]]) -> dict[str, t.Any]:
         return {
@@ -460,24 +489,27 @@ class _Writer:
             "cross_az_attach": self.options.volumes.cross_az_attach,
         }
 
-    def _disks(self, plan: Planned, uuid: str) -> t.Sequence[PlannedDisk]:
-        return plan.disks if self.volume_writer is None else self.volume_writer.reserve(plan, uuid)
+    def _uuid(self) -> str:
+        return str(uuid_module.UUID(int=self.context.rng.getrandbits(128), version=4))
 
-    def _row(self, plan: Planned, spec_id: int, name: str, number: int) -> dict[str, t.Any]:
-        context, request, flavor = self.context, plan.request, plan.request.flavor
-        uuid = str(uuid_module.UUID(int=context.rng.getrandbits(128), version=4))
+    def _named(self, plan: Planned, uuid: str, name: str, index: int) -> dict[str, t.Any]:
+        """What each instance of an entry has for itself."""
+        request = plan.request
+        short = self.options.short_domain_names
         return {
             "uuid": uuid,
-            "reservation_id": self.reservation_id,
-            "request_spec_id": spec_id,
-            "project": request.project,
-            "user_name": request.user or context.actor,
             "display_name": name,
             "hostname": instance_hostname(request.name, name, uuid, request.hostname),
-            "domain_name": short_domain_names(name, uuid)[0]
-            if self.options.short_domain_names
-            else domain_name(name, uuid),
-            "launch_index": number,
+            "domain_name": short_domain_names(name, uuid)[0] if short else domain_name(name, uuid),
+            "launch_index": index,
+        }
+
+    def _row(self, plan: Planned) -> dict[str, t.Any]:
+        """What the instances of an entry have alike."""
+        context, request, flavor = self.context, plan.request, plan.request.flavor
+        return {
+            "project": request.project,
+            "user_name": request.user or context.actor,
             "vm_state": states.BUILDING,
             "task_state": states.SCHEDULING,
             "power_state": states.NOSTATE,
@@ -497,6 +529,10 @@ class _Writer:
             "updated_at": self.now,
             "deleted": instances.LIVE,
         }
+
+
+def _as_dicts(disks: t.Iterable[PlannedDisk]) -> list[dict[str, t.Any]]:
+    return [disk.as_dict() for disk in disks]
 
 
 def _networks_of(

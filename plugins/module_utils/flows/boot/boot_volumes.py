@@ -328,7 +328,7 @@ def settings_of(options: BootVolumeOptions, project: str) -> VolumeSettings:
 
 
 class BootVolumeWriter:
-    """Enters and reserves the volumes of new instances, whose rows exist: reserve() each, then write() the new volumes."""
+    """Enters and reserves the volumes of new instances: reserve() each, then write() the new volumes."""
 
     def __init__(self, tx: Transaction, options: BootVolumeOptions):
         self.tx = tx

@@ -32,6 +32,7 @@ from ...core.scheduler.weighers.base import Weigher
 from ...ledger.compute import claims, cleanups, groups, history, instances, ports, runs
 from ...ledger.compute.fleet import Needs
 from ...ledger.compute.instances import Instance
+from ...ledger.db import bulk
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments
 from . import builds, failure
@@ -45,6 +46,7 @@ MOST_EXPLAINED = 30_000
 @dataclass
 class Scheduled:
     placed: dict[str, Selection] = field(default_factory=dict)  # uuid -> host, alternates and explanation
+    names: dict[str, str] = field(default_factory=dict)  # uuid -> name of each instance that waited
     hosts: list[str] = field(default_factory=list)  # every host with builds of this run
     waiting: list[str] = field(default_factory=list)  # lost their claims to another run: next round
     failed: list[str] = field(default_factory=list)  # ended in ERROR here
@@ -55,6 +57,7 @@ class Scheduled:
     def add(self, later: Scheduled) -> None:
         """Add what a later round did with the instances that waited for it."""
         self.placed.update(later.placed)
+        self.names.update(later.names)
         self.failed += later.failed
         self.waiting = later.waiting
         self.explanations.update(later.explanations)
@@ -86,6 +89,7 @@ def schedule(
     rows = instances.select_live(
         tx, run_id=tx.run.id, vm_state=states.BUILDING, task_state=states.SCHEDULING, lock=True
     )
+    result.names = {r.uuid: r.display_name for r in rows}
     if rows:
         with_volumes = [r for r in rows if may_have_volumes(r)]
         zones: dict[str, str | None] = {}
@@ -107,7 +111,8 @@ def schedule(
                 result.add_failed(together.rows, e)
                 failure.not_placed(tx, together.rows, e)
         result.warnings = [_host_is_set(s.row) for s in selected if s.row.host or s.row.node]
-        _claim(tx, selected, result, log_claims)
+        with bulk.together(tx):
+            _claim(tx, selected, result, log_claims)
     result.hosts = instances.hosts_of_run(tx, tx.run.id)
     return result
 
@@ -158,7 +163,8 @@ class Selected:
 def _place_together(tx: Transaction, rows: t.Sequence[Instance], zones: t.Mapping[str, str | None]) -> list[Together]:
     """Group the instances. An instance never goes to a host with its leftovers: their cleanup would remove the new build too."""
     barred: dict[str, set[str]] = {}
-    for cleanup in cleanups.of_instances(tx, [r.uuid for r in rows]):
+    been = [r.uuid for r in rows if r.launched_on is not None]
+    for cleanup in cleanups.of_instances(tx, been) if been else ():
         barred.setdefault(cleanup.instance_uuid, set()).add(cleanup.host)
     found: dict[tuple[t.Any, ...], list[Instance]] = {}
     for row in rows:
@@ -195,9 +201,9 @@ def _select(
     resources, dedicated = resource_request(spec), DedicatedRequest.of(request)
     rows = {r.uuid: r for r in together.rows}
     found = []
-    for selection in select_destinations(fleet, request, options):
+    selections = select_destinations(fleet, request, options)
+    for selection, candidates in zip(selections, claims.candidates_of(selections)):
         uuid = selection.instance_uuid
-        candidates = claims.candidates_of(selection)
         wanted = claims.ClaimRequest(uuid, resources, candidates, dedicated, server_group)
         found.append(Selected(rows[uuid], selection, wanted, record))
     return found
@@ -237,7 +243,8 @@ def _claim(tx: Transaction, selected: t.Sequence[Selected], result: Scheduled, l
     instances.place(tx, placements)
     hosts = {p["uuid"]: p["host"] for p in placements}
     history.add_events(tx, hosts.items(), "schedule", history.SUCCESS)
-    ports.bind_each(tx, hosts)
+    with_ports = {s.row.uuid for s in selected if s.row.spec["networks"]}
+    ports.bind_each(tx, {uuid: host for uuid, host in hosts.items() if uuid in with_ports})
 
 
 def request_spec(

@@ -90,12 +90,17 @@ class ClaimRequest:
     group: ServerGroup | None = None  # its row is locked by the caller (groups.load)
 
 
-def candidates_of(selection: Selection) -> list[Candidate]:
-    """The scheduler's choice and its alternates as candidates."""
-    return [
-        Candidate(selection.host, selection.nodename, selection.limits, selection.node_id),
-        *(Candidate(a.host, a.nodename, a.limits, a.node_id) for a in selection.alternates),
-    ]
+def candidates_of(selections: t.Sequence[Selection]) -> list[list[Candidate]]:
+    """For each of the scheduler's selections the host that it chose, and the alternates, which a request's instances share."""
+    shared: dict[int, list[Candidate]] = {}
+    found = []
+    for selection in selections:
+        others = shared.get(id(selection.alternates))
+        if others is None:
+            others = [Candidate(a.host, a.nodename, a.limits, a.node_id) for a in selection.alternates]
+            shared[id(selection.alternates)] = others
+        found.append([Candidate(selection.host, selection.nodename, selection.limits, selection.node_id), *others])
+    return found
 
 
 def claim(
@@ -204,7 +209,8 @@ class ClaimBatch:
             if allocation is None:
                 reasons = dedicated.refusals(*wanted)
         usage = self.usage[candidate.host, candidate.node]
-        claim_test(usage, request.resources, candidate.limits, reasons, lambda line: self._note(request, line))
+        log = None if self.log is None else lambda line: self._note(request, line)
+        claim_test(usage, request.resources, candidate.limits, reasons, log)
         if request.group is not None and self.members is not None:
             self.members.check(request.group, candidate.host, request.instance_uuid)
         return allocation

@@ -104,6 +104,11 @@ def _devices(
     tx: Transaction, node_ids: t.Sequence[int] | None
 ) -> tuple[dict[int, list[PciDevice]], dict[int, list[dict[str, t.Any]]]]:
     c = compute_nodes.c
+    query = sa.select(c.id, c.has_pci, c.has_disks, node_facts.c.facts)
+    query = query.join(node_facts, node_facts.c.compute_node_id == c.id)
+    rows = tx.execute(query.where(_of(tx, c.id, node_ids), sa.or_(c.has_pci, c.has_disks))).all()
+    if not rows:
+        return {}, {}
     taken: dict[tuple[int, str], set[str]] = defaultdict(set)
     d = device_claims.c
     for row in tx.execute(sa.select(d.compute_node_id, d.kind, d.device).where(_of(tx, d.compute_node_id, node_ids))):
@@ -111,9 +116,7 @@ def _devices(
     pci: dict[int, list[PciDevice]] = {}
     reported: dict[int, list[dict[str, t.Any]]] = {}
     disks: dict[int, list[dict[str, t.Any]]] = {}
-    query = sa.select(c.id, c.has_pci, c.has_disks, node_facts.c.facts)
-    query = query.join(node_facts, node_facts.c.compute_node_id == c.id)
-    for row in tx.execute(query.where(_of(tx, c.id, node_ids), sa.or_(c.has_pci, c.has_disks))):
+    for row in rows:
         if row.has_pci:
             pci[row.id] = list(free_devices(_readable(_pci, row.facts) or (), taken[row.id, PCI]))
         if row.has_disks:

@@ -6,7 +6,8 @@
 
 from __future__ import annotations
 
-import functools
+import itertools
+import operator
 import typing as t
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ from ...core.answers.compute import PROFILE
 from ...core.answers.shapes import LARGEST_BIG, Misshapen, maybe, number
 from ...core.scheduler import host_state
 from ...core.scheduler.aggregates import Aggregate
-from ...core.scheduler.columns import Fleet, Same
+from ...core.scheduler.columns import Fleet, Same, np
 from ...core.scheduler.host_state import HostState
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
@@ -23,7 +24,7 @@ from ..schema.tables import BUSY, compute_nodes, instances, request_specs
 from . import dedicated_resources, profiles
 
 # Columns from which a HostState is derived, in addition to those that are its fields.
-_OTHERS = ("availability_zone", "profile_id", "disabled", "service_disabled", "forced_down", "unreachable_reason")
+_OTHERS = ("availability_zone", "profile_id", "disabled", "down")
 # The order of the fleet is that of the first two: host and node.
 COLUMNS = (*host_state.COLUMNS.values(), *_OTHERS)
 NEVER_REPORTED = "the host never reported"
@@ -58,39 +59,108 @@ def read(
 
     :arg aggregates: host -> its aggregates; hosts in the same ones should share the tuple.
     """
-    wanted = hosts if isinstance(hosts, (set, frozenset, dict)) else set(hosts)
-    # The driver's own tuples: ten thousand rows are read, and none is accessed by name.
-    rows: list[t.Any] = tx.execute(_everything()).cursor.fetchall()  # type: ignore[assignment]
-    if not all(row[0] in wanted for row in rows):
-        rows = [row for row in rows if row[0] in wanted]
-    rows.sort()
-    table: dict[str, t.Any] = {n: list(v) for n, v in zip(COLUMNS, zip(*rows))} if rows else {n: [] for n in COLUMNS}
-    known = set(table["host"])
-    for stranger in [h for h in hosts if h not in known]:
+    wanted = hosts if isinstance(hosts, (set, frozenset)) else set(hosts)
+    table = _packed(tx) if tx.dialect.name == "postgresql" else _unpacked(tx)
+    names = table["host"]
+    known = set(names)
+    if not known <= wanted or any(map(operator.gt, names, names[1:])) or len(known) < len(names):
+        keys = names if len(known) == len(names) else list(zip(names, table["node"]))
+        mine = range(len(names)) if known <= wanted else [i for i, host in enumerate(names) if host in wanted]
+        chosen = sorted(mine, key=keys.__getitem__)
+        rows = np.array(chosen, dtype=np.int64)
+        table = {
+            name: column[rows] if isinstance(column, np.ndarray) else list(map(column.__getitem__, chosen))
+            for name, column in table.items()
+        }
+    strangers = [] if wanted <= known else [h for h in hosts if h not in known]
+    if strangers:
+        table = _as_lists(table)
+    for stranger in strangers:
         _add_stranger(table, stranger)
     reader = _FleetReader(tx, table, aggregates or {}, host_vars or {}, needs)
     try:
         return reader.fleet()
     except (TypeError, ValueError, OverflowError):  # a number that is none: the rows are looked at one by one only then
-        _leave_out_unreadable(table)
+        reader.table = _as_lists(reader.table)
+        reader.reasons_of_rows.update(_leave_out_unreadable(reader.table))
         return reader.fleet()
 
 
-@functools.lru_cache(maxsize=None)
-def _everything() -> sa.Select[t.Unpack[tuple[t.Any, ...]]]:
-    return sa.select(*[compute_nodes.c[n] for n in COLUMNS])
+def _as_lists(table: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    return {name: getattr(column, "tolist", lambda column=column: column)() for name, column in table.items()}
+
+
+def _unpacked(tx: Transaction) -> dict[str, t.Any]:
+    """column -> its values, read as the driver's own tuples: ten thousand rows are read, and none is accessed by name."""
+    rows: list[t.Any] = tx.execute(_EVERYTHING).cursor.fetchall()  # type: ignore[assignment]
+    rows.sort()
+    table: dict[str, t.Any] = {n: list(v) for n, v in zip(COLUMNS, zip(*rows))} if rows else {n: [] for n in COLUMNS}
+    table["disabled"] = [bool(value) for value in table["disabled"]]
+    table["down"] = [bool(value) for value in table["down"]]
+    return table
+
+
+def _packed(tx: Transaction) -> dict[str, t.Any]:
+    """The same, each column as one value: PostgreSQL sends numbers as their bytes, and none of them becomes an object."""
+    values = tx.execute(_PACKED).one()
+    table: dict[str, t.Any] = {}
+    for name, packed in zip(COLUMNS, values):
+        form = _FORMS[_type_of(name)]
+        if form is None:
+            table[name] = packed or []
+            continue
+        column = np.frombuffer(packed or b"", dtype=form)
+        table[name] = column if form == "?" else column.astype(np.float64 if form == ">f8" else np.int64)
+        if name in _NULLABLE and (missing := (column == _NULL) if form == ">i4" else np.isnan(column)).any():
+            table[name] = [None if none else value for value, none in zip(table[name].tolist(), missing)]
+    return table
+
+
+# COLUMNS as expressions, where they are not columns of the table
+_EXPRESSIONS = {
+    "disabled": "(disabled OR service_disabled)",
+    "down": "(forced_down OR unreachable_reason IS NOT NULL)",
+}
+_NULLABLE = frozenset(name for name in COLUMNS if name not in _EXPRESSIONS and compute_nodes.c[name].nullable)
+_NULL = -(2**31)  # for an integer that is NULL
+# Kind of a column -> how its values are packed, and their form in numpy; texts are JSON
+_PACKS = {
+    "int": "string_agg(int4send(%s), '')",
+    "float": "string_agg(float8send(%s), '')",
+    "bool": "string_agg(boolsend(%s), '')",
+    "str": "json_agg(%s)",
+}
+_FORMS = {"int": ">i4", "float": ">f8", "bool": "?", "str": None}
+
+
+def _type_of(name: str) -> str:
+    return "bool" if name in _EXPRESSIONS else compute_nodes.c[name].type.python_type.__name__
+
+
+def _pack(name: str) -> str:
+    kind = _type_of(name)
+    value = _EXPRESSIONS.get(name, name)
+    if name in _NULLABLE and kind in ("int", "float"):
+        value = "coalesce(%s, %s)" % (value, _NULL if kind == "int" else "'NaN'")
+    return _PACKS[kind] % value
+
+
+_IO_OPS = sa.text("SELECT host, count(*) FROM instances WHERE %s GROUP BY host" % BUSY)
+_EVERYTHING = sa.text("SELECT %s FROM compute_nodes" % ", ".join(_EXPRESSIONS.get(n, n) for n in COLUMNS))
+_PACKED = sa.text("SELECT %s FROM compute_nodes" % ", ".join(map(_pack, COLUMNS)))
 
 
 def _add_stranger(table: dict[str, t.Any], host: str) -> None:
     """The row of a host that never reported."""
     values = {host_state.COLUMNS[name]: value for name, value in host_state.DEFAULTS.items()}
-    values.update(host=host, node=host, availability_zone="", unreachable_reason=NEVER_REPORTED)
+    values.update(host=host, node=host, availability_zone="", disabled=False, down=True)
     for name, column in table.items():
         column.append(values.get(name))
 
 
-def _leave_out_unreadable(table: dict[str, t.Any]) -> None:
-    """Rows with a number that is none become those of hosts that are down."""
+def _leave_out_unreadable(table: dict[str, t.Any]) -> dict[int, str]:
+    """Rows with a number that is none become those of hosts that are down. Returns why, by row."""
+    reasons: dict[int, str] = {}
     defaults = {host_state.COLUMNS[name]: value for name, value in host_state.DEFAULTS.items()}
     for i in range(len(table["host"])):
         for column in _NUMBERS:
@@ -100,8 +170,10 @@ def _leave_out_unreadable(table: dict[str, t.Any]) -> None:
                 if value is None and defaults[column] is not None:
                     raise Misshapen(column, "given", None)
             except Misshapen as wrong:
-                table["unreachable_reason"][i] = UNREADABLE % wrong.path
+                reasons[i] = UNREADABLE % wrong.path
+                table["down"][i] = True
                 table[column][i] = defaults[column]
+    return reasons
 
 
 class _FleetReader:
@@ -117,15 +189,15 @@ class _FleetReader:
         self.aggregates = aggregates
         self.host_vars = host_vars
         ids = table["id"]
-        self.profiles = profiles.load(tx, set(table["profile_id"]))
-        self._leave_out_profiles()
-        self.io_ops = dict(
-            tx.execute(
-                sa.select(instances.c.host, sa.func.count()).where(sa.text(BUSY)).group_by(instances.c.host)
-            ).all()
+        self.reasons_of_rows: dict[int, str] = {}  # why hosts are down, in addition to what the ledger says
+        of_profiles = table["profile_id"]
+        self.profiles = profiles.load(
+            tx, np.unique(of_profiles).tolist() if isinstance(of_profiles, np.ndarray) else set(of_profiles)
         )
-        self.reasons = _reasons(tx) if any(table["disabled"]) or any(table["service_disabled"]) else {}
-        self.down_reasons = _down_reasons(tx) if any(table["forced_down"]) else {}
+        self._leave_out_profiles()
+        self.io_ops = dict(tx.execute(_IO_OPS).all())
+        self.reasons = _reasons(tx) if np.any(table["disabled"]) else {}
+        self.down_reasons = _down_reasons(tx) if np.any(table["down"]) else {}
         some = None if len(ids) > 500 else [i for i in ids if i is not None]
         self.dedicated = (
             dedicated_resources.load(tx, some, needs.numa, needs.devices) if needs.numa or needs.devices else {}
@@ -144,22 +216,24 @@ class _FleetReader:
         for profile_id in bad:
             self.profiles[profile_id] = {}
         if bad:
-            reasons = self.table["unreachable_reason"]
+            self.table["down"] = list(self.table["down"])
             for i, profile_id in enumerate(self.table["profile_id"]):
-                reasons[i] = bad.get(profile_id, reasons[i])
+                if profile_id in bad:
+                    self.reasons_of_rows[i] = bad[profile_id]
+                    self.table["down"][i] = True
 
     def fleet(self) -> Fleet:
         table = self.table
-        down = [f or u is not None for f, u in zip(table["forced_down"], table["unreachable_reason"])]
-        disabled = [bool(a or b) for a, b in zip(table["disabled"], table["service_disabled"])]
-        self.down, self.disabled = down, disabled
+        count = len(table["host"])
         columns = {
             **{name: table[column] for name, column in host_state.COLUMNS.items()},
-            "disabled": disabled,
-            "forced_down": down,
-            "num_io_ops": [self.io_ops.get(h, 0) for h in table["host"]] if self.io_ops else [0] * len(down),
+            "disabled": table["disabled"],
+            "forced_down": table["down"],
+            "num_io_ops": list(map(self.io_ops.get, table["host"], itertools.repeat(0)))
+            if self.io_ops
+            else np.zeros(count, np.int64),
         }
-        same = Same(len(down))
+        same = Same(count)
         alike: dict[str, t.Sequence[t.Hashable]] = {
             "availability_zones": table["availability_zone"],
             "cpu_info": table["profile_id"],
@@ -178,30 +252,39 @@ class _FleetReader:
         return Fleet.of_columns(columns, alike, self._host_state)
 
     def _host_state(self, i: int) -> HostState:
-        table = self.table
-        host = table["host"][i]
-        profile = self.profiles.get(table["profile_id"][i]) or {}
-        zone = table["availability_zone"][i]
-        free = self.dedicated.get(table["id"][i], dedicated_resources.NONE_FREE)
+        row = {
+            name: getattr(column[i], "tolist", lambda value=column[i]: value)() for name, column in self.table.items()
+        }
+        host = row["host"]
+        profile = self.profiles.get(row["profile_id"]) or {}
+        zone = row["availability_zone"]
+        free = self.dedicated.get(row["id"], dedicated_resources.NONE_FREE)
         return HostState(
-            **{name: table[column][i] for name, column in host_state.COLUMNS.items()},
+            **{name: row[column] for name, column in host_state.COLUMNS.items()},
             cpu_info=profile.get("cpu_info") or {},
             supported_instances=[tuple(s) for s in profile.get("supported_instances") or ()],
             stats=profile.get("stats") or {},
             availability_zones=(zone,) if zone else (),
             aggregates=self.aggregates.get(host, ()),
-            disabled=self.disabled[i],
-            disabled_reason=self.reasons.get(host, "") if self.disabled[i] else "",
-            forced_down=self.down[i],
-            down_reason=self.down_reasons.get(host) or table["unreachable_reason"][i] or "",
-            num_io_ops=self.num_io_ops[i],
+            disabled=row["disabled"],
+            disabled_reason=self.reasons.get(host, "") if row["disabled"] else "",
+            forced_down=row["down"],
+            down_reason=self._down_reason(i, row) if row["down"] else "",
+            num_io_ops=int(self.num_io_ops[i]),
             numa_topology=free.numa,
             pci_devices=free.pci,
             free_disks=free.disks,
             instances=self.instances.get(host, {}),
-            metrics=self.metrics.get(table["id"][i]) or {},
+            metrics=self.metrics.get(row["id"]) or {},
             vars=dict(self.host_vars.get(host) or {}),
         )
+
+    def _down_reason(self, i: int, row: t.Mapping[str, t.Any]) -> str:
+        """A person's reason, what is wrong with the report, or why the host did not answer."""
+        if row["id"] is None:
+            return NEVER_REPORTED
+        forced, silent = self.down_reasons.get(row["id"], ("", ""))
+        return forced or self.reasons_of_rows.get(i) or silent
 
 
 def _reasons(tx: Transaction) -> dict[str, str]:
@@ -215,12 +298,12 @@ def _reasons(tx: Transaction) -> dict[str, str]:
     return {r.host: (r.service_disabled_reason if r.service_disabled else "") or r.disabled_reason or "" for r in rows}
 
 
-def _down_reasons(tx: Transaction) -> dict[str, str]:
-    """host -> why it was forced down."""
+def _down_reasons(tx: Transaction) -> dict[int, tuple[str, str]]:
+    """id of a node -> why it was forced down, and why it counts as silent."""
     c = compute_nodes.c
-    return {
-        r.host: r.forced_down_reason for r in tx.execute(sa.select(c.host, c.forced_down_reason).where(c.forced_down))
-    }
+    query = sa.select(c.id, c.forced_down, c.forced_down_reason, c.unreachable_reason)
+    rows = tx.execute(query.where(sa.or_(c.forced_down, c.unreachable_reason.is_not(None))))
+    return {r.id: (r.forced_down_reason if r.forced_down else "", r.unreachable_reason or "") for r in rows}
 
 
 def _metrics(tx: Transaction) -> dict[int, t.Mapping[str, float]]:

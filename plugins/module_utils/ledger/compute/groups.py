@@ -79,6 +79,8 @@ def ensure(tx: Transaction, group: ServerGroup) -> None:
 def count_members(tx: Transaction, ids: t.Iterable[str]) -> dict[str, int]:
     """group id -> number of its live instances."""
     found = dict.fromkeys(ids, 0)
+    if not found:
+        return {}
     c = instances.c
     members = (bulk.among(tx, c.server_group_id, sorted(found)), c.deleted == "")
     query = sa.select(c.server_group_id, sa.func.count()).where(*members)

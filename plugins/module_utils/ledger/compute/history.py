@@ -66,21 +66,21 @@ def start_actions(
     tx: Transaction, uuids: t.Sequence[str], action: str, request_id: str, project: str, user: str
 ) -> None:
     """One open ``action`` row for each instance, before the work is dispatched."""
-    if uuids:
-        tx.execute(
-            instance_actions.insert(),
-            [
-                {
-                    "instance_uuid": u,
-                    "action": action,
-                    "request_id": request_id,
-                    "project": project,
-                    "user_name": user,
-                    "start_time": tx.now,
-                }
-                for u in uuids
-            ],
-        )
+    bulk.insert(
+        tx,
+        instance_actions,
+        [
+            {
+                "instance_uuid": u,
+                "action": action,
+                "request_id": request_id,
+                "project": project,
+                "user_name": user,
+                "start_time": tx.now,
+            }
+            for u in uuids
+        ],
+    )
 
 
 def finish_actions(tx: Transaction, uuids: t.Sequence[str], action: str, message: str | None = None) -> None:
@@ -100,11 +100,7 @@ def finish_actions(tx: Transaction, uuids: t.Sequence[str], action: str, message
 
 def start_events(tx: Transaction, uuids: t.Sequence[str], event: str, host: str | None) -> None:
     """Journal that ``event`` begins: written before the step is done."""
-    if uuids:
-        tx.execute(
-            instance_action_events.insert(),
-            [{"instance_uuid": u, "event": event, "host": host, "start_time": tx.now} for u in uuids],
-        )
+    start_events_on(tx, dict.fromkeys(uuids, host), event)
 
 
 def finish_events(tx: Transaction, uuids: t.Sequence[str], event: str, result: str, details: str | None = None) -> None:

@@ -9,6 +9,7 @@ source: Nova's instance.save(expected_task_state=...)
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from ...core import errors
@@ -203,24 +204,29 @@ def select_live(
     :arg lock: lock the rows until the transaction ends, for writes that depend on them.
     """
     c = instances.c
-    query = sa.select(instances).where(c.deleted == LIVE)
-    for column, values in ((c.display_name, names), (c.uuid, uuids), (c.reservation_id, reservations), (c.host, hosts)):
-        if values is not None:
-            query = query.where(bulk.among(tx, column, values))
-    for column, value in (
-        (c.project, project),
-        (c.run_id, run_id),
-        (c.host, host),
-        (c.task_state, task_state),
-        (c.vm_state, vm_state),
-    ):
-        if value is not None:
-            query = query.where(column == value)
-    query = query.order_by(c.uuid).with_for_update(of=instances) if lock else query
+    lists = {"display_name": names, "uuid": uuids, "reservation_id": reservations, "host": hosts}
+    values = {"project": project, "run_id": run_id, "host": host, "task_state": task_state, "vm_state": vm_state}
+    listed = {"some_" + n: bulk.listed(tx, c[n], some) for n, some in lists.items() if some is not None}
+    given = {n: value for n, value in values.items() if value is not None}
+    query = _live_query(tx.dialect.name, tuple(listed), tuple(given), lock)
     return sorted(
-        with_specs(tx, tx.execute(query)),
+        with_specs(tx, tx.execute(query, {**listed, **given})),
         key=lambda r: (r.project, r.created_at, r.request_spec_id, r.launch_index, r.uuid),
     )
+
+
+@functools.cache
+def _live_query(
+    dialect: str, lists: tuple[str, ...], values: tuple[str, ...], lock: bool
+) -> sa.Select[t.Unpack[tuple[t.Any, ...]]]:
+    """Made once for each kind of condition: building and compiling it costs more than running it."""
+    c = instances.c
+    query = sa.select(instances).where(c.deleted == LIVE)
+    for name in lists:
+        query = query.where(bulk.among_named(dialect, c[name.removeprefix("some_")], name))
+    for name in values:
+        query = query.where(c[name] == sa.bindparam(name, type_=c[name].type))
+    return query.order_by(c.uuid).with_for_update(of=instances) if lock else query
 
 
 def names(tx: Transaction, project: str | None = None) -> set[str]:
@@ -238,7 +244,7 @@ def projects(tx: Transaction) -> set[str]:
 
 def add(tx: Transaction, rows: t.Sequence[t.Mapping[str, t.Any]]) -> None:
     """Enter new instances."""
-    tx.execute(instances.insert(), rows)
+    bulk.insert(tx, instances, rows)
 
 
 def add_disks(tx: Transaction, disks: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]]) -> None:
@@ -248,8 +254,7 @@ def add_disks(tx: Transaction, disks: t.Mapping[str, t.Sequence[t.Mapping[str, t
         for uuid, planned in disks.items()
         for position, disk in enumerate(planned)
     ]
-    if rows:
-        tx.execute(block_device_mappings.insert(), rows)
+    bulk.insert(tx, block_device_mappings, rows)
 
 
 def replace_disk(tx: Transaction, uuid: str, position: int, disk: t.Mapping[str, t.Any]) -> None:
@@ -352,20 +357,22 @@ def has_builds(tx: Transaction, run_id: str) -> bool:
 
 def waits_for_host(tx: Transaction, run_id: str) -> bool:
     """Whether a build of this run waits for a host."""
-    c = instances.c
-    waiting = sa.and_(_builds_of(run_id), c.task_state == states.SCHEDULING)
-    return tx.execute(sa.select(c.uuid).where(waiting).limit(1)).first() is not None
+    return tx.execute(_WAITING, {"run": run_id}).first() is not None
 
 
 def hosts_of_run(tx: Transaction, run_id: str) -> list[str]:
     """Hosts on which this run has builds."""
-    c = instances.c
-    return sorted(tx.execute(sa.select(c.host).where(_builds_of(run_id), c.host.is_not(None)).distinct()).scalars())
+    return sorted(tx.execute(_HOSTS_OF_RUN, {"run": run_id}).scalars())
 
 
-def _builds_of(run_id: str) -> sa.ColumnElement[bool]:
+def _builds_of(run_id: t.Any) -> sa.ColumnElement[bool]:
     c = instances.c
     return sa.and_(c.run_id == run_id, c.deleted == LIVE, c.vm_state == states.BUILDING)
+
+
+_OF_RUN = _builds_of(sa.bindparam("run"))
+_WAITING = sa.select(instances.c.uuid).where(_OF_RUN, instances.c.task_state == states.SCHEDULING).limit(1)
+_HOSTS_OF_RUN = sa.select(instances.c.host).where(_OF_RUN, instances.c.host.is_not(None)).distinct()
 
 
 def place(tx: Transaction, placements: t.Sequence[t.Mapping[str, t.Any]]) -> None:
@@ -468,10 +475,10 @@ def remove_disks(tx: Transaction, disks: t.Iterable[tuple[str, str | None]]) -> 
 
 
 def usage(tx: Transaction, projects: t.Collection[str]) -> dict[str, dict[str, int]]:
-    """project -> {instances, cores, ram, ports} of its live instances (quotas are counted, not reserved)."""
+    """project -> {instances, cores, ram} of its live instances (quotas are counted, not reserved)."""
     c = instances.c
-    found = {p: {"instances": 0, "cores": 0, "ram": 0, "ports": 0} for p in projects}
-    mine = sa.and_(c.deleted == LIVE, c.project.in_(sorted(projects)))
+    found = {p: {"instances": 0, "cores": 0, "ram": 0} for p in projects}
+    mine = sa.and_(c.deleted == LIVE, bulk.among(tx, c.project, sorted(projects)))
     rows = tx.execute(
         sa.select(
             c.project,
@@ -484,15 +491,15 @@ def usage(tx: Transaction, projects: t.Collection[str]) -> dict[str, dict[str, i
     )
     for project, count, cores, ram in rows:
         found[project].update(instances=int(count), cores=int(cores), ram=int(ram))
-    rows = tx.execute(
-        sa.select(c.project, sa.func.count())
-        .join(ports, ports.c.instance_uuid == c.uuid)
-        .where(mine)
-        .group_by(c.project)
-    )
-    for project, count in rows:
-        found[project]["ports"] = int(count)
     return found
+
+
+def ports_in_use(tx: Transaction, projects: t.Collection[str]) -> dict[str, int]:
+    """project -> the ports of its live instances; a project without is left out."""
+    c = instances.c
+    mine = sa.and_(c.deleted == LIVE, bulk.among(tx, c.project, sorted(projects)))
+    query = sa.select(c.project, sa.func.count()).join(ports, ports.c.instance_uuid == c.uuid)
+    return dict(tx.execute(query.where(mine).group_by(c.project)).all())
 
 
 def placed_on(tx: Transaction, uuids: t.Collection[str]) -> dict[str, str]:

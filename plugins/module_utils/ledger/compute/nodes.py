@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from ...core.scheduler.host_state import COLUMNS, REPORTED
@@ -32,6 +33,9 @@ CONFIGURATION = (
     "disabled",
     "disabled_reason",
 )
+
+
+KINDS = 20  # of settings that the database compares; hosts with still others are read
 
 
 class NodeUsageRow:
@@ -135,12 +139,17 @@ def record_unreachable(tx: Transaction, host: str, reason: str) -> None:
 
 def lock(tx: Transaction, node_ids: t.Collection[int]) -> list[NodeUsageRow]:
     """Lock the rows of these nodes, in the order of their ids, until the transaction ends. Returns them."""
-    c = compute_nodes.c
-    columns = (c.id, c.host, c.node, c.memory_mb, c.memory_mb_used, c.local_gb, c.local_gb_used, c.vcpus, c.vcpus_used)
     if not node_ids:
         return []
-    mine = bulk.among(tx, c.id, sorted(set(node_ids)))
-    return tx.rows(sa.select(*columns).where(mine).order_by(c.id).with_for_update(), NodeUsageRow)
+    ids = bulk.listed(tx, compute_nodes.c.id, sorted(set(node_ids)))
+    return tx.rows(_lock_query(tx.dialect.name), NodeUsageRow, {"ids": ids})
+
+
+@functools.cache
+def _lock_query(dialect: str) -> sa.Select[t.Unpack[tuple[t.Any, ...]]]:
+    c = compute_nodes.c
+    columns = (c.id, c.host, c.node, c.memory_mb, c.memory_mb_used, c.local_gb, c.local_gb_used, c.vcpus, c.vcpus_used)
+    return sa.select(*columns).where(bulk.among_named(dialect, c.id, "ids")).order_by(c.id).with_for_update()
 
 
 def recount(tx: Transaction, node_ids: t.Sequence[int]) -> None:
@@ -170,22 +179,71 @@ def recount(tx: Transaction, node_ids: t.Sequence[int]) -> None:
 
 def configure(tx: Transaction, configurations: t.Mapping[str, t.Mapping[str, t.Any]]) -> list[str]:
     """Write the inventory's settings to the rows that differ. Returns the changed hosts."""
-    changed: dict[str, int] = {}
+    changed: set[str] = set()
     reserves: list[int] = []
-    columns = [compute_nodes.c[k] for k in CONFIGURATION]
-    rows = tx.execute(sa.select(compute_nodes.c.id, compute_nodes.c.host, *columns).order_by(compute_nodes.c.id)).all()
-    for row in rows:
-        wanted = configurations.get(row.host)
-        if wanted is None:
-            continue
-        values = {k: wanted[k] for k in CONFIGURATION if k in wanted and getattr(row, k) != wanted[k]}
-        if values:
-            tx.execute(compute_nodes.update().where(compute_nodes.c.id == row.id).values(**values))
-            changed[row.host] = row.id
-            if any(k.startswith("reserved_") for k in values):
-                reserves.append(row.id)
+    for node_id, host, values in differing(tx, configurations):
+        tx.execute(compute_nodes.update().where(compute_nodes.c.id == node_id).values(**values))
+        changed.add(host)
+        if any(k.startswith("reserved_") for k in values):
+            reserves.append(node_id)
     recount(tx, reserves)
     return sorted(changed)
+
+
+def differing(
+    tx: Transaction, configurations: t.Mapping[str, t.Mapping[str, t.Any]]
+) -> list[tuple[int, str, dict[str, t.Any]]]:
+    """(id, host, settings as the inventory has them) of the rows with others, by id.
+
+    Many hosts have the same settings: the database tells which of these kinds a row has, and only rows of another kind than
+    their host's are read.
+    """
+    kinds: list[t.Mapping[str, t.Any]] = []
+    kind_of: dict[str, int] = {}
+    last, kind = None, 0
+    for host, wanted in configurations.items():
+        if wanted != last:
+            last, kind = wanted, next((n for n, its in enumerate(kinds) if its == wanted), len(kinds))
+            if kind == len(kinds):
+                kinds.append(wanted)
+        kind_of[host] = kind
+    if not kinds:
+        return []
+    told = kinds[:KINDS]
+    statement = _kinds_statement(tuple(tuple(k for k in CONFIGURATION if k in its) for its in told), len(kinds) == 1)
+    values = {"k%d_%s" % (n, k): its[k] for n, its in enumerate(told) for k in CONFIGURATION if k in its}
+    # The driver's own tuples: these may be all hosts.
+    rows: list[t.Any] = tx.execute(statement, values).cursor.fetchall()  # type: ignore[assignment]
+    other = {host for host, its in rows if kind_of.get(host, its) != its}
+    return _differences(tx, {host: configurations[host] for host in other}) if other else []
+
+
+@functools.lru_cache(maxsize=64)
+def _kinds_statement(kinds: tuple[tuple[str, ...], ...], only_others: bool) -> sa.TextClause:
+    """(host, number of the kind of settings that it has) of all rows. :arg only_others: not those of the first kind."""
+    conditions = [
+        "(%s) = (%s)" % (", ".join(columns), ", ".join(":k%d_%s" % (n, k) for k in columns)) if columns else "1 = 1"
+        for n, columns in enumerate(kinds)
+    ]
+    cases = " ".join("WHEN %s THEN %d" % (condition, n) for n, condition in enumerate(conditions))
+    where = " WHERE NOT (%s)" % conditions[0] if only_others else ""
+    return sa.text("SELECT host, CASE %s ELSE -1 END FROM compute_nodes%s" % (cases, where))
+
+
+def _differences(
+    tx: Transaction, configurations: t.Mapping[str, t.Mapping[str, t.Any]]
+) -> list[tuple[int, str, dict[str, t.Any]]]:
+    c = compute_nodes.c
+    query = sa.select(c.id, c.host, *(c[k] for k in CONFIGURATION)).where(
+        bulk.among(tx, c.host, sorted(configurations))
+    )
+    found = []
+    for row in tx.execute(query.order_by(c.id)):
+        wanted = configurations[row.host]
+        values = {k: wanted[k] for k in CONFIGURATION if k in wanted and getattr(row, k) != wanted[k]}
+        if values:
+            found.append((int(row.id), str(row.host), values))
+    return found
 
 
 def rows(tx: Transaction, names: t.Iterable[str]) -> list[NodeRow]:
@@ -205,14 +263,19 @@ def stale_hosts(tx: Transaction, hosts: t.Iterable[str], max_age: float, silent:
     :arg silent: also those that never reported, or did not answer last time.
     """
     c = compute_nodes.c
-    fresh: dict[str, bool] = {}
-    for r in tx.execute(sa.select(c.host, c.reported_at, c.unreachable_reason)):
-        if r.reported_at is None or r.unreachable_reason is not None:
-            good = not silent
-        else:
-            good = tx.now - r.reported_at <= max_age
-        fresh[r.host] = fresh.get(r.host, False) or good
-    return [h for h in hosts if not fresh.get(h, not silent)]
+    answered = sa.and_(c.reported_at.is_not(None), c.unreachable_reason.is_(None))
+    recent = sa.and_(answered, c.reported_at >= tx.now - max_age)
+    if silent:
+        fresh = _hosts_with(tx, recent)
+        return [h for h in hosts if h not in fresh]
+    old = _hosts_with(tx, sa.and_(answered, ~recent)) - _hosts_with(tx, sa.or_(recent, ~answered))
+    return [h for h in hosts if h in old]
+
+
+def _hosts_with(tx: Transaction, condition: sa.ColumnElement[bool]) -> set[str]:
+    """The hosts with a node that meets the condition; the driver's own tuples, as these may be all hosts."""
+    rows: list[t.Any] = tx.execute(sa.select(compute_nodes.c.host).where(condition)).cursor.fetchall()  # type: ignore[assignment]
+    return {host for (host,) in rows}
 
 
 def node_facts(tx: Transaction, host: str, node: str) -> dict[str, t.Any]:

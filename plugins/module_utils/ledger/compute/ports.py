@@ -4,7 +4,8 @@
 
 """Ports and addresses: created and released in one transaction with their instance.
 
-An address is taken if its row (subnet, address) exists.
+An address is taken if its row (subnet, address) exists. What is free is known as ranges (free_addresses), so that the next
+addresses are found without those that are taken.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import ipaddress
 import random
 import typing as t
 import uuid as uuid_module
-from dataclasses import asdict
 
 from ...core import errors
 from ...core.model import Network, NetworkRequest, Subnet
@@ -23,10 +23,13 @@ from ..db import bulk
 from ..db.locks import take_turns
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
-from ..schema.tables import instances, ip_allocations, ports
+from ..schema.tables import free_addresses, instances, ip_allocations, ports, subnet_pools
+from . import requests
 
 MAC_ATTEMPTS = 16
 HELD = -1  # position of a port whose host has to be cleaned first
+RANGES = 200  # of free addresses that are read at once
+LOOKED_UP = (50, 1000)  # addresses that are looked up at once: at first, and then
 
 
 class PortRow:
@@ -39,7 +42,6 @@ class PortRow:
     mac_address: str
     host: str | None  # None until its instance has one
     tag: str | None
-    network: dict[str, t.Any]  # the network as the inventory had it
     created_at: float  # seconds since the epoch
 
 
@@ -53,7 +55,7 @@ class SuspiciousPort:
 
 
 class Allocator:
-    """Allocates ports within one transaction; reads the addresses of a subnet once for a whole batch.
+    """Allocates ports within one transaction.
 
     :arg networks: all networks for add(). Two runs in the same subnet take turns.
     """
@@ -63,8 +65,7 @@ class Allocator:
         self.tx = tx
         self.rng = rng
         self.now = tx.now
-        self._used: dict[str, set[int]] = {}
-        self._free: dict[str, t.Iterator[str]] = {}
+        self._subnets: dict[str, _FreeAddresses] = {}
         self._port_rows: list[dict[str, t.Any]] = []
         self._ip_rows: list[dict[str, t.Any]] = []
 
@@ -86,7 +87,6 @@ class Allocator:
                     "network_id": network.id,
                     "mac_address": "",  # generated for the whole batch by write()
                     "tag": request.tag,
-                    "network": asdict(network),
                     "created_at": self.now,
                 }
             )
@@ -105,11 +105,14 @@ class Allocator:
         """
         for row, mac in zip(self._port_rows, self._free_macs(len(self._port_rows))):
             row["mac_address"] = mac
-        if self._port_rows:
-            self.tx.execute(ports.insert(), self._port_rows)
-        if self._ip_rows:
-            self.tx.execute(ip_allocations.insert(), self._ip_rows)
-        self._port_rows, self._ip_rows = [], []
+        taken: dict[str, set[int]] = {subnet_id: set() for subnet_id in self._subnets}
+        for row in self._ip_rows:
+            taken[row["subnet_id"]].add(int(ipaddress.ip_address(row["ip_address"])))
+        for subnet_id, numbers in taken.items():
+            self._subnets[subnet_id].take(numbers)
+        bulk.insert(self.tx, ports, self._port_rows)
+        bulk.insert(self.tx, ip_allocations, self._ip_rows)
+        self._port_rows, self._ip_rows, self._subnets = [], [], {}
 
     def _free_macs(self, count: int) -> list[str]:
         found: list[str] = []
@@ -140,11 +143,10 @@ class Allocator:
             if not candidates:
                 continue
             for subnet in candidates:
-                address = next(self._free_in(subnet), None)
-                if address is None:
+                number = self._in(subnet).next()
+                if number is None:
                     continue
-                self._used_in(subnet).add(int(ipaddress.ip_address(address)))
-                found.append((subnet, address))
+                found.append((subnet, ipam.address_text(number, version)))
                 break
             else:
                 raise errors.NoMoreFixedIps(
@@ -162,25 +164,157 @@ class Allocator:
                     refusal = e
                 continue
             number = ipaddress.ip_address(address)
-            if int(number) in self._used_in(subnet):
+            if not self._in(subnet).reserve(int(number)):
                 raise errors.FixedIpAlreadyInUse(address=address, subnet=subnet.name)
-            self._used_in(subnet).add(int(number))
             return subnet, str(number)
         raise refusal
 
-    def _free_in(self, subnet: Subnet) -> t.Iterator[str]:
-        # One iterator for the batch: it sees addresses as they are used, and never starts over.
-        if subnet.id not in self._free:
-            self._free[subnet.id] = ipam.free_addresses(subnet, self._used_in(subnet))
-        return self._free[subnet.id]
+    def _in(self, subnet: Subnet) -> _FreeAddresses:
+        if subnet.id not in self._subnets:
+            self._subnets[subnet.id] = _FreeAddresses(self.tx, subnet)
+        return self._subnets[subnet.id]
 
-    def _used_in(self, subnet: Subnet) -> set[int]:
-        if subnet.id not in self._used:
-            rows = self.tx.execute(
-                sa.select(ip_allocations.c.ip_address).where(ip_allocations.c.subnet_id == subnet.id)
-            )
-            self._used[subnet.id] = {int(ipaddress.ip_address(r.ip_address)) for r in rows}
-        return self._used[subnet.id]
+
+class _FreeAddresses:
+    """What is free in a subnet, while its turn is this transaction's."""
+
+    def __init__(self, tx: Transaction, subnet: Subnet):
+        self.tx = tx
+        self.subnet = subnet
+        self.pools = ipam.pool_ranges(subnet)
+        self._given: set[int] = set()  # by this transaction
+        self._wrong: set[int] = set()  # in the ranges, and not free
+        self._begun: dict[int, ipam.Range] = {}  # the ranges that addresses were given from, by their first
+        self._numbers = self._ascending()  # one iterator for the batch: it never starts over
+
+    def next(self) -> int | None:
+        """The lowest free address of the pools, each once; None: there is none left."""
+        for number in self._numbers:
+            if number not in self._given:
+                self._given.add(number)
+                return number
+        return None
+
+    def reserve(self, number: int) -> bool:
+        """Whether this address, in the pools or not, was free; it is this transaction's then."""
+        c = ip_allocations.c
+        mine = (c.subnet_id == self.subnet.id, c.ip_address == ipam.address_text(number, self.subnet.ip_version))
+        if number in self._given or self.tx.execute(sa.select(c.id).where(*mine)).first() is not None:
+            return False
+        self._given.add(number)
+        return True
+
+    def take(self, numbers: t.Collection[int]) -> None:
+        """Write that these addresses, and no others that were given, are not free any more."""
+        for number in numbers:
+            if not any(first <= number <= last for first, last in self._begun.values()):
+                self._begun.update(self._around(number))
+        if not self._begun:
+            return
+        c = free_addresses.c
+        keys = [self._key(first) for first in self._begun]
+        self.tx.execute(
+            free_addresses.delete().where(c.subnet_id == self.subnet.id, bulk.among(self.tx, c.lowest, keys))
+        )
+        self._add(ipam.without(self._begun.values(), self._wrong.union(numbers)))
+
+    def _ascending(self) -> t.Iterator[int]:
+        after = ""
+        searched = False
+        while True:
+            rows = self._rows(after)
+            if not rows:
+                if searched or after:
+                    return
+                self._search()
+                searched = True
+                continue
+            for first, last in rows:
+                self._begun[first] = first, last
+                yield from self._not_taken(first, last)
+            after = self._key(rows[-1][0])
+
+    def _not_taken(self, first: int, last: int) -> t.Iterator[int]:
+        c = ip_allocations.c
+        count, later = LOOKED_UP
+        while first <= last:
+            some = range(first, min(first + count, last + 1))
+            texts = {ipam.address_text(number, self.subnet.ip_version): number for number in some}
+            mine = (c.subnet_id == self.subnet.id, bulk.among(self.tx, c.ip_address, texts))
+            self._wrong.update(texts[text] for text in self.tx.execute(sa.select(c.ip_address).where(*mine)).scalars())
+            yield from (number for number in some if number not in self._wrong)
+            first, count = some.stop, later
+
+    def _rows(self, after: str) -> list[ipam.Range]:
+        """The next free ranges; none too if they were made for other pools."""
+        p, f = subnet_pools.c, free_addresses.c
+        query = (
+            sa.select(p.pools, f.lowest, f.highest)
+            .join(free_addresses, f.subnet_id == p.subnet_id)
+            .where(p.subnet_id == self.subnet.id, f.lowest > after)
+            .order_by(f.lowest)
+            .limit(RANGES)
+        )
+        wanted = self._stored_pools()
+        return [(int(first, 16), int(last, 16)) for pools, first, last in self.tx.execute(query) if pools == wanted]
+
+    def _around(self, number: int) -> dict[int, ipam.Range]:
+        """The free range with this address, if it is in one."""
+        c = free_addresses.c
+        query = sa.select(c.lowest, c.highest).where(c.subnet_id == self.subnet.id, c.lowest <= self._key(number))
+        row = self.tx.execute(query.order_by(c.lowest.desc()).limit(1)).first()
+        found = None if row is None else (int(row.lowest, 16), int(row.highest, 16))
+        return {found[0]: found} if found is not None and number <= found[1] else {}
+
+    def _search(self) -> None:
+        """Make the free ranges from all addresses that are taken."""
+        c, mine = ip_allocations.c, self.subnet.id
+        rows = self.tx.execute(sa.select(c.ip_address).where(c.subnet_id == mine))
+        used = {int(ipaddress.ip_address(r.ip_address)) for r in rows}
+        self.tx.execute(free_addresses.delete().where(free_addresses.c.subnet_id == mine))
+        self._begun.clear()
+        self._add(ipam.without(self.pools, used))
+        pools = self._stored_pools()
+        done = self.tx.execute(subnet_pools.update().where(subnet_pools.c.subnet_id == mine).values(pools=pools))
+        if done.rowcount == 0:
+            self.tx.execute(subnet_pools.insert().values(subnet_id=mine, pools=pools))
+
+    def _add(self, ranges: t.Iterable[ipam.Range]) -> None:
+        rows = [{"subnet_id": self.subnet.id, "lowest": self._key(f), "highest": self._key(n)} for f, n in ranges]
+        bulk.insert(self.tx, free_addresses, rows)
+
+    def _stored_pools(self) -> list[list[str]]:
+        return [[self._key(first), self._key(last)] for first, last in self.pools]
+
+    def _key(self, number: int) -> str:
+        return _key(number, self.subnet.ip_version)
+
+
+def _key(number: int, version: int) -> str:
+    """An address as free_addresses has it."""
+    return "%08x" % number if version == 4 else "%032x" % number
+
+
+def _free(tx: Transaction, condition: sa.ColumnElement[bool]) -> None:
+    """Remove the allocations that meet the condition: their addresses are free again.
+
+    Only whoever removes an allocation enters its address as free: the rows are locked before.
+    """
+    c, s = ip_allocations.c, subnet_pools.c
+    query = sa.select(c.id, c.subnet_id, c.ip_address).where(condition).order_by(c.id).with_for_update()
+    rows = tx.execute(query).all()
+    if not rows:
+        return
+    tx.execute(ip_allocations.delete().where(bulk.among(tx, c.id, [r.id for r in rows])))
+    known = sa.select(s.subnet_id, s.pools).where(bulk.among(tx, s.subnet_id, sorted({r.subnet_id for r in rows})))
+    pools = dict(tx.execute(known).all())
+    free = []
+    for row in rows:
+        address = ipaddress.ip_address(row.ip_address)
+        key = _key(int(address), address.version)
+        if any(first <= key <= last for first, last in pools.get(row.subnet_id, ())):
+            free.append({"subnet_id": row.subnet_id, "lowest": key, "highest": key})
+    bulk.insert(tx, free_addresses, free, if_new=True)
 
 
 # uuid of an instance -> its ports in the order of the interfaces, each with its network as stored.
@@ -203,7 +337,9 @@ def ports_of(tx: Transaction, uuids: t.Sequence[str]) -> PortsOf:
     for port_id, subnet_id, ip_address in rows:
         addresses.setdefault(port_id, []).append({"subnet_id": subnet_id, "ip_address": ip_address})
     query = sa.select(ports).where(mine, ports.c.position >= 0)
-    for r in tx.rows(query.order_by(ports.c.instance_uuid, ports.c.position), PortRow):
+    port_rows = tx.rows(query.order_by(ports.c.instance_uuid, ports.c.position), PortRow)
+    networks = _networks_of(tx, {r.instance_uuid for r in port_rows})
+    for r in port_rows:
         record = PortRecord(
             id=r.id,
             network_id=r.network_id,
@@ -214,8 +350,20 @@ def ports_of(tx: Transaction, uuids: t.Sequence[str]) -> PortsOf:
             preserve_on_delete=False,
             host=r.host,
         )
-        found[r.instance_uuid].append((record, network_from(r.network)))
+        found[r.instance_uuid].append((record, networks[r.instance_uuid][r.network_id]))
     return found
+
+
+def _networks_of(tx: Transaction, uuids: t.Collection[str]) -> dict[str, dict[str, Network]]:
+    """uuid -> the networks of its request by id, as the inventory had them when it was accepted; each request is read once."""
+    if not uuids:
+        return {}
+    c = instances.c
+    query = sa.select(c.uuid, c.request_spec_id).where(bulk.among(tx, c.uuid, sorted(uuids)))
+    its = dict(tx.execute(query).all())
+    stored = requests.networks(tx, its.values())
+    networks = {key: {n["id"]: network_from(n) for n in each} for key, each in stored.items()}
+    return {uuid: networks[key] for uuid, key in its.items()}
 
 
 def bind(tx: Transaction, uuids: t.Sequence[str], host: str) -> None:
@@ -226,6 +374,8 @@ def bind(tx: Transaction, uuids: t.Sequence[str], host: str) -> None:
 
 def bind_each(tx: Transaction, hosts: t.Mapping[str, str]) -> None:
     """Bind the ports of each instance (uuid -> host) to its host."""
+    if not hosts:
+        return
     rows = [
         {"id": r.id, "host": hosts[r.instance_uuid]}
         for r in tx.execute(
@@ -242,7 +392,7 @@ def release(tx: Transaction, uuids: t.Sequence[str]) -> int:
     if not uuids:
         return 0
     mine = sa.and_(bulk.among(tx, ports.c.instance_uuid, uuids), ports.c.position >= 0)
-    tx.execute(ip_allocations.delete().where(ip_allocations.c.port_id.in_(sa.select(ports.c.id).where(mine))))
+    _free(tx, ip_allocations.c.port_id.in_(sa.select(ports.c.id).where(mine)))
     return int(tx.execute(ports.delete().where(mine)).rowcount)
 
 
@@ -262,7 +412,7 @@ def release_on(tx: Transaction, cleaned: t.Collection[tuple[str, str]]) -> None:
     rows = tx.execute(sa.select(ports.c.id, ports.c.host, ports.c.instance_uuid).where(mine)) if cleaned else ()
     ids = [r.id for r in rows if (r.host, r.instance_uuid) in cleaned]
     if ids:
-        tx.execute(ip_allocations.delete().where(bulk.among(tx, ip_allocations.c.port_id, ids)))
+        _free(tx, bulk.among(tx, ip_allocations.c.port_id, ids))
         tx.execute(ports.delete().where(bulk.among(tx, ports.c.id, ids)))
 
 
@@ -305,10 +455,10 @@ def addresses_without_port(tx: Transaction) -> list[tuple[int, str]]:
 
 def remove(tx: Transaction, ids: t.Sequence[str]) -> None:
     """Remove ports with their addresses."""
-    tx.execute(ip_allocations.delete().where(bulk.among(tx, ip_allocations.c.port_id, ids)))
+    _free(tx, bulk.among(tx, ip_allocations.c.port_id, ids))
     tx.execute(ports.delete().where(bulk.among(tx, ports.c.id, ids)))
 
 
 def remove_addresses(tx: Transaction, ids: t.Sequence[int]) -> None:
     """Remove these allocations."""
-    tx.execute(ip_allocations.delete().where(bulk.among(tx, ip_allocations.c.id, ids)))
+    _free(tx, bulk.among(tx, ip_allocations.c.id, ids))

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from ...core import errors
@@ -18,6 +19,10 @@ from ..schema.tables import request_specs, reservations
 #: Of the documents that add_spec() writes. Minor versions add fields, which an older document leaves at their defaults.
 SPEC_VERSION = "1.2"
 
+_NEXT_IDS = sa.text(
+    "SELECT nextval(pg_get_serial_sequence('request_specs', 'id')) FROM generate_series(1, CAST(:count AS INTEGER))"
+)
+
 
 class SpecRow:
     """What specs() reads of request_specs: the entry as it was accepted, and what tells whether a request is the same."""
@@ -29,18 +34,33 @@ class SpecRow:
 
 
 def add_reservation(tx: Transaction, reservation_id: str, project: str, user: str, request_id: str) -> None:
-    tx.execute(
-        reservations.insert().values(
-            id=reservation_id, project=project, user_name=user, request_id=request_id, created_at=tx.now
-        )
+    row = {"id": reservation_id, "project": project, "user_name": user, "request_id": request_id, "created_at": tx.now}
+    bulk.insert(tx, reservations, [row])
+
+
+class Entry(t.NamedTuple):
+    """An entry to be written by add_specs()."""
+
+    id: int  # of new_ids()
+    digest: t.Mapping[str, t.Any]
+    spec: t.Mapping[str, t.Any]
+
+
+def new_ids(tx: Transaction, count: int) -> list[int]:
+    """Ids for new entries."""
+    if tx.dialect.name == "postgresql":
+        return [int(key) for key in tx.execute(_NEXT_IDS, {"count": count}).scalars()]
+    last = int(tx.execute(sa.select(sa.func.coalesce(sa.func.max(request_specs.c.id), 0))).scalar_one())
+    return list(range(last + 1, last + 1 + count))
+
+
+def add_specs(tx: Transaction, reservation_id: str, entries: t.Sequence[Entry]) -> None:
+    """Enter entries of the reservation."""
+    bulk.insert(
+        tx,
+        request_specs,
+        [{"reservation_id": reservation_id, "spec_version": SPEC_VERSION, **entry._asdict()} for entry in entries],
     )
-
-
-def add_spec(tx: Transaction, reservation_id: str, digest: t.Mapping[str, t.Any], spec: t.Mapping[str, t.Any]) -> int:
-    """Enter an entry of the reservation. Returns its id."""
-    values = {"reservation_id": reservation_id, "spec_version": SPEC_VERSION, "digest": digest, "spec": spec}
-    (key,) = tx.execute(request_specs.insert().values(**values)).inserted_primary_key or (0,)
-    return int(key)
 
 
 def specs(tx: Transaction, ids: t.Iterable[int]) -> dict[int, SpecRow]:
@@ -48,15 +68,30 @@ def specs(tx: Transaction, ids: t.Iterable[int]) -> dict[int, SpecRow]:
 
     :raises RequestTooNew: a newer version of the collection wrote one of them.
     """
-    c = request_specs.c
-    query = sa.select(c.id, c.spec_version, c.spec, c.digest).where(bulk.among(tx, c.id, sorted(set(ids))))
-    found = {r.id: r for r in tx.rows(query, SpecRow)}
+    wanted = sorted(set(ids))
+    if not wanted:
+        return {}
+    parameters = {"ids": bulk.listed(tx, request_specs.c.id, wanted)}
+    found = {r.id: r for r in tx.rows(_specs_query(tx.dialect.name), SpecRow, parameters)}
     for row in found.values():
         if row.spec_version != SPEC_VERSION and not _is_known(row.spec_version):
             raise errors.RequestTooNew(
                 name=row.digest.get("name") or row.id, version=row.spec_version, newest=SPEC_VERSION
             )
     return found
+
+
+@functools.cache
+def _specs_query(dialect: str) -> sa.Select[t.Unpack[tuple[t.Any, ...]]]:
+    c = request_specs.c
+    return sa.select(c.id, c.spec_version, c.spec, c.digest).where(bulk.among_named(dialect, c.id, "ids"))
+
+
+def networks(tx: Transaction, ids: t.Iterable[int]) -> dict[int, list[dict[str, t.Any]]]:
+    """id -> the networks of the request, as the inventory had them when it was accepted."""
+    c = request_specs.c
+    query = sa.select(c.id, c.spec["network_definitions"].label("networks"))
+    return {r.id: r.networks for r in tx.execute(query.where(bulk.among(tx, c.id, sorted(set(ids)))))}
 
 
 def overheads(tx: Transaction, ids: t.Iterable[int]) -> dict[int, Overhead]:

@@ -15,11 +15,11 @@ import typing as t
 from ...core import errors
 from ...core.times import utc
 from ..db import bulk, this_run
-from ..db.locks import insert_new
 from ..db.sqlalchemy_import import sa
 from ..db.this_run import RunIdentity
 from ..db.transaction import Transaction
 from ..schema.tables import runs
+from ..schema.volume_tables import SNAPSHOTS_AT_WORK
 
 
 class RunRow:
@@ -36,25 +36,19 @@ class RunRow:
     lease_until: float
 
 
+# Two tasks of one run may come here at once; either lease is valid.
+_RENEW = sa.text(
+    "INSERT INTO runs (%s) VALUES (%s) ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until"
+    % (", ".join(runs.c.keys()), ", ".join(":" + n for n in runs.c.keys()))
+)
+
+
 def renew(tx: Transaction) -> None:
     """Enter this run, or renew its lease."""
-    until = tx.now + tx.context.lease_seconds
-    done = tx.execute(runs.update().where(runs.c.id == tx.run.id).values(lease_until=until))
-    if done.rowcount == 0:
-        # Two tasks of one run may come here at once; either lease is valid.
-        insert_new(
-            tx,
-            runs,
-            id=tx.run.id,
-            controller=tx.run.controller,
-            boot_id=tx.run.boot_id,
-            pid_namespace=tx.run.pid_namespace,
-            pid=tx.run.pid,
-            pid_started=tx.run.pid_started,
-            actor=tx.run.actor,
-            started_at=tx.now,
-            lease_until=until,
-        )
+    run = {
+        n: getattr(tx.run, n) for n in ("id", "controller", "boot_id", "pid_namespace", "pid", "pid_started", "actor")
+    }
+    tx.execute(_RENEW, {**run, "started_at": tx.now, "lease_until": tx.now + tx.context.lease_seconds})
 
 
 def is_dead(row: RunRow | None, me: RunIdentity, now: float) -> bool:
@@ -73,6 +67,27 @@ def dead_among(tx: Transaction, run_ids: t.Iterable[str | None]) -> set[str]:
         return set()
     rows = {r.id: r for r in tx.rows(sa.select(runs).where(runs.c.id.in_(sorted(wanted))), RunRow)}
     return {r for r in wanted if is_dead(rows.get(r), tx.run, tx.now)}
+
+
+# The conditions of partial indexes are in their own words.
+_LEFT_WORK = sa.text(
+    "SELECT EXISTS (SELECT 1 FROM instances w JOIN runs r ON r.id = w.run_id WHERE w.deleted = '' AND w.vm_state = 'building'"
+    " AND w.run_id <> :run AND r.lease_until <= :now) OR %s"
+    % " OR ".join(
+        "EXISTS (SELECT 1 FROM %s w WHERE %s AND w.run_id IS NOT NULL AND w.run_id <> :run"
+        " AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.id = w.run_id AND r.lease_until > :now))" % work
+        for work in (
+            ("volumes", "deleted = ''"),
+            ("volume_snapshots", SNAPSHOTS_AT_WORK),
+            ("volume_attachments", "deleted = ''"),
+        )
+    )
+)
+
+
+def left_work(tx: Transaction) -> bool:
+    """Whether instances, volumes, snapshots or attachments are those of another run that is unknown, or whose lease has expired."""
+    return bool(tx.execute(_LEFT_WORK, {"run": tx.run.id, "now": tx.now}).scalar_one())
 
 
 def out_of_lease(tx: Transaction, run_ids: t.Iterable[str | None]) -> set[str]:

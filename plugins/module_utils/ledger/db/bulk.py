@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Writing many rows with one statement.
+"""Writing many rows with one statement, and several tables with one.
 
 PostgreSQL accepts a column as an array, so a thousand rows are one round trip and one plan; sqlite runs a prepared statement
 once per row, which costs next to nothing.
@@ -10,12 +10,13 @@ once per row, which costs next to nothing.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import typing as t
 
 from ...core.optional import optional_import
 from .sqlalchemy_import import sa
-from .transaction import Transaction
+from .transaction import Part, Transaction
 
 Rows = t.Sequence[t.Mapping[str, t.Any]]
 
@@ -24,47 +25,73 @@ _statements: dict[tuple[t.Any, ...], sa.Executable] = {}
 
 def among(tx: Transaction, column: sa.Column[t.Any], values: t.Iterable[t.Any]) -> sa.ColumnElement[bool]:
     """``column`` is one of ``values``: one parameter for any number, so that the statement is compiled and planned once."""
-    listed = list(values)
-    if tx.dialect.name == "postgresql":
+    return _among(tx.dialect.name, column, sa.bindparam(None, listed(tx, column, values), type_=sa.String, unique=True))
+
+
+def among_named(dialect: str, column: sa.Column[t.Any], name: str) -> sa.ColumnElement[bool]:
+    """The same for a statement that is made once: the parameter ``name`` gets the values by listed()."""
+    return _among(dialect, column, sa.bindparam(name, type_=sa.String))
+
+
+def listed(tx: Transaction, column: sa.Column[t.Any], values: t.Iterable[t.Any]) -> str:
+    """Values for the parameter of among_named()."""
+    found = list(values)
+    return _array_text(column.type, found) if tx.dialect.name == "postgresql" else json.dumps(found)
+
+
+def _among(dialect: str, column: sa.Column[t.Any], parameter: sa.BindParameter[t.Any]) -> sa.ColumnElement[bool]:
+    if dialect == "postgresql":
         array = optional_import("sqlalchemy.dialects.postgresql").ARRAY(column.type)
-        return column == sa.any_(sa.bindparam(None, listed, type_=array, unique=True))
-    parameter = sa.bindparam(None, json.dumps(listed), type_=sa.String, unique=True)
+        return column == sa.any_(sa.cast(parameter, array))
     return column.in_(sa.select(sa.column("value")).select_from(sa.func.json_each(parameter)))
 
 
-def insert(tx: Transaction, table: sa.Table, rows: Rows) -> None:
-    """Insert ``rows``, all with the same columns. Other columns get the database's default, not the table's."""
+def insert(tx: Transaction, table: sa.Table, rows: Rows, if_new: bool = False) -> None:
+    """Insert ``rows``, all with the same columns. Other columns get the database's default, not the table's.
+
+    :arg if_new: leave out rows whose unique columns exist.
+    """
     if not rows:
         return
     names = tuple(rows[0])
     if tx.dialect.name != "postgresql":
         statement = _cached(
-            ("sqlite insert", table.name, names),
-            lambda: table.insert().values({n: sa.bindparam(n, type_=table.c[n].type) for n in names}),
+            ("sqlite insert", table.name, names, if_new),
+            lambda: (
+                table.insert()
+                .values({n: sa.bindparam(n, type_=table.c[n].type) for n in names})
+                .prefix_with(*["OR IGNORE"] * if_new)
+            ),
         )
         tx.execute(statement, rows)
         return
-    statement = _cached(
-        ("insert", table.name, names),
-        lambda: sa.text(
-            "INSERT INTO %s (%s) SELECT %s FROM unnest(%s) AS u(%s)"
-            % (
-                table.name,
-                ", ".join(names),
-                ", ".join(_cast(table.c[n], "u." + n) for n in names),
-                ", ".join(_array(tx, table.c[n]) for n in names),
-                ", ".join(names),
-            )
-        ),
+    into = "INSERT INTO %s (%s)" % (table.name, ", ".join(names))
+    conflict = " ON CONFLICT DO NOTHING" if if_new else ""
+    if len(rows) == 1:  # values of their own kind cost the driver less than as many arrays of one
+        values = ", ".join(_cast(table.c[n], _parameter(n)) for n in names)
+        _send(
+            tx,
+            Part(
+                "%s VALUES (%s)%s" % (into, values, conflict),
+                {n: its[0] for n, its in _values(table, names, rows).items()},
+            ),
+        )
+        return
+    text = "%s SELECT %s FROM unnest(%s) AS u(%s)%s" % (
+        into,
+        ", ".join(_cast(table.c[n], "u." + n) for n in names),
+        ", ".join(_array(tx, table.c[n]) for n in names),
+        ", ".join(names),
+        conflict,
     )
-    tx.execute(statement, _columns(table, names, rows))
+    _send(tx, Part(text, _columns(table, names, rows)))
 
 
 def update(tx: Transaction, table: sa.Table, key: str, rows: Rows, add: t.Collection[str] = ()) -> int:
     """Write ``rows`` (each with the column ``key``, and the same others) to the rows with that key.
 
     :arg add: columns whose value is added to the existing one instead of replacing it.
-    Returns the number of written rows.
+    Returns the number of written rows; 0 where together() sends them later.
     """
     if not rows:
         return 0
@@ -80,21 +107,52 @@ def update(tx: Transaction, table: sa.Table, key: str, rows: Rows, add: t.Collec
         return "%s = %s" % (name, "t.%s + %s" % (name, new) if name in add else new)
 
     everything = (key, *names)
-    statement = _cached(
-        ("update", table.name, key, names, tuple(sorted(add))),
-        lambda: sa.text(
-            "UPDATE %s AS t SET %s FROM unnest(%s) AS u(%s) WHERE t.%s = u.%s"
-            % (
-                table.name,
-                ", ".join(value(n) for n in names),
-                ", ".join(_array(tx, table.c[n]) for n in everything),
-                ", ".join(everything),
-                key,
-                key,
-            )
-        ),
+    text = "UPDATE %s AS t SET %s FROM unnest(%s) AS u(%s) WHERE t.%s = u.%s" % (
+        table.name,
+        ", ".join(value(n) for n in names),
+        ", ".join(_array(tx, table.c[n]) for n in everything),
+        ", ".join(everything),
+        key,
+        key,
     )
-    return int(tx.execute(statement, _columns(table, everything, rows)).rowcount)
+    return _send(tx, Part(text, _columns(table, everything, rows)))
+
+
+@contextlib.contextmanager
+def together(tx: Transaction) -> t.Iterator[None]:
+    """insert() and update() within are one statement on PostgreSQL, sent at the end: one round trip for several tables.
+
+    Until then nothing reads what they write. They write no row twice, and need no order: references between their tables are checked at the end.
+    """
+    if tx.dialect.name != "postgresql" or tx.parts is not None:
+        yield
+        return
+    tx.parts = []
+    try:
+        yield
+        parts = tx.parts
+    finally:
+        tx.parts = None
+    if len(parts) == 1:
+        _send(tx, parts[0])
+    elif parts:
+        _send(tx, _joined(parts))
+
+
+def _joined(parts: t.Sequence[Part]) -> Part:
+    """One statement of several: all but the last are its common table expressions."""
+    texts = [part.text.replace("%(", "%%(w%d_" % number) for number, part in enumerate(parts)]
+    first = ", ".join("w%d AS (%s)" % (number, text) for number, text in enumerate(texts[:-1]))
+    values = {"w%d_%s" % (number, n): v for number, part in enumerate(parts) for n, v in part.values.items()}
+    return Part("WITH %s %s" % (first, texts[-1]), values)
+
+
+def _send(tx: Transaction, part: Part) -> int:
+    """The number of written rows."""
+    if tx.parts is not None:
+        tx.parts.append(part)
+        return 0
+    return int(tx.connection.exec_driver_sql(part.text, part.values).rowcount)
 
 
 def _update_one(table: sa.Table, key: str, names: t.Sequence[str], add: t.Collection[str]) -> sa.Update:
@@ -112,20 +170,39 @@ def _cached(key: tuple[t.Any, ...], make: t.Callable[[], sa.Executable]) -> sa.E
     return _statements[key]
 
 
+def _parameter(name: str) -> str:
+    """In the driver's form."""
+    return "%%(%s)s" % name
+
+
 def _is_json(column: sa.Column[t.Any]) -> bool:
     return isinstance(column.type, sa.JSON)
 
 
 def _array(tx: Transaction, column: sa.Column[t.Any]) -> str:
     kind = "TEXT" if _is_json(column) else column.type.compile(tx.dialect)
-    return "CAST(:%s AS %s[])" % (column.name, kind)
+    return "CAST(%s AS %s[])" % (_parameter(column.name), kind)
 
 
 def _cast(column: sa.Column[t.Any], expression: str) -> str:
     return "CAST(%s AS JSON)" % expression if _is_json(column) else expression
 
 
-def _columns(table: sa.Table, names: t.Sequence[str], rows: Rows) -> dict[str, list[t.Any]]:
+def _columns(table: sa.Table, names: t.Sequence[str], rows: Rows) -> dict[str, str]:
+    """Each column as an array."""
+    return {n: _array_text(table.c[n].type, its) for n, its in _values(table, names, rows).items()}
+
+
+def _array_text(kind: t.Any, values: t.Sequence[t.Any]) -> str:
+    """Values as PostgreSQL writes an array. The driver would look at each of them in Python, and escape it by an expression."""
+    if isinstance(kind, (sa.Integer, sa.Float, sa.Boolean)):
+        texts = map(str, values) if None not in values else ("NULL" if v is None else str(v) for v in values)
+    else:
+        texts = ("NULL" if v is None else '"%s"' % str(v).replace("\\", "\\\\").replace('"', '\\"') for v in values)
+    return "{%s}" % ",".join(texts)
+
+
+def _values(table: sa.Table, names: t.Sequence[str], rows: Rows) -> dict[str, list[t.Any]]:
     found = {}
     for name in names:
         values = [row[name] for row in rows]

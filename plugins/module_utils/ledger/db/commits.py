@@ -40,7 +40,8 @@ _WRITE = (
     "INSERT INTO ledger_commits AS c (worker, number, at) SELECT :worker, :number, :at %s"
     " ON CONFLICT (worker) DO UPDATE SET number = excluded.number, at = excluded.at WHERE c.number < excluded.number"
 )
-_WHERE_WRITTEN = "WHERE pg_current_xact_id_if_assigned() IS NOT NULL"
+_SIGN = sa.text(_WRITE % "WHERE pg_current_xact_id_if_assigned() IS NOT NULL")
+_SIGN_AGAIN = sa.text(_WRITE % "")
 
 
 class Worker(threading.local):
@@ -59,17 +60,17 @@ class Worker(threading.local):
 
 def sign(conn: sa.Connection, mark: tuple[str, int]) -> bool:
     """Write the mark if the transaction wrote anything; returns whether it did."""
-    return _write(conn, mark, _WHERE_WRITTEN)
+    return _write(conn, mark, _SIGN)
 
 
 def sign_again(conn: sa.Connection, mark: tuple[str, int]) -> bool:
     """Write the mark of a transaction whose COMMIT got no answer; False: the mark exists, so the COMMIT was done."""
-    return _write(conn, mark, "")
+    return _write(conn, mark, _SIGN_AGAIN)
 
 
-def _write(conn: sa.Connection, mark: tuple[str, int], where: str) -> bool:
+def _write(conn: sa.Connection, mark: tuple[str, int], statement: sa.TextClause) -> bool:
     values = {"worker": mark[0], "number": mark[1], "at": time.time()}
-    return bool(conn.execute(sa.text(_WRITE % where), values).rowcount)
+    return bool(conn.execute(statement, values).rowcount)
 
 
 def forget_old(tx: Transaction) -> int:

@@ -19,6 +19,8 @@ from ...core.optional import optional_import
 from .sqlalchemy_import import sa
 from .transaction import Transaction
 
+_TAKE = sa.text("SELECT pg_advisory_xact_lock(key) FROM unnest(CAST(:keys AS BIGINT[])) AS key")  # in their order
+
 
 def take_turns(tx: Transaction, kind: str, names: t.Iterable[str]) -> None:
     """Wait until no other transaction has one of these locks, and keep them until this one ends.
@@ -27,8 +29,9 @@ def take_turns(tx: Transaction, kind: str, names: t.Iterable[str]) -> None:
     """
     if tx.dialect.name != "postgresql":
         return
-    for key in sorted({zlib.crc32(("%s %s" % (kind, name)).encode()) for name in names}):
-        tx.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.cast(key, sa.BigInteger))))
+    keys = sorted({zlib.crc32(("%s %s" % (kind, name)).encode()) for name in names})
+    if keys:
+        tx.execute(_TAKE, {"keys": keys})
 
 
 def insert_new(tx: Transaction, table: sa.Table, **values: t.Any) -> bool:

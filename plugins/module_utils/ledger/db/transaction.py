@@ -16,6 +16,13 @@ from .this_run import Context, RunIdentity
 Row = t.TypeVar("Row")
 
 
+class Part(t.NamedTuple):
+    """A statement in the driver's form, and its values."""
+
+    text: str
+    values: t.Mapping[str, t.Any]
+
+
 @dataclass
 class Transaction:
     """An open transaction, and the run that it belongs to.
@@ -27,15 +34,16 @@ class Transaction:
     connection: sa.Connection
     of_run: Context | None = None
     _moment: float | None = field(default=None, repr=False)
+    parts: list[Part] | None = field(default=None, repr=False)  # what bulk.together() sends later
 
     def execute(
         self, statement: sa.Executable, parameters: t.Any = None
     ) -> sa.CursorResult[t.Unpack[tuple[t.Any, ...]]]:
         return self.connection.execute(statement, parameters)
 
-    def rows(self, query: sa.Executable, kind: type[Row]) -> list[Row]:
+    def rows(self, query: sa.Executable, kind: type[Row], parameters: t.Any = None) -> list[Row]:
         """The rows of ``query``. ``kind`` declares their columns, for mypy: they stay SQLAlchemy's own, nothing is converted."""
-        return t.cast("list[Row]", list(self.connection.execute(query)))
+        return t.cast("list[Row]", list(self.connection.execute(query, parameters)))
 
     @property
     def dialect(self) -> sa.Dialect:

@@ -237,7 +237,6 @@ ports = sa.Table(
     sa.Column("mac_address", sa.String(17), nullable=False, unique=True),
     sa.Column("host", sa.String(255)),
     sa.Column("tag", sa.String(60)),
-    sa.Column("network", sa.JSON, nullable=False),  # the network as in the inventory at that time
     sa.Column("created_at", sa.Float, nullable=False),
 )
 
@@ -250,6 +249,23 @@ ip_allocations = sa.Table(
     sa.Column("ip_address", sa.String(39), nullable=False),
     sa.Column("port_id", sa.String(36), sa.ForeignKey("ports.id"), nullable=False, index=True),
     sa.UniqueConstraint("subnet_id", "ip_address", name="uq_ip_allocations_subnet_ip"),
+)
+
+# What is free in the allocation pools of a subnet, as ranges: made when an address of it is first allocated, and again when its
+# pools have changed or nothing is left. The row of an address in ip_allocations decides; this says where to look. Addresses are
+# hexadecimal numbers of equal length, so that texts have the order of addresses.
+subnet_pools = sa.Table(
+    "subnet_pools",
+    metadata,
+    sa.Column("subnet_id", sa.String(36), primary_key=True),
+    sa.Column("pools", sa.JSON, nullable=False),  # [[lowest, highest]], for which free_addresses was made
+)
+free_addresses = sa.Table(
+    "free_addresses",
+    metadata,
+    sa.Column("subnet_id", sa.String(36), primary_key=True),
+    sa.Column("lowest", sa.String(32), primary_key=True),
+    sa.Column("highest", sa.String(32), nullable=False),
 )
 
 block_device_mappings = sa.Table(

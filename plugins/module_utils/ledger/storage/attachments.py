@@ -370,21 +370,23 @@ def exported_of(tx: Transaction, volume_ids: t.Iterable[str]) -> dict[str, list[
 
 def instances_to_bind(tx: Transaction) -> dict[str, tuple[str, str]]:
     """uuid -> (host, node) of this run's instances whose attachments are bound to another host, or to none."""
-    i = instances.c
-    query = (
-        sa.select(i.uuid, i.host, i.node)
-        .join(volume_attachments, _a.instance_uuid == i.uuid)
-        .where(
-            _a.run_id == tx.run.id,
-            _a.deleted == LIVE,
-            _a.attach_status.in_(attachment.ON_THE_WAY),
-            i.run_id == tx.run.id,
-            i.host.is_not(None),
-            sa.or_(_a.attached_host.is_(None), _a.attached_host != i.host),
-        )
-        .distinct()
+    return {r.uuid: (r.host, r.node) for r in tx.execute(_TO_BIND, {"run": tx.run.id})}
+
+
+_TO_BIND = (
+    sa.select(instances.c.uuid, instances.c.host, instances.c.node)
+    .join(volume_attachments, _a.instance_uuid == instances.c.uuid)
+    .where(
+        _a.run_id == sa.bindparam("run"),
+        _a.deleted == LIVE,
+        _a.attach_status.in_(attachment.ON_THE_WAY),
+        instances.c.run_id == sa.bindparam("run"),
+        instances.c.host.is_not(None),
+        sa.or_(_a.attached_host.is_(None), _a.attached_host != instances.c.host),
     )
-    return {r.uuid: (r.host, r.node) for r in tx.execute(query.order_by(i.uuid))}
+    .distinct()
+    .order_by(instances.c.uuid)
+)
 
 
 def set_zone(tx: Transaction, volume: VolumeRow, zone: str) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import random
 import typing as t
 
 import pytest
@@ -23,6 +24,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.request.cata
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept, whatif
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import ports, views
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.tests.unit.worlds.statements import counted
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import (
     IMAGE,
     NET,
@@ -459,6 +461,101 @@ def test_an_address_given_back_is_the_next_one_taken(world: World) -> None:
     world.finish()
     assert world.addresses() == ["10.0.1.10", "10.0.1.12"]
     assert world.addresses(world.boot("b", "accepted")) == ["10.0.1.11"]
+
+
+def test_the_lowest_free_addresses_whatever_came_and_went(world: World) -> None:
+    """Instances with and without a wished address come and go: each gets the lowest address that nobody has."""
+    draw = random.Random(5)
+    low, high = 10, 59
+    taken: dict[str, int] = {}
+    for turn in range(60):
+        if taken and draw.random() < 0.4:
+            gone = sorted(draw.sample(sorted(taken), min(len(taken), draw.randrange(1, 12))))
+            world.delete(names=gone)
+            world.finish()
+            for name in gone:
+                del taken[name]
+        used = set(taken.values())
+        wishes = [n for n in (*range(low, high + 1), 200, 201) if n not in used]
+        if wishes and draw.random() < 0.3:
+            number = draw.choice(wishes)
+            wish = NetworkRequest(network="net-1", fixed_ip="10.0.1.%d" % number)
+            world.accept(request("w%d" % turn, networks=(wish,)))
+            taken["w%d" % turn] = number
+        count = draw.randrange(2, 5)
+        free = [n for n in range(low, high + 1) if n not in set(taken.values())]
+        if len(free) < count:
+            assert codes(world.refusals(request("n%d" % turn, count))) == [("instances[0].networks", "NoMoreFixedIps")]
+            continue
+        accepted = world.accept(request("n%d" % turn, count))
+        assert [world.addresses(u) for u in accepted.created] == [["10.0.1.%d" % n] for n in free[:count]]
+        taken.update({"n%d-%d" % (turn, i + 1): n for i, n in enumerate(free[:count])})
+    assert sorted(world.addresses()) == sorted("10.0.1.%d" % n for n in taken.values())
+
+
+def test_pools_that_changed(world: World) -> None:
+    world.know(network(1, subnet(1, pool=("10.0.1.20", "10.0.1.23"))))
+    first = world.accept(request("a", 2))
+    world.know(network(1, subnet(1, pool=("10.0.1.18", "10.0.1.21"))))
+    second = world.accept(request("b", 2))
+    assert [world.addresses(u) for u in second.created] == [["10.0.1.18"], ["10.0.1.19"]]
+    assert codes(world.refusals(request("c"))) == [("instances[0].networks", "NoMoreFixedIps")]
+    world.know(network(1, subnet(1, pool=("10.0.1.22", "10.0.1.23"))))
+    world.delete(uuids=first.created)
+    world.finish()
+    third = world.accept(request("d", 2))
+    assert [world.addresses(u) for u in third.created] == [["10.0.1.22"], ["10.0.1.23"]]
+    assert codes(world.refusals(request("e"))) == [("instances[0].networks", "NoMoreFixedIps")]
+
+
+def test_what_is_said_to_be_free_is_looked_up(world: World) -> None:
+    """The rows of addresses decide: wrong ranges give no address twice, and none is lost for ever."""
+    world.know(network(1, addresses=4))
+    world.accept(request("a", 2))
+    with world.ledger.write() as tx:
+        tx.execute(tables.free_addresses.update().values(lowest="0a00010a"))
+    assert world.addresses(world.accept(request("b")).created[0]) == ["10.0.1.12"]
+    with world.ledger.write() as tx:
+        tx.execute(tables.free_addresses.delete())
+    assert world.addresses(world.accept(request("c")).created[0]) == ["10.0.1.13"]
+    assert world.rows(tables.free_addresses) == []
+
+
+def test_addresses_that_are_taken_are_not_read(world: World) -> None:
+    """Neither statements nor what they read grow with the addresses and instances that there are."""
+    six = subnet(6, cidr="2001:db8::/64", pool=("2001:db8::10", "2001:db8::ffff"))
+    ten = subnet(5, cidr="10.5.0.0/16", pool=("10.5.0.10", "10.5.255.254"))
+    world.know(network(3, ten, six))
+    world.accept(request("first", 3, networks=("net-3",)))
+    costs = []
+    for number, more in enumerate((10, 400)):
+        world.accept(request("more%d" % number, more, networks=("net-3",)))
+        with counted(world.ledger) as statements:
+            world.accept(request("n%d" % number, 3, networks=("net-3",)))
+        costs.append([text for text, _parameters in statements])
+    assert costs[0] == costs[1]
+    assert not any("count(" in text for text in costs[1]), "without a quota nobody counts what the project has"
+
+
+def test_a_quota_counts_what_it_limits(world: World) -> None:
+    world.accept(request("a", 3))
+    with counted(world.ledger) as statements:
+        refusals = world.refusals(request("b", 2), quotas={"instances": 4})
+    assert codes(refusals) == [("instances[0].count", "OverQuota")]
+    assert not any("JOIN ports" in text for text, _parameters in statements)
+    refusals = world.refusals(request("b", 2), quotas={"projects": {"default": {"ports": 4}}})
+    assert codes(refusals) == [("instances[0].count", "PortLimitExceeded")]
+
+
+def test_many_entries_take_as_many_statements_as_one(world: World) -> None:
+    counts = []
+    world.accept(request("first"))
+    for number, entries in enumerate((1, 30)):
+        with counted(world.ledger) as statements:
+            world.accept(*[request("e%d-%d" % (number, i)) for i in range(entries)])
+        counts.append(len(statements))
+    assert counts[0] == counts[1]
+    assert len(world.rows(tables.request_specs)) == 32
 
 
 def test_every_port_has_a_mac_of_its_own(world: World) -> None:

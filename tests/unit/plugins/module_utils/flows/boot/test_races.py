@@ -144,6 +144,33 @@ def test_addresses(world: World) -> None:
     assert len(set(world.addresses())) == len(world.addresses()) == 50
 
 
+def test_addresses_with_gaps(world: World) -> None:
+    """8 runs boot and delete in a subnet full of gaps: no address twice, and all that is free is found."""
+    world.know(network(1, addresses=60))
+    world.rng = random.Random("none of theirs")
+    world.accept(request("old", 50))
+    world.delete(names=["old-%d" % n for n in range(1, 51, 2)])
+    world.finish()
+
+    def work(mine: World, number: int) -> list[str]:
+        answers = []
+        for turn in range(6):
+            name = "p%d-%d" % (number, turn)
+            wish = NetworkRequest(network="net-1", fixed_ip="10.0.1.%d" % (60 + number))
+            answers.append(told(mine, request(name, networks=(wish if turn == 3 else "net-1",)), run="r%d" % number))
+            if turn % 2:
+                mine.delete(run="r%d" % number, names=[name])
+                assert mine.finish("r%d" % number)[1] == []
+        return answers
+
+    answers = [answer for some in race(world, work) for answer in some]
+    assert len(set(world.addresses())) == len(world.addresses()) == 25 + 8 * 3
+    assert set(answers) <= {"created", "FixedIpAlreadyInUse"}
+    left = 60 - len([a for a in world.addresses() if int(a.rpartition(".")[2]) < 70])
+    assert told(world, request("rest", left)) == "created"
+    assert told(world, request("one-more")) == "NoMoreFixedIps"
+
+
 def test_one_wished_address(world: World) -> None:
     def work(mine: World, number: int) -> list[str]:
         wish = NetworkRequest(network="net-1", fixed_ip="10.0.1.99")

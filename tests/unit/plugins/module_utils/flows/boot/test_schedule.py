@@ -17,6 +17,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.co
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import schedule
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import claims, history, instances, nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.tests.unit.worlds.statements import counted
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE, SMALL, STAGES, World, at, request
 
 
@@ -301,6 +302,33 @@ def test_configuration_is_brought_in_where_it_differs(world: World) -> None:
     assert world.used("h1")[0] == 1024
     (state, _h2) = _stale(world)
     assert (state.host, state.disabled, state.memory_mb_used) == ("h1", True, 1024)
+
+
+def test_many_kinds_of_settings_are_compared_by_the_database(world: World) -> None:
+    """One statement where nothing differs; what differs is found whichever kind its host has."""
+    kinds = nodes.KINDS + 5
+    wanted = {"h%02d" % n: {"reserved_vcpus": n % kinds, "availability_zone": "nova"} for n in range(2 * kinds)}
+    for host, settings in wanted.items():
+        world.report(host, **settings)
+    world.report("h00", node="second", **wanted["h00"])
+    world.report("stranger", reserved_vcpus=99)
+    few = {host: its for host, its in wanted.items() if its["reserved_vcpus"] < 3}
+    with world.ledger.write() as tx:
+        assert nodes.differing(tx, wanted) == [] == nodes.differing(tx, {})
+        with counted(world.ledger) as statements:
+            assert nodes.differing(tx, few) == []
+        assert len(statements) == 1
+        c = tables.compute_nodes.c
+        for host, node in (("h00", "second"), ("h01", "h01"), ("h%02d" % (kinds - 1), "h%02d" % (kinds - 1))):
+            where = (c.host == host, c.node == node)
+            tx.execute(tables.compute_nodes.update().where(*where).values(reserved_vcpus=50))
+            assert [(its[1], its[2]) for its in nodes.differing(tx, wanted)] == [
+                (host, {"reserved_vcpus": wanted[host]["reserved_vcpus"]})
+            ]
+            assert nodes.configure(tx, wanted) == [host]
+        only = {"h01": {"reserved_vcpus": 1}}
+        assert nodes.differing(tx, only) == []
+        assert nodes.configure(tx, {"h01": {"reserved_vcpus": 2}}) == ["h01"]
 
 
 def test_which_hosts_are_asked_again(world: World) -> None:

@@ -16,8 +16,12 @@ from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, 
 
 
 def expire(world: World, run: str) -> list[str]:
+    before = world.everything()
     with world.ledger.write() as tx:
-        return leases.expire(tx.for_run(world.context(run)))
+        due = runs.left_work(tx.for_run(world.context(run)))
+        hosts = leases.expire(tx.for_run(world.context(run)))
+    assert due == (world.everything() != before), "the look before says whether there is something to do"
+    return hosts
 
 
 def test_a_build_goes_back_when_the_lease_is_out_and_its_host_was_cleaned(world: World) -> None:

@@ -17,6 +17,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import 
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.examples import examples
+from ansible_collections.bootflow.compute.tests.unit.worlds.statements import counted
 from ansible_collections.bootflow.compute.tests.unit.worlds.taking import node, waiting
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
 
@@ -98,6 +99,55 @@ def test_an_omitted_column_gets_the_databases_default(world: World) -> None:
         bulk.insert(tx, tables.claims, [row])
         found = tx.execute(sa.select(tables.claims)).one()
         assert (found.kind, found.numa) == ("build", None)
+
+    rolled_back(world, work)
+
+
+def test_several_tables_together(world: World) -> None:
+    """Rows that refer to each other, and rows that exist, in one statement where the database can do that."""
+    where = node(world)
+    uuids = waiting(world, 3)
+    c = tables.compute_nodes.c
+
+    def work(tx: Transaction) -> None:
+        with counted(world.ledger) as statements, bulk.together(tx):
+            bulk.insert(tx, tables.claims, claim_rows(uuids, where, [None, {"a": "%(b)s :c"}, []]))
+            with bulk.together(tx):
+                bulk.update(tx, tables.compute_nodes, "id", [{"id": where, "vcpus_used": 7}], add=("vcpus_used",))
+            events = [{"instance_uuid": u, "event": "100 % (x)", "start_time": 1.5} for u in uuids[:1]]
+            bulk.insert(tx, tables.instance_action_events, events)
+        assert len(statements) == (1 if tx.dialect.name == "postgresql" else 3)
+        assert tx.parts is None
+        claimed = sa.select(tables.claims.c.instance_uuid, tables.claims.c.numa).order_by(tables.claims.c.id)
+        assert dict(tx.execute(claimed).all()) == dict(zip(uuids, (None, {"a": "%(b)s :c"}, [])))
+        assert tx.execute(sa.select(c.vcpus_used).where(c.id == where)).scalar() == 7
+        assert tx.execute(sa.select(tables.instance_action_events.c.event)).scalars().all() == ["100 % (x)"]
+
+    rolled_back(world, work)
+
+
+def test_nothing_is_written_where_what_is_together_fails(world: World) -> None:
+    where = node(world)
+    uuids = waiting(world, 2)
+
+    def work(tx: Transaction) -> None:
+        with pytest.raises(ZeroDivisionError), bulk.together(tx):
+            bulk.insert(tx, tables.instance_action_events, [{"instance_uuid": uuids[0], "event": "x", "start_time": 1}])
+            raise ZeroDivisionError
+        bulk.insert(tx, tables.claims, claim_rows(uuids[:1], where, [None]))
+        assert tx.parts is None and len(tx.execute(sa.select(tables.claims)).all()) == 1
+
+    rolled_back(world, work)
+
+
+def test_rows_that_exist_are_left_out(world: World) -> None:
+    row = {"subnet_id": "s", "highest": "f"}
+
+    def work(tx: Transaction) -> None:
+        for keys in ("a", "ab", "abc", "c"):
+            bulk.insert(tx, tables.free_addresses, [{**row, "lowest": k, "highest": keys} for k in keys], if_new=True)
+        found = tx.execute(sa.select(tables.free_addresses.c.lowest, tables.free_addresses.c.highest))
+        assert dict(found.all()) == {"a": "a", "b": "ab", "c": "abc"}
 
     rolled_back(world, work)
 
