@@ -165,6 +165,7 @@ class ActionModule(LedgerAction):
 
     def _all_parts(self, builds: list[Build]) -> None:
         """Everything in one module; without_image gets the builds whose image is not on the host."""
+        self.probe()
         result = self._parts_of(builds, fetch=False)
         self.without_image = [b for b in self._good(builds) if _lacks(result, b)]
 

@@ -29,7 +29,12 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.answers impo
 from ansible_collections.bootflow.compute.plugins.module_utils.core.legible import legible
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.setting import Setting
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import LEDGER, READING, RUN
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import (
+    LEDGER,
+    READING,
+    RUN,
+    TIME_LIMITS,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database, replica
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import this_run
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.address import (
@@ -119,6 +124,12 @@ class Ports:
             found = result["warnings"]
             result["warnings"] = [getattr(getattr(each, "event", None), "msg", each) for each in found]
         return result
+
+    def run_python(self, variables: t.Mapping[str, t.Any]) -> None:
+        """Start Python on the host of ``variables``, and nothing more."""
+        interpreter = str(self.template(variables.get("ansible_python_interpreter") or ""))
+        program = interpreter if interpreter.startswith("/") else "/usr/bin/env true"  # Ansible still looks for it
+        self._action._low_level_execute_command("%s -c pass" % program if program == interpreter else program)
 
     def open_ledger(self, address: LedgerAddress, **options: bool) -> database.Ledger:
         return database.open_ledger(address, tell=self.display.warning, **options)
@@ -332,6 +343,18 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
             host = self.task_vars.get("inventory_hostname", "?")
             self._silent = errors.HostTimeout(host=host, module=what, seconds=int(seconds))
             raise self._silent from None
+
+    def probe(self) -> None:
+        """Find out whether the current host answers, for a module that may take much longer than an answer.
+
+        :raises HostTimeout: not within bootflow_work_timeout. :raises HostUnreachable: the connection failed.
+        """
+        seconds = host_settings.values(self, TIME_LIMITS).work_timeout
+        try:
+            with self.within(seconds, "Python"):
+                self.ports.run_python(self.task_vars)
+        except AnsibleConnectionFailure as e:
+            raise errors.HostUnreachable(host=self.task_vars.get("inventory_hostname", "?"), reason=_one_line(e)) from e
 
     def run_module(self, name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         """Run bootflow.compute.``name`` on the current host.

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import pathlib
+import time
 import types
 import typing as t
 
@@ -41,6 +42,8 @@ class WorldPorts(Ports):
         self.world = world
         self.of_run = run
         self.modules = modules
+        self.probed = 0
+        self.hangs = False
         self.shown: list[str] = []
         self.warnings: list[str] = []
         self.on_stderr: list[str] = []
@@ -66,6 +69,11 @@ class WorldPorts(Ports):
             if name == "instance_build" and arguments
             else self.modules(name, arguments)
         )
+
+    def run_python(self, variables: t.Mapping[str, t.Any]) -> None:
+        self.probed += 1
+        if self.hangs:
+            time.sleep(60)
 
     def folder(self) -> pathlib.Path:
         return pathlib.Path(self.world.shared.name) / self.of_run

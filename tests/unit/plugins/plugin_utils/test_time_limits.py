@@ -144,3 +144,24 @@ def test_a_host_that_ended_the_module_itself_is_cleaned_at_once_and_left_out(wor
     assert [f["error"]["code"] for f in result["failed_builds"]] == ["HostTimeout"]
     assert world.state(uuid) == ("building", "scheduling", None) and world.cleanups() == set()
     assert all(r.unreachable_reason for r in world.rows(tables.compute_nodes))
+
+
+def test_a_host_that_does_not_even_start_python_is_given_up_soon(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The module that builds may take long; a host that hangs at once is not waited for so long."""
+    monkeypatch.setattr(time_limits, "GRACE", 0.0)
+    world.report("h1")
+    (uuid,) = world.accept(request("web")).created
+    world.schedule()
+    variables = {
+        "inventory_hostname": "h1",
+        "hostvars": {"h1": {}},
+        "bootflow_instances": [{"name": "web"}],
+        "bootflow_work_timeout": 1,
+    }
+    ports = WorldPorts(world, "a")
+    ports.hangs = True
+    begun = time.monotonic()
+    (failed,) = action_of(boot_build, ports, variables).act()["failed_builds"]
+    assert (failed["error"]["code"], failed["outcome"]) == ("HostTimeout", "rescheduled")
+    assert ports.probed == 1 and time.monotonic() - begun < 30
+    assert world.cleanups() == {(uuid, "h1")}
