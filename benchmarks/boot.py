@@ -164,7 +164,7 @@ class Bench:
 
     def bare(self, count: int) -> float:
         """A loop of ssh over the guests, with the image on the hosts once."""
-        options = (
+        options = [
             "-i",
             self.lab.private_key,
             "-o",
@@ -173,9 +173,9 @@ class Bench:
             "ControlPersist=60",
             "-o",
             "IdentitiesOnly=yes",
-        )
-        options += ("-o", "ControlPath=%s/%%h" % self.folder, "-o", "StrictHostKeyChecking=no")
-        options += ("-o", "UserKnownHostsFile=%s/ssh/known_hosts" % self.lab.directory)
+        ]
+        options += ["-o", "ControlPath=%s/%%h" % self.folder, "-o", "StrictHostKeyChecking=no"]
+        options += ["-o", "UserKnownHostsFile=%s/ssh/known_hosts" % self.lab.directory]
         where = ["root@%s" % host.address for host in self.lab.hosts]
         started = time.monotonic()
         for place in where[:count]:

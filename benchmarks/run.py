@@ -234,9 +234,9 @@ def main() -> int:
         table.add("%s, the same without what an empty playbook grows" % words, LARGE, grown, best[name], 1.5)
     table.add("boot of 10 until claimed, beside an empty playbook", LARGE, best["large boot"], best["large empty"], 3.0)
     own = [best["large " + name] - best["large empty"] for name in ("check", "boot")]
-    table.add("--check of 10, beside accept and schedule (both without Ansible's own)", LARGE, *own, 5.0)
+    table.add("--check of 10, beside accept and schedule (both without Ansible's own)", LARGE, own[0], own[1], 5.0)
     own = [(best["large " + name] - best["large empty"]) / BUILDERS for name in ("build", "debug")]
-    table.add("build on a host with nothing to build, beside debug (a host)", BUILDERS, *own, 2.0)
+    table.add("build on a host with nothing to build, beside debug (a host)", BUILDERS, own[0], own[1], 2.0)
     if arguments.json:
         Path(arguments.json).write_text(json.dumps(table.rows, indent=2) + "\n")
     missed = [r["name"] for r in table.rows if r["within"] is False]

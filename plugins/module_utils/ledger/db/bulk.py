@@ -20,17 +20,18 @@ from .transaction import Part, Transaction
 
 Rows = t.Sequence[t.Mapping[str, t.Any]]
 
+UNTYPED = sa.types.NullType() if sa else None  # of a parameter: the database takes the type that it is cast to
 _statements: dict[tuple[t.Any, ...], sa.Executable] = {}
 
 
 def among(tx: Transaction, column: sa.Column[t.Any], values: t.Iterable[t.Any]) -> sa.ColumnElement[bool]:
     """``column`` is one of ``values``: one parameter for any number, so that the statement is compiled and planned once."""
-    return _among(tx.dialect.name, column, sa.bindparam(None, listed(tx, column, values), type_=sa.String, unique=True))
+    return _among(tx.dialect.name, column, sa.bindparam(None, listed(tx, column, values), type_=UNTYPED, unique=True))
 
 
 def among_named(dialect: str, column: sa.Column[t.Any], name: str) -> sa.ColumnElement[bool]:
     """The same for a statement that is made once: the parameter ``name`` gets the values by listed()."""
-    return _among(dialect, column, sa.bindparam(name, type_=sa.String))
+    return _among(dialect, column, sa.bindparam(name, type_=UNTYPED))
 
 
 def listed(tx: Transaction, column: sa.Column[t.Any], values: t.Iterable[t.Any]) -> str:
@@ -41,7 +42,9 @@ def listed(tx: Transaction, column: sa.Column[t.Any], values: t.Iterable[t.Any])
 
 def _among(dialect: str, column: sa.Column[t.Any], parameter: sa.BindParameter[t.Any]) -> sa.ColumnElement[bool]:
     if dialect == "postgresql":
-        array = optional_import("sqlalchemy.dialects.postgresql").ARRAY(column.type)
+        # The parameter has to be of the array's type itself: PostgreSQL would make an array of a text again for every row.
+        kind = sa.String() if isinstance(column.type, sa.String) else column.type
+        array = optional_import("sqlalchemy.dialects.postgresql").ARRAY(kind)
         return column == sa.any_(sa.cast(parameter, array))
     return column.in_(sa.select(sa.column("value")).select_from(sa.func.json_each(parameter)))
 
