@@ -16,8 +16,8 @@ from .errors import MissingLibrary
 class Missing:
     """Stands for a library that is not installed.
 
-    Attributes of it, and calls at import time, give another stand-in, so that tables and type hints can be written
-    at the top of a file. Asking whether it is there (``bool()``) answers no; L(require) raises.
+    Attributes and items of it, and calls at import time, give another stand-in, and it has no elements, so that tables, statements and
+    type hints can be written at the top of a file. Asking whether it is there (``bool()``) answers no; L(require) raises.
     """
 
     def __init__(self, name: str):
@@ -30,6 +30,12 @@ class Missing:
 
     def __call__(self, *args: t.Any, **kwargs: t.Any) -> Missing:
         return self
+
+    def __getitem__(self, key: t.Any) -> Missing:
+        return self
+
+    def __iter__(self) -> t.Iterator[t.Any]:
+        return iter(())
 
     def __bool__(self) -> bool:
         return False

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import operator
 import typing as t
@@ -102,7 +103,7 @@ def _unpacked(tx: Transaction) -> dict[str, t.Any]:
 
 def _packed(tx: Transaction) -> dict[str, t.Any]:
     """The same, each column as one value: PostgreSQL sends numbers as their bytes, and none of them becomes an object."""
-    values = tx.execute(_PACKED).one()
+    values = tx.execute(_packed_columns()).one()
     table: dict[str, t.Any] = {}
     for name, packed in zip(COLUMNS, values):
         form = _FORMS[_type_of(name)]
@@ -147,7 +148,11 @@ def _pack(name: str) -> str:
 
 _IO_OPS = sa.text("SELECT host, count(*) FROM instances WHERE %s GROUP BY host" % BUSY)
 _EVERYTHING = sa.text("SELECT %s FROM compute_nodes" % ", ".join(_EXPRESSIONS.get(n, n) for n in COLUMNS))
-_PACKED = sa.text("SELECT %s FROM compute_nodes" % ", ".join(map(_pack, COLUMNS)))
+
+
+@functools.cache
+def _packed_columns() -> sa.TextClause:
+    return sa.text("SELECT %s FROM compute_nodes" % ", ".join(map(_pack, COLUMNS)))
 
 
 def _add_stranger(table: dict[str, t.Any], host: str) -> None:

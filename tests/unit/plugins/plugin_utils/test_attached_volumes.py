@@ -141,7 +141,7 @@ def build(*disks, image=None, **more):
         **more,
     }
     facts = {"virt_type": "qemu", "cpu_info": {"arch": "x86_64"}}
-    return Build(row=types.SimpleNamespace(**values), disks=list(disks), ports=[], network_info=[], facts=facts)
+    return Build(row=types.SimpleNamespace(**values), disks=list(disks), ports=[], facts=facts)
 
 
 def domain(*disks, volumes=(), **more):
