@@ -159,9 +159,9 @@ def test_a_list_of_values_is_made_an_array_once(world: World) -> None:
         conditions = (bulk.among(tx, c.uuid, ["a"]), bulk.among_named(tx.dialect.name, c.request_spec_id, "its"))
         for condition in conditions if tx.dialect.name == "postgresql" else ():
             text = str(sa.select(c.uuid).where(condition).compile(dialect=tx.dialect))
-            array = text[text.index("CAST(") :]
-            assert array.split(" AS ")[0].endswith(")s"), "the parameter itself has the array's type: %s" % text
-            assert array.split(" AS ")[1] in ("VARCHAR[]))", "INTEGER[]))", "BIGINT[]))"), text
+            parameter, _as, kind = text[text.index("CAST(") :].partition(" AS ")
+            assert parameter.endswith(")s"), "the parameter itself has the array's type: %s" % text
+            assert kind in ("VARCHAR[]))", "INTEGER[]))", "BIGINT[]))"), text
         assert not tx.execute(sa.select(c.uuid).where(conditions[0])).all()
 
 
