@@ -75,10 +75,10 @@ class ActionModule(LedgerAction):
             failed.update(self._undo([self.builds[uuid] for uuid in self.problems]))
             if given is not None and given.later and not failed and not self.lost:
                 handover.leave(self, self.host, self.ended.values())
-                return self._result({})
+                return self._result({}, {})
             return self._result(self._write(failed), failed)
 
-    def _result(self, outcomes: t.Mapping[str, str], failed: t.Mapping[str, Failed] | None = None) -> dict[str, t.Any]:
+    def _result(self, outcomes: t.Mapping[str, str], failed: t.Mapping[str, Failed]) -> dict[str, t.Any]:
         names = {uuid: b.row.display_name for uuid, b in self.builds.items()}
         return {
             "changed": True,
@@ -86,9 +86,7 @@ class ActionModule(LedgerAction):
             "failed_builds": [
                 {"uuid": u, "name": names.get(u, u), "outcome": outcomes[u], "error": failed[u].error.as_dict()}
                 for u in sorted(outcomes)
-            ]
-            if failed
-            else [],
+            ],
         }
 
     def _write(self, failed: t.Mapping[str, Failed]) -> dict[str, str]:

@@ -128,8 +128,8 @@ class Ports:
     def run_python(self, variables: t.Mapping[str, t.Any]) -> None:
         """Start Python on the host of ``variables``, and nothing more."""
         interpreter = str(self.template(variables.get("ansible_python_interpreter") or ""))
-        program = interpreter if interpreter.startswith("/") else "/usr/bin/env true"  # Ansible still looks for it
-        self._action._low_level_execute_command("%s -c pass" % program if program == interpreter else program)
+        # Without a path Ansible has still to find the interpreter; then it has to do that the host runs a program at all.
+        self._action._low_level_execute_command("%s -c pass" % interpreter if interpreter.startswith("/") else "true")
 
     def open_ledger(self, address: LedgerAddress, **options: bool) -> database.Ledger:
         return database.open_ledger(address, tell=self.display.warning, **options)
