@@ -145,13 +145,16 @@ class ActionModule(LedgerAction):
             findings = ledger.inspect(ledger_audit.plan, evidence)
             todo: dict[str, Todo] = {}
             ends: dict[str, Ends] = {}
-            if not self.check_mode:
+            if self.check_mode:
+                findings += ledger.rehearsal(ledger_audit.follow, evidence)
+            else:
                 if any(f.changes for f in findings):
                     repaired = ledger.transact(ledger_audit.repair, findings, evidence)
                     findings, todo, ends = repaired.findings, repaired.todo, repaired.ends
                     reasons = {**dict.fromkeys(evidence.strangers, STRANGER), **evidence.unreachable}
                     for host, uuids in sorted(repaired.abandoned.items()):
                         ledger.transact(ledger_audit.abandon, host, uuids, reasons[host], _died(findings))
+                findings += ledger.transact(ledger_audit.follow, evidence)
                 for host in evidence.snapshots:
                     answer = answers[host]
                     ledger.transact(

@@ -10,7 +10,7 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations, power_sync
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.database import Ledger
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
@@ -39,14 +39,15 @@ class ActionModule(LedgerAction):
             return {"changed": False, "reported": True, "compute_node": facts, "configuration": configuration}
         ledger = self.open_ledger()
         cleaned = self._clean_up(ledger, host)
-        settled = ledger.transact(_record, host, facts, configuration, asked_at)
+        settled, synced = ledger.transact(_record, host, facts, configuration, asked_at)
         return {
-            "changed": bool(cleaned or settled),
+            "changed": bool(cleaned or settled or synced.changed),
             "reported": True,
             "compute_node": facts,
             "configuration": configuration,
             "cleaned": cleaned,
             "settled": settled,
+            "stopped": sorted(synced.stopped),
         }
 
     def _clean_up(self, ledger: Ledger, host: str) -> list[str]:
@@ -68,9 +69,12 @@ def _record(
     facts: t.Mapping[str, t.Any],
     configuration: t.Mapping[str, t.Any],
     asked_at: float,
-) -> dict[str, str]:
-    """Enter the report. Returns the instances that it brought out of an operation whose run died: uuid -> vm_state."""
+) -> tuple[dict[str, str], power_sync.Synced]:
+    """Enter the report. Returns the instances that it brought out of an operation whose run died, uuid -> vm_state, and what else it changes of
+    instances. A guest that should not run is left to the playbook power_sync.
+    """
     power_states = {d["uuid"]: d["power_state"] for d in facts["domains"]}
     settled = operations.settle(tx, host, power_states, asked_at)
+    synced = power_sync.sync(tx, {host: power_sync.Report(asked_at, power_states)})
     nodes.record_report(tx, host, facts, configuration)
-    return settled
+    return settled, synced

@@ -24,6 +24,8 @@ class ActionModule(LedgerAction):
         "host": {"type": "str"},
         **LISTING.options(),
         "details": {"type": "bool", "default": False},
+        "history": {"type": "bool", "default": False},
+        "refresh": {"type": "bool", "default": False},
         "print_table": {"type": "bool", "default": False},
         **READS,
         **RUN_LIMIT,
@@ -33,12 +35,13 @@ class ActionModule(LedgerAction):
     def act(self) -> dict[str, t.Any]:
         variable_names.warn(self)
         o = self.options
-        if o["details"] and o["names"] is None and o["uuids"] is None and o["reservation_ids"] is None:
+        chosen = any(o[name] is not None for name in ("names", "uuids", "reservation_ids"))
+        if (o["details"] or o["history"]) and not chosen:
             raise errors.InvalidInput(
                 reason="no instance is selected", remedy="Name it in bootflow_names or bootflow_uuids; list shows all."
             )
         try:
-            ledger = self.open_reader()
+            ledger = self.open_ledger() if o["refresh"] else self.open_reader()
         except errors.LedgerMissing as e:
             if o["print_table"]:
                 tables.show(self._display, ["No instances. %s." % e.message])
@@ -55,6 +58,8 @@ class ActionModule(LedgerAction):
             )
             if o["details"]:
                 return views.details(tx, rows)
+            if o["history"]:
+                return views.histories(tx, [*rows, *self._deleted(tx, {r.uuid for r in rows})])
             shown = views.instance_views(tx, rows)
             if o["events"]:
                 for view in shown:
@@ -70,12 +75,21 @@ class ActionModule(LedgerAction):
             tables.show(self._display, lines)
         return {"changed": False, "instances": shown, **(statistics(shown) if o["set_stats"] else {})}
 
+    def _deleted(self, tx: Transaction, living: t.Collection[str]) -> list[instances.InstanceRow]:
+        """The deleted ones of the instances that are named by UUID."""
+        uuids = [uuid for uuid in dict.fromkeys(self.options["uuids"] or ()) if uuid not in living]
+        found = [instances.any_of(tx, uuid) for uuid in uuids]
+        project = self.options["project"]
+        return [r for r in found if r is not None and r.deleted != instances.LIVE and project in (None, r.project)]
+
     def _lines(self, shown: t.Sequence[dict[str, t.Any]]) -> list[str]:
         named = {v["name"] for v in shown} | {v["uuid"] for v in shown}
         unknown = sorted({*(self.options["names"] or ()), *(self.options["uuids"] or ())} - named)
         lines = ["No instance is called %s." % name for name in unknown]
         if not shown:
             return lines or ["No instances."]
+        if self.options["history"]:
+            return [*lines, *(line for view in shown for line in ["", *tables.history_table(view)])]
         if self.options["details"]:
             return [*lines, *(line for view in shown for line in ["", *tables.whole(view)])]
         lines = [*tables.instance_table(shown), *lines]

@@ -16,6 +16,8 @@ description:
     first what earlier runs could not remove from the host.
   - >-
     A host that does not answer is marked, the scheduler skips it, and the play continues.
+  - >-
+    The power states of the guests are recorded, and an instance whose guest shut down by itself is stopped, as by M(bootflow.compute.power_sync).
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.ledger, bootflow.compute.shared.controller]
 """
@@ -48,5 +50,10 @@ cleaned:
 settled:
   description: Instances that a run left in the middle of an operation when it died, UUID to vm_state, by what the host reported.
   type: dict
+  returned: when it answered
+stopped:
+  description: UUIDs of instances that are stopped now, as their guests had shut down by themselves.
+  type: list
+  elements: str
   returned: when it answered
 """

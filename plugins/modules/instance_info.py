@@ -32,9 +32,19 @@ options:
       - Needs O(names), O(uuids) or O(reservation_ids).
     type: bool
     default: false
+  history:
+    description:
+      - Return of each instance what happened to it, and print it by time, in place of everything else.
+      - Needs O(names), O(uuids) or O(reservation_ids). Instances of O(uuids) may be deleted.
+    type: bool
+    default: false
   events:
     description: Return the journal of each instance too. Read from the variable C(bootflow_list_events), else false.
     type: bool
+  refresh:
+    description: The compute hosts have just reported, so read the ledger itself, not its replica.
+    type: bool
+    default: false
   print_table:
     description: Print a table.
     type: bool
@@ -46,6 +56,12 @@ EXAMPLES = r"""
 - name: List the instances of project web
   bootflow.compute.instance_info:
     project: web
+  register: found
+
+- name: Read what happened to one
+  bootflow.compute.instance_info:
+    uuids: [2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11]
+    history: true
   register: found
 
 - name: Show one instance whole
@@ -63,6 +79,9 @@ instances:
       C(seconds) how long its build took.
     - Each entry of C(addresses) has C(ip_address), C(prefix), C(version), C(network) and C(mac_address).
     - An instance in error has a C(fault) with code, message and remedy.
+    - >-
+      With O(history) each has C(name), C(uuid), C(project), C(host), C(vm_state), C(task_state), C(created_at), C(deleted_at), and lists of C(actions) (who did
+      what in which run), C(events) (the steps on hosts), C(faults) and C(notifications), oldest first.
   type: list
   elements: dict
   returned: success

@@ -89,6 +89,7 @@ def _children() -> set[int]:
 
 _KINDS = {
     "compute_node_info": "report_timeout",
+    "domain_info": "report_timeout",
     "storage_backend_info": "report_timeout",
     "instance_disks": "copy_timeout",
     "volume_lvm": "clear_timeout",

@@ -12,7 +12,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jinja2.nativetypes
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "roles" / "controller" / "files" / "unmet_requirements.py"
@@ -110,3 +112,28 @@ def test_virtual_environment_gets_from_pip_what_it_lacks_and_nothing_else(tmp_pa
     assert not calls.exists()
     assert play(tmp_path, controller_python=str(python), controller_requirements=["PyYAML>=4", ABSENT])[0] == 0
     assert calls.read_text() == "-m pip install --quiet %s\n" % ABSENT
+
+
+@pytest.mark.parametrize(("interval", "seconds"), [(600, 600), (0, 45), ("900", 900)])
+def test_timer_of_power_sync(interval, seconds):
+    """As Nova's sync_power_state_interval: 0 is the interval of the others."""
+    text = (ROOT / "roles" / "controller" / "templates" / "bootflow.timer.j2").read_text()
+    settings = {"controller_timers_interval": 45, "controller_timers_fuzzy_delay": 7}
+    units = {
+        name: jinja2.Template(text, trim_blocks=True).render(
+            item=(name, "timer"), controller_sync_power_state_interval=interval, **settings
+        )
+        for name in ("power_sync", "heartbeat")
+    }
+    assert units["power_sync"].count("=%d\n" % seconds) == 2 and "Delay" not in units["power_sync"]
+    assert units["heartbeat"].count("=45\n") == 2 and "RandomizedDelaySec=7\n" in units["heartbeat"]
+
+
+@pytest.mark.parametrize(("interval", "wanted"), [(600, True), (0, True), (-1, False)])
+def test_which_playbooks_have_timers(interval, wanted):
+    tasks = yaml.safe_load((ROOT / "roles" / "controller" / "tasks" / "main.yml").read_text())
+    (timed,) = [task["vars"]["controller_timed"] for task in tasks if "controller_timed" in task.get("vars", {})]
+    found = (
+        jinja2.nativetypes.NativeEnvironment().from_string(timed).render(controller_sync_power_state_interval=interval)
+    )
+    assert found == ["audit", "heartbeat", *(["power_sync"] if wanted else [])]

@@ -22,6 +22,7 @@ _ANSWERS: dict[str, tuple[dict[str, Shape], dict[str, Shape]]] = {
     "compute_unused": ({"images": compute.UNUSED_IMAGES, "networks": names}, {"failed_items": compute.KEPT_UNUSED}),
     "virtual_network": ({"outcomes": outcomes.NETWORKS}, {"reservations": outcomes.ANY}),
     "domain": ({"outcomes": outcomes.DOMAINS}, {}),
+    "domain_info": ({"power_states": compute.POWER_STATES}, {}),
     "domain_power": ({"outcomes": outcomes.DOMAIN_POWER}, {}),
     "volume_lvm": ({"outcomes": outcomes.VOLUMES, "backend": maybe(storage.backend)}, {"evicted": outcomes.EVICTED}),
     "iscsi_target": ({"outcomes": outcomes.TARGETS}, {}),

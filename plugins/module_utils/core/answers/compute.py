@@ -83,8 +83,10 @@ _cpu_info = record(
         "maxphysaddr": maybe(record({}, {"bits": maybe(count), "mode": text()})),
     },
 )
+_power_state = choice(*power_states.POWER_STATES)
+POWER_STATES: Shape = mapping(uuid, _power_state)
 _domain = record(
-    {"uuid": uuid, "name": name, "power_state": choice(*power_states.POWER_STATES)},
+    {"uuid": uuid, "name": name, "power_state": _power_state},
     {"memory_mb": maybe(count), "vcpus": maybe(count), "ours": flag, "ledger": uuid, "disk_gb": count},
 )
 _session = record(

@@ -55,6 +55,7 @@ ADDRESS = "address"
 SERVER_GROUP = "server_group"
 ORPHAN_DOMAIN = "orphan_domain"
 FOREIGN_DOMAIN = "foreign_domain"
+POWER_STATE = "power_state"  # of a guest
 OTHER_LEDGER = "other_ledger"  # guests of another ledger on the same host
 ORPHAN_FOLDER = "orphan_folder"
 ORPHAN_DISK = "orphan_disk"

@@ -32,8 +32,8 @@ VARIABLES = frozenset(
         "keypairs", "lease_seconds", "ledger_answer_timeout", "ledger_backup", "ledger_connect_timeout",
         "ledger_idle_timeout", "ledger_lock_timeout", "ledger_password", "ledger_password_file", "ledger_read_url",
         "ledger_retry_timeout", "ledger_sslcert", "ledger_sslkey", "ledger_sslmode", "ledger_sslrootcert",
-        "ledger_statement_timeout", "ledger_url", "libvirt_timeout", "libvirt_uri", "list_events", "machine_type",
-        "max_attempts", "max_concurrent_builds", "max_concurrent_volumes", "max_count", "max_facts_age",
+        "ledger_statement_timeout", "ledger_url", "libvirt_timeout", "libvirt_uri", "list_events", "list_refresh",
+        "machine_type", "max_attempts", "max_concurrent_builds", "max_concurrent_volumes", "max_count", "max_facts_age",
         "max_instances_per_host", "max_io_ops_per_host", "max_local_block_devices", "max_over_subscription_ratio",
         "max_queues", "mem_stats_period_seconds", "metrics", "metrics_required", "metrics_weight_of_unavailable",
         "metrics_weight_setting", "missing_ok", "names", "networks", "no_snapshot_gb_quota", "notify_on_state_change",
@@ -60,8 +60,9 @@ RESULTS = frozenset(
     PREFIX + name
     for name in (
         "accepted", "admin_passwords", "attaching", "audit_finished", "audited", "auditing", "booted", "cleaned",
-        "deleting", "detaching", "ended", "hosts_listed", "image_cache", "inspected",
-        "ledger_opened", "leftovers", "listed", "operated", "operation_begun", "operation_finished", "refreshing", "removed",
+        "deleting", "detaching", "ended", "history", "hosts_listed", "image_cache", "inspected",
+        "ledger_opened", "leftovers", "listed", "operated", "operation_begun", "operation_finished",
+        "power_asked", "power_begun", "power_synced", "refreshing", "removed",
         "reported", "round", "round_needed", "scheduled", "shown", "snapshots_begun", "snapshots_chosen", "snapshots_ended",
         "storage_left", "storage_reported", "undone", "unexported",
         "volume_scheduled", "volumes_accepted", "volumes_chosen", "volumes_created", "volumes_deleted",

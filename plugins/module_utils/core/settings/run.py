@@ -126,7 +126,7 @@ READING = Table(
         Setting(
             "ledger_read_url",
             str,
-            help="URL of a PostgreSQL replica of the ledger. The playbooks `list`, `show`, `hosts` and `volume_list` and the inventory"
+            help="URL of a PostgreSQL replica of the ledger. The playbooks `list`, `show`, `events`, `hosts` and `volume_list` and the inventory"
             " plugin read it in place of the ledger, see [failover.md](failover.md). The variables of password, TLS and timeouts hold for"
             " it too.",
             default_text="the ledger itself",
@@ -220,8 +220,9 @@ RUN = Table(
         Setting(
             "hosts",
             list,
-            help="Playbooks `boot` and `whatif`: compute hosts, or groups of them, that may get new instances. Ansible's `--limit`"
-            " would leave out localhost, where the ledger is, and is refused without it.",
+            help="Playbooks `boot` and `whatif`: compute hosts, or groups of them, that may get new instances. Playbook `power_sync`, and `list`"
+            " with `bootflow_list_refresh`: those that are asked. Ansible's `--limit` would leave out localhost, where the ledger is, and is"
+            " refused without it.",
             default_text="all",
         ),
         Setting("storage_group", str, "bootflow_storage", "Inventory group of the storage hosts."),
@@ -322,6 +323,13 @@ PLAYBOOKS = Table(
             "Playbook `heartbeat`: start after a random delay of up to this time.",
             least=0,
             unit="seconds",
+        ),
+        Setting(
+            "list_refresh",
+            bool,
+            False,
+            "Playbook `list`, with `-e` only: let the compute hosts report first, so that states are those of this moment. The ledger"
+            " itself is read, not `bootflow_ledger_read_url`.",
         ),
         Setting(
             "image_cache_images",

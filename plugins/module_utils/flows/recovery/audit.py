@@ -19,6 +19,7 @@ from ...core import errors
 from ...core.audit import plan as audit
 from ...core.audit.plan import Evidence, Finding
 from ...core.instances import states
+from ...core.instances.power_states import POWER_STATES
 from ...core.resources.claims import Overhead, ResourceRequest, usage_delta
 from ...ledger.compute import claims, cleanups, groups, instances, nodes, ports, requests, runs
 from ...ledger.compute.instances import InstanceSize
@@ -29,7 +30,7 @@ from ...ledger.schema.identity import ledger_id
 from ..boot import failure
 from ..instances import cleanup, delete
 from ..instances.operations import BY_TASK_STATE
-from . import operations, reservations, storage_audit, volume_audit
+from . import operations, power_sync, reservations, storage_audit, volume_audit
 
 #: The parts of a report that are compared with the ledger, in addition to the inventory's settings.
 TOTALS = ("memory_mb", "local_gb", "vcpus", "hypervisor_type", "hypervisor_version")
@@ -194,6 +195,27 @@ def repair(tx: Transaction, planned: t.Sequence[Finding], evidence: Evidence) ->
     known = {_identity(f) for f in todo}
     now = [f for f in plan(tx, evidence) if not f.changes or _identity(f) in known]
     return _Repair(tx, [*now, *empty], evidence).run()
+
+
+def follow(tx: Transaction, evidence: Evidence) -> list[Finding]:
+    """Write what the hosts said of their guests: power states, and the stop of instances whose guests are off. Returns what differed.
+
+    No guest loses its power by that: the playbook power_sync does it.
+    """
+    snapshots = evidence.snapshots.items()
+    guests = {host: {d.uuid: d.power_state for d in snapshot.domains} for host, snapshot in snapshots}
+    synced = power_sync.sync(tx, {h: power_sync.Report(s.began_at, guests[h]) for h, s in snapshots})
+    return [_power(f, synced) for f in synced.found if f.action or f.uuid in synced.written]
+
+
+def _power(found: power_sync.Found, synced: power_sync.Synced) -> Finding:
+    its = (audit.POWER_STATE, found.host, found.uuid)
+    if found.uuid in synced.stopped:
+        return Finding(*its, "vm_state", found.vm_state, states.STOPPED, audit.SETTLE)
+    remedy = "bootflow.compute.power_sync stops the guest." if found.action else ""
+    old, new = POWER_STATES[found.power_state], POWER_STATES[found.reported]
+    action = audit.RECORD if found.uuid in synced.written else audit.REPORT
+    return Finding(*its, "power_state", old, new, action, remedy)
 
 
 def _identity(finding: Finding) -> tuple[str, str | None, str | None, str]:

@@ -62,6 +62,13 @@ def find_domain(connection: t.Any, uuid: str) -> t.Any | None:
     return tolerating(lambda: connection.lookupByUUIDString(uuid), "VIR_ERR_NO_DOMAIN")
 
 
+def power_states(connection: t.Any) -> dict[str, int]:
+    """uuid -> power_state of all domains, whoever defined them, in one call to libvirt."""
+    with libvirt_errors():
+        found = connection.getAllDomainStats(libvirt.VIR_DOMAIN_STATS_STATE)
+        return {domain.UUIDString(): power_state_of(stats["state.state"]) for domain, stats in found}
+
+
 def definitions(connection: t.Any) -> list[str]:
     """The XML of all domains, whoever defined them: as they run, and as they will start."""
     with libvirt_errors():

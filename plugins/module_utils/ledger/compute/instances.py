@@ -40,6 +40,13 @@ class InstanceAtWork(InstanceStates):
     updated_at: float  # seconds since the epoch
 
 
+class InstancePower(InstanceAtWork):
+    """An instance and what is known of its guest: what powers() reads."""
+
+    display_name: str
+    power_state: int
+
+
 class InstanceSize(InstanceAtWork):
     """An instance, live or deleted, with its use of the node, for living_and(). Memory is MB, disk GB."""
 
@@ -148,9 +155,9 @@ def swap(
 
 
 def _notify_change(
-    tx: Transaction, before: t.Mapping[str, tuple[str, str | None]], values: t.Mapping[str, t.Any], notify: str
+    tx: Transaction, before: t.Mapping[str, tuple[str | None, str | None]], values: t.Mapping[str, t.Any], notify: str
 ) -> None:
-    """:arg before: uuid -> (vm_state, task_state). source: Nova's notifications.send_update"""
+    """:arg before: uuid -> (vm_state, task_state); of a new instance (None, None). source: Nova's notifications.send_update"""
     if notify == NOTIFY_NOTHING:
         return
     payloads = {}
@@ -245,6 +252,10 @@ def projects(tx: Transaction) -> set[str]:
 def add(tx: Transaction, rows: t.Sequence[t.Mapping[str, t.Any]]) -> None:
     """Enter new instances."""
     bulk.insert(tx, instances, rows)
+    new = {
+        "vm_state": states.BUILDING
+    }  # the notification is of the state alone. source: Nova's schedule_and_build_instances
+    _notify_change(tx, {r["uuid"]: (None, None) for r in rows}, new, tx.context.notify_on_state_change)
 
 
 def add_disks(tx: Transaction, disks: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]]) -> None:
@@ -406,6 +417,20 @@ def in_task_states(
         query = query.where(bulk.among(tx, c.uuid, sorted(uuids)))
     query = query.order_by(c.uuid)
     return tx.rows(query.with_for_update() if uuids is not None else query, InstanceAtWork)
+
+
+def powers(
+    tx: Transaction, hosts: t.Collection[str] | None = None, uuids: t.Collection[str] | None = None
+) -> list[InstancePower]:
+    """The live instances on these ``hosts``; or these ``uuids``, locked until the transaction ends. By uuid."""
+    c = instances.c
+    columns = (c.uuid, c.display_name, c.host, c.vm_state, c.task_state, c.power_state, c.run_id, c.updated_at)
+    query = sa.select(*columns).where(c.deleted == LIVE).order_by(c.uuid)
+    if hosts is not None:
+        query = query.where(bulk.among(tx, c.host, sorted(hosts)))
+    if uuids is not None:
+        query = query.where(bulk.among(tx, c.uuid, sorted(uuids))).with_for_update()
+    return tx.rows(query, InstancePower)
 
 
 def leave_hosts(tx: Transaction, gone: t.Collection[tuple[str, str]], task_state: str) -> None:

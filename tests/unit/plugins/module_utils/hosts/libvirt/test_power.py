@@ -259,3 +259,23 @@ def test_whether_somebody_listens():
         child.stdin.write(b"go on\n")
         child.stdin.close()
         assert child.stderr.read().splitlines()[-1] == b"[False, True]"
+
+
+def test_the_states_of_all_domains_in_one_call(world):
+    asked = []
+
+    def stats(what):
+        asked.append(what)
+        return [(types.SimpleNamespace(UUIDString=lambda n=n: "uuid-%d" % n), {"state.state": n}) for n in range(9)]
+
+    domains.libvirt.VIR_DOMAIN_STATS_STATE = 1
+    assert domains.power_states(types.SimpleNamespace(getAllDomainStats=stats)) == {
+        "uuid-%d" % n: state for n, state in enumerate((0, 1, 1, 3, 1, 4, 6, 7, 0))
+    }
+    assert asked == [1]
+
+    def gone(_what):
+        raise Error(INTERNAL, "gone")
+
+    with pytest.raises(LibvirtError, match="gone"):
+        domains.power_states(types.SimpleNamespace(getAllDomainStats=gone))

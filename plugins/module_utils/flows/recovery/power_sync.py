@@ -1,0 +1,152 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The ledger follows what hosts report of their guests, for many hosts in one transaction.
+
+An instance that another run works on, or that was written after its host was asked, is left alone: its task_state and the time
+of its row are the marks of a sync in progress. What is to be done is the table of core.instances.power_sync.
+source: Nova's ComputeManager._sync_power_states
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+
+from ...core.instances import power_sync
+from ...core.instances.power_states import CRASHED, NOSTATE, SHUTDOWN
+from ...core.instances.power_sync import Decision, Known
+from ...ledger.compute import history, instances, runs
+from ...ledger.compute.instances import Instance, InstancePower
+from ...ledger.db.transaction import Transaction
+from ..instances import operation
+from ..instances.operations import OPERATIONS
+from . import operations
+
+STOP = OPERATIONS["stop"]
+OFF = (SHUTDOWN, CRASHED)
+
+
+@dataclass(frozen=True)
+class Report:
+    """The guests of a host."""
+
+    asked_at: float  # when the host was asked, in seconds since the epoch
+    power_states: t.Mapping[str, int]  # uuid of each of its domains, also of those that are no instances
+
+
+@dataclass(frozen=True)
+class Found:
+    """An instance whose guest is not as the ledger has it."""
+
+    uuid: str
+    name: str
+    host: str
+    vm_state: str  # before
+    power_state: int  # in the ledger, before
+    reported: int
+    action: str | None  # power_sync.STOP, FORCE_STOP
+    reason: str  # Nova's words; empty: only the power_state is new
+
+
+@dataclass
+class Synced:
+    found: list[Found] = field(default_factory=list)
+    written: set[str] = field(default_factory=set)  # uuids whose power_state is new
+    stopped: set[str] = field(default_factory=set)  # uuids that are stopped now: their guests were off
+    to_stop: list[Instance] = field(
+        default_factory=list
+    )  # taken into the operation stop: their guests still have power
+    compared: int = 0  # instances
+    counts: dict[str, tuple[int, int]] = field(default_factory=dict)  # host -> instances and domains, where they differ
+
+    @property
+    def changed(self) -> bool:
+        return bool(self.written or self.stopped or self.to_stop)
+
+
+def follow(tx: Transaction, reports: t.Mapping[str, Report]) -> Synced:
+    """The sync of a run: what dead runs left half done on these hosts is settled first. See sync()."""
+    for host in sorted(operations.hosts_to_ask(tx) & set(reports)):
+        operations.settle(tx, host, reports[host].power_states, reports[host].asked_at)
+    return sync(tx, reports, stops=True)
+
+
+def sync(tx: Transaction, reports: t.Mapping[str, Report], stops: bool = False) -> Synced:
+    """Write what the hosts report.
+
+    Instances that were shut down from inside, or behind our back, are stopped: with action, event and notifications. A lock
+    does not keep them from it, as it does not keep Nova's own tasks.
+
+    :arg reports: by host.
+    :arg stops: guests that have power and should not have it are taken into the operation stop (``to_stop``), which the
+        caller does on their hosts and finishes. Otherwise they are only found.
+    """
+    rows = instances.powers(tx, hosts=reports)
+    synced = Synced(compared=len(rows), counts=_counts(rows, reports))
+    suspects = {r.uuid: str(r.host) for r in _suspects(rows, reports)}
+    if not suspects:
+        return synced
+    runs.renew(tx)
+    decided = []
+    for row in instances.powers(tx, uuids=suspects):
+        host = suspects[row.uuid]
+        reported = reports[host].power_states.get(row.uuid, NOSTATE)
+        decision = _decide(row, host, reported)
+        if not decision.skipped and row.updated_at < reports[host].asked_at:
+            decided.append((row, reported, decision))
+            its = (row.uuid, row.display_name, host, row.vm_state, row.power_state, reported)
+            synced.found.append(Found(*its, decision.action, decision.reason))
+    _write(tx, decided, synced)
+    _stop(tx, synced, stops)
+    return synced
+
+
+def _counts(rows: t.Sequence[InstancePower], reports: t.Mapping[str, Report]) -> dict[str, tuple[int, int]]:
+    known = Counter(str(r.host) for r in rows)
+    numbers = {host: (known[host], len(report.power_states)) for host, report in sorted(reports.items())}
+    return {host: (ours, theirs) for host, (ours, theirs) in numbers.items() if ours != theirs}
+
+
+def _decide(row: InstancePower, host: str, reported: int) -> Decision:
+    return power_sync.decide(Known(row.host, row.vm_state, row.task_state, row.power_state), host, reported)
+
+
+def _suspects(rows: t.Sequence[InstancePower], reports: t.Mapping[str, Report]) -> t.Iterator[InstancePower]:
+    """Those for which something follows. Few are different, so that few are locked and read again."""
+    follows: dict[tuple[str, str | None, int, int], bool] = {}
+    for row in rows:
+        report = reports[str(row.host)]
+        reported = report.power_states.get(row.uuid, NOSTATE)
+        states = (row.vm_state, row.task_state, row.power_state, reported)
+        if states not in follows:
+            decision = _decide(row, str(row.host), reported)
+            follows[states] = decision != Decision() and not decision.skipped
+        if follows[states] and row.updated_at < report.asked_at:
+            yield row
+
+
+def _write(tx: Transaction, decided: t.Sequence[tuple[InstancePower, int, Decision]], synced: Synced) -> None:
+    new: dict[int, list[str]] = defaultdict(list)
+    for row, reported, decision in decided:
+        if decision.power_state is not None:
+            new[reported].append(row.uuid)
+            synced.written.add(row.uuid)
+    for power_state, uuids in sorted(new.items()):
+        instances.write(tx, uuids, power_state=power_state, updated_at=tx.now)
+
+
+def _stop(tx: Transaction, synced: Synced, stops: bool) -> None:
+    """The operation stop: begun for all that need it, and finished for those whose guests are off."""
+    off = {f.uuid: operation.Outcome(f.reported) for f in synced.found if f.action and f.reported in OFF}
+    begin = [f.uuid for f in synced.found if f.uuid in off or (f.action and stops)]
+    if not begin:
+        return
+    rows = instances.select_live(tx, uuids=begin)
+    operation.start(tx, STOP, rows)
+    history.start_events_on(tx, {r.uuid: r.host for r in rows}, STOP.name)
+    operation.finish(tx, STOP, off)
+    synced.stopped = set(off)
+    synced.to_stop = [r for r in rows if r.uuid not in off]

@@ -1,0 +1,219 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The playbook power_sync over a real ledger and hosts whose modules answer as the real ones do; what reports and list learn."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.bootflow.compute.plugins.action import compute_report, instance_operation, power_sync
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
+from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, request
+
+RUNNING, PAUSED, OFF = states.RUNNING, states.POWER_PAUSED, states.SHUTDOWN
+FACTS = {"memory_mb": 4096, "local_gb": 40, "vcpus": 4}
+
+
+class Fleet:
+    """Three hosts with their guests."""
+
+    def __init__(self, world: World):
+        self.world = world
+        self.check_mode = False
+        self.hostvars: dict[str, dict[str, t.Any]] = {h: {} for h in ("localhost", "h1", "h2", "h3")}
+        self.guests: dict[str, dict[str, int]] = {"h1": {}, "h2": {}, "h3": {}}
+        self.deaf: set[str] = set()
+        self.away: set[str] = set()
+        self.stuck: set[str] = set()
+        self.asked: list[tuple[str, str]] = []
+        self.shown: list[str] = []
+        self.warned: list[str] = []
+
+    def play(self) -> dict[str, t.Any]:
+        """As playbooks/power_sync.yml."""
+        on_localhost = self.hostvars["localhost"]
+        begun = on_localhost[power_sync.BEGUN] = self.task(power_sync, "localhost", phase="begin")
+        for host in begun["hosts"]:
+            self.hostvars[host][power_sync.ASKED] = self.task(power_sync, host, phase="ask")
+        synced = on_localhost[power_sync.SYNCED] = self.task(power_sync, "localhost", phase="sync")
+        for host in synced["hosts"]:
+            done = self.task(instance_operation, host, operation="stop", phase="work")
+            self.hostvars[host][power_sync.OPERATED] = done
+        return {**self.task(power_sync, "localhost", phase="finish"), "synced": synced}
+
+    def task(self, module: t.Any, host: str, **options: t.Any) -> dict[str, t.Any]:
+        self.world.time += 1
+        ports = WorldPorts(self.world, "s", lambda name, arguments: self.answer(host, name, arguments))
+        ports.shown, ports.warnings = self.shown, self.warned
+        ports.display.display = lambda text, **_how: self.shown.append(text)
+        ports.display.warning = self.warned.append
+        groups = {"bootflow_compute": ["h1", "h2", "h3"], "rack": ["h2"]}
+        variables = {**self.hostvars[host], "hostvars": self.hostvars, "groups": groups, "inventory_hostname": host}
+        return t.cast("dict[str, t.Any]", action_of(module, ports, variables, self.check_mode, **options).act())
+
+    def answer(self, host: str, name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        self.asked.append((host, name))
+        if host in self.away:
+            return {"unreachable": True, "msg": "no route"}
+        mine = self.guests[host]
+        if name == "domain_info":
+            return {"power_states": dict(mine)}
+        if name == "compute_node_info":
+            domains = [{"uuid": u, "name": "x", "power_state": p} for u, p in mine.items()]
+            return {"compute_node": {**FACTS, "hypervisor_hostname": host, "domains": domains}}
+        assert name == "domain_power" and arguments["state"] == "shutdown"
+        found: dict[str, t.Any] = {}
+        for uuid in (d["uuid"] for d in arguments["domains"]):
+            if uuid in self.stuck:
+                found[uuid] = {"changed": False, "error": errors.LibvirtError(reason="stuck").as_dict()}
+                continue
+            forced = uuid in self.deaf
+            found[uuid] = {"changed": mine[uuid] != OFF, "error": None, "power_state": OFF, "forced": forced}
+            mine[uuid] = mine[uuid] if self.check_mode else OFF
+        return {"outcomes": found}
+
+    def states(self) -> dict[str, tuple[str, int]]:
+        rows = [self.world.row(uuid) for guests in self.guests.values() for uuid in guests]
+        return {r.display_name: (r.vm_state, r.power_state) for r in rows}
+
+
+@pytest.fixture
+def fleet(world: World) -> Fleet:
+    """web-1 to web-4 on h1 and h2, which run; nothing on h3."""
+    fleet = Fleet(world)
+    world.report("h1", memory=2)
+    world.report("h2", memory=2)
+    world.accept(request("web", 4))
+    placed = {uuid: selection.host for uuid, selection in world.schedule().placed.items()}
+    for host in sorted(set(placed.values())):
+        world.build(host)
+    for uuid, host in placed.items():
+        fleet.guests[host][uuid] = RUNNING
+    return fleet
+
+
+def uuid_of(fleet: Fleet, name: str) -> str:
+    return next(u for guests in fleet.guests.values() for u in guests if fleet.world.row(u).display_name == name)
+
+
+def power(fleet: Fleet, name: str, power_state: int) -> str:
+    """Behind the ledger's back."""
+    uuid = uuid_of(fleet, name)
+    fleet.guests[fleet.world.row(uuid).host][uuid] = power_state
+    return uuid
+
+
+def test_nothing_differs(fleet: Fleet) -> None:
+    result = fleet.play()
+    assert not result["changed"] and not result["instances"] and not result["synced"]["changed"]
+    assert fleet.asked == [("h1", "domain_info"), ("h2", "domain_info"), ("h3", "domain_info")] and not fleet.warned
+    assert "Power sync of 4 instances on 3 hosts: all are as the ledger has them." in fleet.shown[-1]
+
+
+def test_off_and_on_again_behind_our_back(fleet: Fleet) -> None:
+    one, two = power(fleet, "web-1", OFF), power(fleet, "web-2", PAUSED)
+    result = fleet.play()
+    assert result["synced"]["changed"] and not result["synced"]["hosts"], "no host has anything to do"
+    assert fleet.states()["web-1"] == (states.STOPPED, OFF) and fleet.states()["web-2"] == (states.ACTIVE, PAUSED)
+    by_uuid = {i["uuid"]: i for i in result["instances"]}
+    assert (by_uuid[one]["vm_state"], by_uuid[one]["action"], by_uuid[one]["error"]) == ("stopped", "stop", None)
+    assert (by_uuid[two]["vm_state"], by_uuid[two]["action"]) == ("active", None)
+    lines = {line.split()[0]: line for line in fleet.shown[-1].splitlines() if line.startswith("web-")}
+    assert lines["web-1"].split()[3:6] == ["stopped", "RUNNING", "SHUTDOWN"] and "shutdown by itself" in lines["web-1"]
+    assert "paused unexpectedly" in lines["web-2"]
+
+    power(fleet, "web-1", RUNNING)
+    fleet.deaf, fleet.asked = {one}, []
+    result = fleet.play()
+    assert result["changed"] and fleet.states()["web-1"] == (states.STOPPED, OFF)
+    assert [name for _host, name in fleet.asked].count("domain_power") == 1
+    (instance,) = [i for i in result["instances"] if i["uuid"] == one]
+    assert instance["forced"] and instance["power_state"] == OFF and instance["reported"] == RUNNING
+    assert "not stopped. Calling the stop API. It lost its power" in fleet.shown[-1]
+
+
+def test_check_mode_tells_and_writes_nothing(fleet: Fleet) -> None:
+    one, two = power(fleet, "web-1", OFF), uuid_of(fleet, "web-2")
+    fleet.play()
+    power(fleet, "web-1", RUNNING)
+    power(fleet, "web-2", OFF)
+    fleet.check_mode = True
+    before = fleet.world.everything()
+    result = fleet.play()
+    assert {i["uuid"]: (i["vm_state"], i["action"]) for i in result["instances"]} == {
+        one: ("stopped", "force_stop"),
+        two: ("stopped", "stop"),
+    }
+    assert result["changed"] and "would do (nothing is touched)" in fleet.shown[-1]
+    assert fleet.world.everything() == before and fleet.guests[fleet.world.row(one).host][one] == RUNNING
+
+
+def test_a_stop_that_fails_is_told_and_tried_again(fleet: Fleet) -> None:
+    one = power(fleet, "web-1", OFF)
+    fleet.play()
+    power(fleet, "web-1", RUNNING)
+    fleet.stuck = {one}
+    result = fleet.play()
+    assert "failed" not in result and not result["changed"]
+    (instance,) = result["instances"]
+    assert instance["error"]["code"] == "LibvirtError" and instance["power_state"] == RUNNING
+    assert "the next sync tries it again" in fleet.warned[-1] and "LibvirtError" in fleet.shown[-1]
+    fleet.stuck = set()
+    assert fleet.play()["changed"] and fleet.states()["web-1"] == (states.STOPPED, OFF)
+
+
+def test_a_host_that_has_no_answer_for_its_stop(fleet: Fleet) -> None:
+    one = power(fleet, "web-1", OFF)
+    fleet.play()
+    power(fleet, "web-1", RUNNING)
+    fleet.hostvars["localhost"][power_sync.BEGUN] = fleet.task(power_sync, "localhost", phase="begin")
+    for host in ("h1", "h2", "h3"):
+        fleet.hostvars[host] = {power_sync.ASKED: fleet.task(power_sync, host, phase="ask")}
+    fleet.hostvars["localhost"][power_sync.SYNCED] = fleet.task(power_sync, "localhost", phase="sync")
+    result = fleet.task(power_sync, "localhost", phase="finish")
+    assert "returned no result" in result["instances"][0]["error"]["message"]
+    assert fleet.world.state(one)[:2] == (states.STOPPED, None)
+
+
+def test_silent_hosts_and_bootflow_hosts(fleet: Fleet) -> None:
+    power(fleet, "web-1", OFF)
+    host = fleet.world.row(uuid_of(fleet, "web-1")).host
+    fleet.away = {host}
+    result = fleet.play()
+    assert result["synced"]["silent"] == [host] and not result["instances"]
+    assert "%s did not answer" % host in fleet.warned[0] and host in fleet.shown[-1].splitlines()[-1]
+    fleet.away, fleet.asked = set(), []
+    fleet.hostvars["localhost"]["bootflow_hosts"] = ["rack"]
+    fleet.play()
+    assert fleet.asked == [("h2", "domain_info")]
+    fleet.hostvars["localhost"]["bootflow_hosts"] = ["nowhere"]
+    with pytest.raises(errors.ComputeHostNotFound, match="nowhere"):
+        fleet.play()
+
+
+def test_numbers_that_differ_are_told_in_novas_words(fleet: Fleet) -> None:
+    fleet.guests["h3"]["6a2c1f0e-3c5e-4d7b-8d3f-9f1c2b3a4d01"] = OFF
+    assert fleet.play()["synced"]["counts"] == {"h3": {"ledger": 0, "host": 1}}
+    assert fleet.warned == [
+        "h3: While synchronizing instance power states, found 0 instances in the database and 1 instances on the hypervisor."
+    ]
+
+
+def test_a_report_stops_what_is_off_and_leaves_power_alone(fleet: Fleet) -> None:
+    """What a boot, a heartbeat or a list with bootflow_list_refresh learns."""
+    one = power(fleet, "web-1", OFF)
+    host = fleet.world.row(one).host
+    result = fleet.task(compute_report, host)
+    assert (result["changed"], result["stopped"]) == (True, [one])
+    assert fleet.states()["web-1"] == (states.STOPPED, OFF)
+    power(fleet, "web-1", RUNNING)
+    result = fleet.task(compute_report, host)
+    assert (result["changed"], result["stopped"]) == (True, []) and fleet.states()["web-1"] == ("stopped", RUNNING)
+    assert not fleet.task(compute_report, host)["changed"]
+    assert ("domain_power" not in [name for _host, name in fleet.asked]) and fleet.guests[host][one] == RUNNING
