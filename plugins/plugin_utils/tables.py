@@ -57,6 +57,43 @@ def addresses(view: t.Mapping[str, t.Any]) -> str:
     return "; ".join("%s=%s" % (network, ", ".join(its)) for network, its in networks.items())
 
 
+def history_table(view: t.Mapping[str, t.Any]) -> list[str]:
+    """What happened to an instance, by time."""
+    rows = [
+        (
+            a["start_time"],
+            "action",
+            a["action"],
+            "",
+            _result(a, "message"),
+            "by %s, %s" % (a["user_name"], a["request_id"]),
+        )
+        for a in view["actions"]
+    ]
+    rows += [
+        (e["start_time"], "event", e["event"], e["host"], _result(e, "result"), e["details"]) for e in view["events"]
+    ]
+    rows += [(f["created_at"], "fault", f["code"], f["host"], f["details"], f["message"]) for f in view["faults"]]
+    rows += [
+        (n["created_at"], "notification", n["event_type"], "", "", _told(n["payload"])) for n in view["notifications"]
+    ]
+    lines = [(*row[:-1], (row[-1] or "").partition("\n")[0]) for row in sorted(rows, key=lambda row: str(row[0]))]
+    title = "%s %s, %s" % (view["name"], view["uuid"], view["vm_state"])
+    return [title, *table(("TIME", "KIND", "WHAT", "HOST", "RESULT", "DETAILS"), lines)]
+
+
+def _result(step: t.Mapping[str, t.Any], name: str) -> str:
+    return "at work" if step["finish_time"] is None else str(step[name] or "Success")
+
+
+def _told(payload: t.Mapping[str, t.Any]) -> str:
+    """The payload of a notification: what it says of states, or of why."""
+    if "old_state" in payload:
+        states = (payload["old_state"], payload["state"]), (payload["old_task_state"], payload["new_task_state"])
+        return ", ".join("%s -> %s" % pair for pair in states if pair[0] != pair[1])
+    return str((payload.get("fault") or {}).get("message", ""))
+
+
 def hypervisor_table(views: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
     """The table of compute hosts, and below it what is wrong with them. FREE/TOTAL: free is what instances can still claim."""
     head = ("HOST", "STATE", "ZONE", "INSTANCES", "VCPUS", "MEMORY_MB", "DISK_GB", "LAST_REPORT", "REASON")

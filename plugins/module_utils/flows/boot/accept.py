@@ -313,7 +313,6 @@ def _take_over(
     refusals: Problems,
 ) -> None:
     """Adopt instances: a half-built one continues where it is, as every stage can be repeated; a failed one starts again."""
-    now = tx.now
     if with_volumes:
         from . import boot_volumes
 
@@ -327,7 +326,7 @@ def _take_over(
             except errors.BootflowError as e:
                 refusals.add(row.display_name, e)
     for row in rows:
-        values: dict[str, t.Any] = {"run_id": tx.run.id, "vm_state": states.BUILDING, "updated_at": now}
+        values: dict[str, t.Any] = {"run_id": tx.run.id, "vm_state": states.BUILDING}
         again = row.vm_state != states.BUILDING
         if again or row.host is None:
             values.update(task_state=states.SCHEDULING, host=None, node=None)
@@ -338,7 +337,7 @@ def _take_over(
             values.update(task_state=None)
             history.start_events(tx, [row.uuid], "resume", row.host)
             history.finish_events(tx, [row.uuid], "resume", history.SUCCESS, "taken over from run %s" % row.run_id)
-        instances.write(tx, [row.uuid], **values)
+        instances.swap(tx, [row.uuid], [row.task_state], None, tx.context.notify_on_state_change, **values)
 
 
 def _fit_quota(

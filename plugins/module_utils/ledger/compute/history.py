@@ -318,3 +318,36 @@ def with_event(tx: Transaction, uuids: t.Sequence[str], event: str) -> set[str]:
     c = instance_action_events.c
     mine = (bulk.among(tx, c.instance_uuid, uuids), c.event == event)
     return set(tx.execute(sa.select(c.instance_uuid).where(*mine).distinct()).scalars())
+
+
+def _same(*names: str) -> dict[str, str]:
+    return dict(zip(names, names))
+
+
+#: what is shown of each kind: its table, and name -> column
+_KINDS: dict[str, tuple[sa.Table, dict[str, str]]] = {
+    "actions": (
+        instance_actions,
+        _same("action", "request_id", "project", "user_name", "start_time", "finish_time", "message"),
+    ),
+    "events": (instance_action_events, _same("event", "host", "start_time", "finish_time", "result", "details")),
+    "faults": (
+        instance_faults,
+        dict(_same("message", "remedy", "details", "host", "created_at"), code="error_code", status="code"),
+    ),
+    "notifications": (notifications, _same("event_type", "payload", "created_at")),
+}
+
+
+def all_of(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, dict[str, list[dict[str, t.Any]]]]:
+    """uuid -> {actions, events, faults, notifications} of the instance, live or deleted, oldest first. Times are ISO 8601.
+
+    source: Nova's os-instance-actions
+    """
+    found: dict[str, dict[str, list[dict[str, t.Any]]]] = {u: {kind: [] for kind in _KINDS} for u in uuids}
+    for kind, (table, columns) in _KINDS.items():
+        query = sa.select(table).where(bulk.among(tx, table.c.instance_uuid, uuids)).order_by(table.c.id)
+        for row in tx.execute(query).mappings():
+            shown = {n: utc(row[c]) if c.endswith(("_time", "_at")) else row[c] for n, c in columns.items()}
+            found[row["instance_uuid"]][kind].append(shown)
+    return found

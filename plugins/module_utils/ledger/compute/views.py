@@ -17,7 +17,7 @@ from ..db.transaction import Transaction
 from . import claims, history, instances, ports
 from .groups import group_names
 from .history import LastFault
-from .instances import Instance
+from .instances import Instance, InstanceRow
 
 
 def instance_views(tx: Transaction, rows: t.Sequence[Instance]) -> list[dict[str, t.Any]]:
@@ -111,4 +111,23 @@ def details(tx: Transaction, rows: t.Sequence[Instance]) -> list[dict[str, t.Any
             "events": history.events_of(tx, row.uuid),
         }
         for view, row in zip(instance_views(tx, rows), rows)
+    ]
+
+
+def histories(tx: Transaction, rows: t.Sequence[InstanceRow]) -> list[dict[str, t.Any]]:
+    """What happened to each of these instances, live or deleted: see history.all_of()."""
+    its = history.all_of(tx, [r.uuid for r in rows])
+    return [
+        {
+            "name": row.display_name,
+            "uuid": row.uuid,
+            "project": row.project,
+            "host": row.host,
+            "vm_state": row.vm_state,
+            "task_state": row.task_state,
+            "created_at": utc(row.created_at),
+            "deleted_at": utc(row.deleted_at),
+            **its[row.uuid],
+        }
+        for row in rows
     ]

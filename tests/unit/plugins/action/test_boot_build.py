@@ -109,8 +109,8 @@ def test_hosts_are_given_their_builds_and_the_controller_writes_what_they_did(
         assert boot.journal(uuid) == [("schedule", "Success"), *((stage, "Success") for stage in STAGES)]
         mine = [n for n in world.rows(tables.notifications) if n.instance_uuid == uuid]
         updates = [n.payload for n in mine if n.event_type == "compute.instance.update"]
-        assert [p["new_task_state"] for p in updates] == [None, *STAGES, None]
-        assert [p["old_task_state"] for p in updates] == ["scheduling", None, *STAGES]
+        assert [p["new_task_state"] for p in updates] == [None, None, *STAGES, None]
+        assert [p["old_task_state"] for p in updates] == [None, "scheduling", None, *STAGES]
         assert [n.event_type for n in mine][-2:] == ["compute.instance.update", "compute.instance.create.end"]
         spans = {e.event: (e.start_time, e.finish_time) for e in world.rows(tables.instance_action_events)}
         assert all(begin <= end <= world.time for begin, end in spans.values())

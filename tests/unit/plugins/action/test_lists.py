@@ -25,11 +25,12 @@ from ansible_collections.bootflow.compute.plugins.action import (
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
 from ansible_collections.bootflow.compute.plugins.module_utils.core.times import duration
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, nodes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, history, nodes
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import NET, World, network, subnet
 
 INVENTORY = {"groups": {"bootflow_compute": ["h1", "h2", "h3"]}}
+CHANGE = {"old_state": "building", "state": "active", "old_task_state": "spawning", "new_task_state": None}
 TIME = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
 
 
@@ -213,7 +214,7 @@ def test_playbooks_hand_the_setting_to_info_modules() -> None:
         for module in task
         if module.startswith("bootflow.compute.") and module.endswith("_info")
     ]
-    assert len(given) == 6 and set(given) == {"{{ bootflow_print_table | default(true) }}"}
+    assert len(given) == 7 and set(given) == {"{{ bootflow_print_table | default(true) }}"}
 
 
 def test_instances_for_later_jobs(world: World) -> None:
@@ -227,3 +228,40 @@ def test_instances_for_later_jobs(world: World) -> None:
     assert guest["addresses"][0]["ip_address"] == "10.0.1.10" and set(guest) == {
         "name", "uuid", "project", "host", "vm_state", "addresses"
     }  # fmt: skip
+
+
+def test_what_happened_to_an_instance(world: World) -> None:
+    world.report("h1")
+    uuid = world.boot("web", until="spawning")
+    world.time += 5
+    world.fail("h1", uuid, errors.RemoteError(reason="first line\nsecond line"))
+    transact(world, lambda tx: history.notify_each(tx, {uuid: CHANGE}, "compute.instance.update"))
+    result, shown = run(world, instance_info, names=["web"], history=True, print_table=True)
+    (found,) = result["instances"]
+    assert floats_of_times(found) == [] and (found["name"], found["deleted_at"]) == ("web", None)
+    assert [a["action"] for a in found["actions"]] == ["create"] and found["actions"][0]["request_id"] == "req-a"
+    assert {"schedule", "spawning"} <= {e["event"] for e in found["events"]}
+    assert [(f["code"], f["status"], f["host"]) for f in found["faults"]] == [("RemoteError", 400, "h1")]
+    told = {n["event_type"]: n["payload"] for n in found["notifications"]}
+    assert told["compute.instance.create.error"]["host"] == "h1" and told["compute.instance.update"] == CHANGE
+    lines = [line.split(None, 3) for line in shown.splitlines() if line.startswith("20")]
+    assert [line[0] for line in lines] == sorted(line[0] for line in lines), "by time"
+    assert {line[1] for line in lines} == {"action", "event", "fault", "notification"}
+    assert "first line" in shown and "second line" not in shown
+    assert "building -> active, spawning -> None" in shown and "at work" in shown and "by ann, req-a" in shown
+
+
+def test_what_happened_to_a_deleted_instance(world: World) -> None:
+    world.report("h1")
+    uuid = world.boot("web", project="p")
+    world.delete(names=["web"])
+    world.removed("h1", [uuid])
+    world.finish()
+    assert run(world, instance_info, names=["web"], history=True)[0]["instances"] == []
+    (found,) = run(world, instance_info, uuids=[uuid, "nobody"], project="p", history=True)[0]["instances"]
+    assert (found["vm_state"], [a["action"] for a in found["actions"]]) == ("deleted", ["create", "delete"])
+    assert (
+        found["deleted_at"] and run(world, instance_info, uuids=[uuid], project="q", history=True)[0]["instances"] == []
+    )
+    with pytest.raises(errors.InvalidInput, match="no instance is selected"):
+        run(world, instance_info, history=True)

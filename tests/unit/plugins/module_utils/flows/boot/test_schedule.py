@@ -426,7 +426,9 @@ def test_every_change_of_state_is_notified_from_the_request_to_the_end(world: Wo
         state: tuple[str, str | None] = (states.BUILDING, states.SCHEDULING)
         found = []
         n = tables.notifications.c
-        for row in world.rows(tables.notifications, n.instance_uuid == uuid, n.event_type == "compute.instance.update"):
+        rows = world.rows(tables.notifications, n.instance_uuid == uuid, n.event_type == "compute.instance.update")
+        assert (rows[0].payload["old_state"], rows[0].payload["state"]) == (None, states.BUILDING)
+        for row in rows[1:]:
             assert (row.payload["old_state"], row.payload["old_task_state"]) == state
             state = (row.payload["state"], row.payload["new_task_state"])
             found.append(state)
