@@ -30,7 +30,6 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds
     Stage,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.failure import Failed
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import reservations
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
@@ -40,7 +39,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     handover,
     host_settings,
 )
-from ansible_collections.bootflow.compute.plugins.plugin_utils.dhcp import reserve
+from ansible_collections.bootflow.compute.plugins.plugin_utils.dhcp import restore
 from ansible_collections.bootflow.compute.plugins.plugin_utils.image_upload import remove_uploads, upload
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import item_errors
@@ -206,7 +205,7 @@ class ActionModule(LedgerAction):
             },
         )["parts"]
         self._note_passed(parts, [b.uuid for b in builds], began)
-        self._restore(networks, parts["networks"])
+        restore(self, networks, parts["networks"])
         self._fail_without(builds, item_errors(parts["networks"], networks))
         made = [b for b in self._good(builds) if not _lacks(parts["disks"], b)]
         with_drive = {d["uuid"] for d in drives}
@@ -263,7 +262,7 @@ class ActionModule(LedgerAction):
         networks = build_parts.networks_of(builds)
         if networks:
             result = self.run_module("virtual_network", build_parts.network_arguments(self, networks.values()))
-            self._restore(networks, result)
+            restore(self, networks, result)
             self._fail_without(builds, item_errors(result, networks))
 
     def _fail_without(self, builds: t.Iterable[Build], problems: t.Mapping[str, errors.BootflowError]) -> None:
@@ -272,18 +271,6 @@ class ActionModule(LedgerAction):
             of_its = next((problems[n.name] for _p, n in build.ports if n.name in problems), None)
             if of_its is not None:
                 self._fail({build.uuid: of_its}, NETWORKING)
-
-    def _restore(self, networks: t.Mapping[str, t.Any], result: t.Mapping[str, t.Any]) -> None:
-        """Reserve the addresses of the guests that a network had here before somebody removed it."""
-        made = {n.source for n in networks.values() if result["outcomes"].get(n.name, {}).get("defined")}
-        if not made:
-            return
-        ledger = self.open_ledger()
-        try:
-            guests = ledger.inspect(reservations.of_hosts, [self.host]).get(self.host, {})
-        finally:
-            ledger.close()
-        reserve(self, [each for needed in guests.values() for each in needed if each["network"] in made])
 
     def _disks(self, builds: list[Build]) -> None:
         self._local_disks(builds)

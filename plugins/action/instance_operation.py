@@ -16,12 +16,13 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import OPERATION
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import operation
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Operation, Outcome
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import OPERATIONS
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import find
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     attached_volumes,
+    hard_reboot,
     host_settings,
     tables,
 )
@@ -44,26 +45,13 @@ class ActionModule(LedgerAction):
     }
 
     def act(self) -> dict[str, t.Any]:
-        name = self.options["operation"]
-        if name not in OPERATIONS:
-            raise errors.InvalidInput(
-                reason="operation %s does not exist" % name, remedy="Give one of: %s." % ", ".join(OPERATIONS)
-            )
-        self.operation: Operation = OPERATIONS[name]
+        self.operation: Operation = find(self.options["operation"], self.options["reboot_type"])
         return {"begin": self._begin, "work": self._work, "finish": self._finish}[self.options["phase"]]()
 
     # --- begin: on the controller, for all hosts --------------------------------------------------------------------
 
     def _begin(self) -> dict[str, t.Any]:
-        o = self.options
-        selection = operation.Selection(
-            names=o["names"],
-            uuids=o["uuids"],
-            reservations=o["reservation_ids"],
-            hosts=o["hosts"],
-            project=o["project"],
-            everything=o["all"],
-        )
+        selection = operation.Selection.from_options(self.options)
         known_hosts = frozenset(self.compute_hosts())
         begun, with_volumes = self.write(lambda tx: _begin(tx, self.operation, selection, known_hosts))
         work: dict[str, Items] = {}
@@ -119,27 +107,47 @@ class ActionModule(LedgerAction):
         connect = [i["uuid"] for i in items if i["volumes"]] if self.operation.connects_volumes else []
         if connect and not self.check_mode:
             failed = self._connect_volumes(connect)
-        settings = host_settings.of(self)
         domains = [{"uuid": i["uuid"], **i["details"]} for i in items if i["uuid"] not in failed]
         outcomes = self._failed(failed)
-        if domains:
-            result = self.run_module(
-                "domain_power",
-                {
-                    **host_settings.libvirt_arguments(self),
-                    "domains": domains,
-                    "state": self.operation.power,
-                    "shutdown_timeout": settings.shutdown_timeout,
-                    "wait_timeout": settings.wait_timeout,
-                    "vif_plugging_timeout": settings.vif_plugging_timeout,
-                    "vif_plugging_is_fatal": settings.vif_plugging_is_fatal,
-                    "workers": host_settings.workers(self, len(domains)),
-                },
-            )
-            lacking = item_errors(result, [d["uuid"] for d in domains])
-            outcomes.update(result["outcomes"])
-            outcomes.update({u: {**outcomes.get(u, {}), **problem} for u, problem in self._failed(lacking).items()})
+        if domains and self.operation.power:
+            outcomes.update(self._power(domains))
+        deaf = {u for u, o in outcomes.items() if not o.get("error") and o.get("restarted") is False}
+        anew = [d["uuid"] for d in domains if self.operation.rewrites or d["uuid"] in deaf]
+        if anew:
+            try:
+                done, lacking = hard_reboot.reboot(self, anew)
+            except errors.BootflowError as e:  # those that restarted by themselves have
+                done, lacking = {}, dict.fromkeys(anew, e)
+            except Exception as e:
+                done, lacking = {}, dict.fromkeys(anew, self.unexpected(e))
+            outcomes.update({u: {**o, "forced": u in deaf} for u, o in self._with(done, lacking).items()})
         return outcomes
+
+    def _power(self, domains: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, dict[str, t.Any]]:
+        """uuid -> the outcome of domain_power, or {error}."""
+        settings = host_settings.of(self)
+        result = self.run_module(
+            "domain_power",
+            {
+                **host_settings.libvirt_arguments(self),
+                "domains": domains,
+                "state": self.operation.power,
+                "shutdown_timeout": settings.shutdown_timeout,
+                "wait_soft_reboot_seconds": settings.wait_soft_reboot_seconds,
+                "wait_timeout": settings.wait_timeout,
+                "vif_plugging_timeout": settings.vif_plugging_timeout,
+                "vif_plugging_is_fatal": settings.vif_plugging_is_fatal,
+                "workers": host_settings.workers(self, len(domains)),
+            },
+        )
+        return self._with(result["outcomes"], item_errors(result, [d["uuid"] for d in domains]))
+
+    def _with(
+        self, outcomes: t.Mapping[str, dict[str, t.Any]], lacking: t.Mapping[str, errors.BootflowError]
+    ) -> dict[str, dict[str, t.Any]]:
+        """``outcomes`` with the errors of what is ``lacking``."""
+        failed = self._failed(lacking)
+        return {**outcomes, **{u: {**outcomes.get(u, {}), **problem} for u, problem in failed.items()}}
 
     def _connect_volumes(self, uuids: t.Sequence[str]) -> dict[str, errors.BootflowError]:
         """Log a restarted host in to its guests' volumes. Returns uuid -> why that failed."""
@@ -159,7 +167,7 @@ class ActionModule(LedgerAction):
         answers = self._answers(begun)
         failed = {u: errors.from_dict(o["error"]) for u, o in answers.items() if o.get("error")}
         if answers and not self.check_mode:
-            outcomes = {u: Outcome(int(o.get("power_state") or 0), failed.get(u)) for u, o in answers.items()}
+            outcomes = {u: _outcome(o, failed.get(u)) for u, o in answers.items()}
             ledger = self.open_ledger()
             try:
                 failed = ledger.transact(operation.finish, self.operation, outcomes)
@@ -174,7 +182,8 @@ class ActionModule(LedgerAction):
                     "name": item["name"],
                     "uuid": uuid,
                     "host": host,
-                    "vm_state": item["vm_state"] if problem else self.operation.rule.result or item["vm_state"],
+                    "vm_state": operation.vm_state_after(self.operation, _outcome(answers[uuid], problem))
+                    or item["vm_state"],
                     "power_state": answers[uuid].get("power_state"),
                     "forced": bool(answers[uuid].get("forced")),
                     "error": None if problem is None else problem.as_dict(),
@@ -183,7 +192,7 @@ class ActionModule(LedgerAction):
         if self.options["print_table"]:
             tables.show(self._display, self._lines(instances, begun.get("unchanged") or []))
         listed = [errors.failed_item(i["name"], i["uuid"], i["error"], host=i["host"]) for i in instances if i["error"]]
-        error = errors.OperationFailed(listed, len(instances), operation=self.operation.name)
+        error = errors.OperationFailed(listed, len(instances), operation=self.operation.called)
         return outcome(error, changed=len(failed) < len(instances), instances=instances)
 
     def _answers(self, begun: t.Mapping[str, t.Any]) -> dict[str, dict[str, t.Any]]:
@@ -199,15 +208,20 @@ class ActionModule(LedgerAction):
     def _lines(self, instances: t.Sequence[t.Mapping[str, t.Any]], unchanged: Items) -> list[str]:
         title = "Would %s (nothing is touched):" if self.check_mode else "%s:"
         rows = [
-            (i["name"], i["uuid"], i["host"], i["vm_state"], POWER_STATES.get(i["power_state"] or 0), _note(i))
+            (i["name"], i["uuid"], i["host"], i["vm_state"], POWER_STATES.get(i["power_state"] or 0), self._note(i))
             for i in instances
         ]
         result = self.operation.rule.result
         rows += [(i["name"], i["uuid"], i["host"], result, None, "nothing to do") for i in unchanged]
         if not rows:
-            return ["%s: no instance is selected." % self.operation.name]
+            return ["%s: no instance is selected." % self.operation.called]
         head = ("INSTANCE", "UUID", "HOST", "VM_STATE", "POWER_STATE", "NOTE")
-        return [title % self.operation.name, *tables.table(head, rows)]
+        return [title % self.operation.called, *tables.table(head, rows)]
+
+    def _note(self, instance: t.Mapping[str, t.Any]) -> str:
+        if instance["error"]:
+            return str(instance["error"]["code"])
+        return self.operation.forced if instance["forced"] else ""
 
     def _begun(self) -> t.Mapping[str, t.Any]:
         return t.cast("t.Mapping[str, t.Any]", self.task_vars["hostvars"]["localhost"].get(BEGUN) or {})
@@ -221,7 +235,5 @@ def _begin(
     return begun, set(attachments.of_instances(tx, [r.uuid for r in begun.rows]))
 
 
-def _note(instance: t.Mapping[str, t.Any]) -> str:
-    if instance["error"]:
-        return str(instance["error"]["code"])
-    return "lost its power: it did not shut down in time" if instance["forced"] else ""
+def _outcome(answer: t.Mapping[str, t.Any], problem: errors.BootflowError | None) -> Outcome:
+    return Outcome(int(answer.get("power_state") or 0), problem)

@@ -288,6 +288,12 @@ options:
         type: str
         choices: [running, paused, defined]
         default: running
+      restart:
+        description:
+          - Take the power of a running guest, and the memory of one that is suspended, right before the domain is started.
+          - Without effect with O(domains[].state=defined).
+        type: bool
+        default: false
       wait_timeout:
         description: Seconds to wait until the domain runs.
         type: float

@@ -14,7 +14,7 @@ description:
   - Defines libvirt domains from their XML, starts them, and waits until they run; optionally also until a pattern appears on the console, an address
     responds, or the guest agent responds.
   - Domains are identified by their UUID. A running domain with the requested definition stays unchanged. A running domain with another definition
-    keeps running and gets the new definition for its next start.
+    keeps running and gets the new definition for its next start, unless O(domains[].restart).
   - The failure of one domain does not affect the others; a partly created domain stays for M(bootflow.compute.instance_cleanup).
   - A definition that libvirt refuses or cannot start is kept below O(instances_path) in C(_refused/UUID.xml), the newest 20 of a host, and the remedy of
     the error names the file.
@@ -68,7 +68,7 @@ outcomes:
     power_state:
       description: Nova's number of the power state, 1 for running, 3 paused, 4 shut down, 6 crashed, 7 suspended, 0 none.
       type: int
-      returned: success
+      returned: success, and after a failure with O(domains[].restart)
     defined:
       description: Whether this task defined the domain.
       type: bool

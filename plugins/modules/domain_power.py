@@ -8,13 +8,16 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: domain_power
-short_description: Shut guests down and start them
+short_description: Shut guests down, start, restart, pause and suspend them
 version_added: "0.1.0"
 description:
   - Brings libvirt domains that are defined into a power state. One that is in it already is left alone.
   - A guest is asked to shut down as by its power button, again every 10 seconds. When it still runs after O(shutdown_timeout) it loses its power,
     and RV(outcomes) says so.
   - A guest is started by the definition that the host has of it, with its CPUs stopped until its interfaces are up.
+  - A guest is restarted by asking it to shut down, and starting it when it has. One that does not hear keeps running, and RV(outcomes) says so.
+  - A guest that is suspended writes its memory to a file of libvirt on the host (managed save) and is off then; its next start continues from there.
+  - A guest whose clock stood still gets the time from the host, if its agent answers.
   - A domain that fails does not fail the others. Look at RV(outcomes) for each one's outcome.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
@@ -38,14 +41,21 @@ options:
         description: O(shutdown_timeout) of this domain.
         type: float
   state:
-    description: The state that they are to have.
+    description:
+      - The state that they are to have. V(paused) stops the CPUs of a guest, V(unpaused) lets them go on.
+      - V(interrupted) sends a guest a non-maskable interrupt, each time anew. Its power state stays.
+      - A guest that is off cannot be V(paused), V(unpaused), V(suspended) or V(interrupted), which is an error.
     type: str
-    choices: [running, shutdown]
+    choices: [running, shutdown, rebooted, paused, unpaused, suspended, interrupted]
     required: true
   shutdown_timeout:
     description: Seconds that a guest has to shut down. V(0) takes its power at once.
     type: float
     default: 60
+  wait_soft_reboot_seconds:
+    description: Seconds that a guest has to restart, or to shut down so that it can be started.
+    type: float
+    default: 120
   wait_timeout:
     description: Seconds to wait until a guest runs.
     type: float
@@ -61,7 +71,7 @@ options:
     type: bool
     default: true
   workers:
-    description: How many guests are started at once. Guests shut down side by side, up to 100.
+    description: How many guests are worked on at once. Guests shut down and restart side by side, up to 100.
     type: int
     default: 8
 """
@@ -92,7 +102,7 @@ outcomes:
   returned: success
   contains:
     changed:
-      description: Whether the guest was, or in check mode would be, shut down, started or resumed.
+      description: Whether the guest was, or in check mode would be, shut down, started, restarted, paused, unpaused, suspended or interrupted.
       type: bool
       returned: always
     power_state:
@@ -103,11 +113,15 @@ outcomes:
       description: Whether it lost its power, as it had not shut down in time.
       type: bool
       returned: success
+    restarted:
+      description: Whether the guest restarted; one that did not hear in time, was not running or did not start has to be reset.
+      type: bool
+      returned: success, with O(state=rebooted)
     vifs_missing:
       description: Interfaces that were not plugged in when the guest was started, which is possible without O(vif_plugging_is_fatal).
       type: list
       elements: str
-      returned: success, when the guest is to be running
+      returned: success, when the guest was started
     seconds:
       description: How long it took.
       type: float
@@ -138,8 +152,14 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_lim
     keep_time_limit,
 )
 
-OF_EACH = ("shutdown_timeout", "wait_timeout", "vif_plugging_timeout", "vif_plugging_is_fatal")
-MOST_AT_ONCE = 100  # guests that shut down: they are waited for, which costs next to nothing
+OF_EACH = (
+    "shutdown_timeout",
+    "wait_soft_reboot_seconds",
+    "wait_timeout",
+    "vif_plugging_timeout",
+    "vif_plugging_is_fatal",
+)
+MOST_AT_ONCE = 100  # guests that are asked to shut down or restart: waiting for them costs next to nothing
 
 
 def argument_spec():
@@ -151,6 +171,7 @@ def argument_spec():
         "domains": {"type": "list", "elements": "dict", "required": True, "options": domain},
         "state": {"type": "str", "choices": list(STATES), "required": True},
         "shutdown_timeout": {"type": "float", "default": PowerSpec.shutdown_timeout},
+        "wait_soft_reboot_seconds": {"type": "float", "default": PowerSpec.wait_soft_reboot_seconds},
         "wait_timeout": {"type": "float", "default": PowerSpec.wait_timeout},
         "vif_plugging_timeout": {"type": "float", "default": PowerSpec.vif_plugging_timeout},
         "vif_plugging_is_fatal": {"type": "bool", "default": PowerSpec.vif_plugging_is_fatal},
@@ -174,7 +195,7 @@ def main():
             def one(domain):
                 return ensure_power(connection, power_spec(args, domain), module.check_mode)
 
-            workers = MOST_AT_ONCE if args["state"] == "shutdown" else args["workers"]
+            workers = MOST_AT_ONCE if args["state"] in ("shutdown", "rebooted") else args["workers"]
             results = run_batch([(d["uuid"], d) for d in args["domains"]], one, workers)
     except Exception as error:
         fail(module, error)

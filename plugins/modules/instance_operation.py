@@ -8,15 +8,17 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: instance_operation
-short_description: Stop and start instances, and whatever else can be done with them
+short_description: Stop, start, reboot, pause and suspend instances
 version_added: "0.1.0"
 description:
   - One step of an operation on many instances. O(phase=begin) checks the selected instances and takes them into the operation, O(phase=work) does it on
-    one host for all of its instances, O(phase=finish) writes what came of all of them. The playbooks C(stop) and C(start) run the three.
+    one host for all of its instances, O(phase=finish) writes what came of all of them. The playbooks C(stop), C(start),
+    C(reboot), C(pause), C(unpause), C(suspend), C(resume) and C(trigger_crash_dump) run the three.
   - Instances selected by O(names) or O(uuids) must exist.
   - States are checked as by Nova. If one of the selected instances is in a state that does not allow the operation, is locked, or is being worked on by
     another run, the task fails and no instance is touched. An instance that is already what the operation makes of it is left alone.
   - An instance that fails on its host does not fail the others, and is again what it was before.
+    After a reboot whose guest does not run it is C(error).
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.ledger, bootflow.compute.instance_selection]
 attributes:
@@ -25,7 +27,7 @@ attributes:
 options:
   operation:
     description:
-      - C(stop) or C(start); the rows of C(flows/instances/operations.py).
+      - C(stop), C(start), C(reboot), C(pause), C(unpause), C(suspend), C(resume) or C(trigger_crash_dump).
       - Read from the variable C(bootflow_operation).
     type: str
     required: true
@@ -41,11 +43,19 @@ options:
   all:
     description: With O(project) alone, all of the project's instances. Read from the variable C(bootflow_all), else false.
     type: bool
+  reboot_type:
+    description:
+      - Of a reboot. V(SOFT) asks the guest, and resets it when it does not restart in time. V(HARD) takes its power at once.
+      - A guest that is reset starts by a definition that is written anew from the ledger, after its networks and volumes are there.
+      - Read from the variable C(bootflow_reboot_type), else V(SOFT).
+    type: str
+    choices: [SOFT, HARD]
   print_table:
     description: Print what was done. Read from the variable C(bootflow_print_table), else true.
     type: bool
 notes:
-  - Runs on the controller, inside the ansible-playbook process. With O(phase=work) it runs M(bootflow.compute.domain_power) on the host.
+  - Runs on the controller, inside the ansible-playbook process. With O(phase=work) it runs M(bootflow.compute.domain_power) on the host, and
+    M(bootflow.compute.instance_build) for guests that are reset.
   - O(phase=work) reads what O(phase=begin) returned from C(bootflow_operation_begun) of C(localhost), and O(phase=finish) reads C(bootflow_operated) of
     the hosts; register them under these names.
 seealso:
@@ -90,7 +100,7 @@ instances:
       type: int
       returned: O(phase=finish)
     forced:
-      description: Whether the guest lost its power, as it had not shut down in time.
+      description: Whether the guest lost its power, as it had not shut down, or restarted, in time.
       type: bool
       returned: O(phase=finish)
     error:
@@ -113,7 +123,7 @@ work:
   type: dict
   returned: O(phase=begin)
 outcomes:
-  description: The outcome of each instance of the host by its UUID, as M(bootflow.compute.domain_power) returns it.
+  description: The outcome of each instance of the host by its UUID, as M(bootflow.compute.domain_power) or M(bootflow.compute.domain) returns it.
   type: dict
   returned: O(phase=work)
 failed_items:

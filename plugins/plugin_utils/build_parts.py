@@ -131,9 +131,9 @@ def domain_arguments(action: LedgerAction, domains: t.Sequence[t.Mapping[str, t.
     }
 
 
-def domain(build: Build, settings: Values, volumes: t.Sequence[Attached]) -> dict[str, t.Any]:
-    """An element of the option ``domains``. :raises BootflowError: see guest_of_build.domain_config"""
-    wanted: dict[str, t.Any] = {
+def definition(build: Build, settings: Values, volumes: t.Sequence[Attached]) -> dict[str, t.Any]:
+    """An element of the option ``domains``, a guest that is started. :raises BootflowError: see guest_of_build.domain_config"""
+    return {
         "uuid": build.uuid,
         "name": build.row.domain_name,
         "spare_names": guest_of_build.spare_names(build),
@@ -148,6 +148,11 @@ def domain(build: Build, settings: Values, volumes: t.Sequence[Attached]) -> dic
             for reserved in dhcp.reservations(port.mac_address, port.fixed_ips, network, build.row.hostname)
         ],
     }
+
+
+def domain(build: Build, settings: Values, volumes: t.Sequence[Attached]) -> dict[str, t.Any]:
+    """The same, with what a boot waits for in its guest."""
+    wanted = definition(build, settings, volumes)
     if settings.wait_console:
         wanted["wait_console"] = {
             "pattern": settings.wait_console,

@@ -9,6 +9,8 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Network
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import reservations
 from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import item_errors
@@ -32,3 +34,20 @@ def reserve(action: LedgerAction, wanted: t.Sequence[t.Mapping[str, str]]) -> li
     for reason, addresses in without.items():
         action._display.warning("DHCP does not reserve %s on %s: %s" % (", ".join(addresses), host, reason))
     return [address for mac, address in address_of.items() if mac not in problems]
+
+
+def restore(action: LedgerAction, networks: t.Mapping[str, Network], result: t.Mapping[str, t.Any]) -> None:
+    """Reserve the addresses of the guests that a network had here before somebody removed it.
+
+    :arg networks: by their names, as ``result`` of the module virtual_network has them.
+    """
+    made = {n.source for n in networks.values() if result["outcomes"].get(n.name, {}).get("defined")}
+    if not made:
+        return
+    host = action.task_vars["inventory_hostname"]
+    ledger = action.open_ledger()
+    try:
+        guests = ledger.inspect(reservations.of_hosts, [host]).get(host, {})
+    finally:
+        ledger.close()
+    reserve(action, [each for needed in guests.values() for each in needed if each["network"] in made])

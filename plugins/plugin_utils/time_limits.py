@@ -37,6 +37,8 @@ def limit_of(action: host_settings.OnHost, module: str, arguments: Arguments) ->
         kind = "clear_timeout"
     if module == "instance_build" and _copies(arguments):
         kind = "copy_timeout"
+    if module == "domain_power" and arguments.get("state") == "suspended":
+        kind = "copy_timeout"  # memory is written to a disk
     return float(getattr(host_settings.values(action, TIME_LIMITS), kind)) + _waits(arguments)
 
 
@@ -89,6 +91,7 @@ def _children() -> set[int]:
 
 _KINDS = {
     "compute_node_info": "report_timeout",
+    "domain_console": "report_timeout",
     "domain_info": "report_timeout",
     "storage_backend_info": "report_timeout",
     "instance_disks": "copy_timeout",
@@ -111,12 +114,17 @@ def _copies(arguments: Arguments) -> bool:
 
 # Options of a module, or fields of its items, that say how long it may wait for an item, which starts or shuts down.
 _STARTS = ("wait_timeout", "vif_plugging_timeout", "wait_agent", "wait_console", "wait_address")
-_ENDS = ("shutdown_timeout",)
+# The same of domain_power, by the state that guests are to have.
+_WAITS: dict[str, tuple[str, ...]] = {
+    "shutdown": ("shutdown_timeout",),
+    "rebooted": ("wait_soft_reboot_seconds", *_STARTS),
+    **dict.fromkeys(("paused", "unpaused", "suspended", "interrupted"), ()),
+}
 
 
 def _waits(arguments: Arguments) -> float:
     """The seconds that the module may wait for what is not its own work: the guests, and the places of builds."""
-    waits = _ENDS if arguments.get("state") == "shutdown" else _STARTS
+    waits = _WAITS.get(str(arguments.get("state")), _STARTS)
     seconds = 0.0
     for items in filter(None, (arguments.get("instances"), arguments.get("domains"))):
         batches = math.ceil(len(items) / max(1, int(arguments.get("workers") or 1)))

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
@@ -14,6 +15,8 @@ from flow import Flow, entry
 READY = {"bootflow_wait_console": "BOOTFLOW-GUEST-READY"}
 # Nothing in this guest listens to its power button.
 DEAF = "#!/bin/sh\nkillall acpid\necho deaf now\n"
+# Its memory goes on counting, or begins at 1 again.
+COUNTING = "#!/bin/sh\n(i=0; while :; do i=$((i+1)); echo tick $i >/dev/console; sleep 1; done) &\n"
 
 
 def operate(flow: Flow, playbook: str, *names: str, expect: int = 0, options: tuple[str, ...] = (), **variables) -> str:
@@ -35,6 +38,16 @@ def wait_ready(flow: Flow, name: str) -> None:
     while "BOOTFLOW-GUEST-READY" not in flow.console(row["host"], row["uuid"]):
         assert time.monotonic() < end, flow.console(row["host"], row["uuid"])
         time.sleep(0.5)
+
+
+def virsh(flow: Flow, name: str, *command: str) -> str:
+    row = flow.instances()[name]
+    return flow.lab.host(row["host"]).run("virsh", "-c", "qemu:///system", *command, row["uuid"]).stdout.strip()
+
+
+def ticks(flow: Flow, name: str) -> list[int]:
+    row = flow.instances()[name]
+    return [int(n) for n in re.findall(r"^tick (\d+)\r?$", flow.console(row["host"], row["uuid"]), re.MULTILINE)]
 
 
 def states_of(flow: Flow) -> set[tuple[str, str | None]]:
@@ -117,4 +130,69 @@ def test_a_run_that_is_killed_in_the_middle(flow: Flow, then: str) -> None:
         time.sleep(15)
         assert guest(flow, "deaf") == "running", "nobody takes its power for a run that is gone"
     flow.delete("deaf")
+    assert flow.residue() == {}
+
+
+def test_pause_suspend_reboot_and_lock_several_guests(flow: Flow) -> None:
+    flow.boot(entry("web", max_count=2, user_data=COUNTING), entry("deaf", user_data=DEAF), **READY)
+    names = sorted(flow.instances())
+    assert len({r["host"] for r in flow.instances().values()}) > 1
+
+    operate(flow, "pause", *names)
+    assert states_of(flow) == {("paused", None)} and {guest(flow, n) for n in names} == {"paused"}
+    operate(flow, "unpause", *names)
+    assert states_of(flow) == {("active", None)} and {guest(flow, n) for n in names} == {"running"}
+
+    operate(flow, "suspend", *names)
+    before = max(ticks(flow, "web-1"))
+    assert states_of(flow) == {("suspended", None)} and {guest(flow, n) for n in names} == {"shut off"}
+    assert all(re.search(r"Managed save: +yes", virsh(flow, n, "dominfo")) for n in names)
+    operate(flow, "resume", *names)
+    assert states_of(flow) == {("active", None)} and {guest(flow, n) for n in names} == {"running"}
+    end = time.monotonic() + 10
+    while max(ticks(flow, "web-1"), default=0) <= before:
+        assert time.monotonic() < end, ticks(flow, "web-1")
+        time.sleep(0.2)
+    counted = ticks(flow, "web-1")
+    assert len(counted) == len(set(counted)) and min(counted) in (1, before, before + 1, before + 2), (
+        "it did not boot again"
+    )
+
+    lives = {n: virsh(flow, n, "domid") for n in names}
+    done = operate(flow, "reboot", *names, bootflow_wait_soft_reboot_seconds=8)
+    lines = {line.split()[0]: line for line in done.splitlines() if line.split()[:1] and line.split()[0] in names}
+    assert {n: "did not restart in time" in lines[n] for n in names} == {n: n == "deaf" for n in names}, done
+    assert all(virsh(flow, n, "domid") != lives[n] for n in names) and states_of(flow) == {("active", None)}
+
+    row = flow.instances()["web-1"]
+    for command in ("destroy", "undefine"):
+        virsh(flow, "web-1", command)
+    operate(flow, "suspend", "web-2")
+    operate(flow, "reboot", "web-1", "web-2", bootflow_reboot_type="HARD")
+    assert states_of(flow) == {("active", None)}
+    assert row["domain_name"] == virsh(flow, "web-1", "domname") and guest(flow, "web-2") == "running"
+    assert re.search(r"Managed save: +no", virsh(flow, "web-2", "dominfo"))
+    wait_ready(flow, "web-1")
+
+    operate(flow, "lock", "deaf", bootflow_actor="bob", bootflow_locked_reason="do not touch")
+    refused = operate(flow, "pause", *names, expect=2)
+    assert "InstanceIsLocked" in refused and "bob locked it: do not touch" in refused
+    assert states_of(flow) == {("active", None)}
+    flow.check_ledger()
+    flow.delete(*names, bootflow_actor="bob")
+    assert flow.residue() == {}
+
+
+@pytest.mark.long
+def test_a_hard_reboot_that_is_killed(flow: Flow) -> None:
+    """The same again goes on with it, and the guest runs once."""
+    flow.boot(entry("web"), **READY)
+    for moment in (0.0, 0.6, 1.2):
+        process = flow.start("reboot", {"bootflow_names": ["web"], "bootflow_reboot_type": "HARD"})
+        flow.wait_for("SELECT 1 FROM instances WHERE task_state = 'reboot_started_hard'", 60, process)
+        time.sleep(moment)
+        flow.kill(process)
+        operate(flow, "reboot", "web", bootflow_reboot_type="HARD")
+        assert states_of(flow) == {("active", None)} and guest(flow, "web") == "running"
+    flow.delete("web")
     assert flow.residue() == {}

@@ -49,7 +49,11 @@ NETWORKS: Shape = _outcomes({}, {"defined": flag})
 _power_state = choice(*POWER_STATES)
 _place: Shape = record({"type": choice("disk", "nic")}, {n: text(32) for n in ("name", "mac", "bus", "address")})
 DOMAINS: Shape = _outcomes({"power_state": _power_state}, {"devices": items(_place), "name": name})
-DOMAIN_POWER: Shape = _outcomes({"power_state": _power_state}, {"forced": flag, "vifs_missing": names})
+DOMAIN_POWER: Shape = _outcomes(
+    {"power_state": _power_state}, {"forced": flag, "restarted": flag, "vifs_missing": names}
+)
+_vnc: Shape = record({"listen": name, "port": whole(1, 65535)})
+CONSOLES: Shape = _outcomes({"power_state": _power_state, "console": items(message, most=10_000)}, {"vnc": maybe(_vnc)})
 INSTANCE_DISKS: Shape = _outcomes({}, {"pending": names})
 VOLUMES: Shape = _outcomes({}, {"name": name, "path": path, "size": size, "action": text(), "copying": flag})
 TARGETS: Shape = _outcomes(

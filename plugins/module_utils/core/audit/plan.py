@@ -32,7 +32,7 @@ SETTLE = "settle"  # an operation is over: the instance gets the state that its 
 FORGET = "forget"
 REMOVE = "remove"  # orphans, if the user allows it
 RESERVE = "reserve"  # the host's DHCP server gets the reservation
-WAIT = "wait"  # for a host that does not answer
+WAIT = "wait"  # for a host that does not answer, or is still at it
 REPORT = "report"  # a person has to look at it
 
 #: These change nothing.
@@ -440,16 +440,20 @@ class _Plan:
         if snapshot is not None and instance.touched_at >= snapshot.began_at:
             return
         power_states = {d.uuid: d.power_state for d in snapshot.domains} if snapshot is not None else {}
-        vm_state = states.settled(instance.operation, instance.vm_state, power_states.get(instance.uuid))
+        power_state = power_states.get(instance.uuid)
+        waits = "" if snapshot is not None else "The operation is settled when the host answers."
+        if not states.is_over(instance.operation, power_state):
+            waits = "libvirt still writes the memory of the guest: run the audit again."
+        now = "%s/%s" % (instance.vm_state, instance.task_state)
         self.add(
             DEAD_OPERATION,
             instance.host,
             instance.uuid,
             "state",
-            "%s/%s" % (instance.vm_state, instance.task_state),
-            "%s/%s" % (instance.vm_state, instance.task_state) if snapshot is None else vm_state,
-            WAIT if snapshot is None else SETTLE,
-            "The operation is settled when the host answers." if snapshot is None else "",
+            now,
+            now if waits else states.settled(instance.operation, instance.vm_state, power_state),
+            WAIT if waits else SETTLE,
+            waits,
             key=instance.run,
         )
 

@@ -51,3 +51,10 @@ class InstanceInvalidState(Conflict):
     """The instance's state does not allow the action."""
 
     msg_fmt = "Cannot '%(method)s' instance %(instance_uuid)s while it is in %(attr)s %(state)s"
+
+
+class InstanceNotReady(Conflict):
+    """The instance has no guest on a host."""
+
+    msg_fmt = "Instance %(instance_id)s is not ready"
+    remedy = "Look at its state: bootflow.compute.show."

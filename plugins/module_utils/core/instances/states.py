@@ -90,10 +90,6 @@ TASK_STATES = (
     SHELVING, SHELVING_IMAGE_PENDING_UPLOAD, SHELVING_IMAGE_UPLOADING, SHELVING_OFFLOADING, UNSHELVING,
 )  # fmt: skip
 
-REBOOT_TASKS = frozenset(
-    (REBOOTING, REBOOT_PENDING, REBOOT_STARTED, REBOOTING_HARD, REBOOT_PENDING_HARD, REBOOT_STARTED_HARD)
-)
-
 # --- power_state: the hypervisor's state (in core.instances.power_states, so that hosts need not load this file) --------
 
 NOSTATE = power_states.NOSTATE
@@ -117,13 +113,22 @@ class Action:
     result: str | None = None  # vm_state after it; None: as before, or decided by the action
     must_have_launched: bool = True
     locks: bool = True  # rejected for a locked instance
+    then: tuple[str, ...] = ()  # the task_states that follow ``during``, in order
+    known_as: str = ""  # its name in the journal and in messages, where it has another
+
+    @property
+    def at_work(self) -> str | None:
+        """The task_state while its host works."""
+        return self.then[-1] if self.then else self.during
 
 
 def _in(*states: str) -> frozenset[str]:
     return frozenset(states)
 
 
-_HARD_REBOOT_TASKS: frozenset[str | None] = frozenset((None, *REBOOT_TASKS, RESUMING, UNPAUSING, PAUSING, SUSPENDING))
+_ALLOW_REBOOT: frozenset[str | None] = frozenset(
+    (None, REBOOTING, REBOOT_PENDING, REBOOT_STARTED, REBOOTING_HARD, RESUMING, UNPAUSING, PAUSING, SUSPENDING)
+)
 
 _USED = _in(ACTIVE, STOPPED, PAUSED, SUSPENDED)
 _ATTACHABLE = _in(ACTIVE, PAUSED, STOPPED, RESIZED, SOFT_DELETED, SHELVED, SHELVED_OFFLOADED)
@@ -136,10 +141,17 @@ ACTIONS: dict[str, Action] = {
     "unpause": Action(_in(PAUSED), during=UNPAUSING, result=ACTIVE),
     "suspend": Action(_in(ACTIVE), during=SUSPENDING, result=SUSPENDED),
     "resume": Action(_in(SUSPENDED), during=RESUMING, result=ACTIVE),
-    "soft_reboot": Action(_in(ACTIVE), during=REBOOTING, result=ACTIVE),
-    "hard_reboot": Action(
-        _in(ACTIVE, STOPPED, PAUSED, SUSPENDED, ERROR), _HARD_REBOOT_TASKS, during=REBOOTING_HARD, result=ACTIVE
+    "soft_reboot": Action(
+        _in(ACTIVE), during=REBOOTING, then=(REBOOT_PENDING, REBOOT_STARTED), result=ACTIVE, known_as="reboot"
     ),
+    "hard_reboot": Action(
+        _in(ACTIVE, STOPPED, PAUSED, SUSPENDED, ERROR),
+        _ALLOW_REBOOT,
+        during=REBOOTING_HARD,
+        then=(REBOOT_PENDING_HARD, REBOOT_STARTED_HARD),
+        result=ACTIVE,
+        known_as="reboot",
+    ),  # fmt: skip
     "rescue": Action(_in(ACTIVE, STOPPED, ERROR), during=RESCUING, result=RESCUED),
     "unrescue": Action(_in(RESCUED), during=UNRESCUING, result=ACTIVE),
     "resize": Action(_in(ACTIVE, STOPPED), during=RESIZE_PREP, result=RESIZED),
@@ -184,11 +196,21 @@ POWER_STATES_OF: dict[str, frozenset[int]] = {
 def settled(action: str, vm_state: str, power_state: int | None) -> str:
     """The vm_state after ``action`` of a dead run: the action's result if the guest is in it, else unchanged.
 
+    A reboot has a guest off for a while: where it ended there, the instance is stopped, so that a start can begin.
+
     :arg power_state: the reported one; None: the host does not have the guest.
     source: Nova's init_host
     """
-    result = ACTIONS[action].result
-    return result if result is not None and power_state in POWER_STATES_OF.get(result, ()) else vm_state
+    rule = ACTIONS[action]
+    if rule.result is not None and power_state in POWER_STATES_OF.get(rule.result, ()):
+        return rule.result
+    reboots = rule.result in (rule.vm_states or ())
+    return STOPPED if reboots and vm_state in (ACTIVE, PAUSED) and power_state in POWER_STATES_OF[STOPPED] else vm_state
+
+
+def is_over(action: str, power_state: int | None) -> bool:
+    """Whether the host has ended what it did for ``action`` of a dead run: a guest is paused while libvirt saves its memory."""
+    return not (action == "suspend" and power_state == POWER_PAUSED)
 
 
 def check_action(
@@ -208,21 +230,22 @@ def check_action(
     rule = ACTIONS.get(action)
     if rule is None:
         raise InvalidInput(reason="unknown action %s" % action, remedy="Known are: %s." % ", ".join(sorted(ACTIONS)))
+    name = rule.known_as or action
     if locked and rule.locks:
         raise InstanceIsLocked(instance_uuid=instance_uuid)
     if rule.vm_states is not None and vm_state not in rule.vm_states:
         raise InstanceInvalidState(
-            method=action, instance_uuid=instance_uuid, attr="vm_state", state=vm_state,
+            method=name, instance_uuid=instance_uuid, attr="vm_state", state=vm_state,
             remedy="Allowed states: %s." % ", ".join(sorted(rule.vm_states)),
         )  # fmt: skip
     if rule.task_states is not None and task_state not in rule.task_states:
         raise InstanceInvalidState(
-            method=action, instance_uuid=instance_uuid, attr="task_state", state=task_state,
+            method=name, instance_uuid=instance_uuid, attr="task_state", state=task_state,
             remedy="Wait until that is done.",
         )  # fmt: skip
     if rule.must_have_launched and not launched:
         raise InstanceInvalidState(
-            message="Instance %s is in an invalid state for '%s'" % (instance_uuid, action),
+            message="Instance %s is in an invalid state for '%s'" % (instance_uuid, name),
             remedy="The instance never ran: delete it and boot it again.",
         )
     return rule

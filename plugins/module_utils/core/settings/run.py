@@ -279,7 +279,8 @@ TIME_LIMITS = Table(
             "copy_timeout",
             float,
             7200.0,
-            "Time that a host has to fetch images and make the disks of a round.",
+            "Time that a host has to fetch images and make the disks of a round, or to write the memory of guests that are"
+            " suspended.",
             least=1,
             most=LONGEST,
             unit="seconds",

@@ -56,7 +56,7 @@ HOSTS = Table(
         Setting(
             "host",
             list,
-            help="Playbooks `host` and `hosts`: compute hosts. Playbooks `stop` and `start`: instances on these compute hosts.",
+            help="Playbooks `host` and `hosts`: compute hosts. Playbooks of operations: instances on these compute hosts.",
             option="hosts",
             required=True,
         ),
@@ -72,14 +72,61 @@ HOSTS = Table(
     )
 )
 
-OPERATION = Table(
+#: of an operation
+INSTANCES = Table(
     (
-        Setting(
-            "operation", str, help="Set by the playbooks of operations (`stop`, `start`): what they do.", required=True
-        ),
         *SELECTION,
         HOSTS.named("host").but(required=False),
-        Setting("all", bool, False, "Playbooks `stop` and `start`: all instances of `bootflow_project`."),
+        Setting("all", bool, False, "Playbooks of operations: all instances of `bootflow_project`."),
+    )
+)
+
+OPERATION = Table(
+    (
+        Setting("operation", str, help="Set by the playbooks of operations: what they do.", required=True),
+        *INSTANCES,
+        Setting(
+            "reboot_type",
+            str,
+            "SOFT",
+            "Playbook `reboot`: ask the guests first, or reset them at once by domains that are written again from the ledger.",
+            choices=("SOFT", "HARD"),
+        ),
+    )
+)
+
+LOCK = Table(
+    (
+        *INSTANCES,
+        Setting(
+            "locked_reason",
+            str,
+            "",
+            "Playbook `lock`: why, at most 255 characters. Users who are refused see it.",
+            option="reason",
+        ),
+        Setting(
+            "unlock_override",
+            bool,
+            False,
+            "Playbook `unlock`: also instances that another user locked.",
+            option="override",
+        ),
+    )
+)
+
+CONSOLE = Table(
+    (
+        *INSTANCES,
+        Setting(
+            "console_lines",
+            int,
+            50,
+            "Playbook `console`: how many lines of each console.",
+            option="lines",
+            least=1,
+            most=10_000,
+        ),
     )
 )
 

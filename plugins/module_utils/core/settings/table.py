@@ -15,7 +15,7 @@ from .names import strangers
 from .request import REQUEST
 from .run import LEDGER, MAINTENANCE, PLAYBOOKS, PURGE, READING, RUN, TIME_LIMITS
 from .scheduling import SCHEDULER
-from .selection import AUDIT, DELETION, HOSTS, LISTING, OPERATION, SELECTION, WHATIF
+from .selection import AUDIT, CONSOLE, DELETION, HOSTS, LISTING, LOCK, OPERATION, SELECTION, WHATIF
 from .storage import STORAGE
 from .volumes import CROSS_AZ_ATTACH, VOLUME, VOLUME_DELETION, VOLUME_SCHEDULER, VOLUME_SELECTION, VOLUME_WORK
 
@@ -29,7 +29,11 @@ SECTIONS: tuple[tuple[str, str, tuple[Setting, ...]], ...] = (
     ("Of a storage host", "Read for each host.", STORAGE),
     ("Hosts and audits", "", (*AUDIT, *HOSTS)),
     ("What if", "Of the playbook `whatif`, see [whatif.md](whatif.md); it reads the variables of a boot too.", WHATIF),
-    ("Selecting instances (list, delete, stop, start)", "", (*SELECTION, *OPERATION, *DELETION, *LISTING)),
+    (
+        "Selecting instances (list, delete, operations such as stop)",
+        "",
+        (*SELECTION, *OPERATION, *LOCK, *CONSOLE, *DELETION, *LISTING),
+    ),
 )
 
 #: variable -> its setting

@@ -34,7 +34,7 @@ from ...ledger.db import bulk
 from ...ledger.db.locks import take_turns
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments
-from ..instances import delete
+from ..instances import delete, operation
 from .planned import VOLUME, BootVolumeOptions, Planned, volumes_requested, without_volumes
 
 if t.TYPE_CHECKING:
@@ -252,8 +252,8 @@ def _is_done(row: Instance) -> bool:
 
 def _check_not_locked(tx: Transaction, row: Instance) -> None:
     """:raises InstanceIsLocked: by another user."""
-    if row.locked_by not in (None, tx.actor):
-        raise errors.InstanceIsLocked(instance_uuid=row.uuid)
+    if operation.is_locked(tx, row):
+        raise operation.locked_error(row)
 
 
 def _never_placed(row: Instance) -> bool:

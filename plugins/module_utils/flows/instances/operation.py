@@ -30,10 +30,13 @@ MOST_NAMED = 5
 class Operation:
     """An operation on an instance. core.instances.states.ACTIONS[name] has the states in which it may begin, and its result."""
 
-    name: str  # of the action in the journal, and of the playbook
+    name: str  # of its rule, and of its event in the journal
     notification: str = ""  # compute.instance.NOTIFICATION.start, .end and .error; empty: none
     power: str = ""  # the guests' state set by the module domain_power; empty: the flow has host work of its own
     connects_volumes: bool = False  # the guest's volumes are connected to the host first
+    rewrites: bool = False  # the guest loses its power, and starts by a domain that is written anew from the ledger
+    fails_to: str | None = None  # vm_state after a failure whose guest does not run; None: always as before
+    forced: str = ""  # what people are told of a guest that had to be forced
     details: t.Callable[[Instance], dict[str, t.Any]] = lambda row: {}  # details of one instance for the host
 
     @property
@@ -41,9 +44,14 @@ class Operation:
         return states.ACTIONS[self.name]
 
     @property
+    def called(self) -> str:
+        """The action in the journal, and the playbook: soft and hard reboots are reboots."""
+        return self.rule.known_as or self.name
+
+    @property
     def during(self) -> str | None:
-        """The task_state while it runs. None: the instance keeps its own, and others run beside it (attach_volume)."""
-        return self.rule.during
+        """The task_state while its host works. None: the instance keeps its own, and others run beside it (attach_volume)."""
+        return self.rule.at_work
 
     def is_begun(self, task_state: str | None) -> bool:
         """Whether ``task_state`` is the operation's own, and not one in which it may begin (as a hard reboot during another)."""
@@ -66,6 +74,18 @@ class Selection:
     project: str | None = None
     everything: bool = False  # of the project
 
+    @classmethod
+    def from_options(cls, options: t.Mapping[str, t.Any]) -> Selection:
+        """As the settings INSTANCES give it."""
+        return cls(
+            names=options["names"],
+            uuids=options["uuids"],
+            reservations=options["reservation_ids"],
+            hosts=options["hosts"],
+            project=options["project"],
+            everything=options["all"],
+        )
+
     @property
     def is_empty(self) -> bool:
         """Whether no instances are selected. A project alone selects none: it may be the inventory's default."""
@@ -83,7 +103,7 @@ class Begun:
 class Outcome:
     """The result for one instance on its host."""
 
-    power_state: int = states.NOSTATE
+    power_state: int = states.NOSTATE  # after a failure: if it is known
     error: errors.BootflowError | None = None
 
 
@@ -105,10 +125,13 @@ def begin(tx: Transaction, operation: Operation, selection: Selection, known_hos
     return entered
 
 
-def select(tx: Transaction, selection: Selection, everything: str = "bootflow_all") -> list[Instance]:
+def select(
+    tx: Transaction, selection: Selection, everything: str = "bootflow_all", lock: bool = True
+) -> list[Instance]:
     """The rows of the selected instances, locked until the transaction ends. Renews the run's lease.
 
     :arg everything: the variable that selects all instances of a project.
+    :arg lock: false: nothing is locked or written.
     :raises InvalidInput: an empty selection, or a name is in several projects and none is given.
     """
     if selection.is_empty:
@@ -116,7 +139,8 @@ def select(tx: Transaction, selection: Selection, everything: str = "bootflow_al
             reason="no instance is selected",
             remedy="Give names, UUIDs or a reservation id; for a whole project also %s: true." % everything,
         )
-    runs.renew(tx)
+    if lock:
+        runs.renew(tx)
     rows = instances.select_live(
         tx,
         names=selection.names,
@@ -124,7 +148,7 @@ def select(tx: Transaction, selection: Selection, everything: str = "bootflow_al
         reservations=selection.reservations,
         hosts=selection.hosts,
         project=selection.project,
-        lock=True,
+        lock=lock,
     )
     if selection.project is None and selection.uuids is None:
         _refuse_ambiguous(rows, selection.names or ())
@@ -182,7 +206,7 @@ def enter(
         except errors.BootflowError as e:
             refused.append(e)
         begun.rows.append(row)
-    _refuse(refused)
+    refuse(refused)
     start(tx, operation, begun.rows)
     return begun
 
@@ -209,9 +233,12 @@ def check(
     if busy and resumed:
         raise runs.locked_error(tx, row.display_name, row.run_id)
     task_state = None if resumed else row.task_state
-    locked = row.locked_by not in (None, tx.actor)
     try:
-        states.check_action(operation.name, row.vm_state, task_state, row.launched_at is not None, locked, row.uuid)
+        states.check_action(
+            operation.name, row.vm_state, task_state, row.launched_at is not None, is_locked(tx, row), row.uuid
+        )
+    except errors.InstanceIsLocked:
+        raise locked_error(row) from None
     except errors.InstanceInvalidState as e:
         if e.details.get("attr") == "task_state":
             if busy:
@@ -225,17 +252,49 @@ def check(
         )
 
 
+def is_locked(tx: Transaction, row: Instance) -> bool:
+    """Whether another user locked the instance."""
+    return row.locked_by not in (None, tx.actor)
+
+
+def locked_error(row: Instance) -> errors.InstanceIsLocked:
+    """Another user's lock. The message is Nova's; who locked it, and why, is in the remedy."""
+    why = ": %s" % row.locked_reason if row.locked_reason else ""
+    return errors.InstanceIsLocked(
+        instance_uuid=row.uuid,
+        remedy="User %s locked it%s. Have it unlocked, or unlock it with bootflow_unlock_override: true."
+        % (row.locked_by, why),
+    )
+
+
 def start(tx: Transaction, operation: Operation, rows: t.Sequence[Instance]) -> None:
     """Write that the operation begins with these locked and checked instances: task_state, journal, notification."""
     uuids = [r.uuid for r in rows]
     if operation.during is not None:
         before = sorted({r.task_state for r in rows}, key=str)
-        notify = tx.context.notify_on_state_change
-        instances.swap(tx, uuids, before, None, notify, task_state=operation.during, run_id=tx.run.id)
+        notify, rule = tx.context.notify_on_state_change, operation.rule
+        passed = [s for s in (rule.during, *rule.then[:-1]) if s is not None] if rule.then else []
+        instances.swap(tx, uuids, before, None, notify, passed, task_state=operation.during, run_id=tx.run.id)
+    _end_others(tx, operation, rows)
     for project in sorted({r.project for r in rows}):
         new = [r.uuid for r in rows if r.project == project and not operation.is_begun(r.task_state)]
-        history.start_actions(tx, new, operation.name, tx.request_id, project, tx.actor)
+        history.start_actions(tx, new, operation.called, tx.request_id, project, tx.actor)
     _notify(tx, operation, uuids, "start")
+
+
+def _end_others(tx: Transaction, operation: Operation, rows: t.Sequence[Instance]) -> None:
+    """Close the journal of what dead runs had at work on these instances, where the operation takes its place (a hard reboot).
+
+    A run that is alive does so itself, when it loses its swap.
+    """
+    taken = [r for r in rows if r.task_state is not None and r.task_state in (operation.rule.task_states or ())]
+    if not taken:
+        return
+    dead = dead_runs(tx, taken)
+    for name, rule in states.ACTIONS.items():
+        its = [r.uuid for r in taken if r.task_state == rule.at_work and r.run_id in dead]
+        history.fail_events(tx, dict.fromkeys(its, "%s took its place" % operation.called), name)
+        history.finish_actions(tx, its, rule.known_as or name, history.ERROR)
 
 
 def _notify(tx: Transaction, operation: Operation, uuids: t.Sequence[str], moment: str) -> None:
@@ -243,7 +302,7 @@ def _notify(tx: Transaction, operation: Operation, uuids: t.Sequence[str], momen
         history.notify(tx, uuids, "compute.instance.%s.%s" % (operation.notification, moment), {})
 
 
-def _refuse(refused: t.Sequence[errors.BootflowError]) -> None:
+def refuse(refused: t.Sequence[errors.BootflowError]) -> None:
     """Raise the first, with the messages of the others of its kind."""
     if not refused:
         return
@@ -261,22 +320,23 @@ def _refuse(refused: t.Sequence[errors.BootflowError]) -> None:
 def finish(tx: Transaction, operation: Operation, outcomes: t.Mapping[str, Outcome]) -> dict[str, errors.BootflowError]:
     """Write the results of all hosts. Returns uuid -> why it failed.
 
-    A failed instance returns to its former state, with a fault. An instance that this run no longer owns (deleted, or
-    adopted by a run that believed this one dead) is left alone.
+    A failed instance returns to its former state (see vm_state_after), with a fault. An instance that this run no longer
+    owns (deleted, or adopted by a run that believed this one dead) is left alone.
     """
     runs.renew(tx)
     failed = {u: o.error for u, o in outcomes.items() if o.error is not None}
-    good: dict[int, list[str]] = {}
+    ends: dict[tuple[bool, int, str], list[str]] = {}
     for uuid, outcome in outcomes.items():
-        if outcome.error is None:
-            good.setdefault(outcome.power_state, []).append(uuid)
-    done: set[str] = set()
-    for power_state, uuids in sorted(good.items()):
-        values: dict[str, t.Any] = {"power_state": power_state}
-        if operation.rule.result is not None:
-            values["vm_state"] = operation.rule.result
-        done |= leave(tx, operation, uuids, **values)
-    lost = set(outcomes) - done - leave(tx, operation, sorted(failed))
+        bad, vm_state = uuid in failed, vm_state_after(operation, outcome) or ""
+        ends.setdefault((bad, 0 if bad and not vm_state else outcome.power_state, vm_state), []).append(uuid)
+    ended: set[str] = set()
+    for (bad, power_state, vm_state), uuids in sorted(ends.items()):
+        values: dict[str, t.Any] = {} if bad and not vm_state else {"power_state": power_state}
+        if vm_state:
+            values["vm_state"] = vm_state
+        ended |= leave(tx, operation, uuids, **values)
+    lost = set(outcomes) - ended
+    done = ended - set(failed)
     failed.update(instances.swap_errors(tx, lost, [operation.during]))
     hosts = instances.hosts_of(tx, failed)
     history.add_faults(tx, {u: e for u, e in failed.items() if u not in lost}, hosts)
@@ -284,8 +344,22 @@ def finish(tx: Transaction, operation: Operation, outcomes: t.Mapping[str, Outco
     return failed
 
 
+def vm_state_after(operation: Operation, outcome: Outcome) -> str | None:
+    """The vm_state that an instance gets by the operation; None: it keeps its own. source: Nova's reboot_instance"""
+    if outcome.error is None:
+        return operation.rule.result
+    if operation.fails_to is None or outcome.power_state == states.NOSTATE:  # not known
+        return None
+    return operation.rule.result if outcome.power_state == states.RUNNING else operation.fails_to
+
+
 def leave(tx: Transaction, operation: Operation, uuids: t.Sequence[str], **values: t.Any) -> set[str]:
-    """End the task_state of instances that this run still owns, with ``values`` for the rest of the row. Returns these."""
+    """End the task_state of instances that this run still owns, with ``values`` for the rest of the row. Returns these.
+
+    Where the operation has no task_state it changes nothing in the rows, and owns none.
+    """
+    if operation.during is None:
+        return instances.living(tx, uuids)
     notify = tx.context.notify_on_state_change
     return instances.swap(tx, uuids, [operation.during], tx.run.id, notify, task_state=None, **values)
 
@@ -307,6 +381,6 @@ def journal(
 
 def close(tx: Transaction, operation: Operation, done: t.Sequence[str], failed: t.Sequence[str] = ()) -> None:
     """Close the action of these instances, and notify of the end of those that are done."""
-    history.finish_actions(tx, done, operation.name)
-    history.finish_actions(tx, failed, operation.name, history.ERROR)
+    history.finish_actions(tx, done, operation.called)
+    history.finish_actions(tx, failed, operation.called, history.ERROR)
     _notify(tx, operation, done, "end")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ...core.errors import InvalidInput
+from ...core.instances.states import ERROR
 from ...core.request.image_rules import shutdown_timeout
 from ...ledger.compute.instances import Instance
 from .operation import Operation
@@ -23,13 +24,36 @@ def _shutdown(row: Instance) -> dict[str, t.Any]:
     return {} if seconds is None else {"shutdown_timeout": seconds}
 
 
+CUT_OFF = "lost its power: it did not shut down in time"
+RESET = "was reset: it did not restart in time"
+
 OPERATIONS: dict[str, Operation] = {
     o.name: o
     for o in (
-        Operation("stop", "power_off", power="shutdown", details=_shutdown),
+        Operation("stop", "power_off", power="shutdown", forced=CUT_OFF, details=_shutdown),
         Operation("start", "power_on", power="running", connects_volumes=True),
+        Operation("pause", "pause", power="paused"),
+        Operation("unpause", "unpause", power="unpaused"),
+        Operation("suspend", "suspend", power="suspended"),
+        Operation("resume", "resume", power="running", connects_volumes=True),
+        # A guest that does not restart when it is asked is rebooted hard.
+        Operation("soft_reboot", "reboot", power="rebooted", forced=RESET, fails_to=ERROR),
+        Operation("hard_reboot", "reboot", rewrites=True, fails_to=ERROR),
+        Operation("trigger_crash_dump", "trigger_crash_dump", power="interrupted"),
     )
 }
 
 #: task_state -> its operation.
 BY_TASK_STATE: dict[str, Operation] = {o.during: o for o in OPERATIONS.values() if o.during is not None}
+
+
+def find(called: str, reboot_type: str) -> Operation:
+    """The operation of a playbook. :arg reboot_type: SOFT or HARD, of a reboot
+
+    :raises InvalidInput: there is none.
+    """
+    found = OPERATIONS.get("%s_reboot" % reboot_type.lower() if called == "reboot" else called)
+    if found is None or found.called != called:
+        known = dict.fromkeys(o.called for o in OPERATIONS.values())
+        raise InvalidInput(reason="operation %s does not exist" % called, remedy="Give one of: %s." % ", ".join(known))
+    return found

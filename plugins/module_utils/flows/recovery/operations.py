@@ -49,6 +49,8 @@ def settle(tx: Transaction, host: str, power_states: t.Mapping[str, int], asked_
             continue  # another run was faster
         its = BY_TASK_STATE[str(row.task_state)]
         power_state = power_states.get(row.uuid)
+        if not states.is_over(its.name, power_state):
+            continue
         settled[row.uuid] = states.settled(its.name, row.vm_state, power_state)
         instances.swap(
             tx,
@@ -61,14 +63,17 @@ def settle(tx: Transaction, host: str, power_states: t.Mapping[str, int], asked_
             task_state=None,
             run_id=tx.run.id,
         )
-        done = settled[row.uuid] == its.rule.result and power_state is not None
-        problem = {} if done else {row.uuid: died_error(its.name, row)}
+        # A reboot ends in the state in which it began: nothing tells whether it was done.
+        done = settled[row.uuid] == its.rule.result != row.vm_state
+        problem = {} if done else {row.uuid: died_error(its.called, row, settled[row.uuid])}
         operation.journal(tx, its, [row.uuid] if done else [], problem, {row.uuid: host})
     return settled
 
 
-def died_error(name: str, row: InstanceAtWork) -> errors.BootflowError:
+def died_error(name: str, row: InstanceAtWork, vm_state: str) -> errors.BootflowError:
     return errors.RemoteError(
         reason="run %s died while it did '%s' with instance %s" % (row.run_id or "unknown", name, row.uuid),
-        remedy="The instance is as it was before; run the same again.",
+        remedy="The instance is as it was before; run the same again."
+        if vm_state == row.vm_state
+        else "The instance is %s now; start it." % vm_state,
     )

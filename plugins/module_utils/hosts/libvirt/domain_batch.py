@@ -6,16 +6,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 
-from ...core.errors import InvalidInput
+from ...core.errors import BootflowError, InvalidInput
 from ...core.guest.domain.compare import intent_differences
-from ..os.batch import run_batch
+from ...core.instances.power_states import NOSTATE
+from ..os.batch import progress, run_batch
 from ..os.locks import BUILDS, host_place
+from ..os.module_errors import failure
 from .connection import LIBVIRT_ARGUMENTS, connect
 from .dhcp import RESERVATIONS_ARGUMENT, Reservation
 from .domain_waits import AddressWait, ConsoleWait, checked_address
-from .domains import DomainSpec, checked_pattern, checked_xml, ensure_domain, log_is_appended, log_path_of
+from .domains import (
+    DomainSpec,
+    checked_pattern,
+    checked_xml,
+    ensure_domain,
+    find_domain,
+    log_is_appended,
+    log_path_of,
+    power_state,
+)
 from .refused import refused_kept
 
 # The option ``domains``.
@@ -25,6 +37,7 @@ DOMAIN_ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "spare_names": {"type": "list", "elements": "str", "default": []},
     "xml": {"type": "str", "required": True},
     "state": {"type": "str", "choices": ["running", "paused", "defined"], "default": DomainSpec.state},
+    "restart": {"type": "bool", "default": DomainSpec.restart},
     "wait_timeout": {"type": "float", "default": DomainSpec.wait_timeout},
     "wait_console": {
         "type": "dict",
@@ -73,11 +86,24 @@ def ensure_domains(params: t.Mapping[str, t.Any], check_mode: bool) -> dict[str,
             if check_mode:
                 return ensure_domain(connection, spec, check_mode=True)
             place = host_place(path, BUILDS, params["max_builds"], params["place_timeout"])
-            with place, refused_kept(path, spec):
-                return ensure_domain(connection, spec)
+            try:
+                with place, refused_kept(path, spec):
+                    return ensure_domain(connection, spec)
+            except Exception as error:
+                if not spec.restart:
+                    raise
+                return failure(error, changed=progress.changed, power_state=_power_state(connection, spec.uuid))
 
         results = run_batch([(wanted["uuid"], wanted) for wanted in params["domains"]], one, params["workers"])
     return {"outcomes": results, "diff": [result.pop("diff") for result in results.values() if "diff" in result]}
+
+
+def _power_state(connection: t.Any, uuid: str) -> int:
+    """That of a guest whose restart failed, as far as libvirt tells it."""
+    with contextlib.suppress(BootflowError):
+        domain = find_domain(connection, uuid)
+        return NOSTATE if domain is None else power_state(domain)
+    return NOSTATE
 
 
 def domain_spec(args: t.Mapping[str, t.Any]) -> DomainSpec:
@@ -91,6 +117,7 @@ def domain_spec(args: t.Mapping[str, t.Any]) -> DomainSpec:
         xml=args["xml"],
         spare_names=tuple(args["spare_names"]),
         state=args["state"],
+        restart=args["restart"],
         wait_timeout=args["wait_timeout"] or DomainSpec.wait_timeout,
         vif_plugging_timeout=args["vif_plugging_timeout"],
         vif_plugging_is_fatal=args["vif_plugging_is_fatal"],

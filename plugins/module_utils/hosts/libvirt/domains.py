@@ -40,6 +40,7 @@ class DomainSpec:
     name: str
     xml: str
     state: str = "running"  # defined, paused, running
+    restart: bool = False  # a running guest loses its power first, one that is suspended its memory
     wait_timeout: float = 60.0
     wait_console: ConsoleWait | None = None
     wait_address: AddressWait | None = None
@@ -142,7 +143,7 @@ def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False)
             before = domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
         differences = list(spec.differences(spec.xml, before)) if spec.differences else []
     define = bool(differences)
-    start = spec.state != "defined" and (domain is None or not _active(domain))
+    start = spec.state != "defined" and (domain is None or spec.restart or not _active(domain))
     resume = spec.state == "running" and domain is not None and not start and _was_paused(domain)
     result: dict[str, t.Any] = {
         "name": spec.name,
@@ -174,6 +175,8 @@ def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False)
     console_from = spec.wait_console.mark() if spec.wait_console and start and spec.wait_console.appended else None
     if start:
         progress.mark_changed()
+        if spec.restart:
+            _cut_off(domain)
         _start(domain, paused=spec.state == "paused" or spec.vif_plugging_timeout > 0)
         resume = spec.state == "running" and spec.vif_plugging_timeout > 0
     if resume:
@@ -260,6 +263,13 @@ def _start(domain: t.Any, paused: bool) -> None:
             # Another process was faster: the domain is started, and may need a moment to run.
             if not (is_code(error, "VIR_ERR_OPERATION_INVALID") and _becomes_active(domain)):
                 raise
+
+
+def _cut_off(domain: t.Any) -> None:
+    tolerating(domain.destroy, "VIR_ERR_OPERATION_INVALID")  # it is off
+    with libvirt_errors():
+        if domain.hasManagedSaveImage(0):
+            domain.managedSaveRemove(0)
 
 
 def _becomes_active(domain: t.Any, seconds: float = 3.0) -> bool:

@@ -2,17 +2,21 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Guests shut down and started: what there is of them stays defined."""
+"""Guests shut down and started, rebooted, paused and suspended: what there is of them stays defined.
+
+source: Nova's libvirt driver
+"""
 
 from __future__ import annotations
 
+import contextlib
 import select
 import time
 import typing as t
 from dataclasses import dataclass
 
-from ...core.errors import InstanceNotFound, RemoteError
-from ...core.instances.power_states import CRASHED, SHUTDOWN
+from ...core.errors import InstanceNotFound, LibvirtError, RemoteError, VirtualInterfaceCreateException, WaitTimeout
+from ...core.instances.power_states import CRASHED, POWER_PAUSED, RUNNING, SHUTDOWN
 from ..os.batch import progress
 from ..os.paths import checked_uuid
 from .connection import libvirt, libvirt_errors, tolerating
@@ -29,57 +33,64 @@ class PowerSpec:
     """The power state that a guest is to have. Times are in seconds."""
 
     uuid: str
-    state: str  # running, shutdown
+    state: str  # of STATES
     shutdown_timeout: float = 60.0  # 0: it is not asked, and loses its power at once
+    wait_soft_reboot_seconds: float = 120.0
     wait_timeout: float = 60.0
     vif_plugging_timeout: float = 300.0  # 0: the guest runs at once
     vif_plugging_is_fatal: bool = True
 
 
 def ensure_power(connection: t.Any, spec: PowerSpec, check_mode: bool = False) -> dict[str, t.Any]:
-    """Bring a guest into the state of ``spec``, doing only what is missing. Gives {changed, power_state, forced, ...}.
+    """Bring a guest into the state of ``spec``, doing only what is missing. Gives {changed, power_state, forced, seconds, ...}.
 
     :raises InstanceNotFound: the host has no such domain.
-    :raises LibvirtError, HypervisorUnavailable: libvirt refuses, or is gone; the guest ended at once.
+    :raises LibvirtError, HypervisorUnavailable: libvirt refuses, or is gone; the guest ended at once, or is off and cannot be paused.
     :raises VirtualInterfaceCreateException, WaitTimeout: see domains.ensure_domain.
     """
+    begin = time.monotonic()
     domain = find_domain(connection, checked_uuid(spec.uuid))
     if domain is None:
         raise InstanceNotFound(
             instance_id=spec.uuid,
-            remedy="The domain is gone from the host. Define it again there, or delete the instance and boot it again.",
+            remedy="The domain is gone from the host: reboot the instance with bootflow_reboot_type: HARD, which defines it again, or delete it"
+            " and boot it again.",
         )
-    return _STATES[spec.state](connection, domain, spec, check_mode)
+    found = _STATES[spec.state](connection, domain, spec, check_mode)
+    return {
+        "forced": False,
+        **found,
+        "power_state": power_state(domain),
+        "seconds": round(time.monotonic() - begin, 3),
+    }
+
+
+# --- off ------------------------------------------------------------------------------------------------------------------
 
 
 def _shut_down(_connection: t.Any, domain: t.Any, spec: PowerSpec, check_mode: bool) -> dict[str, t.Any]:
     """The guest is asked until it is off or its time is over, and then loses its power (``forced``)."""
-    begin = time.monotonic()
     changed = power_state(domain) not in OFF
     forced = False
     if changed and not check_mode:
         progress.mark_changed()
-        if not _ask(domain, begin + spec.shutdown_timeout):
+        if not _ask(domain, spec.shutdown_timeout, lambda: power_state(domain) in OFF):
             if _run_is_gone():
                 raise RemoteError(
                     reason="guest %s was asked to shut down by a run that is gone; it keeps its power" % spec.uuid
                 )
             # None: it was off by itself meanwhile.
             forced = bool(tolerating(lambda: not domain.destroy(), "VIR_ERR_OPERATION_INVALID"))
-    return {
-        "changed": changed,
-        "forced": forced,
-        "power_state": power_state(domain),
-        "seconds": round(time.monotonic() - begin, 3),
-    }
+    return {"changed": changed, "forced": forced}
 
 
-def _ask(domain: t.Any, deadline: float) -> bool:
-    """Press the guest's power button, again and again. Returns whether it is off by ``deadline``."""
+def _ask(domain: t.Any, seconds: float, hears: t.Callable[[], bool]) -> bool:
+    """Press the guest's power button, again and again. Returns whether it has heard within ``seconds``."""
     asked: float | None = None
+    deadline = time.monotonic() + seconds
     while True:
         now = time.monotonic()
-        if power_state(domain) in OFF:
+        if hears():
             return True
         if now >= deadline:
             return False
@@ -99,9 +110,13 @@ def _run_is_gone() -> bool:
     return any(event & (select.POLLERR | select.POLLHUP) for _descriptor, event in poll.poll(0))
 
 
+# --- running --------------------------------------------------------------------------------------------------------------
+
+
 def _run(connection: t.Any, domain: t.Any, spec: PowerSpec, check_mode: bool) -> dict[str, t.Any]:
-    """As a boot starts its guest, by the definition that the host has of it."""
+    """As a boot starts its guest, by the definition that the host has of it, and from its saved memory if it was suspended."""
     with libvirt_errors():
+        saved = bool(domain.hasManagedSaveImage(0))
         defined = DomainSpec(
             uuid=spec.uuid,
             name=domain.name(),
@@ -111,11 +126,108 @@ def _run(connection: t.Any, domain: t.Any, spec: PowerSpec, check_mode: bool) ->
             vif_plugging_is_fatal=spec.vif_plugging_is_fatal,
         )
     result = ensure_domain(connection, defined, check_mode)
-    return {"forced": False, **{k: result[k] for k in ("changed", "power_state", "vifs_missing", "seconds")}}
+    if saved and result["changed"] and not check_mode:
+        _set_clock(domain)
+    return {k: result[k] for k in ("changed", "vifs_missing")}
+
+
+def _reboot(connection: t.Any, domain: t.Any, spec: PowerSpec, check_mode: bool) -> dict[str, t.Any]:
+    """The guest is asked to shut down, and started when it has; one that restarts by itself is left to it.
+
+    ``restarted`` is false of a guest that did neither in time, was not running, or did not start: it has to be reset.
+    """
+    runs = power_state(domain) == RUNNING
+    if check_mode or not runs:
+        return {"changed": runs, "restarted": runs}
+    with libvirt_errors():
+        before = domain.ID()
+
+    def ended() -> bool:
+        now = find_domain(connection, spec.uuid)  # the id of a domain is that of its last look-up
+        return now is None or now.ID() != before
+
+    progress.mark_changed()
+    try:
+        restarted = _ask(domain, spec.wait_soft_reboot_seconds, ended)
+        if restarted and power_state(domain) in OFF:
+            return {**_run(connection, domain, spec, check_mode), "restarted": True}
+    except (LibvirtError, VirtualInterfaceCreateException, WaitTimeout):
+        restarted = False
+    return {"changed": True, "restarted": restarted}
+
+
+# --- paused and suspended -------------------------------------------------------------------------------------------------
+
+
+def _pause(_connection: t.Any, domain: t.Any, _spec: PowerSpec, check_mode: bool) -> dict[str, t.Any]:
+    """The guest's CPUs stop; its memory stays where it is."""
+    changed = _state_of_living(domain, "paused") != POWER_PAUSED
+    if changed and not check_mode:
+        progress.mark_changed()
+        with libvirt_errors():
+            domain.suspend()
+    return {"changed": changed}
+
+
+def _unpause(_connection: t.Any, domain: t.Any, _spec: PowerSpec, check_mode: bool) -> dict[str, t.Any]:
+    """A paused guest goes on."""
+    changed = _state_of_living(domain, "unpaused") == POWER_PAUSED
+    if changed and not check_mode:
+        progress.mark_changed()
+        with libvirt_errors():
+            domain.resume()
+        _set_clock(domain)
+    return {"changed": changed}
+
+
+def _save(_connection: t.Any, domain: t.Any, _spec: PowerSpec, check_mode: bool) -> dict[str, t.Any]:
+    """The guest's memory is written to a file of libvirt's, from which its next start goes on (managed save)."""
+    with libvirt_errors():
+        saved = bool(domain.hasManagedSaveImage(0))
+    changed = not (saved and power_state(domain) in OFF)
+    if changed:
+        _state_of_living(domain, "suspended")
+    if changed and not check_mode:
+        progress.mark_changed()
+        with libvirt_errors():
+            domain.managedSave(0)
+    return {"changed": changed}
+
+
+def _interrupt(_connection: t.Any, domain: t.Any, _spec: PowerSpec, check_mode: bool) -> dict[str, t.Any]:
+    """A non-maskable interrupt. What the guest makes of it, as a rule a dump and a restart, is the guest's own."""
+    _state_of_living(domain, "interrupted")
+    if not check_mode:
+        progress.mark_changed()
+        with libvirt_errors():
+            domain.injectNMI(0)
+    return {"changed": True}
+
+
+def _state_of_living(domain: t.Any, verb: str) -> int:
+    """The power state of a guest that is not off. :raises LibvirtError: it is off."""
+    state = power_state(domain)
+    if state in OFF:
+        raise LibvirtError(
+            reason="guest %s is shut down: only one that runs can be %s" % (domain.name(), verb),
+            remedy="The ledger does not know of that: reboot the instance with bootflow_reboot_type: HARD.",
+        )
+    return state
+
+
+def _set_clock(domain: t.Any) -> None:
+    """The guest's clock stood still. Its agent sets it, if there is one. source: Nova's sync_guest_time"""
+    with contextlib.suppress(libvirt.libvirtError):
+        domain.setTime({"seconds": int(time.time()), "nseconds": 0}, 0)
 
 
 _STATES: dict[str, t.Callable[[t.Any, t.Any, PowerSpec, bool], dict[str, t.Any]]] = {
     "running": _run,
     "shutdown": _shut_down,
+    "rebooted": _reboot,
+    "paused": _pause,
+    "unpaused": _unpause,
+    "suspended": _save,
+    "interrupted": _interrupt,
 }
 STATES = tuple(_STATES)

@@ -83,6 +83,7 @@ class InstanceRow(InstanceSize):
     launched_at: float | None
     server_group_id: str | None
     locked_by: str | None  # the user without whom nothing can be done with it
+    locked_reason: str | None
 
 
 class Instance(InstanceRow):

@@ -52,6 +52,7 @@ def _view(
         "vm_state": row.vm_state,
         "task_state": row.task_state,
         "locked_by": row.locked_by,
+        "locked_reason": row.locked_reason,
         "power_state": row.power_state,
         "host": row.host,
         "node": row.node,

@@ -184,6 +184,7 @@ instances = sa.Table(
     sa.Column("deleted", sa.String(36), nullable=False, default=""),
     sa.Column("server_group_id", sa.String(36), index=True),
     sa.Column("locked_by", sa.String(255)),  # only this user may act on it
+    sa.Column("locked_reason", sa.String(255)),
     sa.UniqueConstraint("project", "display_name", "deleted", name="uq_instances_name"),
     sa.Index("ix_instances_host", "host", "deleted"),
     partial_index("ix_instances_io", "host", where=BUSY),

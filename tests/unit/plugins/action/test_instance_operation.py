@@ -19,7 +19,14 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema imp
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE, World, request
 
-POWER = {"shutdown": states.SHUTDOWN, "running": states.RUNNING}
+POWER = {
+    "shutdown": states.SHUTDOWN,
+    "running": states.RUNNING,
+    "paused": states.POWER_PAUSED,
+    "unpaused": states.RUNNING,
+    "suspended": states.SHUTDOWN,
+    "rebooted": states.RUNNING,
+}
 
 
 class Fleet:
@@ -34,15 +41,19 @@ class Fleet:
         self.deaf: set[str] = set()
         self.gone: set[str] = set()
         self.broken = ""  # where an unexpected error occurs
+        self.rewritten: list[dict[str, t.Any]] = []  # domains that were written anew and restarted
+        self.starts: dict[str, dict[str, t.Any]] = {}  # uuid -> the outcome of that, where it is no good one
+        self.no_network: set[str] = set()  # hosts
         self.shown: list[str] = []
         self.very_verbose: list[str] = []
 
     def play(self, operation: str, **options: t.Any) -> dict[str, t.Any]:
+        kind = {k: options[k] for k in ("reboot_type",) if k in options}
         begun = self.task("localhost", operation, "begin", **options)
         self.hostvars["localhost"][instance_operation.BEGUN] = begun
         for host in begun["hosts"]:
-            self.hostvars[host][instance_operation.OPERATED] = self.task(host, operation, "work")
-        return self.task("localhost", operation, "finish")
+            self.hostvars[host][instance_operation.OPERATED] = self.task(host, operation, "work", **kind)
+        return self.task("localhost", operation, "finish", **kind)
 
     def task(self, host: str, operation: str, phase: str, **options: t.Any) -> dict[str, t.Any]:
         ports = WorldPorts(self.world, "o", lambda name, arguments: self.answer(host, name, arguments))
@@ -56,6 +67,14 @@ class Fleet:
         )
 
     def answer(self, host: str, name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        good = {"changed": True, "error": None}
+        if name == "virtual_network":
+            bad = {"changed": False, "error": errors.NetworkError(reason="no bridge").as_dict()}
+            return {"outcomes": {n["name"]: bad if host in self.no_network else good for n in arguments["networks"]}}
+        if name == "domain":
+            self.rewritten += arguments["domains"]
+            running = {**good, "power_state": states.RUNNING}
+            return {"outcomes": {d["uuid"]: self.starts.get(d["uuid"], running) for d in arguments["domains"]}}
         assert name == "domain_power"
         secret = "s3cret"
 
@@ -75,7 +94,9 @@ class Fleet:
                 found[domain["uuid"]] = {"changed": False, "error": errors.InstanceNotFound(instance_id="x").as_dict()}
             else:
                 power = {"power_state": POWER[arguments["state"]], "forced": domain["uuid"] in self.deaf}
-                found[domain["uuid"]] = {"changed": True, "error": None, **power}
+                if arguments["state"] == "rebooted":
+                    power.update(forced=False, restarted=domain["uuid"] not in self.deaf)
+                found[domain["uuid"]] = {**good, **power}
         return {"outcomes": found}
 
 
@@ -107,6 +128,25 @@ def test_stop_start_and_again(fleet: Fleet) -> None:
     assert fleet.play("start", project="default", all=True)["changed"]
     assert {state for _host, state, _arguments in fleet.asked} == {"running"}
     assert vm_states(fleet.world) == dict.fromkeys(("web-1", "web-2"), (states.ACTIVE, None))
+
+
+@pytest.mark.parametrize(
+    ("there", "on_host", "vm_state", "back", "asked"),
+    [
+        ("pause", "paused", states.PAUSED, "unpause", "unpaused"),
+        ("suspend", "suspended", states.SUSPENDED, "resume", "running"),
+    ],
+)
+def test_there_and_back(fleet: Fleet, there: str, on_host: str, vm_state: str, back: str, asked: str) -> None:
+    names = ("web-1", "web-2")
+    assert fleet.play(there, names=names)["changed"]
+    assert [state for _host, state, _arguments in fleet.asked] == [on_host] * 2
+    assert vm_states(fleet.world) == dict.fromkeys(names, (vm_state, None))
+    assert not fleet.play(there, names=names)["changed"] and fleet.shown[-1].count("nothing to do") == 2
+    fleet.asked.clear()
+    assert fleet.play(back, names=names)["changed"]
+    assert [state for _host, state, _arguments in fleet.asked] == [asked] * 2
+    assert vm_states(fleet.world) == dict.fromkeys(names, (states.ACTIVE, None))
 
 
 def test_check_mode_asks_the_hosts_and_writes_nothing(fleet: Fleet) -> None:
@@ -201,3 +241,84 @@ def test_an_unexpected_error_in_check_mode_writes_nothing(fleet: Fleet) -> None:
     fleet.broken, fleet.check_mode = "host", True
     before = fleet.world.everything()
     assert fleet.play("stop", names=["web-1"])["failed"] and fleet.world.everything() == before
+
+
+# --- reboot -------------------------------------------------------------------------------------------------------------
+
+
+def uuid_of(fleet: Fleet, name: str) -> str:
+    return next(str(r.uuid) for r in fleet.world.rows(tables.instances) if r.display_name == name)
+
+
+def test_a_reboot_asks_the_guests_and_resets_the_one_that_is_deaf(fleet: Fleet) -> None:
+    names = ("web-1", "web-2")
+    fleet.deaf = {uuid_of(fleet, "web-2")}
+    result = fleet.play("reboot", names=names)
+    assert {(state, a["wait_soft_reboot_seconds"]) for _host, state, a in fleet.asked} == {("rebooted", 120.0)}
+    (domain,) = fleet.rewritten
+    assert domain["uuid"] == uuid_of(fleet, "web-2") and domain["restart"] is True and domain["state"] == "running"
+    assert domain["uuid"] in domain["xml"] and "wait_console" not in domain
+    assert {i["name"]: i["forced"] for i in result["instances"]} == {"web-1": False, "web-2": True}
+    assert fleet.shown[-1].startswith("\nreboot:") and fleet.shown[-1].count("did not restart in time") == 1
+    assert vm_states(fleet.world) == dict.fromkeys(names, (states.ACTIVE, None))
+    assert fleet.play("reboot", names=names)["changed"], "each time anew"
+
+
+def test_a_hard_reboot_asks_nobody_and_starts_what_is_stopped(fleet: Fleet) -> None:
+    fleet.play("stop", names=["web-1"])
+    fleet.asked.clear()
+    result = fleet.play("reboot", names=["web-1", "web-2"], reboot_type="HARD")
+    assert fleet.asked == [] and len(fleet.rewritten) == 2 and all(d["restart"] for d in fleet.rewritten)
+    assert {(i["vm_state"], i["power_state"], i["forced"]) for i in result["instances"]} == {("active", 1, False)}
+    assert vm_states(fleet.world) == dict.fromkeys(("web-1", "web-2"), (states.ACTIVE, None))
+    fleet.play("stop", names=["web-1"])
+    with pytest.raises(errors.InstanceInvalidState, match="Cannot 'reboot' instance .* in vm_state stopped"):
+        fleet.play("reboot", names=["web-1"])
+
+
+@pytest.mark.parametrize(
+    ("power_state", "vm_state"),
+    [(states.SHUTDOWN, states.ERROR), (states.RUNNING, states.ACTIVE), (states.NOSTATE, states.ACTIVE)],
+)
+def test_a_reboot_that_fails_is_what_became_of_the_guest(fleet: Fleet, power_state: int, vm_state: str) -> None:
+    uuid = uuid_of(fleet, "web-1")
+    failed = errors.LibvirtError(reason="no such machine type").as_dict()
+    fleet.starts = {uuid: {"changed": True, "error": failed, "power_state": power_state}}
+    result = fleet.play("reboot", names=["web-1", "web-2"], reboot_type="HARD")
+    assert [i["name"] for i in result["failed_items"]] == ["web-1"]
+    assert {i["name"]: i["vm_state"] for i in result["instances"]} == {"web-1": vm_state, "web-2": states.ACTIVE}
+    assert vm_states(fleet.world)["web-1"] == (vm_state, None)
+    fleet.starts.clear()
+    assert "failed" not in fleet.play("reboot", names=["web-1"], reboot_type="HARD")
+    assert vm_states(fleet.world)["web-1"] == (states.ACTIVE, None)
+
+
+def test_a_guest_whose_network_is_not_there_is_not_reset(fleet: Fleet) -> None:
+    (host,) = [i["host"] for i in fleet.play("pause", names=["web-1"])["instances"]]
+    fleet.no_network = {host}
+    result = fleet.play("reboot", names=["web-1"], reboot_type="HARD")
+    assert "no bridge" in result["msg"] and fleet.rewritten == []
+    assert vm_states(fleet.world)["web-1"] == (states.PAUSED, None), "nothing was done with it"
+
+
+def test_what_restarted_by_itself_has_when_the_others_cannot_be_reset(fleet: Fleet) -> None:
+    fleet.world.report("h1", memory=9)  # the other is full
+    one, two = fleet.world.boot("one"), fleet.world.boot("two")
+    fleet.deaf = {two}
+    answer = fleet.answer
+    fleet.answer = lambda host, name, arguments: (  # type: ignore[method-assign]
+        answer(host, name, arguments)
+        if name == "domain_power"
+        else {"failed": True, "unreachable": True, "msg": "no route"}
+    )
+    result = fleet.play("reboot", uuids=[one, two])
+    assert [i["id"] for i in result["failed_items"]] == [two]
+
+
+def test_a_reboot_in_check_mode(fleet: Fleet) -> None:
+    fleet.check_mode = True
+    before = fleet.world.everything()
+    for reboot_type in ("SOFT", "HARD"):
+        result = fleet.play("reboot", names=["web-1"], reboot_type=reboot_type)
+        assert result["changed"] and "Would reboot" in fleet.shown[-1]
+    assert len(fleet.rewritten) == 1 and fleet.world.everything() == before

@@ -56,6 +56,13 @@ POWER = {"shutdown_timeout": 60, "wait_timeout": 10, "vif_plugging_timeout": 20,
         ("domain_power", {"state": "running", "domains": [{}], **POWER}, 7 + 30),
         ("domain_power", {"state": "shutdown", "domains": [{}], **POWER}, 7 + 60),
         ("domain_power", {"state": "shutdown", "domains": [{"shutdown_timeout": 500}], **POWER}, 7 + 500),
+        (
+            "domain_power",
+            {"state": "rebooted", "domains": [{}], "wait_soft_reboot_seconds": 100, **POWER},
+            7 + 130,
+        ),
+        ("domain_power", {"state": "paused", "domains": [{}], **POWER}, 7),
+        ("domain_power", {"state": "suspended", "domains": [{}], **POWER}, 7200),
     ],
 )
 def test_a_module_has_its_time_and_what_it_waits_for(module: str, arguments: dict[str, t.Any], seconds: float) -> None:

@@ -23,6 +23,8 @@ from ansible_collections.bootflow.compute.plugins.action import compute_host_sta
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.server_groups import ServerGroup
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import NetworkRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import lock
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import this_run
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import Context
@@ -46,7 +48,6 @@ COLUMNS = sorted("%s.%s" % (table.name, column.name) for table in metadata.table
 UNWRITTEN = {
     "claims.kind": "move: the claim on the other host while an instance is resized or migrated",
     "device_claims.claim_kind": "the same",
-    "instances.locked_by": "lock and unlock",
     "volumes.migration_status": "the migration of volumes",
 }
 
@@ -142,6 +143,9 @@ def instances(life: Life) -> None:
     life.fail("h3", retried, errors.RemoteError(reason="x"), event="networking")
     life.look()
     two = life.boot_of(request("two", 2, flavor=dataclasses.replace(SMALL, swap=1, ephemeral_gb=1)))
+    life.look()
+    with life.ledger.write() as tx:
+        lock.lock(tx.for_run(life.context()), Selection(uuids=two), "why")
     life.look()
     life.delete(uuids=two)
     life.look()

@@ -28,7 +28,7 @@ TABLE = {
     "soft_reboot": ("active", "none", "rebooting", "active"),
     "hard_reboot": (
         "active stopped paused suspended error",
-        "none rebooting reboot_pending reboot_started rebooting_hard reboot_pending_hard reboot_started_hard resuming unpausing pausing suspending",
+        "none rebooting reboot_pending reboot_started rebooting_hard resuming unpausing pausing suspending",
         "rebooting_hard",
         "active",
     ),

@@ -29,7 +29,18 @@ from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, 
 
 STOP, START = OPERATIONS["stop"], OPERATIONS["start"]
 HOSTS = tuple("h%d" % n for n in range(1, 30))
-POWER = {"stop": states.SHUTDOWN, "start": states.RUNNING}
+POWER = {
+    "stop": states.SHUTDOWN,
+    "start": states.RUNNING,
+    "pause": states.POWER_PAUSED,
+    "unpause": states.RUNNING,
+    "suspend": states.SHUTDOWN,  # its memory is in a file: libvirt does not run it
+    "resume": states.RUNNING,
+    "soft_reboot": states.RUNNING,
+    "hard_reboot": states.RUNNING,
+    "trigger_crash_dump": states.RUNNING,
+}
+FIRST = {"start": "stop", "unpause": "pause", "resume": "suspend"}  # what makes the state in which it may begin
 
 
 def begin(
@@ -63,7 +74,7 @@ def journal(world: World, uuid: str, name: str) -> tuple[list[t.Any], list[t.Any
     actions = world.rows(tables.instance_actions, tables.instance_actions.c.instance_uuid == uuid)
     events = world.rows(tables.instance_action_events, tables.instance_action_events.c.instance_uuid == uuid)
     return (
-        [(a.message, a.finish_time) for a in actions if a.action == name],
+        [(a.message, a.finish_time) for a in actions if a.action == getattr(OPERATIONS.get(name), "called", name)],
         [(e.host, e.result, e.details) for e in events if e.event == name],
     )
 
@@ -103,6 +114,32 @@ def test_stop_and_start(world: World) -> None:
     assert (row.vm_state, row.task_state, row.power_state) == (states.ACTIVE, None, states.RUNNING)
     assert told(world, uuid, "power_on") == ["compute.instance.power_on.start", "compute.instance.power_on.end"]
     assert world.used("h1") == used, "a stopped instance keeps its claim"
+
+
+@pytest.mark.parametrize(
+    ("name", "during", "vm_state"),
+    [
+        ("pause", states.PAUSING, states.PAUSED),
+        ("unpause", states.UNPAUSING, states.ACTIVE),
+        ("suspend", states.SUSPENDING, states.SUSPENDED),
+        ("resume", states.RESUMING, states.ACTIVE),
+    ],
+)
+def test_pause_and_suspend_and_back(world: World, name: str, during: str, vm_state: str) -> None:
+    world.report("h1")
+    uuid = world.boot("web")
+    used = world.used("h1")
+    if name in FIRST:
+        do(world, FIRST[name], names=["web"])
+    assert [r.uuid for r in begin(world, name, names=["web"]).rows] == [uuid]
+    assert world.row(uuid).task_state == during
+    assert finish(world, {uuid: None}, name) == {}
+    row = world.row(uuid)
+    assert (row.vm_state, row.task_state, row.power_state) == (vm_state, None, POWER[name])
+    assert journal(world, uuid, name) == ([(None, world.time)], [("h1", "Success", None)])
+    assert told(world, uuid, ".%s." % name) == ["compute.instance.%s.start" % name, "compute.instance.%s.end" % name]
+    assert world.used("h1") == used, "it keeps its claim"
+    assert [r.uuid for r in begin(world, name, names=["web"]).unchanged] == [uuid], "nothing twice"
 
 
 def test_what_is_so_already_is_left_alone(world: World) -> None:
@@ -362,6 +399,19 @@ SETTLED = [
     ("start", states.RUNNING, states.ACTIVE, True),
     ("start", states.SHUTDOWN, states.STOPPED, False),
     ("start", states.POWER_PAUSED, states.STOPPED, False),
+    ("pause", states.POWER_PAUSED, states.PAUSED, True),
+    ("pause", states.RUNNING, states.ACTIVE, False),
+    ("unpause", states.RUNNING, states.ACTIVE, True),
+    ("unpause", states.POWER_PAUSED, states.PAUSED, False),
+    ("suspend", states.SHUTDOWN, states.SUSPENDED, True),
+    ("suspend", states.RUNNING, states.ACTIVE, False),
+    ("resume", states.RUNNING, states.ACTIVE, True),
+    ("resume", states.SHUTDOWN, states.SUSPENDED, False),
+    ("soft_reboot", states.RUNNING, states.ACTIVE, False),  # nothing tells whether it did
+    ("soft_reboot", states.SHUTDOWN, states.STOPPED, False),
+    ("hard_reboot", states.RUNNING, states.ACTIVE, False),
+    ("hard_reboot", states.CRASHED, states.STOPPED, False),
+    ("hard_reboot", None, states.ACTIVE, False),
 ]
 
 
@@ -372,8 +422,8 @@ def test_a_half_done_operation_is_what_the_host_reports(
 ) -> None:
     world.report("h1")
     uuid = world.boot("web")
-    if name == "start":
-        do(world, names=["web"])
+    if name in FIRST:
+        do(world, FIRST[name], names=["web"])
     begin(world, name, "dead", names=["web"])
     guests = {} if power_state is None else {uuid: power_state}
     if by == "report":
@@ -394,8 +444,47 @@ def test_a_half_done_operation_is_what_the_host_reports(
     actions, events = journal(world, uuid, name)
     assert [m for m, _end in actions] == [None if done else "Error"] and actions[0][1] is not None
     assert events[-1][1] == ("Success" if done else "Error")
-    assert told(world, uuid, "power_")[-1].endswith(".end" if done else ".error")
+    assert told(world, uuid, OPERATIONS[name].notification)[-1].endswith(".end" if done else ".error")
     assert finish(world, {uuid: None}, name, "dead")[uuid].code == "UnexpectedTaskStateError", "it came late"
+
+
+@pytest.mark.parametrize(
+    ("before", "power_state", "vm_state", "done"),
+    [
+        (states.STOPPED, states.RUNNING, states.ACTIVE, True),
+        (states.STOPPED, states.SHUTDOWN, states.STOPPED, False),
+        (states.SUSPENDED, states.SHUTDOWN, states.SUSPENDED, False),
+        (states.PAUSED, states.SHUTDOWN, states.STOPPED, False),
+        (states.PAUSED, states.POWER_PAUSED, states.PAUSED, False),
+        (states.ERROR, states.SHUTDOWN, states.ERROR, False),
+        (states.ERROR, states.RUNNING, states.ACTIVE, True),
+    ],
+)
+def test_a_hard_reboot_that_a_dead_run_left(
+    world: World, before: str, power_state: int, vm_state: str, done: bool
+) -> None:
+    world.report("h1")
+    uuid = world.boot("web")
+    put(world, uuid, vm_state=before)
+    begin(world, "hard_reboot", "dead", names=["web"])
+    world.time += 601
+    assert settle(world, "h1", **{uuid: power_state}) == {uuid: vm_state}
+    assert journal(world, uuid, "hard_reboot")[1][-1][1] == ("Success" if done else "Error")
+    put(world, uuid, vm_state=states.ACTIVE)
+
+
+def test_while_libvirt_writes_its_memory_a_suspend_is_not_over(world: World) -> None:
+    """The guest is paused until then. What is settled too early would be active, and off a moment later."""
+    world.report("h1")
+    uuid = world.boot("web")
+    begin(world, "suspend", "dead", names=["web"])
+    world.time += 601
+    before = world.everything()
+    assert settle(world, "h1", **{uuid: states.POWER_PAUSED}) == {} and hosts_to_ask(world) == {"h1"}
+    finding = audit(world, {uuid: states.POWER_PAUSED})
+    assert finding.action == core_audit.WAIT and "memory" in finding.remedy
+    assert world.everything() == before
+    assert settle(world, "h1", **{uuid: states.SHUTDOWN}) == {uuid: states.SUSPENDED}
 
 
 def hosts_to_ask(world: World) -> set[str]:
@@ -440,10 +529,12 @@ def test_an_audit_leaves_a_live_run_alone(world: World) -> None:
 
 def test_every_operation_can_be_settled() -> None:
     """Whatever task_state a dead run leaves, its operation is known by it, and a power state tells whether it is done."""
-    assert set(BY_TASK_STATE.values()) == set(OPERATIONS.values())
-    for its in OPERATIONS.values():
-        if its.power:
-            assert its.rule.result in states.POWER_STATES_OF
+    with_task_state = {o for o in OPERATIONS.values() if o.rule.during is not None}
+    assert (
+        set(BY_TASK_STATE.values()) == with_task_state == set(OPERATIONS.values()) - {OPERATIONS["trigger_crash_dump"]}
+    )
+    for its in with_task_state:
+        assert its.rule.result in states.POWER_STATES_OF
 
 
 # --- many -------------------------------------------------------------------------------------------------------------
@@ -466,3 +557,80 @@ def test_the_statements_do_not_grow_with_hosts_and_instances(world: World) -> No
             finish(world, outcomes, run="a")
         counts.append(len(found))
     assert counts[0] == counts[1], counts
+
+
+# --- reboots --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "passed"),
+    [
+        ("soft_reboot", ["rebooting", "reboot_pending", "reboot_started"]),
+        ("hard_reboot", ["rebooting_hard", "reboot_pending_hard", "reboot_started_hard"]),
+    ],
+)
+def test_the_task_states_of_a_reboot(world: World, name: str, passed: list[str]) -> None:
+    world.report("h1")
+    uuid = world.boot("web")
+    notices = len(world.rows(tables.notifications))
+    begin(world, name, names=["web"], notify_on_state_change="vm_and_task_state")
+    assert world.state(uuid) == (states.ACTIVE, passed[-1], "h1")
+    payloads = [n.payload for n in world.rows(tables.notifications)[notices:] if n.event_type.endswith(".update")]
+    assert [p["new_task_state"] for p in payloads] == passed
+    assert [p["old_task_state"] for p in payloads] == [None, *passed[:-1]]
+    assert finish(world, {uuid: None}, name) == {}
+    assert journal(world, uuid, name) == ([(None, world.time)], [("h1", "Success", None)])
+    assert [a.action for a in world.rows(tables.instance_actions)][-1] == "reboot"
+    assert told(world, uuid, "reboot") == ["compute.instance.reboot.start", "compute.instance.reboot.end"]
+
+
+def test_a_hard_reboot_takes_the_place_of_what_a_live_run_does(world: World) -> None:
+    world.report("h1")
+    uuid = world.boot("web")
+    begin(world, "soft_reboot", "slow", names=["web"])
+    with pytest.raises(errors.InstanceBusy):
+        begin(world, "soft_reboot", names=["web"])
+    assert [r.uuid for r in begin(world, "hard_reboot", names=["web"]).rows] == [uuid]
+    with pytest.raises(errors.InstanceBusy):
+        begin(world, "hard_reboot", "third", names=["web"])
+    lost = finish(world, {uuid: None}, "soft_reboot", "slow")
+    assert lost[uuid].code == "UnexpectedTaskStateError" and "reboot_started_hard" in lost[uuid].message
+    assert world.state(uuid)[1] == states.REBOOT_STARTED_HARD
+    assert finish(world, {uuid: None}, "hard_reboot") == {}
+    assert sorted(m or "" for m, _end in journal(world, uuid, "hard_reboot")[0]) == ["", "Error"]
+    assert journal(world, uuid, "soft_reboot")[1][0][1] == "Error"
+    assert journal(world, uuid, "hard_reboot")[1] == [("h1", "Success", None)]
+
+
+def test_a_hard_reboot_ends_in_the_journal_what_a_dead_run_left(world: World) -> None:
+    world.report("h1")
+    uuid = world.boot("web")
+    begin(world, "suspend", "dead", names=["web"])
+    world.time += 601
+    begin(world, "hard_reboot", names=["web"])
+    assert journal(world, uuid, "suspend") == ([("Error", world.time)], [("h1", "Error", "reboot took its place")])
+    assert journal(world, uuid, "hard_reboot") == ([(None, None)], [("h1", None, None)])
+    assert finish(world, {uuid: None}, "hard_reboot") == {}
+    assert world.state(uuid)[:2] == (states.ACTIVE, None)
+
+
+@pytest.mark.parametrize("vm_state", [states.ACTIVE, states.PAUSED, states.ERROR])
+def test_a_crash_dump_changes_nothing_but_the_journal(world: World, vm_state: str) -> None:
+    """Nova's has no task_state either: others may run beside it."""
+    world.report("h1")
+    uuid = world.boot("web")
+    put(world, uuid, vm_state=vm_state)
+    row = world.row(uuid)
+    begin(world, "trigger_crash_dump", names=["web"])
+    begin(world, "trigger_crash_dump", "other", names=["web"])
+    assert finish(world, {uuid: None}, "trigger_crash_dump") == {}
+    assert (
+        finish(world, {uuid: errors.LibvirtError(reason="no")}, "trigger_crash_dump", "other")[uuid].code
+        == "LibvirtError"
+    )
+    assert world.row(uuid) == row
+    actions, _events = journal(world, uuid, "trigger_crash_dump")
+    assert sorted(m or "" for m, _end in actions) == ["", "Error"] and all(end for _message, end in actions)
+    kinds = [n.rpartition(".")[2] for n in told(world, uuid, "trigger_crash_dump")]
+    assert kinds == ["start", "start", "end", "error"]
+    put(world, uuid, vm_state=states.ACTIVE)

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -21,12 +22,14 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.errors impor
     VirtualInterfaceCreateException,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import connection as libvirt_connection
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domains, power
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domain_batch, domains, power
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domains import DomainSpec, ensure_domain
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.power import PowerSpec, ensure_power
 
 UUID = "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11"
 RUNNING, PAUSED, IN_SHUTDOWN, OFF, CRASHED = 1, 3, 4, 5, 6
 NO_DOMAIN, INVALID, INTERNAL = 42, 55, 1
+NOW = {"seconds": 1000, "nseconds": 0}
 
 
 class Error(Exception):
@@ -50,11 +53,20 @@ class Domain:
     def __init__(self, clock, state=RUNNING, shuts_down=None, hears=0.0):
         self.clock, self._state, self.shuts_down, self.hears = clock, state, shuts_down, hears
         self.asked, self.calls, self.off_at = [], [], None
+        self.saved = self.deaf_agent = False
+        self.life = 1  # libvirt numbers domains as they start
+        self.starts = True
+        self.restarts_at = None
 
     def state(self):
         if self.off_at is not None and self.clock.now >= self.off_at:
             self._state, self.off_at = OFF, None
         return [self._state, 0]
+
+    def ID(self):
+        if self.restarts_at is not None and self.clock.now >= self.restarts_at:
+            self.life, self.restarts_at = self.life + 1, None
+        return self.life if self.isActive() else -1
 
     def isActive(self):
         return self.state()[0] not in (OFF, CRASHED)
@@ -80,11 +92,38 @@ class Domain:
 
     def createWithFlags(self, flags):
         self.calls.append("create paused" if flags else "create")
+        if not self.starts:
+            raise Error(INTERNAL, "no such machine type")
+        self.life += 1
+        self.saved = False
         self._state = PAUSED if flags else RUNNING
 
     def resume(self):
         self.calls.append("resume")
         self._state = RUNNING
+
+    def suspend(self):
+        self.calls.append("suspend")
+        self._state = PAUSED
+
+    def managedSave(self, _flags):
+        self.calls.append("save")
+        self._state, self.saved = OFF, True
+
+    def managedSaveRemove(self, _flags):
+        self.calls.append("forget")
+        self.saved = False
+
+    def injectNMI(self, _flags):
+        self.calls.append("interrupt")
+
+    def hasManagedSaveImage(self, _flags):
+        return int(self.saved)
+
+    def setTime(self, moment, _flags):
+        if self.deaf_agent:
+            raise Error(INTERNAL, "Guest agent is not responding")
+        self.calls.append(moment)
 
 
 class Clock:
@@ -93,6 +132,9 @@ class Clock:
 
     def monotonic(self):
         return self.now
+
+    def time(self):
+        return 1000.7 + self.now
 
     def sleep(self, seconds):
         self.now += max(seconds, 0.001)
@@ -117,6 +159,16 @@ class World:
         fields.setdefault("vif_plugging_timeout", 0.0)
         result = ensure_power(self, PowerSpec(UUID, state, **fields), check_mode)
         return result["changed"], result["power_state"], result["forced"]
+
+    def reboot(self, check_mode=False, **fields):
+        spec = PowerSpec(UUID, "rebooted", vif_plugging_timeout=0.0, **fields)
+        result = ensure_power(self, spec, check_mode)
+        return result["changed"], result["restarted"], result["power_state"]
+
+    def restart(self, check_mode=False):
+        guest = self.domains[UUID]
+        spec = DomainSpec(UUID, guest.name(), guest.XMLDesc(0), restart=True, vif_plugging_timeout=0.0)
+        return ensure_domain(self, spec, check_mode)["changed"]
 
 
 @pytest.fixture
@@ -205,7 +257,7 @@ def test_check_mode_touches_nothing(world, state, there, changed):
     assert (guest.asked, guest.calls, guest.state()[0]) == ([], [], there)
 
 
-@pytest.mark.parametrize("state", ["shutdown", "running"])
+@pytest.mark.parametrize("state", ["shutdown", "running", "rebooted", "paused", "suspended"])
 def test_a_domain_that_is_gone(world, state):
     with pytest.raises(InstanceNotFound) as caught:
         world.to(state)
@@ -237,6 +289,123 @@ def test_its_cpus_wait_for_its_interfaces(world, monkeypatch):
     guest._state = OFF
     with pytest.raises(VirtualInterfaceCreateException):
         world.to("running", vif_plugging_timeout=7.0)
+
+
+@pytest.mark.parametrize(("state", "there", "calls", "power"), [
+    ("paused", RUNNING, ["suspend"], 3), ("paused", PAUSED, [], 3),
+    ("unpaused", PAUSED, ["resume", NOW], 1), ("unpaused", RUNNING, [], 1),
+    ("suspended", RUNNING, ["save"], 4), ("suspended", PAUSED, ["save"], 4),
+])  # fmt: skip
+def test_pause_and_suspend(world, state, there, calls, power):
+    guest = world.guest(state=there)
+    assert world.to(state, check_mode=True)[0] is bool(calls) and guest.calls == []
+    assert world.to(state) == (bool(calls), power, False)
+    assert guest.calls == calls
+    assert world.to(state)[0] is False and guest.calls == calls, "nothing twice"
+
+
+@pytest.mark.parametrize("check_mode", [False, True])
+@pytest.mark.parametrize("state", ["paused", "unpaused", "suspended", "interrupted"])
+@pytest.mark.parametrize("there", [OFF, CRASHED])
+def test_a_guest_that_is_off_can_be_neither_paused_nor_suspended(world, state, there, check_mode):
+    guest = world.guest(state=there)
+    with pytest.raises(LibvirtError, match="is shut down: only one that runs can be %s" % state):
+        world.to(state, check_mode=check_mode)
+    assert guest.calls == []
+
+
+@pytest.mark.parametrize("there", [RUNNING, PAUSED])
+def test_an_interrupt_each_time_anew(world, there):
+    guest = world.guest(state=there)
+    assert world.to("interrupted", check_mode=True)[0] and guest.calls == []
+    for _number in range(2):
+        assert world.to("interrupted")[0]
+    assert guest.calls == ["interrupt"] * 2 and guest.state()[0] == there
+
+
+def test_a_suspended_guest_goes_on_with_the_time_of_now(world, monkeypatch):
+    monkeypatch.setattr(domains, "wait_plugged", lambda *_a: [])
+    guest = world.guest()
+    world.to("suspended")
+    assert world.to("running", check_mode=True)[0] is True
+    assert world.to("running") == (True, 1, False)
+    assert guest.calls == ["save", "create", NOW] and not guest.saved
+    guest.deaf_agent = True
+    world.to("suspended")
+    assert world.to("running") == (True, 1, False), "without an agent its clock is the guest's own business"
+
+
+def test_a_guest_that_shuts_down_when_it_is_rebooted_is_started(world, monkeypatch):
+    monkeypatch.setattr(domains, "wait_plugged", lambda *_a: [])
+    guest = world.guest(shuts_down=3.0)
+    assert world.reboot(check_mode=True) == (True, True, 1) and guest.asked == []
+    assert world.reboot() == (True, True, 1)
+    assert (guest.asked, guest.calls, guest.life) == ([0.0], ["create"], 2) and 3.0 <= world.clock.now < 4.0
+    assert world.reboot() == (True, True, 1) and guest.life == 3, "each time anew"
+
+
+def test_a_guest_that_restarts_by_itself_is_left_to_it(world):
+    guest = world.guest()
+    guest.restarts_at = 12.0
+    assert world.reboot() == (True, True, 1)
+    assert guest.calls == [] and [round(at) for at in guest.asked] == [0, 10]
+
+
+@pytest.mark.parametrize(("seconds", "asked"), [(120.0, 12), (15.0, 2)])
+def test_a_guest_that_is_deaf_has_to_be_reset(world, seconds, asked):
+    guest = world.guest()
+    assert world.reboot(wait_soft_reboot_seconds=seconds) == (True, False, 1)
+    assert len(guest.asked) == asked and guest.calls == [] and guest.life == 1
+    assert seconds <= world.clock.now < seconds + 1
+
+
+@pytest.mark.parametrize("there", [OFF, CRASHED, PAUSED])
+def test_a_guest_that_does_not_run_is_not_asked(world, there):
+    guest = world.guest(state=there)
+    assert world.reboot()[:2] == (False, False) and world.reboot(check_mode=True)[:2] == (False, False)
+    assert (guest.asked, guest.calls, world.clock.now) == ([], [], 0.0)
+
+
+def test_a_guest_that_does_not_start_again_has_to_be_reset(world):
+    guest = world.guest(shuts_down=1.0)
+    guest.starts = False
+    assert world.reboot() == (True, False, 4)
+    assert guest.calls == ["create"]
+
+
+@pytest.mark.parametrize(("there", "saved", "calls"), [
+    (RUNNING, False, ["destroy", "create"]), (PAUSED, False, ["destroy", "create"]), (OFF, False, ["destroy", "create"]),
+    (OFF, True, ["destroy", "forget", "create"]),
+])  # fmt: skip
+def test_a_restart_takes_power_and_saved_memory(world, there, saved, calls):
+    guest = world.guest(state=there)
+    guest.saved = saved
+    assert world.restart(check_mode=True) and guest.calls == []
+    assert world.restart()
+    assert guest.calls == calls and guest.state()[0] == RUNNING
+
+
+def test_a_restart_that_fails_tells_what_became_of_the_guest(world, monkeypatch):
+    guest = world.guest()
+    guest.starts = False
+    monkeypatch.setattr(domain_batch, "connect", lambda *_a: contextlib.nullcontext(world))
+    monkeypatch.setattr(domain_batch, "host_place", lambda *_a: contextlib.nullcontext())
+    monkeypatch.setattr(domain_batch, "refused_kept", lambda *_a: contextlib.nullcontext())
+    of_domain = {name: argument.get("default") for name, argument in domain_batch.DOMAIN_ARGUMENTS.items()}
+    wanted = {
+        **of_domain,
+        "uuid": UUID,
+        "name": "web-1",
+        "xml": guest.XMLDesc(0),
+        "reservations": [],
+        "vif_plugging_timeout": 0.0,
+    }
+    options = {name: argument.get("default") for name, argument in domain_batch.DOMAIN_BATCH_ARGUMENTS.items()}
+    for restart, told in ((True, 4), (False, None)):
+        domains_of = [{**wanted, "restart": restart}]
+        outcome = domain_batch.ensure_domains({**options, "domains": domains_of}, False)["outcomes"][UUID]
+        assert outcome["error"]["message"] == "libvirt: no such machine type" and outcome["changed"]
+        assert outcome.get("power_state") == told, "the cleanup of a boot removes it anyway"
 
 
 def test_whether_somebody_listens():
