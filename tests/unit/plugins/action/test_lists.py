@@ -265,3 +265,13 @@ def test_what_happened_to_a_deleted_instance(world: World) -> None:
     )
     with pytest.raises(errors.InvalidInput, match="no instance is selected"):
         run(world, instance_info, history=True)
+
+
+def test_a_list_after_reports_reads_the_ledger_itself(world: World) -> None:
+    """A replica may not have them yet."""
+    world.report("h1")
+    world.boot("web")
+    replica = {"ledger_read_url": "postgresql://replica.example/bootflow"}
+    with pytest.raises(errors.InvalidInput, match="has no replica"):
+        action_of(instance_info, WorldPorts(world, "l"), INVENTORY, ledger_url="sqlite:////x.db", **replica).act()
+    assert [i["name"] for i in run(world, instance_info, refresh=True, **replica)[0]["instances"]] == ["web"]

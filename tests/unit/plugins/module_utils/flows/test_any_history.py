@@ -24,7 +24,8 @@ from hypothesis.stateful import (
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.server_groups import ServerGroup
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup, operation
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import power_sync
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.histories import run_histories
@@ -40,6 +41,7 @@ NAMES = ("a", "b", "c", "d", "e")
 GROUP = ServerGroup(id="apart", name="apart", policy="anti-affinity")
 APART = ("a", "b", "c")  # members of it
 WITH_GPU = ("c", "d")
+GUESTS = ("active", "stopped")  # states in which an instance has a guest
 FAILURES: dict[str, tuple[errors.BootflowError, dict[str, t.Any]]] = {
     "elsewhere": (errors.RemoteError(reason="x"), {}),
     "abort": (errors.ImageError(reason="x"), {}),
@@ -64,7 +66,7 @@ class Instance:
     name: str
     uuid: str
     run: str
-    state: str = "scheduling"  # scheduling, placed, the stages, active, error, deleting
+    state: str = "scheduling"  # scheduling, placed, the stages, active, stopped, error, deleting
     host: str | None = None
     address: bool = True
     attempts: int = 0
@@ -174,7 +176,7 @@ class History(RuleBasedStateMachine):
         accepted = self.world.accept(asked(name), run=self.run)
         if known is None:
             self.live[name] = Instance(name, accepted.created[0], self.run)
-        elif known.state == "active":
+        elif known.state in GUESTS:
             assert accepted.unchanged == [known.uuid]
         else:
             assert accepted.resumed == [known.uuid]
@@ -290,7 +292,7 @@ class History(RuleBasedStateMachine):
         self.runs += 1
         self.world.time += 601
 
-    @precondition(lambda self: any(i.state not in ("active", "error") for i in self.live.values()))
+    @precondition(lambda self: any(i.state not in (*GUESTS, "error") for i in self.live.values()))
     @rule(name=st.sampled_from(NAMES))
     def a_live_run_is_not_robbed(self, name: str) -> None:
         """What another run works on, and whose lease is not out, is refused."""
@@ -298,7 +300,7 @@ class History(RuleBasedStateMachine):
         with self.world.ledger.read() as tx:
             row = tx.execute(sa.select(tables.runs).where(tables.runs.c.id == "run-" + self.run)).first()
         alive = row is not None and row.lease_until > self.world.time
-        if instance is None or instance.run != self.run or instance.state in ("active", "error") or not alive:
+        if instance is None or instance.run != self.run or instance.state in (*GUESTS, "error") or not alive:
             return
         (refusal,) = self.world.refusals(asked(name), run="other")
         assert refusal["code"] == "InstanceBusy"
@@ -315,6 +317,28 @@ class History(RuleBasedStateMachine):
         self.total[host] = max(ROOM[host] + more, 1)
         self.reports(host)
         self.down.discard(host)
+
+    @rule(
+        host=st.sampled_from(HOSTS),
+        power=st.dictionaries(st.sampled_from(NAMES), st.sampled_from([states.RUNNING, states.SHUTDOWN])),
+    )
+    def follow(self, host: str, power: dict[str, int]) -> None:
+        """Guests were shut down and started by others."""
+        self.world.time += 1
+        guests = [i for i in self.live.values() if i.host == host and i.state in GUESTS]
+        usual = {"active": states.RUNNING, "stopped": states.SHUTDOWN}
+        found = {i.uuid: power.get(i.name, usual[i.state]) for i in guests}
+        stop = power_sync.STOP
+        with self.world.ledger.write() as tx:
+            of_run = tx.for_run(self.world.context(self.run))
+            synced = power_sync.follow(of_run, {host: power_sync.Report(self.world.time, found)})
+            off = {r.uuid: operation.Outcome(states.SHUTDOWN) for r in synced.to_stop}
+            assert operation.finish(of_run, stop, off) == {}
+        changed = [i for i in guests if found[i.uuid] != usual[i.state]]
+        assert synced.stopped == {i.uuid for i in changed if i.state == "active"}
+        assert set(off) == {i.uuid for i in changed if i.state == "stopped"}
+        for instance in changed:
+            instance.state, instance.run = "stopped", self.run
 
     @rule(host=st.sampled_from(HOSTS), disabled=st.booleans(), reserved=st.integers(0, 2))
     def configure(self, host: str, disabled: bool, reserved: int) -> None:
@@ -419,7 +443,9 @@ class History(RuleBasedStateMachine):
 
 def _state(row: t.Any) -> str:
     if row.task_state is None:
-        return {states.ACTIVE: "active", states.ERROR: "error", states.BUILDING: "placed"}[row.vm_state]
+        return {states.ACTIVE: "active", states.STOPPED: "stopped", states.ERROR: "error", states.BUILDING: "placed"}[
+            row.vm_state
+        ]
     return str(row.task_state)
 
 

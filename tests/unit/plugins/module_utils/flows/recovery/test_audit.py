@@ -475,6 +475,27 @@ def test_an_orphan_that_was_given_a_build_meanwhile_is_left_alone(world: World, 
 # --- in competition -----------------------------------------------------------------------------------------------------------
 
 
+def test_an_audit_follows_the_guests(world: World, auditor: Auditor) -> None:
+    """What is off is stopped; a guest that should not run is told, for power_sync to stop it."""
+    world.report("h1")
+    off, on, same = (world.boot(name) for name in ("off", "on", "same"))
+    spoil(world, instances.update().where(instances.c.uuid == on).values(vm_state=states.STOPPED, power_state=4))
+    power = {off: states.SHUTDOWN, on: states.RUNNING, same: states.RUNNING}
+
+    def follow() -> list[tuple[t.Any, ...]]:
+        world.time += 1
+        domains = [Domain(u, "d", 1024, ours=True, power_state=p) for u, p in power.items()]
+        evidence = Evidence(snapshots={"h1": Snapshot("h1", "h1", world.time, domains)})
+        found = world.ledger.for_run(auditor.context).transact(audit.follow, evidence)
+        assert {(f.kind, f.host) for f in found} <= {(rules.POWER_STATE, "h1")}
+        return [(f.instance, f.what, f.old, f.new, f.action, bool(f.remedy)) for f in found]
+
+    stopped = (off, "vm_state", "active", "stopped", rules.SETTLE, False)
+    assert sorted(follow()) == sorted([stopped, (on, "power_state", "SHUTDOWN", "RUNNING", rules.RECORD, True)])
+    assert [world.state(u)[:2] for u in (off, on, same)] == [("stopped", None), ("stopped", None), ("active", None)]
+    assert follow() == [(on, "power_state", "RUNNING", "RUNNING", rules.REPORT, True)], "nothing is new"
+
+
 def test_two_audits_at_once_take_turns(world: World, auditor: Auditor) -> None:
     world.report("h1", memory=20)
     uuids = world.accept(request("web", 8)).created
