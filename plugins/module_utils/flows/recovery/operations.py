@@ -63,8 +63,9 @@ def settle(tx: Transaction, host: str, power_states: t.Mapping[str, int], asked_
             task_state=None,
             run_id=tx.run.id,
         )
-        # A reboot ends in the state in which it began: nothing tells whether it was done.
-        done = settled[row.uuid] == its.rule.result != row.vm_state
+        done = power_state in states.POWER_STATES_OF.get(its.rule.result or "", ())
+        if row.vm_state == its.rule.result and row.vm_state in (its.rule.vm_states or ()):
+            done = False  # a reboot ends in the state in which it began: nothing tells whether it was done
         problem = {} if done else {row.uuid: died_error(its.called, row, settled[row.uuid])}
         operation.journal(tx, its, [row.uuid] if done else [], problem, {row.uuid: host})
     return settled

@@ -120,6 +120,10 @@ def test_a_run_that_dies_while_it_stops(world: World, web: str) -> None:
     assert not follow(world, **{web: RUNNING}).to_stop, "it is settled first"
     assert is_now(world, web) == (states.STOPPED, None, RUNNING)
     assert [r.uuid for r in follow(world, **{web: RUNNING}).to_stop] == [web]
+    world.time += 601
+    follow(world, "later", **{web: OFF})
+    assert is_now(world, web) == (states.STOPPED, None, OFF)
+    assert [result for _host, result in journal(world, web)[1]] == ["Success", "Error", "Success"]
     assert end(world, web, run="dead")[web].code == "UnexpectedTaskStateError", "it came late"
 
 
