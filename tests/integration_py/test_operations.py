@@ -158,6 +158,15 @@ def test_pause_suspend_reboot_and_lock_several_guests(flow: Flow) -> None:
         "it did not boot again"
     )
 
+    shown = operate(flow, "console", *names, bootflow_console_lines=3)
+    assert re.search(r"\n  \| tick \d+\n", shown)
+    assert len(re.findall(r"VNC 127\.0\.0\.1:(\d+) of the host; ssh -N -L \1:127\.0\.0\.1:\1 ", shown)) == 3, shown
+    operate(flow, "trigger_crash_dump", "web-1")
+    row, end = flow.instances()["web-1"], time.monotonic() + 10
+    while "NMI" not in flow.console(row["host"], row["uuid"]):
+        assert time.monotonic() < end, flow.console(row["host"], row["uuid"])
+        time.sleep(0.2)
+
     lives = {n: virsh(flow, n, "domid") for n in names}
     done = operate(flow, "reboot", *names, bootflow_wait_soft_reboot_seconds=8)
     lines = {line.split()[0]: line for line in done.splitlines() if line.split()[:1] and line.split()[0] in names}

@@ -283,16 +283,12 @@ def start(tx: Transaction, operation: Operation, rows: t.Sequence[Instance]) -> 
 
 
 def _end_others(tx: Transaction, operation: Operation, rows: t.Sequence[Instance]) -> None:
-    """Close the journal of what dead runs had at work on these instances, where the operation takes its place (a hard reboot).
-
-    A run that is alive does so itself, when it loses its swap.
-    """
+    """Close the journal of what is at work on these instances, where the operation takes its place (a hard reboot)."""
     taken = [r for r in rows if r.task_state is not None and r.task_state in (operation.rule.task_states or ())]
     if not taken:
         return
-    dead = dead_runs(tx, taken)
     for name, rule in states.ACTIONS.items():
-        its = [r.uuid for r in taken if r.task_state == rule.at_work and r.run_id in dead]
+        its = [r.uuid for r in taken if r.task_state == rule.at_work]
         history.fail_events(tx, dict.fromkeys(its, "%s took its place" % operation.called), name)
         history.finish_actions(tx, its, rule.known_as or name, history.ERROR)
 

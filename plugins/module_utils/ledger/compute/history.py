@@ -86,14 +86,17 @@ def start_actions(
 def finish_actions(tx: Transaction, uuids: t.Sequence[str], action: str, message: str | None = None) -> None:
     """Close the open ``action`` rows of these instances; ``message`` is Error if the action failed.
 
-    They are those of this request. Where it began none, it ends what another run began, and closes that.
+    They are those of this request, also where another one has closed them already. Where it began none, it ends what another run
+    began, and closes that.
     """
     c = instance_actions.c
     if uuids:
-        its = (bulk.among(tx, c.instance_uuid, uuids), c.action == action, c.finish_time.is_(None))
-        rows = tx.execute(sa.select(c.id, c.instance_uuid, c.request_id).where(*its)).all()
+        its = (bulk.among(tx, c.instance_uuid, uuids), c.action == action)
+        which = sa.or_(c.finish_time.is_(None), c.request_id == tx.request_id)
+        rows = tx.execute(sa.select(c.id, c.instance_uuid, c.request_id, c.finish_time).where(*its, which)).all()
         own = {r.instance_uuid for r in rows if r.request_id == tx.request_id}
-        ids = sorted(r.id for r in rows if r.request_id == tx.request_id or r.instance_uuid not in own)
+        mine = [r for r in rows if r.request_id == tx.request_id or r.instance_uuid not in own]
+        ids = sorted(r.id for r in mine if r.finish_time is None)
         end = {"finish_time": tx.now, "message": message}
         tx.execute(instance_actions.update().where(bulk.among(tx, c.id, ids)).values(**end))
 

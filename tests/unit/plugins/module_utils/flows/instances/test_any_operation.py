@@ -1,0 +1,200 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Random operations of two runs, which fail and die anywhere, against a model: an instance without a task is what its guest is."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import operation
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Outcome, Selection
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import OPERATIONS
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations as recovery
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.tests.unit.worlds.histories import run_histories
+from ansible_collections.bootflow.compute.tests.unit.worlds.ledgers import MEMORY
+from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
+
+NAMES = ("a", "b")
+RUNNING, PAUSED, OFF = states.RUNNING, states.POWER_PAUSED, states.SHUTDOWN
+#: operation -> the vm_states in which it begins, the guest in the middle of it, and at its end
+TABLE: dict[str, tuple[str, int | None, int]] = {
+    "stop": ("active error", None, OFF),
+    "start": ("stopped", None, RUNNING),
+    "pause": ("active", None, PAUSED),
+    "unpause": ("paused", None, RUNNING),
+    "suspend": ("active", PAUSED, OFF),
+    "resume": ("suspended", None, RUNNING),
+    "soft_reboot": ("active", OFF, RUNNING),
+    "hard_reboot": ("active stopped paused suspended error", OFF, RUNNING),
+}
+REBOOTS = ("soft_reboot", "hard_reboot")
+#: What a hard reboot takes the place of.
+TAKEN = ("soft_reboot", "pause", "unpause", "suspend", "resume")
+RESULT = {"stop": "stopped", "pause": "paused", "suspend": "suspended"}  # of the others: active
+GUEST = {"active": RUNNING, "paused": PAUSED, "stopped": OFF, "suspended": OFF}
+
+
+@dataclass
+class Instance:
+    uuid: str
+    vm_state: str = "active"
+    power: int = RUNNING  # of the guest
+    task: str | None = None
+    run: str = ""  # that began the task
+    middle: bool = False  # the guest is in the middle of it
+
+
+class Histories(RuleBasedStateMachine):
+    open: t.Callable[[], World]
+
+    @initialize()
+    def start(self) -> None:
+        self.world = type(self).open()
+        self.world.report("h1")
+        self.known = {name: Instance(self.world.boot(name)) for name in NAMES}
+        self.age = 0
+
+    def teardown(self) -> None:
+        if hasattr(self, "world"):
+            self.world.ledger.close()
+
+    def alive(self, run: str) -> bool:
+        return run in (self.run(0), self.run(1))
+
+    def run(self, which: int) -> str:
+        return "%s%d" % ("xy"[which], self.age)
+
+    @rule(which=st.integers(0, 1), name=st.sampled_from(NAMES), what=st.sampled_from(sorted(TABLE)))
+    def begin(self, which: int, name: str, what: str) -> None:
+        one, run = self.known[name], self.run(which)
+        with self.world.ledger.write() as tx:
+            try:
+                begun = operation.begin(
+                    tx.for_run(self.world.context(run)), OPERATIONS[what], Selection(names=[name]), ["h1"]
+                )
+                answer = "unchanged" if begun.unchanged else "begun"
+            except errors.BootflowError as e:
+                answer = e.code
+        assert answer == self.expected(one, run, what)
+        if answer == "begun":
+            if (
+                one.middle and one.task != what
+            ):  # a save that is taken over comes to its end, or the guest is off anyway
+                one.power = OFF
+            one.middle = one.middle and one.task == what
+            one.task, one.run = what, run
+
+    def expected(self, one: Instance, run: str, what: str) -> str:
+        busy = one.task is not None and one.run != run and self.alive(one.run)
+        fits = one.vm_state in TABLE[what][0].split()
+        if one.task is None:
+            if what not in REBOOTS and one.vm_state == RESULT.get(what, "active"):
+                return "unchanged"
+            return "begun" if fits else "InstanceInvalidState"
+        if one.task == what:
+            return "InstanceBusy" if busy else "begun"
+        if what == "hard_reboot" and one.task in TAKEN:
+            return "begun"
+        return "InstanceBusy" if fits and busy else "InstanceInvalidState"
+
+    @rule(name=st.sampled_from(NAMES), whole=st.booleans())
+    def work(self, name: str, whole: bool) -> None:
+        """The host does it, or only a part of it."""
+        one = self.known[name]
+        if one.task is not None:
+            _before, middle, end = TABLE[one.task]
+            if whole:
+                one.power, one.middle = end, False
+            elif middle is not None:
+                one.power, one.middle = middle, True
+
+    @rule(which=st.integers(0, 1), name=st.sampled_from(NAMES), fails=st.booleans())
+    def finish(self, which: int, name: str, fails: bool) -> None:
+        one, run = self.known[name], self.run(which)
+        if one.task is None:
+            return
+        what = OPERATIONS[one.task]
+        error = errors.LibvirtError(reason="x") if fails or one.power != TABLE[one.task][2] or one.middle else None
+        if one.middle and one.task == "suspend":  # libvirt has answered: its save has ended
+            one.power, one.middle, error = OFF, False, None
+        elif error is not None and one.task not in REBOOTS:  # what failed did nothing
+            one.power = GUEST.get(one.vm_state, one.power)
+        outcome = Outcome(one.power, error)
+        with self.world.ledger.write() as tx:
+            failed = operation.finish(tx.for_run(self.world.context(run)), what, {one.uuid: outcome})
+        if one.run != run:
+            assert failed[one.uuid].code == "UnexpectedTaskStateError"
+            return
+        assert bool(failed) == (error is not None)
+        if error is None:
+            one.vm_state = RESULT.get(one.task, "active")
+        elif one.task in REBOOTS:
+            one.vm_state = "active" if one.power == RUNNING else "error"
+        one.task, one.middle = None, False
+
+    @rule()
+    def kill(self) -> None:
+        """Both runs die, and their leases run out."""
+        self.age += 1
+        self.world.time += 601
+
+    @rule()
+    def report(self) -> None:
+        """The host tells what there is, which settles what dead runs left."""
+        self.world.time += 1
+        powers = {one.uuid: one.power for one in self.known.values()}
+        with self.world.ledger.write() as tx:
+            settled = recovery.settle(tx.for_run(self.world.context(self.run(0))), "h1", powers, self.world.time)
+        for one in self.known.values():
+            saves = one.task == "suspend" and one.power == PAUSED
+            if one.task is None or self.alive(one.run) or saves:
+                assert one.uuid not in settled
+                continue
+            result = RESULT.get(one.task, "active")
+            if one.power == GUEST[result]:
+                one.vm_state = result
+            elif one.task in REBOOTS and one.power == OFF and one.vm_state in ("active", "paused"):
+                one.vm_state = "stopped"
+            assert settled[one.uuid] == one.vm_state
+            one.task, one.middle = None, False
+
+    @invariant()
+    def the_ledger_has_what_the_model_has(self) -> None:
+        if not hasattr(self, "known"):
+            return
+        rows = {r.display_name: r for r in self.world.rows(tables.instances)}
+        for name, one in self.known.items():
+            row = rows[name]
+            during = None if one.task is None else OPERATIONS[one.task].during
+            assert (row.vm_state, row.task_state) == (one.vm_state, during)
+            if one.task is None and one.vm_state != "error":
+                assert GUEST[one.vm_state] == one.power, "the guest is what the instance is"
+
+    @invariant()
+    def the_journal_is_closed_where_nothing_is_at_work(self) -> None:
+        if not hasattr(self, "known"):
+            return
+        idle = {one.uuid for one in self.known.values() if one.task is None}
+        for table in (tables.instance_actions, tables.instance_action_events):
+            assert not [r for r in self.world.rows(table) if r.instance_uuid in idle and r.finish_time is None]
+
+
+@pytest.mark.hypothesis
+@pytest.mark.parametrize(("kind", "count"), [("memory", 30), ("postgresql", 3)])
+def test_any_operation(kind: str, count: int, request: pytest.FixtureRequest) -> None:
+    class Here(Histories):
+        @staticmethod
+        def open() -> World:
+            return World(request.getfixturevalue("postgres").emptied() if kind == "postgresql" else MEMORY)
+
+    run_histories(Here, count)
