@@ -162,9 +162,15 @@ class ActionModule(LedgerAction):
 
     def _all_parts(self, builds: list[Build]) -> None:
         """Everything in one module; without_image gets the builds whose image is not on the host."""
-        self.probe()
-        result = self._parts_of(builds, fetch=False)
-        self.without_image = [b for b in self._good(builds) if _lacks(result, b)]
+        images = {b.uuid: build_parts.image_marker(self, b) for b in builds if build_parts.has_image(b)}
+        there = self.probe(sorted(set(images.values())))
+        lacks = {uuid for uuid, marker in images.items() if marker not in there}
+        self.without_image = [b for b in builds if b.uuid in lacks]
+        builds = [b for b in builds if b.uuid not in lacks]
+        if builds:
+            result = self._parts_of(builds, fetch=False)
+            # The file of a catalogue image may have changed, or that on the host.
+            self.without_image += [b for b in self._good(builds) if _lacks(result, b)]
 
     def _with_images(self, builds: list[Build]) -> None:
         """The same of builds whose images come to the host first."""

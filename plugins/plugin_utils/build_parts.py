@@ -10,6 +10,7 @@ import typing as t
 from dataclasses import asdict
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.local import image_marker_path
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.metadata import pack_files
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Image, Network
 from ansible_collections.bootflow.compute.plugins.module_utils.core.networks import dhcp
@@ -42,9 +43,19 @@ def network_arguments(action: LedgerAction, networks: t.Iterable[Network]) -> di
     return {**host_settings.libvirt_arguments(action), "networks": found}
 
 
+def has_image(build: Build) -> bool:
+    """Whether a disk of the build's own is made from an image."""
+    return any(d["kind"] == "image" for d in build.disks)
+
+
+def image_marker(action: LedgerAction, build: Build) -> str:
+    """The file that is on the host when it has the build's image."""
+    return image_marker_path(host_settings.of(action).instances_path, build.row.spec["image"]["id"])
+
+
 def images_of(builds: t.Iterable[Build], catalogue: t.Any) -> dict[str, Image]:
     """The images that root disks are made from, by id. :arg catalogue: bootflow_images"""
-    stored = [b.row.spec["image"] for b in builds if any(d["kind"] == "image" for d in b.disks)]
+    stored = [b.row.spec["image"] for b in builds if has_image(b)]
     known = parse_images(catalogue).values() if stored else ()
     return {image.id: image for image in (find_image(known, data) for data in stored)}
 

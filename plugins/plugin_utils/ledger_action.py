@@ -16,6 +16,7 @@ import getpass
 import os
 import re
 import secrets
+import shlex
 import traceback
 import typing as t
 from pathlib import Path
@@ -125,11 +126,14 @@ class Ports:
             result["warnings"] = [getattr(getattr(each, "event", None), "msg", each) for each in found]
         return result
 
-    def run_python(self, variables: t.Mapping[str, t.Any]) -> None:
-        """Start Python on the host of ``variables``, and nothing more."""
+    def run_python(self, variables: t.Mapping[str, t.Any], paths: t.Sequence[str] = ()) -> set[str]:
+        """Start Python on the host of ``variables``, and nothing more. Returns those of ``paths`` that are there."""
         interpreter = str(self.template(variables.get("ansible_python_interpreter") or ""))
         # Without a path Ansible has still to find the interpreter; then it has to do that the host runs a program at all.
-        self._action._low_level_execute_command("%s -c pass" % interpreter if interpreter.startswith("/") else "true")
+        commands = ["%s -c pass" % interpreter] if interpreter.startswith("/") else []
+        commands.append(shlex.join(["ls", "-d", "--", *paths]) if paths else "true")
+        found = self._action._low_level_execute_command(" && ".join(commands))
+        return set(paths) & set(str(found["stdout"]).splitlines())
 
     def open_ledger(self, address: LedgerAddress, **options: bool) -> database.Ledger:
         return database.open_ledger(address, tell=self.display.warning, **options)
@@ -344,15 +348,16 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
             self._silent = errors.HostTimeout(host=host, module=what, seconds=int(seconds))
             raise self._silent from None
 
-    def probe(self) -> None:
+    def probe(self, paths: t.Sequence[str] = ()) -> set[str]:
         """Find out whether the current host answers, for a module that may take much longer than an answer.
 
+        :arg paths: files on the host. Returns those that are there.
         :raises HostTimeout: not within bootflow_work_timeout. :raises HostUnreachable: the connection failed.
         """
         seconds = host_settings.values(self, TIME_LIMITS).work_timeout
         try:
             with self.within(seconds, "Python"):
-                self.ports.run_python(self.task_vars)
+                return self.ports.run_python(self.task_vars, paths)
         except AnsibleConnectionFailure as e:
             raise errors.HostUnreachable(host=self.task_vars.get("inventory_hostname", "?"), reason=_one_line(e)) from e
 

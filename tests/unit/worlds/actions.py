@@ -44,6 +44,7 @@ class WorldPorts(Ports):
         self.modules = modules
         self.probed = 0
         self.hangs = False
+        self.has_files = True  # those that run_python looks for
         self.shown: list[str] = []
         self.warnings: list[str] = []
         self.on_stderr: list[str] = []
@@ -70,10 +71,11 @@ class WorldPorts(Ports):
             else self.modules(name, arguments)
         )
 
-    def run_python(self, variables: t.Mapping[str, t.Any]) -> None:
+    def run_python(self, variables: t.Mapping[str, t.Any], paths: t.Sequence[str] = ()) -> set[str]:
         self.probed += 1
         if self.hangs:
             time.sleep(60)
+        return set(paths) if self.has_files else set()
 
     def folder(self) -> pathlib.Path:
         return pathlib.Path(self.world.shared.name) / self.of_run

@@ -2,9 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Backends of local disks, and the names of their logical volumes. source: Nova's images_type"""
+"""Backends of local disks, the names of their logical volumes, and the place of images. source: Nova's images_type"""
 
 from __future__ import annotations
+
+import posixpath
 
 from ..errors import InvalidInput
 from .logical_volumes import checked_lvm_name
@@ -20,11 +22,22 @@ CLEARS = (ZERO, SHRED, NONE)
 FILE_SYSTEMS = ("ext4", "ext3", "ext2", "xfs", "vfat", NONE)
 #: With qcow2_on_lvm: the instance's one logical volume, and the folder where it is mounted.
 DISK = "disk"
+#: Below instances_path: verified images.
+BASE = "_base"
 
 
 def volume_name(uuid: str, disk: str) -> str:
     """The logical volume of an instance's disk, with Nova's name."""
     return "%s_%s" % (uuid, disk)
+
+
+def image_marker(image_id: str) -> str:
+    """The file in _base that says that the image is complete."""
+    return image_id + ".json"
+
+
+def image_marker_path(instances_path: str, image_id: str) -> str:
+    return posixpath.join(instances_path, BASE, image_marker(image_id))
 
 
 def checked_group(backend: str, volume_group: str) -> str:

@@ -23,7 +23,7 @@ import typing as t
 from dataclasses import dataclass
 from functools import partial
 
-from ...core.disks.local import DISK, QCOW2_ON_LVM
+from ...core.disks.local import DISK, QCOW2_ON_LVM, image_marker
 from ...core.errors import InvalidDiskInfo, RemoteError, WaitTimeout
 from ...core.guest.domain.element import parse
 from ..images.images import mark_used
@@ -116,7 +116,7 @@ def _newest(folder: str, image_id: str) -> str:
 
 
 def _marker(folder: str, image_id: str) -> str:
-    return os.path.join(folder, image_id + ".json")
+    return os.path.join(folder, image_marker(image_id))
 
 
 def _locked(

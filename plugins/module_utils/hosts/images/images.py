@@ -21,6 +21,7 @@ from dataclasses import dataclass, fields, replace
 
 from ...core.disks import image_checks
 from ...core.disks.image_urls import split_login
+from ...core.disks.local import image_marker
 from ...core.errors import ImageChecksumMismatch, ImageUnacceptable, InvalidInput
 from ...core.model import ImageAccess
 from ..os.batch import progress
@@ -190,7 +191,7 @@ def cached_image(image: ImageSource, instances_path: str) -> BaseImage | None:
     folder = base_dir(instances_path)
     wanted = image_checks.normal_checksum(image.checksum, image.id)
     try:
-        with open(os.path.join(folder, checked_id(image.id, "image id") + ".json"), encoding="utf-8") as file:
+        with open(os.path.join(folder, image_marker(checked_id(image.id, "image id"))), encoding="utf-8") as file:
             marker = json.load(file)
         name = str(marker["file"])
         if os.path.basename(name) != name or (wanted and marker["sha256"] != wanted):
@@ -329,5 +330,5 @@ def _publish(image: ImageSource, raw: str, sha256: str, folder: str) -> BaseImag
         "size": found.st_size,
         "mtime_ns": found.st_mtime_ns,
     }
-    write_json(os.path.join(folder, image.id + ".json"), marker, 0o600)  # the URL may contain a signature
+    write_json(os.path.join(folder, image_marker(image.id)), marker, 0o600)  # the URL may contain a signature
     return BaseImage(path=path, virtual_size=found.st_size, sha256=sha256, changed=True)

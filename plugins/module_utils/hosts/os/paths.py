@@ -14,12 +14,12 @@ import stat
 import typing as t
 import uuid as uuid_module
 
+from ...core.disks.local import BASE
 from ...core.errors import InvalidInput, UnsafeFolder
 
 _DISK_NAME = re.compile(r"disk(\.[a-z0-9]{1,32}){0,3}\Z")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}\Z")
 
-BASE = "_base"
 LOCKS = "locks"
 PROBE = "_probe"
 

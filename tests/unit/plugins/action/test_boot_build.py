@@ -36,6 +36,7 @@ class Boot:
         self.modules: list[str] = []  # that ran
         self.task_states: list[str | None] = []  # of the first instance when each began
         self.watched = True
+        self.has_files = True  # on the hosts
         self.answers: dict[str, t.Callable[[t.Mapping[str, t.Any]], dict[str, t.Any]]] = {}
         entry = {"name": name, "flavor": "small", "image": "tiny", "networks": ["net"], "count": count}
         everywhere = {
@@ -57,6 +58,7 @@ class Boot:
 
     def task(self, module: t.Any, host: str = "localhost", run: str = "a", **options: t.Any) -> dict[str, t.Any]:
         self.ports = WorldPorts(self.world, run, self.module)
+        self.ports.has_files = self.has_files
         action = action_of(module, self.ports, self.of[host], **options)
         action._connection = type("Ssh", (), {"transport": "ssh"})
         return t.cast("dict[str, t.Any]", action.act())
@@ -180,6 +182,26 @@ def test_what_waits_is_told_to_the_ledger_stage_by_stage(world: World) -> None:
     assert calls == [False, True]
     assert boot.modules.count("virtual_network") == 2 and boot.modules[-1] == "domain"
     assert boot.task_states == ["networking"] * 2 + ["block_device_mapping"] * (len(boot.modules) - 2)
+    boot.refresh()
+    assert world.state(build["uuid"])[:2] == ("active", None)
+    assert boot.journal(build["uuid"]) == [("schedule", "Success"), *((stage, "Success") for stage in STAGES)]
+
+
+def test_an_image_that_is_not_on_the_host_is_not_looked_for_twice(world: World) -> None:
+    """The look at the host at the beginning tells which builds lack theirs; the others are made meanwhile."""
+    boot = Boot(world, 1)
+    (host,) = boot.schedule()
+    boot.has_files = False
+    calls: list[bool] = []
+
+    def disks(arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        calls.append(arguments.get("fetch", True))
+        return {"outcomes": {i["uuid"]: {"error": None, "pending": []} for i in arguments["instances"]}}
+
+    boot.answers["instance_disks"] = disks
+    (build,) = boot.task(boot_build, host)["builds"]
+    assert calls == [True] and boot.modules.count("virtual_network") == 1
+    assert boot.task_states == ["block_device_mapping"] * len(boot.modules)
     boot.refresh()
     assert world.state(build["uuid"])[:2] == ("active", None)
     assert boot.journal(build["uuid"]) == [("schedule", "Success"), *((stage, "Success") for stage in STAGES)]
