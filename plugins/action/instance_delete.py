@@ -9,11 +9,13 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import DELETION, SELECTION
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import delete
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Outcome, Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import Instance
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.plugin_utils import tables
@@ -22,11 +24,13 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.results import di
 
 DELETING = "bootflow_deleting"  # what the playbook registers: the begin on localhost,
 REMOVED = "bootflow_removed"  # and the removal on each host
+DELETE, FORCE_DELETE, RECLAIM = "delete", "force_delete", "reclaim"
 
 
 class ActionModule(LedgerAction):
     ARGUMENTS = {
         **SELECTION.options(),
+        "operation": {"type": "str", "choices": [DELETE, FORCE_DELETE, RECLAIM], "default": DELETE},
         "phase": {"type": "str", "choices": ["begin", "removed", "finish"], "default": "begin"},
         **DELETION.options(),
         **RUN.options("print_table"),
@@ -48,14 +52,26 @@ class ActionModule(LedgerAction):
             project=o["project"],
             everything=o["all"],
         )
-        found, volumes = self.write(lambda tx: _begin(tx, chosen, o["missing_ok"]))
-        named = [{"name": r.display_name, "uuid": r.uuid, "host": r.host} for r in found.rows]
-        before = "".join("%s %s on %s\n" % (n["name"], n["uuid"], n["host"] or "no host") for n in named)
-        unknown = sorted(set(o["names"] or []) - {n["name"] for n in named}) + sorted(
-            set(o["uuids"] or []) - {n["uuid"] for n in named}
+        keep_for = o["reclaim_instance_interval"]
+        soft = keep_for > 0 and o["operation"] == DELETE and not o["force"]
+
+        def begin(tx: Transaction) -> delete.Deleting:
+            if o["operation"] != RECLAIM:
+                return delete.begin(tx, chosen, o["missing_ok"], soft)
+            return delete.begin_reclaim(tx, keep_for) if keep_for > 0 else delete.Deleting()
+
+        found, volumes = self.write(lambda tx: _with_volumes(tx, begin(tx)))
+        named = _named(found.rows)
+        kept = [{**n, "vm_state": r.vm_state} for n, r in zip(_named(found.kept), found.kept)]
+        on_hosts = {n["uuid"]: "%s %s on %s" % (n["name"], n["uuid"], n["host"] or "no host") for n in (*named, *kept)}
+        before = "".join(line + "\n" for line in on_hosts.values())
+        off = "".join("%s, off, can be restored for %d s\n" % (on_hosts[n["uuid"]], keep_for) for n in kept)
+        unknown = sorted(set(o["names"] or []) - {n["name"] for n in (*named, *kept)}) + sorted(
+            set(o["uuids"] or []) - {n["uuid"] for n in (*named, *kept)}
         )
         if self.check_mode and o["print_table"]:
-            tables.show(self._display, ["Would delete:", *(before.splitlines() or ["  nothing"])])
+            lines = [on_hosts[n["uuid"]] for n in named] + off.splitlines()
+            tables.show(self._display, ["Would delete:", *(lines or ["  nothing"])])
         inventory = self.task_vars.get("groups", {}).get("all", [])
         strangers = sorted(h for h in found.hosts if h not in inventory)
         if strangers and not o["force"] and not self.check_mode:
@@ -64,12 +80,13 @@ class ActionModule(LedgerAction):
                 remedy="Put it into the inventory, or delete with bootflow_delete_force: true if it is gone for good.",
             )
         return {
-            "changed": bool(named),
+            "changed": bool(named) or any(r.vm_state != states.SOFT_DELETED for r in found.kept),
             "instances": named,
+            "kept": kept,
             "not_found": unknown,
             "hosts": [h for h in found.hosts if h in inventory],
             "volumes": volumes,
-            "diff": diff("instances", before, ""),
+            "diff": diff("instances", before, off),
         }
 
     def _removed(self) -> dict[str, t.Any]:
@@ -77,30 +94,50 @@ class ActionModule(LedgerAction):
         done: dict[str, list[str]] = {}
         failed: dict[str, tuple[str, errors.BootflowError]] = {}
         journalled: list[str] = []
+        powered_off: dict[str, Outcome] = {}
         hostvars = self.task_vars["hostvars"]
         for host in (hostvars["localhost"].get(DELETING) or {}).get("hosts") or ():
             answer = hostvars[host].get(REMOVED) or {}
             done[host] = list(answer.get("removed") or ())
             failed.update({u: (host, errors.from_dict(e)) for u, e in (answer.get("problems") or {}).items()})
             journalled += answer.get("journalled") or ()
-        if any(done.values()) or failed:
-            self.open_ledger().transact(delete.removed, done, failed, journalled)
-        return {"changed": any(done.values()), "removed": sum(map(len, done.values()))}
+            for uuid, told in (answer.get("powered_off") or {}).items():
+                error = errors.from_dict(told["error"]) if told["error"] else None
+                powered_off[uuid] = Outcome(int(told["power_state"] or 0), error)
+        if any(done.values()) or failed or powered_off:
+            self.open_ledger().transact(delete.removed, done, failed, journalled, powered_off)
+        removed = sum(map(len, done.values()))
+        return {"changed": bool(removed) or bool(powered_off), "removed": removed}
 
     def _finish(self) -> dict[str, t.Any]:
-        gone, left = self.open_ledger().transact(delete.finish, force=self.options["force"])
+        kept = {n["uuid"]: n for n in (self.task_vars["hostvars"]["localhost"].get(DELETING) or {}).get("kept") or ()}
+        ledger = self.open_ledger()
+        gone, left = ledger.transact(delete.finish, force=self.options["force"])
+        off, problems = ledger.inspect(delete.soft_deleted, sorted(kept)) if kept else ([], [])
+        left += problems
         if self.options["print_table"]:
-            tables.show(self._display, ["Deleted: %s" % (", ".join(gone) or "nothing")])
+            lines = ["Deleted: %s" % (", ".join(gone) or "nothing")] if gone or not off else []
+            if off:
+                names = ", ".join(r.display_name for r in off)
+                lines.append(
+                    "Deleted, can be restored for %d s: %s" % (self.options["reclaim_instance_interval"], names)
+                )
+            tables.show(self._display, lines)
         items = [
             errors.failed_item(v["name"], v["uuid"], v["fault"], host=v["host"], state="the host was not asked")
             for v in left
         ]
-        error = errors.DeleteIncomplete(items, len(gone) + len(left))
-        return outcome(error, changed=bool(gone), deleted=gone, left=left)
+        error = errors.DeleteIncomplete(items, len(gone) + len(off) + len(left))
+        changed = bool(gone) or any(kept[r.uuid]["vm_state"] != states.SOFT_DELETED for r in off)
+        soft_deleted = [r.display_name for r in off]
+        return outcome(error, changed=changed, deleted=gone, soft_deleted=soft_deleted, left=left)
 
 
-def _begin(tx: Transaction, chosen: Selection, missing_ok: bool) -> tuple[delete.Deleting, bool]:
+def _named(rows: t.Iterable[Instance]) -> list[dict[str, t.Any]]:
+    return [{"name": r.display_name, "uuid": r.uuid, "host": r.host} for r in rows]
+
+
+def _with_volumes(tx: Transaction, found: delete.Deleting) -> tuple[delete.Deleting, bool]:
     """What is marked, and whether storage hosts may have something to do for it."""
-    found = delete.begin(tx, chosen, missing_ok)
     exported = attachments.of_instances(tx, [r.uuid for r in found.rows])
     return found, bool(exported) or bool(work.hosts_with_work(tx))

@@ -12,6 +12,7 @@ import typing as t
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_states import POWER_STATES
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import OPERATION
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import operation
@@ -40,6 +41,7 @@ Items = t.List[t.Dict[str, t.Any]]
 class ActionModule(LedgerAction):
     ARGUMENTS = {
         **OPERATION.options(),
+        **REQUEST.options("quotas"),
         "phase": {"type": "str", "choices": ["begin", "work", "finish"], "default": "begin"},
         **RUN.options("print_table"),
     }
@@ -53,7 +55,7 @@ class ActionModule(LedgerAction):
     def _begin(self) -> dict[str, t.Any]:
         selection = operation.Selection.from_options(self.options)
         known_hosts = frozenset(self.compute_hosts())
-        begun, with_volumes = self.write(lambda tx: _begin(tx, self.operation, selection, known_hosts))
+        begun, with_volumes = self.write(lambda tx: _begin(tx, self.operation, selection, known_hosts, self.options["quotas"]))
         work: dict[str, Items] = {}
         for row in begun.rows:
             item: dict[str, t.Any] = {"uuid": row.uuid, "name": row.display_name, "vm_state": row.vm_state}
@@ -228,10 +230,14 @@ class ActionModule(LedgerAction):
 
 
 def _begin(
-    tx: Transaction, its: operation.Operation, selection: operation.Selection, known_hosts: t.Collection[str]
+    tx: Transaction,
+    its: operation.Operation,
+    selection: operation.Selection,
+    known_hosts: t.Collection[str],
+    limits: t.Mapping[str, t.Any],
 ) -> tuple[operation.Begun, set[str]]:
     """What has begun, and which of it has volumes."""
-    begun = operation.begin(tx, its, selection, known_hosts)
+    begun = operation.begin(tx, its, selection, known_hosts, limits)
     return begun, set(attachments.of_instances(tx, [r.uuid for r in begun.rows]))
 
 

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import delete
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history
+from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import item_errors
 from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host, lease_kept
 
 
@@ -19,18 +23,43 @@ class ActionModule(LedgerAction):
             return {"changed": False, "skipped": True}
         host = self.task_vars["inventory_hostname"]
         ledger = self.open_ledger()
-        todo = ledger.inspect(delete.of_host, host)
-        if not todo:
+        todo, to_power_off = ledger.inspect(lambda tx: (delete.of_host(tx, host), delete.to_power_off(tx, host)))
+        if not todo and not to_power_off:
             return {"changed": False, "removed": []}
         with lease_kept(self):
             problems = clean_host(self, todo)
+            powered_off = self._power_off(to_power_off) if to_power_off else {}
         done = [i["uuid"] for i in todo if i["uuid"] not in problems]
         journalled = ledger.transact(delete.journal_unexpected, host, problems) if problems else []
         for uuid, problem in sorted(problems.items()):
             self._display.warning("Could not remove instance %s from %s: %s" % (uuid, host, problem.message))
         return {
-            "changed": bool(done),
+            "changed": bool(done) or bool(powered_off),
             "removed": done,
+            "powered_off": powered_off,
             "problems": {u: p.as_dict() for u, p in problems.items()},
             "journalled": journalled,
         }
+
+    def _power_off(self, domains: list[dict[str, t.Any]]) -> dict[str, dict[str, t.Any]]:
+        """Take the power of these guests. Returns uuid -> {power_state, error}."""
+        try:
+            result = self.run_module(
+                "domain_power",
+                {
+                    **host_settings.libvirt_arguments(self),
+                    "domains": domains,
+                    "state": "shutdown",
+                    "workers": host_settings.workers(self, len(domains)),
+                },
+            )
+            problems = item_errors(result, [d["uuid"] for d in domains])
+            states = {uuid: outcome.get("power_state") for uuid, outcome in result["outcomes"].items()}
+        except Exception as e:  # they fail, never the play
+            problem = e if isinstance(e, errors.BootflowError) else self.unexpected(e)
+            problems, states = {d["uuid"]: problem for d in domains}, {}
+        frames = {u: p.details["traceback"] for u, p in problems.items() if p.details.get("traceback")}
+        if frames:
+            self.open_ledger().transact(history.note, frames, delete.SOFT_DELETE.name)
+        shown = {uuid: problem.as_dict() for uuid, problem in problems.items()}
+        return {d["uuid"]: {"power_state": states.get(d["uuid"]), "error": shown.get(d["uuid"])} for d in domains}

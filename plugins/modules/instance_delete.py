@@ -16,6 +16,8 @@ description:
     M(bootflow.compute.instance_remove), O(phase=removed) releases what they had there, and O(phase=finish) the rest.
   - >-
     Instances in any state can be deleted, also half-built ones. If one that is named does not exist, nothing is deleted, unless O(missing_ok).
+  - >-
+    With O(reclaim_instance_interval) an instance that ever ran is only soft-deleted: its guest is off and it can be restored, until O(operation=reclaim).
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.ledger, bootflow.compute.shared.controller, bootflow.compute.instance_selection]
 attributes:
@@ -24,6 +26,18 @@ options:
   all:
     description: Delete all instances of the O(project), if no other condition is given. Read from the variable C(bootflow_delete_all), else false.
     type: bool
+  operation:
+    description:
+      - V(delete) soft-deletes the selected instances where O(reclaim_instance_interval) is set, else deletes them. V(force_delete) deletes them at once.
+      - V(reclaim) deletes those that were soft-deleted longer than O(reclaim_instance_interval) ago, of all projects; conditions are not read.
+    type: str
+    choices: [delete, force_delete, reclaim]
+    default: delete
+  reclaim_instance_interval:
+    description:
+      - Seconds for which a deleted instance can be restored; V(0) deletes it at once, and reclaims nothing.
+      - Read from the variable C(bootflow_reclaim_instance_interval), else 0.
+    type: int
   phase:
     description:
       - V(begin) before the hosts work, V(removed) after the compute hosts, V(finish) after the storage hosts. V(removed) reads the
@@ -60,6 +74,16 @@ instances:
   elements: dict
   returned: O(phase=begin)
   sample: [{name: web-1, uuid: 2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11, host: kvm1}]
+kept:
+  description: Instances that are soft-deleted, or are going to be; as RV(instances), with their C(vm_state) before.
+  type: list
+  elements: dict
+  returned: O(phase=begin)
+soft_deleted:
+  description: Names of the instances that are off and can be restored.
+  type: list
+  elements: str
+  returned: O(phase=finish)
 not_found:
   description: Names and UUIDs without an existing instance.
   type: list

@@ -50,6 +50,9 @@ options:
       - Read from the variable C(bootflow_reboot_type), else V(SOFT).
     type: str
     choices: [SOFT, HARD]
+  quotas:
+    description: What projects may have, which C(restore) checks. Read from the variable C(bootflow_quotas), else unlimited.
+    type: dict
   print_table:
     description: Print what was done. Read from the variable C(bootflow_print_table), else true.
     type: bool

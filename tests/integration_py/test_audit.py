@@ -171,8 +171,9 @@ def test_two_ledgers_on_one_host_leave_each_other_alone(flow: Flow, tmp_path) ->
 
 def test_claims_of_a_killed_run_go_back_at_once(flow: Flow) -> None:
     """With a lease of 600 s: on the same machine it is seen that the process is gone."""
-    wanted = [entry("killed", max_count=3)]
-    process = flow.start("boot", {"bootflow_instances": wanted})
+    wanted = [entry("killed", max_count=3, image="linux")]
+    # Guests that are waited for are told as spawning while they start.
+    process = flow.start("boot", {"bootflow_instances": wanted, "bootflow_wait_console": "BOOTFLOW-GUEST-READY"})
     try:
         flow.wait_for("SELECT 1 FROM instance_action_events WHERE event = 'spawning'", 120, process)
     finally:

@@ -203,6 +203,23 @@ def _take(used: dict[str, int], request: ServerRequest, count: int, limits: Amou
     )
 
 
+def check_again(needed: Amounts, used: Amounts, limits: Amounts, project: str) -> None:
+    """Check whether instances that did not count for a while fit into the quota of their project.
+
+    :arg needed: {instances, cores, ram} of these.
+    :raises OverQuota: they do not. source: Nova's compute.api.API.restore
+    """
+    overs = [name for name in RESOURCES if _exceeds(name, needed[name], used, limits)]
+    if overs:
+        raise OverQuota(
+            overs=", ".join(overs),
+            req=", ".join(str(needed[name]) for name in overs),
+            used=", ".join(str(used[name]) for name in overs),
+            allowed=", ".join(str(limits[name]) for name in overs),
+            project=project,
+        )
+
+
 def _exceeds(name: str, amount: int, used: Amounts, limits: Amounts) -> bool:
     limit = _limit(limits, name)
     return limit is not None and amount > 0 and used[name] + amount > limit

@@ -190,6 +190,7 @@ POWER_STATES_OF: dict[str, frozenset[int]] = {
     PAUSED: frozenset((POWER_PAUSED,)),
     SUSPENDED: frozenset((POWER_SUSPENDED, SHUTDOWN)),
     STOPPED: frozenset((SHUTDOWN, CRASHED)),
+    SOFT_DELETED: frozenset((SHUTDOWN, CRASHED)),
 }
 
 

@@ -44,6 +44,15 @@ DELETION = Table(
             "Playbook `delete`: remove from the ledger also instances whose host does not answer.",
             option="force",
         ),
+        Setting(
+            "reclaim_instance_interval",
+            int,
+            0,
+            "Playbook `delete`: how long a deleted instance can be restored. Until then its guest is off and keeps its host, its claim, disks, "
+            "volumes and addresses; the playbook `reclaim` deletes it afterwards. 0: it is deleted at once.",
+            least=0,
+            unit="seconds",
+        ),
     )
 )
 

@@ -262,7 +262,15 @@ def _never_placed(row: Instance) -> bool:
 
 
 def _check_same(tx: Transaction, row: Instance, difference: expand.Difference, dead: t.Collection[str]) -> None:
-    """:raises InstanceExists: of another request. :raises InstanceBusy: :raises InstanceInvalidState: being deleted."""
+    """:raises InstanceExists: of another request. :raises InstanceBusy: :raises InstanceInvalidState: deleted, or being deleted."""
+    if row.vm_state == states.SOFT_DELETED:
+        raise errors.InstanceInvalidState(
+            method="boot",
+            instance_uuid=row.uuid,
+            attr="vm_state",
+            state=row.vm_state,
+            remedy="It was deleted and can be restored: run bootflow.compute.restore, or delete it for good with bootflow.compute.force_delete.",
+        )
     if difference.requested:
         raise errors.InstanceExists(name=row.display_name, reason="; ".join(difference.requested))
     if _is_done(row):

@@ -4,7 +4,8 @@
 
 """Deleting instances completely from any state, also half-built ones.
 
-A delete may begin in any vm_state and any task_state, as in Nova.
+A delete may begin in any vm_state and any task_state, as in Nova. Where bootflow_reclaim_instance_interval is set, an instance that ever ran
+is soft-deleted first: its guest is off, everything else stays until it is restored, deleted by force, or reclaimed.
 """
 
 from __future__ import annotations
@@ -20,20 +21,24 @@ from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments
 from ..attachments import life
 from . import cleanup, operation
-from .operation import Operation, Selection
+from .operation import Operation, Outcome, Selection
+from .operations import OPERATIONS
 
 DELETE = Operation("delete", "delete")
+SOFT_DELETE = OPERATIONS["soft_delete"]
 
 
 @dataclass
 class Deleting:
     rows: list[Instance] = field(default_factory=list)
-    hosts: list[str] = field(default_factory=list)  # hosts that have to remove something
+    hosts: list[str] = field(default_factory=list)  # hosts that have to remove something, or shut a guest off
+    kept: list[Instance] = field(default_factory=list)  # are soft-deleted, or were already
 
 
-def begin(tx: Transaction, selection: Selection, missing_ok: bool = False) -> Deleting:
+def begin(tx: Transaction, selection: Selection, missing_ok: bool = False, soft: bool = False) -> Deleting:
     """Mark the selected instances as deleting, and find the hosts that have them.
 
+    :arg soft: only soft-delete those that ever ran. source: Nova's servers API _delete()
     :raises InvalidInput: an empty selection, or a name is in several projects and none is given.
     :raises InstanceNotFound: one of those named does not exist, unless ``missing_ok``.
     :raises InstanceBusy: a live run is deleting one of them.
@@ -41,6 +46,30 @@ def begin(tx: Transaction, selection: Selection, missing_ok: bool = False) -> De
     rows = operation.select(tx, selection, everything="bootflow_delete_all")
     if not missing_ok:
         operation.refuse_unknown(tx, rows, selection)
+    kept = [r for r in rows if soft and _can_be_kept(r)]
+    known = {r.uuid for r in kept}
+    found = _begin(tx, [r for r in rows if r.uuid not in known])
+    begun = operation.enter(tx, SOFT_DELETE, kept)
+    history.start_events_on(tx, {r.uuid: r.host for r in begun.rows}, SOFT_DELETE.name)
+    hosts = {r.host for r in begun.rows if r.host is not None}
+    return Deleting(found.rows, sorted(hosts.union(found.hosts)), kept)
+
+
+def _can_be_kept(row: Instance) -> bool:
+    """Whether there is something to restore: it ran, and its deletion has not begun."""
+    return row.launched_at is not None and row.host is not None and row.task_state != states.DELETING
+
+
+def begin_reclaim(tx: Transaction, seconds: float) -> Deleting:
+    """Mark those as deleting that were soft-deleted so long ago. source: Nova's ComputeManager._reclaim_queued_deletes()"""
+    runs.renew(tx)
+    rows = instances.select_live(tx, vm_state=states.SOFT_DELETED, lock=True)
+    due = [r for r in rows if r.deleted_at is not None and r.deleted_at <= tx.now - seconds]
+    dead = operation.dead_runs(tx, due)
+    return _begin(tx, [r for r in due if r.task_state is None or r.run_id in dead])
+
+
+def _begin(tx: Transaction, rows: list[Instance]) -> Deleting:
     operation.enter(tx, DELETE, rows)
     found = [r.uuid for r in rows]
     life.end_with_instances(tx, found)
@@ -64,6 +93,12 @@ def of_host(tx: Transaction, host: str) -> list[dict[str, str]]:
     return [{"uuid": u, "name": n} for u, n in sorted(wanted.items())]
 
 
+def to_power_off(tx: Transaction, host: str) -> list[dict[str, t.Any]]:
+    """The guests on ``host`` that this run soft-deletes: [{uuid, shutdown_timeout}]."""
+    rows = instances.select_live(tx, run_id=tx.run.id, host=host, task_state=states.SOFT_DELETING)
+    return [{"uuid": r.uuid, **SOFT_DELETE.details(r)} for r in rows]
+
+
 def journal_unexpected(tx: Transaction, host: str, problems: t.Mapping[str, errors.BootflowError]) -> list[str]:
     """Journal those of the errors that have a traceback: what finishes has the result of a host's task, which people read.
 
@@ -81,14 +116,17 @@ def removed(
     done: t.Mapping[str, t.Collection[str]],
     failed: t.Mapping[str, tuple[str, errors.BootflowError]],
     journalled: t.Collection[str] = (),
+    powered_off: t.Mapping[str, Outcome] | None = None,
 ) -> None:
     """Write the results of all hosts' removals in one transaction: claims of removed instances are released.
 
     :arg done: host -> instances that it has nothing of any more.
     :arg failed: instance -> (host, why it could not be removed there); it stays in task_state deleting, with a fault.
     :arg journalled: those of the failed ones that journal_unexpected() has journalled.
+    :arg powered_off: outcomes of the guests that were soft-deleted.
     """
     runs.renew(tx)
+    operation.finish(tx, SOFT_DELETE, powered_off or {})
     gone = sorted({(uuid, host) for host, uuids in done.items() for uuid in uuids})
     instances.select_live(tx, uuids=sorted({uuid for uuid, _host in gone}), lock=True)
     cleanup.finish(tx, done)
@@ -100,6 +138,18 @@ def removed(
     others = {uuid: error.message for uuid, error in faults.items() if uuid not in journalled}
     history.start_events_on(tx, {uuid: hosts[uuid] for uuid in others}, DELETE.name)
     history.fail_events(tx, others, DELETE.name)
+
+
+def soft_deleted(tx: Transaction, uuids: t.Sequence[str]) -> tuple[list[Instance], list[dict[str, t.Any]]]:
+    """Of the instances that were to be soft-deleted: (those that are, those that are not: {name, uuid, host, fault})."""
+    rows = instances.select_live(tx, uuids=uuids)
+    left = [r for r in rows if r.vm_state != states.SOFT_DELETED or r.task_state is not None]
+    faults = history.last_faults(tx, [r.uuid for r in left])
+    problems = [
+        {"name": r.display_name, "uuid": r.uuid, "host": r.host, "fault": history.shown_fault(faults.get(r.uuid))}
+        for r in left
+    ]
+    return [r for r in rows if r not in left], problems
 
 
 def finish(tx: Transaction, force: bool = False) -> tuple[list[str], list[dict[str, t.Any]]]:

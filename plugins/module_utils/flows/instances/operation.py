@@ -17,10 +17,11 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ...core import errors
-from ...core.instances import states
+from ...core.instances import quotas, states
 from ...core.reading.nearest import suggestion
 from ...ledger.compute import history, instances, runs
 from ...ledger.compute.instances import Instance
+from ...ledger.db.locks import take_turns
 from ...ledger.db.transaction import Transaction
 
 MOST_NAMED = 5
@@ -38,6 +39,8 @@ class Operation:
     fails_to: str | None = None  # vm_state after a failure whose guest does not run; None: always as before
     forced: str = ""  # what people are told of a guest that had to be forced
     details: t.Callable[[Instance], dict[str, t.Any]] = lambda row: {}  # details of one instance for the host
+    columns: t.Callable[[float], dict[str, t.Any]] = lambda now: {}  # what its begin writes beside the task_state
+    counts_again: bool = False  # for the quota
 
     @property
     def rule(self) -> states.Action:
@@ -110,16 +113,27 @@ class Outcome:
 # --- begin --------------------------------------------------------------------------------------------------------------
 
 
-def begin(tx: Transaction, operation: Operation, selection: Selection, known_hosts: t.Collection[str]) -> Begun:
+def begin(
+    tx: Transaction,
+    operation: Operation,
+    selection: Selection,
+    known_hosts: t.Collection[str],
+    limits: t.Mapping[str, t.Any] | None = None,
+) -> Begun:
     """Begin the operation for the selected instances: for all of them, or with an error for none.
 
-    :arg known_hosts: the inventory's hosts.
+    :arg known_hosts: the inventory's hosts. :arg limits: bootflow_quotas.
     :raises InvalidInput: see select().
     :raises InstanceNotFound: an unknown name or UUID.
     :raises InstanceIsLocked, InstanceInvalidState, InstanceBusy, ComputeHostNotFound: one of them cannot begin.
+    :raises OverQuota: they count again, and are too many.
     """
+    if operation.counts_again:  # take turns with others that add to the usage, before any row is locked
+        take_turns(tx, "project", {r.project for r in select(tx, selection, lock=False)})
     rows = select(tx, selection)
     refuse_unknown(tx, rows, selection)
+    if operation.counts_again:
+        _check_quota(tx, [r for r in rows if not operation.is_done(r.vm_state)], limits)
     entered = enter(tx, operation, rows, known_hosts)
     history.start_events_on(tx, {r.uuid: r.host for r in entered.rows}, operation.name)
     return entered
@@ -273,8 +287,9 @@ def start(tx: Transaction, operation: Operation, rows: t.Sequence[Instance]) -> 
     if operation.during is not None:
         before = sorted({r.task_state for r in rows}, key=str)
         notify, rule = tx.context.notify_on_state_change, operation.rule
+        values = {"task_state": operation.during, "run_id": tx.run.id, **operation.columns(tx.now)}
         passed = [s for s in (rule.during, *rule.then[:-1]) if s is not None] if rule.then else []
-        instances.swap(tx, uuids, before, None, notify, passed, task_state=operation.during, run_id=tx.run.id)
+        instances.swap(tx, uuids, before, None, notify, passed, **values)
     _end_others(tx, operation, rows)
     for project in sorted({r.project for r in rows}):
         new = [r.uuid for r in rows if r.project == project and not operation.is_begun(r.task_state)]
@@ -296,6 +311,15 @@ def _end_others(tx: Transaction, operation: Operation, rows: t.Sequence[Instance
 def _notify(tx: Transaction, operation: Operation, uuids: t.Sequence[str], moment: str) -> None:
     if operation.notification:
         history.notify(tx, uuids, "compute.instance.%s.%s" % (operation.notification, moment), {})
+
+
+def _check_quota(tx: Transaction, rows: t.Sequence[Instance], limits: t.Mapping[str, t.Any] | None) -> None:
+    limited = {r.project for r in rows if quotas.limited(limits, r.project)}
+    used = instances.usage(tx, limited) if limited else {}
+    for project in sorted(limited):
+        mine = [r for r in rows if r.project == project]
+        needed = {"instances": len(mine), "cores": sum(r.vcpus for r in mine), "ram": sum(r.memory_mb for r in mine)}
+        quotas.check_again(needed, used[project], quotas.limits_of(limits, project), project)
 
 
 def refuse(refused: t.Sequence[errors.BootflowError]) -> None:

@@ -40,6 +40,22 @@ OPERATIONS: dict[str, Operation] = {
         Operation("soft_reboot", "reboot", power="rebooted", forced=RESET, fails_to=ERROR),
         Operation("hard_reboot", "reboot", rewrites=True, fails_to=ERROR),
         Operation("trigger_crash_dump", "trigger_crash_dump", power="interrupted"),
+        # Begun by the playbook delete; deleted_at is that of the queue, from which they are reclaimed.
+        Operation(
+            "soft_delete",
+            "soft_delete",
+            power="shutdown",
+            details=lambda row: {"shutdown_timeout": 0.0},
+            columns=lambda now: {"deleted_at": now},
+        ),
+        Operation(
+            "restore",
+            "restore",
+            power="running",
+            connects_volumes=True,
+            columns=lambda now: {"deleted_at": None},
+            counts_again=True,
+        ),
     )
 }
 

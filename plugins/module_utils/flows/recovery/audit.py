@@ -138,7 +138,7 @@ def _instances(tx: Transaction, named: t.Collection[str]) -> dict[str, audit.Ins
             vm_state=r.vm_state,
             task_state=r.task_state,
             deleted=r.deleted != instances.LIVE,
-            touched_at=r.updated_at if r.deleted_at is None else r.deleted_at,
+            touched_at=max(r.updated_at, r.deleted_at or 0.0),
             wanted=wanted[size],
             run=r.run_id or "",
             run_dead=_worked_on(r) and (not r.run_id or r.run_id in dead),

@@ -501,10 +501,12 @@ def remove_disks(tx: Transaction, disks: t.Iterable[tuple[str, str | None]]) -> 
 
 
 def usage(tx: Transaction, projects: t.Collection[str]) -> dict[str, dict[str, int]]:
-    """project -> {instances, cores, ram} of its live instances (quotas are counted, not reserved)."""
+    """project -> {instances, cores, ram} of its live instances (quotas are counted, not reserved). As in Nova, those that are
+    deleted and can be restored do not count."""
     c = instances.c
     found = {p: {"instances": 0, "cores": 0, "ram": 0} for p in projects}
-    mine = sa.and_(c.deleted == LIVE, bulk.among(tx, c.project, sorted(projects)))
+    counted = sa.and_(c.deleted == LIVE, c.vm_state != states.SOFT_DELETED)
+    mine = sa.and_(counted, bulk.among(tx, c.project, sorted(projects)))
     rows = tx.execute(
         sa.select(
             c.project,

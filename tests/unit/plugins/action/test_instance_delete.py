@@ -12,6 +12,10 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.action import instance_delete, instance_remove
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import operation
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import OPERATIONS
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations as recovery
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
@@ -26,9 +30,13 @@ class Play:
         self.bad: set[str] = set()
         self.away: set[str] = set()
         self.broken = False
+        self.variables: dict[str, t.Any] = {}  # of the inventory
+        self.shown: list[str] = []
         self.hostvars: dict[str, dict[str, t.Any]] = {}
 
     def remove(self, name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        if name == "domain_power":
+            return self.power_off(arguments)
         assert name == "instance_cleanup"
         if self.broken:
             raise KeyError("disks")
@@ -39,6 +47,14 @@ class Play:
             found[item["uuid"]] = {"changed": bad is None, "error": bad}
         return {"outcomes": found}
 
+    def power_off(self, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        assert arguments["state"] == "shutdown"
+        assert {d["shutdown_timeout"] for d in arguments["domains"]} == {0.0}, "as Nova: nobody waits for the guest"
+        if self.broken:
+            raise KeyError("domains")
+        bad = errors.RemoteError(reason="busy").as_dict() if self.bad else None
+        return {"outcomes": {d["uuid"]: {"power_state": states.SHUTDOWN, "error": bad} for d in arguments["domains"]}}
+
     def __call__(self, run: str = "d", check_mode: bool = False, **options: t.Any) -> dict[str, t.Any]:
         hosts = ["h1", "h2"]
         hostvars = self.hostvars = {name: {} for name in ("localhost", *hosts)}
@@ -46,8 +62,11 @@ class Play:
             "groups": {"all": ["localhost", *hosts], "bootflow_compute": hosts},
             "hostvars": hostvars,
             "inventory_hostname": "localhost",
+            **self.variables,
         }
         ports = WorldPorts(self.world, run, modules=self.remove)
+        ports.shown = self.shown = []
+        ports.display.display = lambda text, **_how: self.shown.append(text.strip())
 
         def task(module: t.Any, **more: t.Any) -> dict[str, t.Any]:
             return t.cast("dict[str, t.Any]", action_of(module, ports, variables, check_mode, **more).act())
@@ -129,3 +148,117 @@ def test_the_traceback_of_an_unexpected_error_is_in_the_journal(play: Play) -> N
     assert event["details"].startswith("KeyError: 'disks'\n  File ") and ", in remove" in event["details"]
     play.broken = False
     assert play(names=["web-1"])["deleted"] == ["web-1"]
+
+
+# --- soft delete ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def keeping(play: Play) -> Play:
+    play.variables = {"bootflow_reclaim_instance_interval": 3600}
+    return play
+
+
+def of(world: World, name: str) -> t.Any:
+    return next(r for r in world.rows(tables.instances) if r.display_name == name)
+
+
+def restore(world: World, name: str, limits: dict[str, t.Any] | None = None) -> None:
+    its = OPERATIONS["restore"]
+    with world.ledger.write() as tx:
+        mine = tx.for_run(world.context("r"))
+        begun = operation.begin(mine, its, operation.Selection(names=[name]), ("h1", "h2"), limits)
+        outcomes = {r.uuid: operation.Outcome(states.RUNNING) for r in begun.rows}
+        assert operation.finish(mine, its, outcomes) == {}
+
+
+def test_a_deleted_instance_is_off_and_keeps_all_it_has_until_it_is_restored(keeping: Play) -> None:
+    world = keeping.world
+    before = world.claims(), world.addresses()
+    assert keeping(check_mode=True, names=["web-1"])["skipped"]
+    row = of(world, "web-1")
+    would = "%s %s on %s, off, can be restored for 3600 s" % ("web-1", row.uuid, row.host)
+    assert row.vm_state == states.ACTIVE
+    result = keeping(names=["web-1"])
+    assert (result["deleted"], result["soft_deleted"], result["left"]) == ([], ["web-1"], [])
+    assert keeping.shown == ["Deleted, can be restored for 3600 s: web-1"]
+    assert keeping.hostvars["localhost"]["bootflow_deleting"]["diff"]["after"] == would + "\n"
+    now = of(world, "web-1")
+    assert (now.vm_state, now.task_state, now.power_state, now.host) == (
+        states.SOFT_DELETED,
+        None,
+        states.SHUTDOWN,
+        row.host,
+    )
+    assert now.deleted_at == world.time and (world.claims(), world.addresses()) == before
+    kinds = [n.event_type for n in world.rows(tables.notifications) if "soft_delete" in n.event_type]
+    assert kinds == ["compute.instance.soft_delete.start", "compute.instance.soft_delete.end"]
+    again = keeping(names=["web-1"])
+    assert not again["changed"] and again["soft_deleted"] == ["web-1"]
+    restore(world, "web-1")
+    back = of(world, "web-1")
+    assert (back.vm_state, back.power_state, back.deleted_at) == (states.ACTIVE, states.RUNNING, None)
+
+
+def test_reclaimed_when_its_time_is_over(keeping: Play) -> None:
+    world = keeping.world
+    keeping(names=["web-1"])
+    world.time += 1800
+    keeping(names=["web-2"])
+    world.time += 1799
+    assert keeping(operation="reclaim")["deleted"] == [] and keeping.shown == ["Deleted: nothing"]
+    world.time += 1
+    assert keeping(operation="reclaim")["deleted"] == ["web-1"]
+    assert {r.display_name for r in world.rows(tables.instances) if r.deleted == ""} == {"web-2"}
+    keeping.variables = {}
+    world.time += 99999
+    assert keeping(operation="reclaim")["deleted"] == [], "as Nova: without an interval nothing is reclaimed"
+    assert keeping(names=["web-2"])["deleted"] == ["web-2"], "no longer kept: the interval is unset"
+    assert not world.claims()
+
+
+@pytest.mark.parametrize("options", [{"operation": "force_delete"}, {"force": True}])
+def test_deleted_at_once(keeping: Play, options: dict[str, t.Any]) -> None:
+    keeping(names=["web-1"])
+    assert keeping(names=["web-1", "web-2"], **options)["deleted"] == ["web-1", "web-2"]
+    assert not keeping.world.claims()
+
+
+def test_what_never_ran_is_deleted_at_once(keeping: Play) -> None:
+    world = keeping.world
+    world.accept(request("new", 1))
+    result = keeping(names=["new", "web-1"])
+    assert (result["deleted"], result["soft_deleted"]) == (["new"], ["web-1"])
+
+
+@pytest.mark.parametrize("how", ["bad", "broken", "away"])
+def test_a_guest_that_cannot_be_shut_off(keeping: Play, how: str) -> None:
+    world = keeping.world
+    host = of(world, "web-1").host
+    setattr(keeping, how, {"bad": {"web-1"}, "broken": True, "away": {host}}[how])
+    result = keeping(names=["web-1"])
+    assert (result["soft_deleted"], [v["name"] for v in result["left"]]) == ([], ["web-1"])
+    assert result["error_code"] == "DeleteIncomplete"
+    row = of(world, "web-1")
+    assert row.vm_state == states.ACTIVE
+    if how == "away":
+        assert row.task_state == states.SOFT_DELETING
+        world.time += 100_000  # the run is dead
+        with world.ledger.write() as tx:
+            recovery.settle(tx.for_run(world.context("s")), host, {row.uuid: states.SHUTDOWN}, world.time)
+        assert of(world, "web-1").vm_state == states.SOFT_DELETED
+    keeping.bad, keeping.broken, keeping.away = set(), False, set()
+    assert keeping(names=["web-1"])["soft_deleted"] == ["web-1"]
+
+
+def test_its_name_is_taken_and_its_quota_is_free(keeping: Play) -> None:
+    world = keeping.world
+    keeping(names=["web-1"])
+    with pytest.raises(errors.InvalidRequest, match="soft-delete"):
+        world.accept(request("web", 2))
+    limits = {"instances": 2}
+    world.accept(request("other", 1), quotas=limits)
+    with pytest.raises(errors.OverQuota, match="Requested 1, but already used 2 of 2 instances"):
+        restore(world, "web-1", limits)
+    assert of(world, "web-1").vm_state == states.SOFT_DELETED
+    restore(world, "web-1", {"instances": 3})

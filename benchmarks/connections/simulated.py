@@ -1,0 +1,77 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A connection to a host that is not there: the answers of its modules are made up, so that only the controller works."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import time
+import typing as t
+
+from ansible.plugins.connection import ConnectionBase
+
+DOCUMENTATION = """
+name: simulated
+short_description: Answers as a compute host that boots every guest
+description: For benchmarks/controller.py.
+author: bootflow.compute authors (@bootflow)
+extends_documentation_fragment: connection_pipelining
+options:
+  seconds:
+    description: What a module takes on the host.
+    type: float
+    default: 0
+    vars: [{name: simulated_seconds}]
+"""
+
+MODULE = re.compile(rb"^ansible_module='(?:\w+\.)*(\w+)',$", re.MULTILINE)
+PARAMETERS = re.compile(rb"^params=(.+),$", re.MULTILINE)
+RUNNING = {"power_state": 1, "error": None, "changed": True}
+
+
+class Connection(ConnectionBase):
+    transport = "simulated"
+    has_pipelining = True
+
+    def _connect(self) -> Connection:
+        self._connected = True
+        return self
+
+    def exec_command(self, cmd: str, in_data: bytes | None = None, sudoable: bool = True) -> tuple[int, bytes, bytes]:
+        if in_data is None:  # Python is there, and so is every file that is looked for
+            return 0, "\n".join(cmd.split()).encode(), b""
+        module, parameters = MODULE.search(in_data), PARAMETERS.search(in_data)
+        if module is None or parameters is None or module[1] != b"instance_build":
+            raise SystemExit("the simulated host does not know the module %r" % (module and module[1],))
+        arguments = json.loads(ast.literal_eval(parameters[1].decode()))["ANSIBLE_MODULE_ARGS"]
+        time.sleep(self.get_option("seconds"))
+        return 0, json.dumps({"changed": True, "parts": parts_of(arguments)}).encode(), b""
+
+    def put_file(self, in_path: str, out_path: str) -> None:
+        raise SystemExit("the simulated host takes no files")
+
+    def fetch_file(self, in_path: str, out_path: str) -> None:
+        raise SystemExit("the simulated host has no files")
+
+    def close(self) -> None:
+        self._connected = False
+
+
+def parts_of(arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """What instance_build returns when all goes well."""
+    made = {"error": None, "changed": True}
+    return {
+        "networks": {"outcomes": {n["name"]: made for n in arguments["networks"]}, "reservations": {}, "seconds": 0.0},
+        "disks": {
+            "outcomes": {i["uuid"]: made for i in arguments["instances"]},
+            "image_outcomes": {},
+            "missing_images": [],
+            "seconds": 0.0,
+        },
+        "drives": {"outcomes": {d["uuid"]: made for d in arguments["drives"]}, "seconds": 0.0},
+        "domains": {"outcomes": {d["uuid"]: RUNNING for d in arguments["domains"]}, "seconds": 0.0},
+    }
