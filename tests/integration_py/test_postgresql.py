@@ -2,14 +2,21 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The whole flow with its ledger in PostgreSQL: two runs at once, a server that restarts under a run, a restored backup."""
+"""The whole flow with its ledger in PostgreSQL: runs and controllers at once, a server that restarts under a run, a restored backup."""
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+import time
 import typing as t
+from pathlib import Path
 
 import psycopg
 import pytest
+import yaml
 from flow import Flow, entry
 from postgres import PASSWORD, PostgresServer
 from psycopg.rows import dict_row
@@ -69,6 +76,63 @@ def test_two_runs_share_a_ledger(postgres_flow: PostgresFlow) -> None:
     again = flow.boot(entry("right", max_count=3))
     assert "changed=0" in again.output
     flow.lab.host("compute2").restore()
+    flow.delete(*rows)
+    assert flow.residue() == {}
+
+
+def slice_of(flow: PostgresFlow, number: int, entries: t.Sequence[dict[str, t.Any]]) -> subprocess.Popen[bytes]:
+    """A slice of a job as AWX starts it: ansible-runner in a folder of its own, with the hosts that fall to this slice."""
+    folder = flow.folder / ("slice-%d" % number)
+    for name in ("project", "inventory", "env"):
+        (folder / name).mkdir(parents=True)
+    inventory = yaml.safe_load(Path(flow.lab.inventory).read_text())
+    (group,) = inventory["all"]["children"].values()
+    hosts = sorted(group["hosts"])
+    group["hosts"] = {hosts[number % len(hosts)]: group["hosts"][hosts[number % len(hosts)]]}
+    (folder / "inventory" / "hosts.yml").write_text(yaml.safe_dump(inventory))
+    (folder / "project" / "boot.yml").write_text("- import_playbook: bootflow.compute.boot\n")
+    (folder / "env" / "extravars").write_text(json.dumps({**flow.variables, "bootflow_instances": list(entries)}))
+    programs = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    with (folder / "out").open("wb") as out:
+        return subprocess.Popen(
+            [sys.executable, "-m", "ansible_runner", "run", str(folder), "-p", "boot.yml", "--ident", "boot"],
+            stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=flow.environment(PATH=programs), cwd=folder,
+        )  # fmt: skip
+
+
+def finish(flow: PostgresFlow, slices: t.Mapping[int, subprocess.Popen[bytes]]) -> None:
+    try:
+        for number, process in slices.items():
+            assert process.wait(600) == 0, (flow.folder / ("slice-%d" % number) / "out").read_text()[-4000:]
+    finally:
+        for process in slices.values():
+            if process.poll() is None:
+                flow.kill(process)
+
+
+@pytest.mark.long
+def test_many_controllers_share_a_ledger(postgres_flow: PostgresFlow) -> None:
+    """Eight at once: each boots what it was told to, where its slice is, at the first attempt."""
+    flow, each = postgres_flow, 3
+    flow.boot(entry("first", max_count=3))  # images and networks are there now
+    seconds = []
+    wanted = {"first-%d" % n: None for n in (1, 2, 3)}
+    for numbers in ((0,), range(1, 9)):
+        begun = time.monotonic()
+        finish(flow, {n: slice_of(flow, n, [entry("slice%d" % n, max_count=each)]) for n in numbers})
+        seconds.append(time.monotonic() - begun)
+        wanted.update({"slice%d-%d" % (n, i + 1): "compute%d" % (n % 3 + 1) for n in numbers for i in range(each)})
+    rows = flow.instances()
+    assert {n: r["host"] if n.startswith("slice") else None for n, r in rows.items()} == wanted
+    assert {r["vm_state"] for r in rows.values()} == {"active"}
+    assert flow.query("SELECT message FROM instance_faults") == []
+    (attempts,) = flow.query("SELECT count(*) AS n FROM instance_actions WHERE action = 'create'")
+    assert attempts["n"] == len(wanted)
+    addresses = [r["ip_address"] for r in flow.query("SELECT ip_address FROM ip_allocations")]
+    assert len(addresses) == len(set(addresses)) == len(wanted)
+    flow.check_ledger()
+    one, eight = each / seconds[0], 8 * each / seconds[1]
+    print("\nmany controllers: one %.2f instances/s, eight %.2f (%.1f times)" % (one, eight, eight / one))
     flow.delete(*rows)
     assert flow.residue() == {}
 
