@@ -65,10 +65,12 @@ class Fleet:
         self.url = server.url(server.create())
         self.names = ["compute%04d" % n for n in range(1, hosts + 1)]
         self.booted = 0
-        variables = {
+        simulated = {
             "ansible_connection": "simulated",
             "ansible_pipelining": True,
             "ansible_python_interpreter": "/usr/bin/python3",
+        }
+        variables = {
             "bootflow_ledger_url": self.url,
             "bootflow_facts_max_age": 1_000_000,
             "bootflow_service_down_time": 2_000_000,
@@ -83,13 +85,12 @@ class Fleet:
             ],
             "bootflow_print_table": False,
         }
-        hosts_ = {"all": {"children": {"bootflow_compute": {"hosts": dict.fromkeys(self.names), "vars": variables}}}}
-        hosts_["all"]["hosts"] = {
-            "localhost": {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
-        }  # type: ignore[dict-item]
-        (folder / "hosts.yml").write_text(yaml.safe_dump(hosts_))
-        debug = [{"name": "Debug", "hosts": "bootflow_compute", "gather_facts": False, "strategy": "free"}]
-        (folder / "debug.yml").write_text(yaml.safe_dump([{**debug[0], "tasks": [fixed.DEBUG]}]))
+        group = {"hosts": dict.fromkeys(self.names), "vars": simulated}
+        (folder / "group_vars").mkdir()
+        (folder / "group_vars" / "all.yml").write_text(yaml.safe_dump(variables))
+        (folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"children": {"bootflow_compute": group}}}))
+        debug = {"name": "Debug", "hosts": "bootflow_compute", "gather_facts": False, "strategy": "free"}
+        (folder / "debug.yml").write_text(yaml.safe_dump([{**debug, "tasks": [fixed.DEBUG]}]))
         ledger = database.open_ledger(self.url, create=True, check_revision=False)
         ledger.migrate()
         run = Context(run=this_run.identify(os.getpid(), "bench", "bench"), request_id="req-bench")
