@@ -129,11 +129,17 @@ def test_timer_of_power_sync(interval, seconds):
     assert units["heartbeat"].count("=45\n") == 2 and "RandomizedDelaySec=7\n" in units["heartbeat"]
 
 
-@pytest.mark.parametrize(("interval", "wanted"), [(600, True), (0, True), (-1, False)])
-def test_which_playbooks_have_timers(interval, wanted):
+@pytest.mark.parametrize(
+    ("variables", "wanted"),
+    [
+        ({"controller_sync_power_state_interval": 600}, ["power_sync"]),
+        ({"controller_sync_power_state_interval": 0, "bootflow_reclaim_instance_interval": 0}, ["power_sync"]),
+        ({"controller_sync_power_state_interval": -1}, []),
+        ({"controller_sync_power_state_interval": -1, "bootflow_reclaim_instance_interval": "3600"}, ["reclaim"]),
+    ],
+)
+def test_which_playbooks_have_timers(variables, wanted):
     tasks = yaml.safe_load((ROOT / "roles" / "controller" / "tasks" / "main.yml").read_text())
     (timed,) = [task["vars"]["controller_timed"] for task in tasks if "controller_timed" in task.get("vars", {})]
-    found = (
-        jinja2.nativetypes.NativeEnvironment().from_string(timed).render(controller_sync_power_state_interval=interval)
-    )
-    assert found == ["audit", "heartbeat", *(["power_sync"] if wanted else [])]
+    found = jinja2.nativetypes.NativeEnvironment().from_string(timed).render(variables)
+    assert found == ["audit", "heartbeat", *wanted]

@@ -53,7 +53,7 @@ class Host:
         action.context = self.world.context
         action.open_ledger = lambda: self.world.ledger.for_run(self.world.context())
         action.run_module = self.answer
-        action.probe = lambda: None
+        action.probe = set
         action.ports = WorldPorts(self.world, "a")
         return t.cast("dict[str, t.Any]", action.act())
 
