@@ -55,7 +55,9 @@ class ActionModule(LedgerAction):
     def _begin(self) -> dict[str, t.Any]:
         selection = operation.Selection.from_options(self.options)
         known_hosts = frozenset(self.compute_hosts())
-        begun, with_volumes = self.write(lambda tx: _begin(tx, self.operation, selection, known_hosts, self.options["quotas"]))
+        begun, with_volumes = self.write(
+            lambda tx: _begin(tx, self.operation, selection, known_hosts, self.options["quotas"])
+        )
         work: dict[str, Items] = {}
         for row in begun.rows:
             item: dict[str, t.Any] = {"uuid": row.uuid, "name": row.display_name, "vm_state": row.vm_state}
