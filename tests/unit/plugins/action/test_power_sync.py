@@ -197,6 +197,19 @@ def test_silent_hosts_and_bootflow_hosts(fleet: Fleet) -> None:
         fleet.play()
 
 
+@pytest.mark.parametrize(("uuid", "power_state"), [("no uuid", RUNNING), ("6a2c1f0e-3c5e-4d7b-8d3f-9f1c2b3a4d01", 9)])
+def test_a_host_that_answers_nonsense_did_not_answer(fleet: Fleet, uuid: str, power_state: int) -> None:
+    power(fleet, "web-1", OFF)
+    host = fleet.world.row(uuid_of(fleet, "web-1")).host
+    fleet.guests[host][uuid] = power_state
+    assert (
+        fleet.play()["synced"]["silent"] == [host]
+        and "answer of host %s to domain_info is invalid" % host in fleet.warned[0]
+    )
+    del fleet.guests[host][uuid]
+    assert fleet.states()["web-1"] == (states.ACTIVE, RUNNING)
+
+
 def test_numbers_that_differ_are_told_in_novas_words(fleet: Fleet) -> None:
     fleet.guests["h3"]["6a2c1f0e-3c5e-4d7b-8d3f-9f1c2b3a4d01"] = OFF
     assert fleet.play()["synced"]["counts"] == {"h3": {"ledger": 0, "host": 1}}

@@ -53,6 +53,7 @@ WHOLE = [
 PARTS = [
     (nodes.NodeRow, tables.compute_nodes),
     (instances.InstanceOnHost, tables.instances),
+    (instances.InstancePower, tables.instances),
     (requests.SpecRow, tables.request_specs),
     (claims.ClaimedDevice, tables.device_claims),
     (ports.SuspiciousPort, tables.ports),
