@@ -16,6 +16,7 @@ costs in the database and in its log (WAL) are told.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import multiprocessing
 import os
@@ -134,6 +135,7 @@ def batch(ledger: database.Ledger, hosts: t.Mapping[str, str], name: str, count:
 def racer(url: str, hosts: dict[str, str], number: int, batches: int, barrier: t.Any, results: t.Any) -> None:
     """Boots one batch after the other. Sends (when it ended, seconds of its steps) of each."""
     ledger = database.open_ledger(url)
+    gc.freeze()  # as plugins/__init__.py has it in a run of Ansible
     barrier.wait()
     for each in range(batches):
         seconds = batch(ledger, hosts, "b%d-%d" % (number, each), BATCH)
