@@ -33,7 +33,7 @@ PARAMETERS = re.compile(rb"^params=(.+),$", re.MULTILINE)
 RUNNING = {"power_state": 1, "error": None, "changed": True}
 
 
-class Connection(ConnectionBase):
+class Connection(ConnectionBase):  # type: ignore[misc]
     transport = "simulated"
     has_pipelining = True
 
