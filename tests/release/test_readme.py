@@ -97,7 +97,9 @@ def printed(tmp_path_factory):
     for command in [*commands("scripts/test"), *commands("pip install"), COPY, *commands("compute.prepare")]:
         typed(command)
     (folder / "web.yml").write_text(web)
-    script.append("cp ../web.yml .")
+    (configuration,) = blocks("ini")
+    (folder / "ansible.cfg").write_text(configuration)
+    script.append("cp ../web.yml ../ansible.cfg .")
     for command, _shown in tour():
         typed(command)
     (folder / "script").write_text("\n".join(script) + "\n")
@@ -143,5 +145,6 @@ def test_the_tour_does_what_it_says(printed):
     check, boot, ping, delete = [printed[command] for command, _shown in tour()]
     assert "host: kvm1" in check and "failed=0" in check
     assert re.search(r"^localhost .*changed=[1-9]", boot, re.M)
+    assert "no hosts matched" not in check + boot + delete, "the README's ansible.cfg"
     assert json.loads(re.search(r"web-1 \| SUCCESS => ({.*?})", ping, re.S)[1])["ping"] == "pong"
     assert "failed=0" in delete
