@@ -107,8 +107,10 @@ def test_the_states_a_build_goes_through(flow: Flow) -> None:
             uuid,
         )
     ]
-    assert [p["new_task_state"] for p in payloads] == [None, "networking", "block_device_mapping", "spawning", None]
-    assert payloads[-1]["state"] == "active"
+    # The first is that of the accepted instance, which has no task_state in it, as Nova's.
+    stages = ["networking", "block_device_mapping", "spawning"]
+    assert [p["new_task_state"] for p in payloads] == [None, None, *stages, None]
+    assert (payloads[0]["old_state"], payloads[0]["state"], payloads[-1]["state"]) == (None, "building", "active")
     events = [
         r["event_type"]
         for r in flow.query("SELECT event_type FROM notifications WHERE instance_uuid = ? ORDER BY id", uuid)
