@@ -24,7 +24,9 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.results import di
 
 DELETING = "bootflow_deleting"  # what the playbook registers: the begin on localhost,
 REMOVED = "bootflow_removed"  # and the removal on each host
-DELETE, FORCE_DELETE, RECLAIM = "delete", "force_delete", "reclaim"
+DELETE = "delete"
+FORCE_DELETE = "force_delete"
+RECLAIM = "reclaim"
 
 
 class ActionModule(LedgerAction):

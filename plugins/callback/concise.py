@@ -44,7 +44,7 @@ class CallbackModule(Default):
         self._unshown: t.Any = None  # a play of which no task has begun
 
     def v2_playbook_on_play_start(self, play: t.Any) -> None:
-        self._unshown = self._play = play
+        self._unshown = play
         if self._display.verbosity:
             self._show_play()
 
