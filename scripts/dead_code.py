@@ -23,13 +23,14 @@ MIN_CONFIDENCE = 60
 # (files, names, why), both as regular expressions for the whole of it
 ALLOWED = (
     (
-        r"plugins/(inventory|modules|doc_fragments)/.*",
+        r"plugins/(callback|inventory|modules|doc_fragments)/.*",
         r"DOCUMENTATION|EXAMPLES|RETURN|ModuleDocFragment",
         "ansible-doc reads it",
     ),
     (r"plugins/doc_fragments/(shared|guest)\.py", r"[A-Z_]+", "modules name it; a unit test finds what none names"),
     (r"plugins/modules/(domain(_disk)?|instance_build)\.py", r"no_log_values", "AnsibleModule reads it"),
     (r"plugins/action/.*", r"ActionModule", "Ansible loads it"),
+    (r"plugins/callback/.*", r"CallbackModule|CALLBACK_NAME|v2_\w+", "Ansible loads and calls it"),
     (r"plugins/inventory/.*", r"InventoryModule|available_variables", "Ansible loads it; its templar has them"),
     (r"plugins/action/ledger\.py", r"_migrated|_backup|_purged", "found by the name of the state"),
     (
