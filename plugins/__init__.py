@@ -7,7 +7,7 @@
 Ansible's loader of collections compiles each of them from its source at every start, and a run has hundreds. The first of our
 plugins that is loaded loads this package. Hosts never get it: an AnsiballZ has an empty file in its place.
 
-What they load is there until the run ends. It is kept from Python's garbage collector, which would walk through all of it while it is
+What is loaded stays until the run ends. It is kept from Python's garbage collector, which would walk through all of it while it is
 loaded, in each worker that a task forks, and when the run ends: a sixth of the time of a boot that has nothing to do.
 """
 

@@ -129,7 +129,7 @@ class Ports:
     def run_python(self, variables: t.Mapping[str, t.Any], paths: t.Sequence[str] = ()) -> set[str]:
         """Start Python on the host of ``variables``, and nothing more. Returns those of ``paths`` that are there."""
         interpreter = str(self.template(variables.get("ansible_python_interpreter") or ""))
-        # Without a path Ansible has still to find the interpreter; then it has to do that the host runs a program at all.
+        # Without a path Ansible has not found the interpreter yet: any program shows that the host answers.
         commands = ["%s -c pass" % interpreter] if interpreter.startswith("/") else []
         commands.append(shlex.join(["ls", "-d", "--", *paths]) if paths else "true")
         found = self._action._low_level_execute_command(" && ".join(commands))

@@ -48,7 +48,9 @@ def begin(tx: Transaction, selection: Selection, missing_ok: bool = False, soft:
         operation.refuse_unknown(tx, rows, selection)
     kept = [r for r in rows if soft and _can_be_kept(r)]
     known = {r.uuid for r in kept}
-    found = _begin(tx, [r for r in rows if r.uuid not in known])
+    ended = [r for r in rows if r.uuid not in known]
+    operation.enter(tx, DELETE, ended)
+    found = _marked(tx, ended)
     begun = operation.enter(tx, SOFT_DELETE, kept)
     history.start_events_on(tx, {r.uuid: r.host for r in begun.rows}, SOFT_DELETE.name)
     hosts = {r.host for r in begun.rows if r.host is not None}
@@ -61,16 +63,20 @@ def _can_be_kept(row: Instance) -> bool:
 
 
 def begin_reclaim(tx: Transaction, seconds: float) -> Deleting:
-    """Mark those as deleting that were soft-deleted so long ago. source: Nova's ComputeManager._reclaim_queued_deletes()"""
+    """Mark those as deleting that were soft-deleted so long ago. A lock does not keep them, as it does not in Nova, where the
+    task is its own. source: Nova's ComputeManager._reclaim_queued_deletes()
+    """
     runs.renew(tx)
     rows = instances.select_live(tx, vm_state=states.SOFT_DELETED, lock=True)
     due = [r for r in rows if r.deleted_at is not None and r.deleted_at <= tx.now - seconds]
     dead = operation.dead_runs(tx, due)
-    return _begin(tx, [r for r in due if r.task_state is None or r.run_id in dead])
+    due = [r for r in due if r.task_state is None or r.run_id in dead]
+    operation.start(tx, DELETE, due)
+    return _marked(tx, due)
 
 
-def _begin(tx: Transaction, rows: list[Instance]) -> Deleting:
-    operation.enter(tx, DELETE, rows)
+def _marked(tx: Transaction, rows: list[Instance]) -> Deleting:
+    """What follows for instances that are marked as deleting."""
     found = [r.uuid for r in rows]
     life.end_with_instances(tx, found)
     hosts = {r.host for r in rows if r.host is not None} | {c.host for c in cleanups.of_instances(tx, found)}

@@ -53,7 +53,7 @@ OPERATIONS: dict[str, Operation] = {
             "restore",
             power="running",
             connects_volumes=True,
-            columns=lambda now: {"deleted_at": None},
+            ends={"deleted_at": None},
             counts_again=True,
         ),
     )

@@ -163,13 +163,15 @@ def of(world: World, name: str) -> t.Any:
     return next(r for r in world.rows(tables.instances) if r.display_name == name)
 
 
-def restore(world: World, name: str, limits: dict[str, t.Any] | None = None) -> None:
+def restore(
+    world: World, name: str, limits: dict[str, t.Any] | None = None, error: errors.BootflowError | None = None
+) -> None:
     its = OPERATIONS["restore"]
     with world.ledger.write() as tx:
         mine = tx.for_run(world.context("r"))
         begun = operation.begin(mine, its, operation.Selection(names=[name]), ("h1", "h2"), limits)
-        outcomes = {r.uuid: operation.Outcome(states.RUNNING) for r in begun.rows}
-        assert operation.finish(mine, its, outcomes) == {}
+        outcomes = {r.uuid: operation.Outcome(states.NOSTATE if error else states.RUNNING, error) for r in begun.rows}
+        assert operation.finish(mine, its, outcomes) == {r.uuid: error for r in begun.rows if error}
 
 
 def test_a_deleted_instance_is_off_and_keeps_all_it_has_until_it_is_restored(keeping: Play) -> None:
@@ -215,6 +217,48 @@ def test_reclaimed_when_its_time_is_over(keeping: Play) -> None:
     assert keeping(operation="reclaim")["deleted"] == [], "as Nova: without an interval nothing is reclaimed"
     assert keeping(names=["web-2"])["deleted"] == ["web-2"], "no longer kept: the interval is unset"
     assert not world.claims()
+
+
+def test_a_restore_that_fails_leaves_it_in_the_queue(keeping: Play) -> None:
+    world = keeping.world
+    keeping(names=["web-1"])
+    deleted_at = of(world, "web-1").deleted_at
+    restore(world, "web-1", error=errors.RemoteError(reason="busy"))
+    row = of(world, "web-1")
+    assert (row.vm_state, row.task_state, row.deleted_at) == (states.SOFT_DELETED, None, deleted_at)
+    assert keeping(operation="reclaim")["deleted"] == [], "its time is not over"
+    world.time += 3600
+    assert keeping(operation="reclaim")["deleted"] == ["web-1"]
+
+
+@pytest.mark.parametrize("power_state", [states.RUNNING, states.SHUTDOWN])
+def test_a_restore_whose_run_died(keeping: Play, power_state: int) -> None:
+    world = keeping.world
+    keeping(names=["web-1"])
+    row = of(world, "web-1")
+    with world.ledger.write() as tx:
+        chosen = operation.Selection(names=["web-1"])
+        operation.begin(tx.for_run(world.context("r")), OPERATIONS["restore"], chosen, ("h1", "h2"))
+    world.time += 100_000
+    with world.ledger.write() as tx:
+        recovery.settle(tx.for_run(world.context("s")), row.host, {row.uuid: power_state}, world.time)
+    runs = power_state == states.RUNNING
+    now = of(world, "web-1")
+    assert now.vm_state == (states.ACTIVE if runs else states.SOFT_DELETED)
+    assert now.deleted_at == (None if runs else row.deleted_at)
+    assert keeping(operation="reclaim")["deleted"] == ([] if runs else ["web-1"])
+
+
+def test_a_lock_does_not_keep_anybody_from_being_reclaimed(keeping: Play) -> None:
+    """As Nova's own task: one that somebody locked would else keep all the others, too."""
+    world = keeping.world
+    keeping(names=["web-1", "web-2"])
+    with world.ledger.write() as tx:
+        tx.execute(tables.instances.update().where(tables.instances.c.display_name == "web-1").values(locked_by="eve"))
+    with pytest.raises(errors.InstanceIsLocked):
+        keeping(names=["web-1"], operation="force_delete")
+    world.time += 3600
+    assert keeping(operation="reclaim")["deleted"] == ["web-1", "web-2"]
 
 
 @pytest.mark.parametrize("options", [{"operation": "force_delete"}, {"force": True}])
