@@ -40,7 +40,7 @@ class Operation:
     forced: str = ""  # what people are told of a guest that had to be forced
     details: t.Callable[[Instance], dict[str, t.Any]] = lambda row: {}  # details of one instance for the host
     columns: t.Callable[[float], dict[str, t.Any]] = lambda now: {}  # what its begin writes beside the task_state
-    ends: t.Mapping[str, t.Any] = field(default_factory=dict)  # columns that its success writes beside the result
+    ends: t.Callable[[], dict[str, t.Any]] = dict  # what its success writes beside the result
     counts_again: bool = False  # for the quota
 
     @property
@@ -356,7 +356,7 @@ def finish(tx: Transaction, operation: Operation, outcomes: t.Mapping[str, Outco
         if vm_state:
             values["vm_state"] = vm_state
         if not bad:
-            values.update(operation.ends)
+            values.update(operation.ends())
         ended |= leave(tx, operation, uuids, **values)
     lost = set(outcomes) - ended
     done = ended - set(failed)

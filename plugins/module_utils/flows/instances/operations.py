@@ -53,7 +53,7 @@ OPERATIONS: dict[str, Operation] = {
             "restore",
             power="running",
             connects_volumes=True,
-            ends={"deleted_at": None},
+            ends=lambda: {"deleted_at": None},
             counts_again=True,
         ),
     )

@@ -62,7 +62,7 @@ def settle(tx: Transaction, host: str, power_states: t.Mapping[str, int], asked_
             power_state=states.NOSTATE if power_state is None else power_state,
             task_state=None,
             run_id=tx.run.id,
-            **(its.ends if settled[row.uuid] == its.rule.result else {}),
+            **(its.ends() if settled[row.uuid] == its.rule.result else {}),
         )
         done = power_state in states.POWER_STATES_OF.get(its.rule.result or "", ())
         if row.vm_state == its.rule.result and row.vm_state in (its.rule.vm_states or ()):
