@@ -23,6 +23,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transac
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     attached_volumes,
+    build_parts,
     hard_reboot,
     host_settings,
     tables,
@@ -36,6 +37,12 @@ BEGUN = "bootflow_operation_begun"
 OPERATED = "bootflow_operated"
 
 Items = t.List[t.Dict[str, t.Any]]
+
+# What a host does with guests beside setting their power state, by Operation.work: (action, uuids) -> what the module said of each, and
+# why some failed.
+_WORKS: dict[str, t.Callable[[LedgerAction, t.Sequence[str]], tuple[hard_reboot.Outcomes, build_parts.Problems]]] = {
+    "hard_reboot": hard_reboot.reboot,
+}
 
 
 class ActionModule(LedgerAction):
@@ -116,14 +123,15 @@ class ActionModule(LedgerAction):
         if domains and self.operation.power:
             outcomes.update(self._power(domains))
         deaf = {u for u, o in outcomes.items() if not o.get("error") and o.get("restarted") is False}
-        anew = [d["uuid"] for d in domains if self.operation.rewrites or d["uuid"] in deaf]
-        if anew:
+        work = _WORKS.get("hard_reboot" if deaf else self.operation.work)
+        left = [d["uuid"] for d in domains if self.operation.work or d["uuid"] in deaf]
+        if work is not None and left:
             try:
-                done, lacking = hard_reboot.reboot(self, anew)
+                done, lacking = work(self, left)
             except errors.BootflowError as e:  # those that restarted by themselves have
-                done, lacking = {}, dict.fromkeys(anew, e)
+                done, lacking = {}, dict.fromkeys(left, e)
             except Exception as e:
-                done, lacking = {}, dict.fromkeys(anew, self.unexpected(e))
+                done, lacking = {}, dict.fromkeys(left, self.unexpected(e))
             outcomes.update({u: {**o, "forced": u in deaf} for u, o in self._with(done, lacking).items()})
         return outcomes
 

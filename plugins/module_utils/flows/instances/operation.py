@@ -35,7 +35,7 @@ class Operation:
     notification: str = ""  # compute.instance.NOTIFICATION.start, .end and .error; empty: none
     power: str = ""  # the guests' state set by the module domain_power; empty: the flow has host work of its own
     connects_volumes: bool = False  # the guest's volumes are connected to the host first
-    rewrites: bool = False  # the guest loses its power, and starts by a domain that is written anew from the ledger
+    work: str = ""  # what else its host does: a name in _WORKS of the action instance_operation
     fails_to: str | None = None  # vm_state after a failure whose guest does not run; None: always as before
     forced: str = ""  # what people are told of a guest that had to be forced
     details: t.Callable[[Instance], dict[str, t.Any]] = lambda row: {}  # details of one instance for the host

@@ -38,7 +38,7 @@ OPERATIONS: dict[str, Operation] = {
         Operation("resume", "resume", power="running", connects_volumes=True),
         # A guest that does not restart when it is asked is rebooted hard.
         Operation("soft_reboot", "reboot", power="rebooted", forced=RESET, fails_to=ERROR),
-        Operation("hard_reboot", "reboot", rewrites=True, fails_to=ERROR),
+        Operation("hard_reboot", "reboot", work="hard_reboot", fails_to=ERROR),
         Operation("trigger_crash_dump", "trigger_crash_dump", power="interrupted"),
         # Begun by the playbook delete; deleted_at is that of the queue, from which they are reclaimed.
         Operation(
