@@ -7,45 +7,32 @@
 One task per host whatever the number of instances; a build that fails never fails its neighbours, and a host that fails
 or cannot be reached never fails the play: its builds are failed, undone and rescheduled instead.
 
-Where nothing has to be waited for, one module does all of a build, and the ledger learns of the stages afterwards. An image that is not
-on the host, volumes, tagged devices and guests that are waited for take time: the ledger is told of a stage before it begins.
+Where one module does all of a build, the ledger learns of the stages afterwards; else it is told of a stage before it begins.
 """
 
 from __future__ import annotations
 
-import contextlib
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Image
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.guest_data import SecretsOfRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import CATALOGUE, REQUEST
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds as ledger_builds
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import (
-    BLOCK_DEVICE_MAPPING,
-    NETWORKING,
-    SPAWNING,
-    STAGES,
-    Build,
-    Ended,
-    Stage,
-)
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import NETWORKING, Build, Stage
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.failure import Failed
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.plugin_utils import (
-    attached_volumes,
-    build_parts,
-    guest_of_build,
-    handover,
-    host_settings,
-)
-from ansible_collections.bootflow.compute.plugins.plugin_utils.dhcp import restore
-from ansible_collections.bootflow.compute.plugins.plugin_utils.image_upload import remove_uploads, upload
+from ansible_collections.bootflow.compute.plugins.plugin_utils import build_work, handover
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import item_errors
 from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host, lease_kept
 
-STAGE_OF = {"networks": NETWORKING, "disks": BLOCK_DEVICE_MAPPING, "drives": SPAWNING, "domains": SPAWNING}
+
+class _Boot(build_work.BuildWork):
+    """Builds of a boot: the ledger is told of their stages."""
+
+    def reach(self, stage: Stage, uuids: t.Collection[str]) -> t.Collection[str]:
+        hosts = dict.fromkeys(uuids, self.host)
+        return self.action.open_ledger().transact(ledger_builds.reach, stage, hosts, self.passed)
 
 
 class ActionModule(LedgerAction):
@@ -63,25 +50,23 @@ class ActionModule(LedgerAction):
             builds = builds + begun
         if not builds and not failed:
             return {"changed": False, "builds": [], "failed_builds": []}
-        self.builds = {b.uuid: b for b in builds}
-        self.problems: build_parts.Problems = {}
-        self.stage_of = dict.fromkeys([*self.builds, *failed], NETWORKING)  # where each is, or failed
-        self.passed: dict[str, dict[str, tuple[float, float]]] = {uuid: {} for uuid in self.builds}
-        self.ended: dict[str, Ended] = {}
-        self.lost: set[str] = set()
+        secrets_of = SecretsOfRequest(self.options["instances"], self.options["project"]).of
+        self.work = _Boot(self, builds, self.options["images"], secrets_of)
+        self.stage_of = {**self.work.stage_of, **dict.fromkeys(failed, NETWORKING)}
         with lease_kept(self):
-            self._work(builds)
-            failed.update(self._undo([self.builds[uuid] for uuid in self.problems]))
-            if given is not None and given.later and not failed and not self.lost:
-                handover.leave(self, self.host, self.ended.values())
+            self.work.run()
+            self.stage_of.update(self.work.stage_of)
+            failed.update(self._undo([self.work.builds[uuid] for uuid in self.work.problems]))
+            if given is not None and given.later and not failed and not self.work.lost:
+                handover.leave(self, self.host, self.work.ended.values())
                 return self._result({}, {})
             return self._result(self._write(failed), failed)
 
     def _result(self, outcomes: t.Mapping[str, str], failed: t.Mapping[str, Failed]) -> dict[str, t.Any]:
-        names = {uuid: b.row.display_name for uuid, b in self.builds.items()}
+        names = {uuid: b.row.display_name for uuid, b in self.work.builds.items()}
         return {
             "changed": True,
-            "builds": [{"uuid": u, "name": names[u]} for u in self.ended if u not in self.lost],
+            "builds": [{"uuid": u, "name": names[u]} for u in self.work.ended if u not in self.work.lost],
             "failed_builds": [
                 {"uuid": u, "name": names.get(u, u), "outcome": outcomes[u], "error": failed[u].error.as_dict()}
                 for u in sorted(outcomes)
@@ -91,13 +76,13 @@ class ActionModule(LedgerAction):
     def _write(self, failed: t.Mapping[str, Failed]) -> dict[str, str]:
         """Write the outcomes of all builds. Returns the results of those that failed."""
         ledger = self.open_ledger()
-        ended = list(self.ended.values())
+        ended = list(self.work.ended.values())
         at = {uuid: self.stage_of[uuid] for uuid in failed}
-        lost, outcomes = ledger.transact(ledger_builds.finish, self.host, ended, failed, at, self.passed)
-        self.lost |= set(lost)
-        if self.lost:
+        lost, outcomes = ledger.transact(ledger_builds.finish, self.host, ended, failed, at, self.work.passed)
+        self.work.lost |= set(lost)
+        if self.work.lost:
             # A delete or another run adopted it meanwhile, and may have checked the host before we made something there.
-            late = [self.builds[uuid] for uuid in sorted(self.lost)]
+            late = [self.work.builds[uuid] for uuid in sorted(self.work.lost)]
             problems = self._clean(late)
 
             def remember(tx: Transaction) -> None:
@@ -108,249 +93,6 @@ class ActionModule(LedgerAction):
             ledger.transact(remember)
         return outcomes
 
-    # --- the work -----------------------------------------------------------------------------------------------------
-
-    def _work(self, builds: list[Build]) -> None:
-        settings = host_settings.of(self)
-        waits = settings.wait_console or settings.wait_address or settings.wait_agent
-        apart = {b.uuid for b in builds if waits or guest_of_build.has_volumes(b) or guest_of_build.has_tags(b)}
-        at_once = [b for b in builds if b.uuid not in apart]
-        self.without_image: list[Build] = []
-        if at_once:
-            self._guarded(at_once, self._all_parts)
-        late = self._into(BLOCK_DEVICE_MAPPING, self.without_image)
-        if late:
-            self._guarded(late, self._with_images)
-        left = [b for b in builds if b.uuid in apart]
-        if left:
-            self._guarded(left, self._networks)
-        left = self._into(BLOCK_DEVICE_MAPPING, left)
-        if left:
-            self._guarded(left, self._disks)
-        left = self._into(SPAWNING, left)
-        if left:
-            self._guarded(left, self._spawn)
-
-    def _guarded(self, builds: list[Build], work: t.Callable[[list[Build]], None]) -> None:
-        try:
-            work(builds)
-        except errors.BootflowError as e:
-            self._fail({b.uuid: e for b in builds})
-        except Exception as e:  # any other exception: the next host, and never a failed play
-            self._fail(dict.fromkeys((b.uuid for b in builds), self.unexpected(e)))
-
-    def _fail(self, problems: build_parts.Problems, stage: Stage | None = None) -> None:
-        for uuid, problem in problems.items():
-            if uuid not in self.problems and uuid not in self.ended:
-                self.problems[uuid] = problem
-                if stage is not None:
-                    self.stage_of[uuid] = max(stage, self.stage_of[uuid], key=STAGES.index)
-
-    def _good(self, builds: t.Iterable[Build]) -> list[Build]:
-        return [b for b in builds if b.uuid not in self.problems]
-
-    def _into(self, stage: Stage, builds: list[Build]) -> list[Build]:
-        """Tell the ledger that the good ones of these builds begin a stage. Returns those that are still this run's."""
-        good = self._good(builds)
-        if not good:
-            return []
-        hosts = {b.uuid: self.host for b in good}
-        reached = self.open_ledger().transact(ledger_builds.reach, stage, hosts, self.passed)
-        self.lost |= set(hosts) - reached
-        self.stage_of.update(dict.fromkeys(reached, stage))
-        return [b for b in good if b.uuid in reached]
-
-    def _all_parts(self, builds: list[Build]) -> None:
-        """Everything in one module; without_image gets the builds whose image is not on the host."""
-        images = {b.uuid: build_parts.image_marker(self, b) for b in builds if build_parts.has_image(b)}
-        there = self.probe(sorted(set(images.values())))
-        lacks = {uuid for uuid, marker in images.items() if marker not in there}
-        self.without_image = [b for b in builds if b.uuid in lacks]
-        builds = [b for b in builds if b.uuid not in lacks]
-        if builds:
-            result = self._parts_of(builds, fetch=False)
-            # The file of a catalogue image may have changed, or that on the host.
-            self.without_image += [b for b in self._good(builds) if _lacks(result, b)]
-
-    def _with_images(self, builds: list[Build]) -> None:
-        """The same of builds whose images come to the host first."""
-        images = build_parts.images_of(builds, self.options["images"])
-        lacking = [i for i in images.values() if not build_parts.host_can_fetch(self, i)]
-        with self._uploaded(lacking) as (uploads, refused):
-            for build in builds:
-                of_its = refused.get((build.row.spec["image"] or {}).get("id", ""))
-                if of_its is not None:
-                    self._fail({build.uuid: of_its})
-            builds = self._good(builds)
-            result = self._parts_of(builds, fetch=True, uploads=uploads)
-        for build in self._good(builds):
-            if _lacks(result, build):
-                self._fail({build.uuid: _not_copied(build.row.spec["image"]["name"])})
-
-    def _parts_of(self, builds: list[Build], fetch: bool, uploads: t.Mapping[str, str] | None = None) -> t.Any:
-        """The parts of these builds, in one module. Returns the result of the part disks, if there was something to do."""
-        problems: build_parts.Problems = {}
-        drives, domains = build_parts.drives_and_domains(self, builds, {}, {}, problems)
-        self._fail(problems, SPAWNING)
-        builds = self._good(builds)
-        if not builds:
-            return {"outcomes": {}}
-        networks = build_parts.networks_of(builds)
-        images = build_parts.images_of(builds, self.options["images"])
-        began = self.context().now
-        parts = self.run_module(
-            "instance_build",
-            {
-                **build_parts.network_arguments(self, networks.values()),
-                **build_parts.disk_arguments(self, builds, images),
-                **build_parts.domain_arguments(self, domains),
-                "fetch": fetch,
-                "uploads": uploads or {},
-                "drives": drives,
-                "networks_of": {b.uuid: sorted({n.name for _p, n in b.ports}) for b in builds},
-            },
-        )["parts"]
-        self._note_passed(parts, [b.uuid for b in builds], began)
-        restore(self, networks, parts["networks"])
-        self._fail_without(builds, item_errors(parts["networks"], networks))
-        made = [b for b in self._good(builds) if not _lacks(parts["disks"], b)]
-        with_drive = {d["uuid"] for d in drives}
-        for part in ("disks", "drives", "domains"):
-            keys = [b.uuid for b in self._good(made) if part != "drives" or b.uuid in with_drive]
-            self._fail(item_errors(parts[part], keys), STAGE_OF[part])
-        self._end(self._good(made), parts["domains"])
-        return parts["disks"]
-
-    @contextlib.contextmanager
-    def _uploaded(self, images: t.Iterable[Image]) -> t.Iterator[tuple[dict[str, str], build_parts.Problems]]:
-        """Copy files of the controller to the host. Yields image id -> path there, and image id -> why it was not copied."""
-        uploads: dict[str, str] = {}
-        refused: build_parts.Problems = {}
-        try:
-            for image in images:
-                try:
-                    uploads[image.id] = upload(self, image)
-                except errors.BootflowError as e:
-                    refused[image.id] = e
-            yield uploads, refused
-        finally:
-            if uploads:
-                remove_uploads(self)
-
-    def _note_passed(self, parts: t.Mapping[str, t.Mapping[str, t.Any]], uuids: t.Iterable[str], began: float) -> None:
-        """The stages of the parts, one after the other until now, by the clock of the controller. :arg began: the module"""
-        now = self.context().now
-        begin = max(began, now - sum(part.get("seconds", 0.0) for part in parts.values()))
-        spans: dict[str, tuple[float, float]] = {}
-        for part, stage in STAGE_OF.items():
-            end = min(now, begin + parts[part].get("seconds", 0.0))
-            spans[stage.name] = (spans.get(stage.name, (begin, end))[0], end)
-            begin = end
-        self.passed.update({uuid: dict(spans) for uuid in uuids})
-
-    def _end(self, builds: t.Iterable[Build], result: t.Mapping[str, t.Any]) -> None:
-        """The guests of these builds run."""
-        for build in builds:
-            outcome = result["outcomes"][build.uuid]
-            name = outcome.get("name") or build.row.domain_name
-            self.ended[build.uuid] = Ended(
-                build.uuid,
-                self.host,
-                outcome["power_state"],
-                name if name != build.row.domain_name else None,
-                bool(build.volumes),
-                self.passed[build.uuid],
-            )
-
-    # --- stage by stage -----------------------------------------------------------------------------------------------
-
-    def _networks(self, builds: list[Build]) -> None:
-        networks = build_parts.networks_of(builds)
-        if networks:
-            result = self.run_module("virtual_network", build_parts.network_arguments(self, networks.values()))
-            restore(self, networks, result)
-            self._fail_without(builds, item_errors(result, networks))
-
-    def _fail_without(self, builds: t.Iterable[Build], problems: t.Mapping[str, errors.BootflowError]) -> None:
-        """:arg problems: of networks, by their names"""
-        for build in builds:
-            of_its = next((problems[n.name] for _p, n in build.ports if n.name in problems), None)
-            if of_its is not None:
-                self._fail({build.uuid: of_its}, NETWORKING)
-
-    def _disks(self, builds: list[Build]) -> None:
-        self._local_disks(builds)
-        with_volumes = [b for b in self._good(builds) if guest_of_build.has_volumes(b)]
-        if with_volumes:
-            self._volumes(with_volumes)
-
-    def _volumes(self, builds: list[Build]) -> None:
-        """Connect the builds' volumes, after their local disks: what fails there needs no session."""
-        ledger = self.open_ledger()
-        found = ledger.inspect(attached_volumes.load, [b.uuid for b in builds])
-        problems: dict[str, errors.BootflowError] = {}
-        for facts, group in _by_node(builds):
-            mine = [a for b in group for a in found.get(b.uuid, ())]
-            problems.update(attached_volumes.connect(self, ledger, mine, facts))
-        its = {b.uuid: next((problems[a.id] for a in found.get(b.uuid, ()) if a.id in problems), None) for b in builds}
-        self._fail({uuid: problem for uuid, problem in its.items() if problem is not None})
-
-    def _local_disks(self, builds: list[Build]) -> None:
-        images = build_parts.images_of(builds, self.options["images"])
-        arguments = build_parts.disk_arguments(self, builds, images)
-        result = self.run_module("instance_disks", arguments)
-        missing = [images[i] for i in result.get("missing_images") or [] if i in images]
-        refused: build_parts.Problems = {}
-        if missing:
-            # Found out by asking: the cache usually has the image, and the usual case costs one call.
-            with self._uploaded(missing) as (uploads, refused):
-                result = self.run_module("instance_disks", {**arguments, "uploads": uploads})
-        problems = item_errors(result, [b.uuid for b in builds])
-        for uuid, outcome in result["outcomes"].items():
-            for image_id in outcome.get("pending") or []:
-                problems[uuid] = refused.get(image_id) or _not_copied(images[image_id].name)
-        self._fail(problems)
-
-    def _spawn(self, builds: list[Build]) -> None:
-        with_volumes = [b.uuid for b in builds if guest_of_build.has_volumes(b)]
-        volumes = self.open_ledger().inspect(attached_volumes.load, with_volumes) if with_volumes else {}
-        places = self._define_tagged(builds, volumes)
-        problems: build_parts.Problems = {}
-        drives, domains = build_parts.drives_and_domains(self, self._good(builds), volumes, places, problems)
-        self._fail(problems)
-        if not domains:
-            return
-        arguments = build_parts.domain_arguments(self, domains)
-        parts = self.run_module("instance_build", {**arguments, "drives": drives, "networks": [], "instances": []})[
-            "parts"
-        ]
-        for part, items in (("drives", drives), ("domains", domains)):
-            self._fail(item_errors(parts[part], [i["uuid"] for i in items if i["uuid"] not in self.problems]))
-        self._end(self._good(builds), parts["domains"])
-
-    def _define_tagged(
-        self, builds: t.Sequence[Build], volumes: t.Mapping[str, t.Sequence[attached_volumes.Attached]]
-    ) -> dict[str, t.Any]:
-        """Define the guests that are told where they find devices with a tag. Returns the places of each one's devices.
-
-        libvirt gives the devices their addresses, and the config drive, which tells them, is written before the guest starts.
-        """
-        domains = []
-        for build in builds:
-            if build.row.config_drive and guest_of_build.has_tags(build):
-                try:
-                    domain = build_parts.domain(build, host_settings.of(self), volumes.get(build.uuid, ()))
-                except errors.BootflowError as e:
-                    self._fail({build.uuid: e})
-                else:
-                    wanted = {k: domain[k] for k in ("uuid", "name", "spare_names", "xml")}
-                    domains.append({**wanted, "state": "defined"})
-        if not domains:
-            return {}
-        result = self.run_module("domain", build_parts.domain_arguments(self, domains))
-        self._fail(item_errors(result, [d["uuid"] for d in domains]))
-        return {uuid: outcome.get("devices") or () for uuid, outcome in result["outcomes"].items()}
-
     # --- undo ---------------------------------------------------------------------------------------------------------
 
     def _undo(self, builds: list[Build]) -> dict[str, Failed]:
@@ -359,7 +101,7 @@ class ActionModule(LedgerAction):
         problems = self._clean(builds)
         found = {}
         for build in builds:
-            problem, cause = problems.get(build.uuid), self.problems[build.uuid]
+            problem, cause = problems.get(build.uuid), self.work.problems[build.uuid]
             away = isinstance(problem, (errors.HostUnreachable, errors.HypervisorUnavailable))
             away = away or isinstance(cause, errors.HostTimeout)  # it is left out of the next rounds
             found[build.uuid] = Failed(
@@ -374,20 +116,3 @@ class ActionModule(LedgerAction):
         """Remove what was made on the host for these builds. Returns uuid -> why that failed."""
         # A build that failed before its guest ran has written nothing to its whole disks.
         return clean_host(self, [{"uuid": b.uuid, "name": b.row.domain_name, "ran": False} for b in builds])
-
-
-def _lacks(result: t.Mapping[str, t.Any], build: Build) -> bool:
-    """Whether the result of the part disks says that the build's image is not on the host."""
-    return bool((result["outcomes"].get(build.uuid) or {}).get("pending"))
-
-
-def _not_copied(name: str) -> errors.BootflowError:
-    return errors.ImageUnacceptable(image_id=name, reason="the file was not copied to the host")
-
-
-def _by_node(builds: list[Build]) -> list[tuple[dict[str, t.Any], list[Build]]]:
-    """(facts of a node, its builds): a host may report as several nodes."""
-    found: dict[str, tuple[dict[str, t.Any], list[Build]]] = {}
-    for build in builds:
-        found.setdefault(build.row.node, (build.facts, []))[1].append(build)
-    return list(found.values())

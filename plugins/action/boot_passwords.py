@@ -22,7 +22,8 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action imp
 class ActionModule(LedgerAction):
     ARGUMENTS = {
         "uuids": {"type": "list", "elements": "str"},
-        **REQUEST.options("instances", "project"),
+        **REQUEST.options("project"),
+        "instances": REQUEST.named("instances").but(required=False),
         **RUN.options("admin_password_dir", "print_table"),
     }
 
@@ -36,7 +37,8 @@ class ActionModule(LedgerAction):
         run = self.context().run.id
 
         def read(tx: Transaction) -> tuple[list[Instance], set[str]]:
-            rows = instances.select_live(tx, uuids=wanted, run_id=run, vm_state=states.ACTIVE)
+            rows = instances.select_live(tx, uuids=wanted, run_id=run)
+            rows = [r for r in rows if states.ACTIVE == r.vm_state or r.task_state == states.REBUILD_SPAWNING]
             return rows, history.with_event(tx, [r.uuid for r in rows], "resume")
 
         rows, resumed = self.open_ledger().inspect(read)
@@ -44,7 +46,11 @@ class ActionModule(LedgerAction):
         for row in rows:
             secrets = secrets_of(row.project, row.display_name)
             # A config drive that a dead run wrote has a password that died with it, unless the request names it.
-            known = row.uuid not in resumed or (secrets is not None and secrets.admin_password)
+            known = (
+                row.uuid not in resumed
+                or row.task_state is not None
+                or (secrets is not None and secrets.admin_password)
+            )
             if row.config_drive and known:
                 password = passwords.password_of(row.uuid, secrets)
                 found[row.uuid] = {"name": row.display_name, "project": row.project, "password": password}

@@ -16,8 +16,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.req
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import OPERATION
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import operation
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import rebuild as of_rebuild
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Operation, Outcome
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import find
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.rebuild import Before
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
@@ -26,6 +28,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     build_parts,
     hard_reboot,
     host_settings,
+    rebuild,
     tables,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
@@ -42,6 +45,7 @@ Items = t.List[t.Dict[str, t.Any]]
 # why some failed.
 _WORKS: dict[str, t.Callable[[LedgerAction, t.Sequence[str]], tuple[hard_reboot.Outcomes, build_parts.Problems]]] = {
     "hard_reboot": hard_reboot.reboot,
+    "rebuild": rebuild.rebuild,
 }
 
 
@@ -62,13 +66,26 @@ class ActionModule(LedgerAction):
     def _begin(self) -> dict[str, t.Any]:
         selection = operation.Selection.from_options(self.options)
         known_hosts = frozenset(self.compute_hosts())
-        begun, with_volumes = self.write(
-            lambda tx: _begin(tx, self.operation, selection, known_hosts, self.options["quotas"])
-        )
+        wanted = None
+        if self.operation.work == "rebuild":
+            wanted = rebuild.wanted(self, self.options["rebuild_image"])
+
+        def begin(tx: Transaction) -> tuple[operation.Begun, set[str], dict[str, Before]]:
+            before: dict[str, Before] = {}
+            if wanted is not None:
+                begun, before = of_rebuild.begin(tx, self.operation, selection, known_hosts, wanted)
+                rebuild.check_files(self, wanted.image, begun.rows)
+            else:
+                begun = operation.begin(tx, self.operation, selection, known_hosts, self.options["quotas"])
+            return begun, set(attachments.of_instances(tx, [r.uuid for r in begun.rows])), before
+
+        begun, with_volumes, before = self.write(begin)
         work: dict[str, Items] = {}
         for row in begun.rows:
             item: dict[str, t.Any] = {"uuid": row.uuid, "name": row.display_name, "vm_state": row.vm_state}
             item.update(volumes=row.uuid in with_volumes, details=self.operation.details(row))
+            if row.uuid in before:
+                item["before"] = before[row.uuid]
             work.setdefault(t.cast(str, row.host), []).append(item)
         after = self.operation.rule.result
         return {
@@ -177,16 +194,23 @@ class ActionModule(LedgerAction):
     def _finish(self) -> dict[str, t.Any]:
         begun = self._begun()
         answers = self._answers(begun)
+        items = {i["uuid"]: (host, i) for host, group in begun.get("work", {}).items() for i in group}
         failed = {u: errors.from_dict(o["error"]) for u, o in answers.items() if o.get("error")}
         if answers and not self.check_mode:
             outcomes = {u: _outcome(o, failed.get(u)) for u, o in answers.items()}
+            kept = {u: items[u][1]["before"] for u in failed if not outcomes[u].vm_state and "before" in items[u][1]}
+
+            def finish(tx: Transaction) -> dict[str, errors.BootflowError]:
+                if kept:
+                    of_rebuild.keep(tx, self.operation, kept)
+                return operation.finish(tx, self.operation, outcomes)
+
             ledger = self.open_ledger()
             try:
-                failed = ledger.transact(operation.finish, self.operation, outcomes)
+                failed = ledger.transact(finish)
             finally:
                 ledger.close()
         instances = []
-        items = {i["uuid"]: (host, i) for host, group in begun.get("work", {}).items() for i in group}
         for uuid, (host, item) in items.items():
             problem = failed.get(uuid)
             instances.append(
@@ -213,8 +237,12 @@ class ActionModule(LedgerAction):
         for host, items in begun.get("work", {}).items():
             answer = self.task_vars["hostvars"][host].get(OPERATED) or {}
             of_host = answer.get("outcomes", {}) if answer.get("operation") == self.operation.name else {}
-            silent = errors.RemoteError(reason="%s returned no result" % host)
-            answers.update({i["uuid"]: of_host.get(i["uuid"]) or {"error": silent.as_dict()} for i in items})
+            silent = {"error": errors.RemoteError(reason="%s returned no result" % host).as_dict()}
+            for item in items:
+                found = of_host.get(item["uuid"]) or {**silent, "vm_state": self.operation.dies_to}
+                if found.get("error") and self.operation.dies_to and "before" not in item:  # a dead run began it
+                    found = {"vm_state": self.operation.dies_to, **found}
+                answers[item["uuid"]] = found
         return answers
 
     def _lines(self, instances: t.Sequence[t.Mapping[str, t.Any]], unchanged: Items) -> list[str]:
@@ -239,17 +267,5 @@ class ActionModule(LedgerAction):
         return t.cast("t.Mapping[str, t.Any]", self.task_vars["hostvars"]["localhost"].get(BEGUN) or {})
 
 
-def _begin(
-    tx: Transaction,
-    its: operation.Operation,
-    selection: operation.Selection,
-    known_hosts: t.Collection[str],
-    limits: t.Mapping[str, t.Any],
-) -> tuple[operation.Begun, set[str]]:
-    """What has begun, and which of it has volumes."""
-    begun = operation.begin(tx, its, selection, known_hosts, limits)
-    return begun, set(attachments.of_instances(tx, [r.uuid for r in begun.rows]))
-
-
 def _outcome(answer: t.Mapping[str, t.Any], problem: errors.BootflowError | None) -> Outcome:
-    return Outcome(int(answer.get("power_state") or 0), problem)
+    return Outcome(int(answer.get("power_state") or 0), problem, answer.get("vm_state"))

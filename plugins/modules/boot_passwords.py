@@ -21,6 +21,10 @@ extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.l
 attributes:
   idempotent: {support: partial, details: A later run knows only the passwords that are part of the request.}
 options:
+  instances:
+    description: Requested instances, whose passwords count where they have one. Read from the variable C(bootflow_instances).
+    type: list
+    elements: raw
   uuids:
     description: UUIDs of instances. Only of these the passwords are returned; by default of all that this run started.
     type: list

@@ -8,17 +8,17 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: instance_operation
-short_description: Stop, start, reboot, pause and suspend instances
+short_description: Stop, start, reboot, rebuild, pause and suspend instances
 version_added: "0.1.0"
 description:
   - One step of an operation on many instances. O(phase=begin) checks the selected instances and takes them into the operation, O(phase=work) does it on
     one host for all of its instances, O(phase=finish) writes what came of all of them. The playbooks C(stop), C(start),
-    C(reboot), C(pause), C(unpause), C(suspend), C(resume) and C(trigger_crash_dump) run the three.
+    C(reboot), C(rebuild), C(pause), C(unpause), C(suspend), C(resume) and C(trigger_crash_dump) run the three.
   - Instances selected by O(names) or O(uuids) must exist.
   - States are checked as by Nova. If one of the selected instances is in a state that does not allow the operation, is locked, or is being worked on by
     another run, the task fails and no instance is touched. An instance that is already what the operation makes of it is left alone.
   - An instance that fails on its host does not fail the others, and is again what it was before.
-    After a reboot whose guest does not run it is C(error).
+    After a reboot whose guest does not run it is C(error), and so it is after a rebuild that has removed its disks.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.ledger, bootflow.compute.instance_selection]
 attributes:
@@ -27,7 +27,7 @@ attributes:
 options:
   operation:
     description:
-      - C(stop), C(start), C(reboot), C(pause), C(unpause), C(suspend), C(resume) or C(trigger_crash_dump).
+      - C(stop), C(start), C(reboot), C(rebuild), C(pause), C(unpause), C(suspend), C(resume) or C(trigger_crash_dump).
       - Read from the variable C(bootflow_operation).
     type: str
     required: true
@@ -50,6 +50,11 @@ options:
       - Read from the variable C(bootflow_reboot_type), else V(SOFT).
     type: str
     choices: [SOFT, HARD]
+  rebuild_image:
+    description:
+      - Of a rebuild. Name or id of the image in C(bootflow_images) that the local disks are made from. Without it, each instance's own.
+      - Read from the variable C(bootflow_rebuild_image).
+    type: str
   quotas:
     description: What projects may have, which C(restore) checks. Read from the variable C(bootflow_quotas), else unlimited.
     type: dict
@@ -58,7 +63,9 @@ options:
     type: bool
 notes:
   - Runs on the controller, inside the ansible-playbook process. With O(phase=work) it runs M(bootflow.compute.domain_power) on the host, and
-    M(bootflow.compute.instance_build) for guests that are reset.
+    M(bootflow.compute.instance_build) for guests that are reset. A rebuild runs M(bootflow.compute.instance_disks),
+    M(bootflow.compute.instance_cleanup) and then what a boot runs, with the variables C(bootflow_images), C(bootflow_pci_alias),
+    C(bootflow_allow_zero_disk_flavor) and C(bootflow_instances).
   - O(phase=work) reads what O(phase=begin) returned from C(bootflow_operation_begun) of C(localhost), and O(phase=finish) reads C(bootflow_operated) of
     the hosts; register them under these names.
 seealso:

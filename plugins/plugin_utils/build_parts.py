@@ -17,7 +17,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.networks imp
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.setting import Values
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue import parse_images
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue_images import find_image
-from ansible_collections.bootflow.compute.plugins.module_utils.core.request.guest_data import SecretsOfRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.guest_data import GuestSecrets
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build
 from ansible_collections.bootflow.compute.plugins.plugin_utils import guest_of_build, host_settings, passwords
 from ansible_collections.bootflow.compute.plugins.plugin_utils.attached_volumes import Attached
@@ -30,6 +30,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.image_upload impo
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
 Problems = t.Dict[str, errors.BootflowError]  # by the instance's uuid
+SecretsOf = t.Callable[[str, str], t.Optional[GuestSecrets]]  # (project, name): None without an entry of that name
 
 
 def networks_of(builds: t.Iterable[Build]) -> dict[str, Network]:
@@ -94,15 +95,17 @@ def drives_and_domains(
     builds: t.Sequence[Build],
     volumes: t.Mapping[str, t.Sequence[Attached]],
     places: t.Mapping[str, t.Any],
+    secrets_of: SecretsOf,
     problems: Problems,
+    stay_off: t.Collection[str] = (),
 ) -> tuple[list[dict[str, t.Any]], list[dict[str, t.Any]]]:
     """The options ``drives`` of the module config_drive and ``domains`` of the module domain.
 
     :arg volumes: attachments, by uuid. :arg places: of the devices of defined domains, by uuid
+    :arg secrets_of: what the ledger does not keep. :arg stay_off: builds whose guests are only defined.
     :arg problems: gets those of builds that this host, or no host, can run.
     """
     settings = host_settings.of(action)
-    secrets_of = SecretsOfRequest(action.options["instances"], action.options["project"]).of
     drives, domains = [], []
     for build in builds:
         attached = volumes.get(build.uuid, ())
@@ -121,7 +124,10 @@ def drives_and_domains(
                     "files": pack_files(files),
                     "keep": build.resumed,
                 }
-            domains.append(domain(build, settings, attached))
+            if build.uuid in stay_off:
+                domains.append({**definition(build, settings, attached), "state": "defined"})
+            else:
+                domains.append(domain(build, settings, attached))
             if drive is not None:
                 drives.append(drive)
         except errors.BootflowError as e:

@@ -34,7 +34,7 @@ def clean_host(action: LedgerAction, instances: list[dict[str, t.Any]]) -> dict[
     ledger = action.open_ledger()
     try:
         disks, volumes = ledger.inspect(_had_on, host, uuids)
-        problems = _remove_instances(action, instances, disks)
+        problems = remove_instances(action, instances, disks)
         volumes = [v for v in volumes if v.row.instance_uuid not in problems]
         if volumes:
             # A guest that still exists keeps the session, which it may share with another.
@@ -59,9 +59,15 @@ def _had_on(
     return claims.disks_on(tx, host, uuids), volumes
 
 
-def _remove_instances(
+def remove_instances(
     action: LedgerAction, instances: list[dict[str, t.Any]], disks: t.Mapping[str, list[dict[str, t.Any]]]
 ) -> dict[str, errors.BootflowError]:
+    """Remove domains, local disks and config drives from the current host; ``disks``, the whole disks of each, are cleared.
+
+    Returns uuid -> why that failed.
+    """
+    if not instances:
+        return {}
     arguments = {
         **host_settings.cleanup_arguments(action),
         "instances": [{**i, "disks": disks.get(i["uuid"], [])} for i in instances],

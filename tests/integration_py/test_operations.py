@@ -187,6 +187,49 @@ def test_pause_suspend_reboot_and_lock_several_guests(flow: Flow) -> None:
     assert flow.residue() == {}
 
 
+# Says what is at the end of its disk, and leaves something there.
+MARKING = (
+    '#!/bin/sh\necho "disk says [$(dd if=/dev/vda bs=512 skip=2000000 count=1 2>/dev/null | head -c 4)]" >/dev/console\n'
+    "echo MINE | dd of=/dev/vda bs=512 seek=2000000 count=1 conv=sync,notrunc 2>/dev/null\nsync\n"
+)
+
+
+def test_rebuild_makes_disks_anew_and_keeps_the_rest(flow: Flow) -> None:
+    (image,) = flow.variables["bootflow_images"]
+    flow.variables["bootflow_images"] = [image, {**image, "name": "newer", "properties": {"os_distro": "bootflow"}}]
+    entries = [entry("web", max_count=2, user_data=MARKING)]
+    flow.boot(*entries, **READY)
+    before = flow.instances()
+    operate(flow, "reboot", "web-1", bootflow_reboot_type="HARD")
+    wait_ready(flow, "web-1", "disk says [MINE]")
+    operate(flow, "stop", "web-2", bootflow_shutdown_timeout=5)
+
+    refused = operate(flow, "rebuild", "web-1", "web-2", expect=2)
+    assert "booted with user_data, which the ledger does not keep" in refused
+    assert (
+        operate(flow, "rebuild", "web-1", options=("--check",), bootflow_instances=entries).count("Would rebuild") == 1
+    )
+    assert states_of(flow) == {("active", None), ("stopped", None)} and guest(flow, "web-1") == "running"
+    operate(flow, "rebuild", "web-1", "web-2", bootflow_instances=entries, bootflow_rebuild_image="newer")
+    rows = flow.instances()
+    assert {n: (r["vm_state"], r["task_state"], guest(flow, n)) for n, r in rows.items()} == {
+        "web-1": ("active", None, "running"),
+        "web-2": ("stopped", None, "shut off"),
+    }
+    same = ("uuid", "host", "domain_name", "reservation_id", "hostname")
+    assert [[r[k] for k in same] for r in rows.values()] == [[r[k] for k in same] for r in before.values()]
+    wait_ready(flow, "web-1", "disk says []")
+    operate(flow, "start", "web-2")
+    wait_ready(flow, "web-2", "disk says []")
+    newer = [{**e, "image": "newer"} for e in entries]
+    assert "2 instances already match the request" in flow.boot(*newer).output, (
+        "what was rebuilt is what the file asks for"
+    )
+    flow.check_ledger()
+    flow.delete("web-1", "web-2")
+    assert flow.residue() == {}
+
+
 @pytest.mark.long
 def test_a_hard_reboot_that_is_killed(flow: Flow) -> None:
     """The same again goes on with it, and the guest runs once."""

@@ -145,6 +145,36 @@ def attached_disk(
     return planner.volume(bdm)
 
 
+def replanned(
+    disks: t.Sequence[PlannedDisk], flavor: Flavor, image: Image, before: t.Mapping[str, t.Any]
+) -> list[PlannedDisk]:
+    """The disks of an instance whose root disk is made from another image. Volumes stay as they are.
+
+    A local disk on the bus that the former image chose is on the new image's: where that is another one, it gets the first free name there.
+
+    :arg before: the properties of the former image.
+    :raises UnsupportedHardware: a bus that the machine lacks. :raises TooManyDiskDevices: (403) the bus is full.
+    """
+    old, new = _Planner(flavor, None, before), _Planner(flavor, image)
+    new.taken = {d.dev for d in disks}
+    found = []
+    for disk in disks:
+        if disk.kind == "image":
+            device_type = "cdrom" if new.of_iso else "disk"
+            disk = dataclasses.replace(disk, image_id=image.id, readonly=new.of_iso)
+        else:
+            device_type = disk.device_type
+        chosen = old.default(disk.device_type) == disk.disk_bus or device_type != disk.device_type
+        bus = new.default(device_type) if chosen else disk.disk_bus
+        if disk.kind != "volume" and (bus, device_type) != (disk.disk_bus, disk.device_type):
+            new.taken.discard(disk.dev)
+            dev = free_name(bus, new.taken)
+            new.taken.add(dev)
+            disk = dataclasses.replace(disk, disk_bus=bus, device_type=device_type, device_name=prepend_dev(dev))
+        found.append(disk)
+    return found
+
+
 def config_drive_disk(
     disks: t.Sequence[PlannedDisk],
     properties: t.Mapping[str, t.Any],
@@ -194,6 +224,10 @@ class _Planner:
         self.arch = str(self.properties.get("hw_architecture") or self.properties.get("architecture") or "x86_64")
         self.taken: set[str] = set()
 
+    def default(self, device_type: str) -> str:
+        """The bus of a device whose mapping names none."""
+        return default_bus(device_type, self.properties, machine=self.machine, arch=self.arch)
+
     def plan(self, bdms: t.Sequence[BlockDevice]) -> list[PlannedDisk]:
         ephemerals = [b for b in bdms if b.source_type == "blank" and b.destination_type == "local" and not is_swap(b)]
         swaps = [b for b in bdms if is_swap(b)]
@@ -234,8 +268,7 @@ class _Planner:
         """The root of an ISO image. source: Nova's get_root_info"""
         if bdm.source_type == "blank":
             return bdm
-        bus = default_bus("cdrom", self.properties, machine=self.machine, arch=self.arch)
-        return dataclasses.replace(bdm, device_type="cdrom", disk_bus=bus)
+        return dataclasses.replace(bdm, device_type="cdrom", disk_bus=self.default("cdrom"))
 
     def _named(self, root: BlockDevice) -> BlockDevice:
         """The root with its name in the guest's properties, unless it has a name, or is on another bus."""
@@ -251,7 +284,7 @@ class _Planner:
         dev = strip_dev(bdm.device_name)
         if bdm.disk_bus or not dev or not self.properties.get("hw_%s_bus" % device_type):
             return bdm
-        bus = default_bus(device_type, self.properties, machine=self.machine, arch=self.arch)
+        bus = self.default(device_type)
         if BUS_PREFIX[bus_of_name(dev)] == BUS_PREFIX[bus]:
             return bdm
         name = BUS_PREFIX[bus] + dev[len(BUS_PREFIX[bus]) :]
@@ -301,7 +334,7 @@ class _Planner:
     def _bus(self, asked: str | None, device_type: str, dev: str | None) -> str:
         if asked:
             return check_device(device_type, check_bus(asked, machine=self.machine))
-        bus = default_bus(device_type, self.properties, machine=self.machine, arch=self.arch)
+        bus = self.default(device_type)
         if dev:
             named = bus_of_name(dev)
             # SCSI, SATA and USB share sd: the default stays if it is one of them.

@@ -181,3 +181,10 @@ class NUMATopologyUnsupported(BootflowError):
     msg_fmt = "Host does not support guests with NUMA topology set"
     status = 400
     retryable = True
+
+
+class ImageNUMATopologyRebuildConflict(InvalidInput):
+    """A rebuild's image asks for other NUMA cells than the instance has claimed."""
+
+    msg_fmt = "An instance's NUMA topology cannot be changed as part of a rebuild. The image provided is invalid for this instance."
+    remedy = "Take an image with the same NUMA properties, or delete the instance and boot it again."

@@ -164,7 +164,10 @@ ACTIONS: dict[str, Action] = {
     "snapshot": Action(_USED, during=IMAGE_SNAPSHOT_PENDING, locks=False),
     "snapshot_volume_backed": Action(_in(ACTIVE, STOPPED, SUSPENDED), during=IMAGE_SNAPSHOT_PENDING, locks=False),
     "backup": Action(_USED, during=IMAGE_BACKUP, locks=False),
-    "rebuild": Action(_in(ACTIVE, STOPPED, ERROR), during=REBUILDING),
+    # active, or stopped if it was
+    "rebuild": Action(
+        _in(ACTIVE, STOPPED, ERROR), during=REBUILDING, then=(REBUILD_BLOCK_DEVICE_MAPPING, REBUILD_SPAWNING)
+    ),
     "evacuate": Action(_in(ACTIVE, STOPPED, ERROR), during=REBUILDING),
     "delete": Action(None, None, during=DELETING, result=DELETED, must_have_launched=False),
     "force_delete": Action(None, None, during=DELETING, result=DELETED, must_have_launched=False),

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 
 from ..instances.request import ServerRequest
 from ..legible import legible
-from ..model import Image
+from ..model import Image, InjectedFile
 
 #: Parts of a request that are named; what they contain is the catalogue's.
 CATALOGUE = ("flavor", "image", "root_image")
@@ -74,8 +74,8 @@ def request_digest(request: ServerRequest) -> dict[str, t.Any]:
             "swap": flavor.swap,
             "extra_specs": _plain(flavor.extra_specs),
         },
-        "image": _image(request.image),
-        "root_image": _image(request.root_image),
+        "image": image_digest(request.image),
+        "root_image": image_digest(request.root_image),
         "networks": [asdict(network) for network in request.networks],
         "availability_zone": request.availability_zone,
         "forced_host": request.forced_host,
@@ -83,13 +83,10 @@ def request_digest(request: ServerRequest) -> dict[str, t.Any]:
         "scheduler_hints": _plain(request.scheduler_hints),
         "metadata": _plain(request.metadata),
         "tags": list(request.tags),
-        "user_data": _sha256(request.user_data),
+        **guest_data_digest(request.user_data, request.injected_files),
         "config_drive": request.config_drive,
         "key_name": request.key_name,
         "key_data": _sha256(request.key_data),
-        "injected_files": {
-            file.path: _sha256(file.contents) for file in sorted(request.injected_files, key=lambda file: file.path)
-        },
         "block_device_mapping": [asdict(device) for device in request.block_device_mapping],
         "security_groups": list(request.security_groups),
         "access_ip_v4": request.access_ip_v4,
@@ -97,6 +94,14 @@ def request_digest(request: ServerRequest) -> dict[str, t.Any]:
         "disk_config": request.disk_config,
         "hostname": request.hostname,
         "extra": _plain(request.extra),
+    }
+
+
+def guest_data_digest(user_data: t.Optional[str], files: t.Iterable[InjectedFile]) -> dict[str, t.Any]:
+    """What a digest has of user data and injected files: their sha256."""
+    return {
+        "user_data": _sha256(user_data),
+        "injected_files": {file.path: _sha256(file.contents) for file in sorted(files, key=lambda file: file.path)},
     }
 
 
@@ -167,7 +172,8 @@ def _show(value: t.Any, names: t.Mapping[str, str]) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def _image(image: t.Optional[Image]) -> t.Optional[dict[str, str]]:
+def image_digest(image: t.Optional[Image]) -> t.Optional[dict[str, str]]:
+    """What a digest has of an image: not its source, which may change."""
     return None if image is None else {"id": image.id, "name": image.name, "checksum": image.checksum}
 
 

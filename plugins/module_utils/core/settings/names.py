@@ -39,7 +39,7 @@ VARIABLES = frozenset(
         "metrics_weight_of_unavailable", "metrics_weight_setting", "missing_ok", "names", "networks",
         "no_snapshot_gb_quota", "notify_on_state_change", "operation", "pci_alias", "pci_device_spec",
         "periodic_fuzzy_delay", "print_table", "project", "quotas", "ram_allocation_ratio", "reboot_type",
-        "reclaim_instance_interval", "remove_unused_base_images", "remove_unused_networks",
+        "rebuild_image", "reclaim_instance_interval", "remove_unused_base_images", "remove_unused_networks",
         "remove_unused_original_minimum_age_seconds", "report_timeout", "reservation_ids", "reserved_disk_gb",
         "reserved_huge_pages", "reserved_memory_mb", "reserved_vcpus", "restrict_isolated_hosts_to_isolated_images",
         "rng_dev_path", "scheduler_hint_names", "schema_dirs", "server_groups", "service_down_time", "shutdown_timeout",

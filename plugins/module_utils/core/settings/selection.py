@@ -101,6 +101,12 @@ OPERATION = Table(
             "Playbook `reboot`: ask the guests first, or reset them at once by domains that are written again from the ledger.",
             choices=("SOFT", "HARD"),
         ),
+        Setting(
+            "rebuild_image",
+            str,
+            help="Playbook `rebuild`: the image of `bootflow_images` that the local disks are made from, by name or id; without it, each"
+            " instance's own.",
+        ),
     )
 )
 

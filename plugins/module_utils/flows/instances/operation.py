@@ -40,7 +40,8 @@ class Operation:
     forced: str = ""  # what people are told of a guest that had to be forced
     details: t.Callable[[Instance], dict[str, t.Any]] = lambda row: {}  # details of one instance for the host
     columns: t.Callable[[float], dict[str, t.Any]] = lambda now: {}  # what its begin writes beside the task_state
-    ends: t.Callable[[], dict[str, t.Any]] = dict  # what its success writes beside the result
+    ends: t.Callable[[float], dict[str, t.Any]] = lambda now: {}  # what its success writes beside the result
+    dies_to: str | None = None  # vm_state where its run died; None: what the guest's power state says
     counts_again: bool = False  # for the quota
 
     @property
@@ -109,6 +110,7 @@ class Outcome:
 
     power_state: int = states.NOSTATE  # after a failure: if it is known
     error: errors.BootflowError | None = None
+    vm_state: str | None = None  # what its host made of it; None: by the operation's rule
 
 
 # --- begin --------------------------------------------------------------------------------------------------------------
@@ -356,7 +358,7 @@ def finish(tx: Transaction, operation: Operation, outcomes: t.Mapping[str, Outco
         if vm_state:
             values["vm_state"] = vm_state
         if not bad:
-            values.update(operation.ends())
+            values.update(operation.ends(tx.now))
         ended |= leave(tx, operation, uuids, **values)
     lost = set(outcomes) - ended
     done = ended - set(failed)
@@ -369,6 +371,8 @@ def finish(tx: Transaction, operation: Operation, outcomes: t.Mapping[str, Outco
 
 def vm_state_after(operation: Operation, outcome: Outcome) -> str | None:
     """The vm_state that an instance gets by the operation; None: it keeps its own. source: Nova's reboot_instance"""
+    if outcome.vm_state is not None:
+        return outcome.vm_state
     if outcome.error is None:
         return operation.rule.result
     if operation.fails_to is None or outcome.power_state == states.NOSTATE:  # not known

@@ -53,9 +53,11 @@ OPERATIONS: dict[str, Operation] = {
             "restore",
             power="running",
             connects_volumes=True,
-            ends=lambda: {"deleted_at": None},
+            ends=lambda now: {"deleted_at": None},
             counts_again=True,
         ),
+        # A guest without a disk, or with another one than it had, cannot be told apart: what died there is in error.
+        Operation("rebuild", "rebuild", work="rebuild", dies_to=ERROR, ends=lambda now: {"launched_at": now}),
     )
 }
 

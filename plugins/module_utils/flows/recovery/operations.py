@@ -51,7 +51,7 @@ def settle(tx: Transaction, host: str, power_states: t.Mapping[str, int], asked_
         power_state = power_states.get(row.uuid)
         if not states.is_over(its.name, power_state):
             continue
-        settled[row.uuid] = states.settled(its.name, row.vm_state, power_state)
+        settled[row.uuid] = its.dies_to or states.settled(its.name, row.vm_state, power_state)
         instances.swap(
             tx,
             [row.uuid],
@@ -62,7 +62,7 @@ def settle(tx: Transaction, host: str, power_states: t.Mapping[str, int], asked_
             power_state=states.NOSTATE if power_state is None else power_state,
             task_state=None,
             run_id=tx.run.id,
-            **(its.ends() if settled[row.uuid] == its.rule.result else {}),
+            **(its.ends(tx.now) if settled[row.uuid] == its.rule.result else {}),
         )
         done = power_state in states.POWER_STATES_OF.get(its.rule.result or "", ())
         if row.vm_state == its.rule.result and row.vm_state in (its.rule.vm_states or ()):
@@ -77,5 +77,6 @@ def died_error(name: str, row: InstanceAtWork, vm_state: str) -> errors.Bootflow
         reason="run %s died while it did '%s' with instance %s" % (row.run_id or "unknown", name, row.uuid),
         remedy="The instance is as it was before; run the same again."
         if vm_state == row.vm_state
-        else "The instance is %s now; start it." % vm_state,
+        else "The instance is %s now; %s."
+        % (vm_state, "run the same again" if vm_state == states.ERROR else "start it"),
     )

@@ -1,0 +1,165 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Rebuilding instances: new local disks from an image, with the same uuid, host, claim, ports and volumes.
+
+source: Nova's API.rebuild and ComputeManager.rebuild_instance
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ...core import errors
+from ...core.disks.block_devices import planned_disk, replanned
+from ...core.model import Flavor, Image
+from ...core.reading.problems import Problems
+from ...core.request import expand
+from ...core.request.catalogue_images import image_data
+from ...core.request.guest_data import GuestSecrets
+from ...core.request.image_rules import image_errors, zero_disk_gb
+from ...core.request.requested_resources import requested_resources
+from ...ledger.compute import instances, requests
+from ...ledger.compute.instances import Instance
+from ...ledger.db.transaction import Transaction
+from . import operation
+from .operation import Begun, Operation, Selection
+
+VOLUME = "volume"  # kind of a planned disk
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What instances are rebuilt as."""
+
+    image: Image | None  # None: each one's own
+    pci_aliases: t.Mapping[str, t.Any] = field(default_factory=dict)
+    secrets_of: t.Callable[[str, str], GuestSecrets | None] = lambda project, name: (
+        None
+    )  # of the request, where it names the instance
+    allow_zero_disk: bool = True
+
+
+#: What an instance was, to be kept by one whose host touched nothing: its request's id and its disks.
+Before = t.Dict[str, t.Any]
+
+
+def begin(
+    tx: Transaction, its: Operation, selection: Selection, known_hosts: t.Collection[str], wanted: Wanted
+) -> tuple[Begun, dict[str, Before]]:
+    """Begin to rebuild the selected instances, all of them or none. Returns also uuid -> what each was, without those that a dead
+    run left in the middle of it: nobody knows what is on their disks.
+
+    :raises BootflowError: see operation.begin(); an image that does not fit, another one for a root that is a volume, user data that
+        the ledger does not have.
+    """
+    begun = operation.begin(tx, its, selection, known_hosts)
+    refused: list[errors.BootflowError] = []
+    rebuilt: list[tuple[Instance, dict[str, t.Any], dict[str, t.Any], dict[int, dict[str, t.Any]]]] = []
+    disks = instances.disks_of(tx, [r.uuid for r in begun.rows])
+    for row in begun.rows:
+        try:
+            rebuilt.append((row, *_rebuilt(row, disks[row.uuid], wanted)))
+        except errors.BootflowError as e:
+            refused.append(e)
+    operation.refuse(refused)
+    before = {
+        r.uuid: {"request_spec_id": r.request_spec_id, "disks": {str(p): disks[r.uuid][p] for p in changed}}
+        for r, _spec, _digest, changed in rebuilt
+        if not its.is_begun(r.task_state)
+    }
+    _write(tx, rebuilt)
+    return begun, before
+
+
+def _rebuilt(
+    row: Instance, disks: t.Sequence[t.Mapping[str, t.Any]], wanted: Wanted
+) -> tuple[dict[str, t.Any], dict[str, t.Any], dict[int, dict[str, t.Any]]]:
+    """The instance's new request and digest, and its disks that change, by their position."""
+    spec, digest = dict(row.spec), dict(row.digest)
+    changed: dict[int, dict[str, t.Any]] = {}
+    stored = spec["image"]
+    if wanted.image is not None:
+        new = image_data(wanted.image) or {}
+        if spec.get("is_bfv") and (stored or {}).get("id") != new["id"]:
+            raise errors.ImageUnacceptable(
+                image_id=wanted.image.name,
+                reason="Unable to rebuild with a different image for a volume-backed server.",
+                remedy="Rebuild %s without an image: its volumes stay as they are." % row.display_name,
+            )
+        if not spec.get("is_bfv"):
+            _check_image(row, wanted.image, wanted)
+            spec["image"], digest["image"] = new, expand.image_digest(wanted.image)
+            before = (stored or {}).get("properties") or {}
+            planned = replanned([planned_disk(d) for d in disks], Flavor(**spec["flavor"]), wanted.image, before)
+            changed = {p: disk.as_dict() for p, disk in enumerate(planned) if disk.as_dict() != disks[p]}
+    digest.update(_guest_data(row, wanted.secrets_of(row.project, row.display_name)))
+    return spec, digest, changed
+
+
+def _check_image(row: Instance, image: Image, wanted: Wanted) -> None:
+    """:raises BootflowError: the image does not fit the instance's flavor, or what it has claimed."""
+    flavor = Flavor(**row.spec["flavor"])
+    for error in image_errors(image, flavor, allow_zero_disk=wanted.allow_zero_disk):
+        raise error
+    if not flavor.root_gb and zero_disk_gb(image_data(image)) > row.root_gb:
+        gib = 1024**3
+        raise errors.FlavorDiskSmallerThanMinDisk(
+            flavor_size=row.root_gb * gib, image_min_disk=zero_disk_gb(image_data(image)) * gib
+        )
+    problems = Problems()
+    resources = requested_resources(flavor, image, wanted.pci_aliases, row.display_name, problems)
+    problems.raise_if_any()
+    cells = resources.numa_topology.as_dict() if resources.numa_topology is not None else None
+    if cells != row.spec.get("numa_topology"):
+        raise errors.ImageNUMATopologyRebuildConflict()
+    if [p.as_dict() for p in resources.pci_requests] != list(row.spec.get("pci_requests") or ()):
+        raise errors.InvalidInput(
+            reason="image %s asks for other PCI devices than instance %s has" % (image.name, row.display_name),
+            remedy="Take an image with the same property hw_pci_numa_affinity_policy, or delete the instance and boot it again.",
+        )
+
+
+def _guest_data(row: Instance, secrets: GuestSecrets | None) -> dict[str, t.Any]:
+    """What the digest says of user data and files, from the request that has them."""
+    if secrets is not None:
+        return expand.guest_data_digest(secrets.user_data, secrets.injected_files)
+    had = [n for n in ("user_data", "injected_files") if row.digest.get(n)]
+    if had and row.config_drive:
+        raise errors.InvalidInput(
+            reason="instance %s was booted with %s, which the ledger does not keep"
+            % (row.display_name, " and ".join(had)),
+            remedy="Give the request that has it (bootflow_instances, as for boot): -e @FILE.",
+        )
+    return {}
+
+
+def _write(
+    tx: Transaction,
+    rebuilt: t.Sequence[tuple[Instance, dict[str, t.Any], dict[str, t.Any], dict[int, dict[str, t.Any]]]],
+) -> None:
+    """Give the instances their new requests: those that shared one share the new one."""
+    together: dict[tuple[int, str], list[Instance]] = {}
+    entries: dict[tuple[int, str], tuple[dict[str, t.Any], dict[str, t.Any]]] = {}
+    for row, spec, digest, changed in rebuilt:
+        for position, disk in changed.items():
+            instances.replace_disk(tx, row.uuid, position, disk)
+        if spec != row.spec or digest != row.digest:
+            key = (row.request_spec_id, repr(digest))
+            together.setdefault(key, []).append(row)
+            entries[key] = (digest, spec)
+    for (key, members), spec_id in zip(together.items(), requests.new_ids(tx, len(together)) if together else ()):
+        digest, spec = entries[key]
+        requests.add_specs(tx, members[0].reservation_id, [requests.Entry(spec_id, digest, spec)])
+        instances.write(tx, [r.uuid for r in members], request_spec_id=spec_id)
+
+
+def keep(tx: Transaction, its: Operation, before: t.Mapping[str, Before]) -> None:
+    """Give these instances back what they were: their hosts touched nothing. Those that this run no longer owns are left alone."""
+    for row in instances.select_live(tx, uuids=sorted(before), run_id=tx.run.id, task_state=its.during, lock=True):
+        was = before[row.uuid]
+        instances.write(tx, [row.uuid], request_spec_id=was["request_spec_id"])
+        for position, disk in was["disks"].items():
+            instances.replace_disk(tx, row.uuid, int(position), disk)

@@ -1,0 +1,174 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Rebuilds: what they are given on the controller, and their work on a host.
+
+source: Nova's _rebuild_default_impl
+"""
+
+from __future__ import annotations
+
+import os
+import typing as t
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Image
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue import (
+    parse_catalogue,
+    parse_images,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue_images import find_image
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.guest_data import SecretsOfRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import CATALOGUE, QUOTA, REQUEST
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds as of_ledger
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.rebuild import Wanted
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import Instance
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
+from ansible_collections.bootflow.compute.plugins.plugin_utils import (
+    attached_volumes,
+    build_parts,
+    guest_of_build,
+    image_upload,
+)
+from ansible_collections.bootflow.compute.plugins.plugin_utils.attached_volumes import Attached
+from ansible_collections.bootflow.compute.plugins.plugin_utils.build_work import BuildWork
+from ansible_collections.bootflow.compute.plugins.plugin_utils.hard_reboot import Outcomes
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction, read_settings
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import item_errors
+from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import remove_instances
+
+GIB = 1024**3
+
+# Variables, which no other operation has to render.
+_VARIABLES = {
+    **CATALOGUE.options("images"),
+    **REQUEST.options("allow_zero_disk_flavor", "pci_alias"),
+    "instances": REQUEST.named("instances").but(required=False),
+    "project": QUOTA.named("project"),
+}
+
+
+def wanted(action: LedgerAction, image: str | None) -> Wanted:
+    """What instances are rebuilt as. :arg image: bootflow_rebuild_image
+
+    :raises ImageNotFound, InvalidRequest: it is not in the catalogue, or wrong there.
+    """
+    found = read_settings(_VARIABLES, {}, action.variable)
+    catalogue = parse_catalogue(None, found["images"], None, None, None, found["pci_alias"])
+    return Wanted(
+        image=None if image is None else catalogue.image(image),
+        pci_aliases=catalogue.pci_aliases,
+        secrets_of=SecretsOfRequest(found["instances"], found["project"]).of,
+        allow_zero_disk=found["allow_zero_disk_flavor"],
+    )
+
+
+def check_files(action: LedgerAction, image: Image | None, rows: t.Iterable[Instance]) -> None:
+    """:arg image: what these instances are rebuilt from; None: each from its own.
+
+    :raises ImageUnacceptable: one of the files is not on the controller.
+    """
+    known: t.Collection[Image] = ()
+    if image is None:
+        known = parse_images(read_settings(CATALOGUE.options("images"), {}, action.variable)["images"]).values()
+    stored = [r.spec["image"] for r in rows if r.spec["image"] and not r.spec.get("is_bfv")]
+    for each in {i.id: i for i in [image or find_image(known, data) for data in stored]}.values():
+        if each.path and not os.path.isfile(os.path.expanduser(each.path)):
+            raise image_upload.file_missing(each)
+
+
+class _Rebuild(BuildWork):
+    """Builds of guests that there were already: their volumes are the host's, and a guest that was off stays off."""
+
+    def __init__(self, action: LedgerAction, builds: t.Sequence[Build]):
+        found = read_settings(_VARIABLES, {}, action.variable)
+        super().__init__(action, builds, found["images"], SecretsOfRequest(found["instances"], found["project"]).of)
+        self.stay_off = {b.uuid for b in builds if b.row.vm_state == states.STOPPED}
+
+    def connect(self, builds: list[Build], found: t.Mapping[str, t.Sequence[Attached]]) -> build_parts.Problems:
+        return attached_volumes.reconnect(self.action, [a for b in builds for a in found.get(b.uuid, ())])
+
+    def have_images(self) -> None:
+        """Have the images on the host: what cannot be had fails here, before anything is taken from a guest."""
+        with_image = [b for b in self.builds.values() if build_parts.has_image(b)]
+        images = build_parts.images_of(with_image, self.images)
+        if not with_image:
+            return
+        arguments = {**build_parts.disk_arguments(self.action, with_image, images), "instances": []}
+        result = self.action.run_module("instance_disks", arguments)
+        missing = [images[i] for i in result.get("missing_images") or [] if i in images]
+        refused: build_parts.Problems = {}
+        if missing:
+            with self.uploaded(missing) as (uploads, refused):
+                result = self.action.run_module("instance_disks", {**arguments, "uploads": uploads})
+        failed = {**item_errors({"outcomes": result["image_outcomes"]}, images), **refused}
+        for build in with_image:
+            image_id = build.row.spec["image"]["id"]
+            size = int((result["image_outcomes"].get(image_id) or {}).get("virtual_size") or 0)
+            root = build.row.root_gb * GIB
+            if image_id in failed:
+                self.problems[build.uuid] = failed[image_id]
+            elif size > root:
+                self.problems[build.uuid] = errors.FlavorDiskSmallerThanImage(flavor_size=root, image_size=size)
+
+    def have_volumes(self) -> None:
+        """Have the host logged in to the volumes."""
+        builds = [b for b in self.good(self.builds.values()) if guest_of_build.has_volumes(b)]
+        if not builds:
+            return
+        found = self.action.open_ledger().inspect(attached_volumes.load, [b.uuid for b in builds])
+        problems = self.connect(builds, found)
+        for uuid, its in found.items():
+            of_its = next((problems[a.id] for a in its if a.id in problems), None)
+            if of_its is not None:
+                self.problems[uuid] = of_its
+
+
+def rebuild(action: LedgerAction, uuids: t.Sequence[str]) -> tuple[Outcomes, build_parts.Problems]:
+    """Rebuild these. A guest loses its domain and its local disks only when its image and its volumes are there.
+
+    Returns for each what its instance is now (vm_state; without it, nothing was touched), and why instances failed.
+    """
+    builds = action.open_ledger().inspect(_guests, uuids)
+    gone: build_parts.Problems = {
+        uuid: errors.InstanceNotFound(instance_id=uuid) for uuid in set(uuids) - {b.uuid for b in builds}
+    }
+    if action.check_mode:
+        return {b.uuid: {"changed": True, "vm_state": _result_of(b), "power_state": 0} for b in builds}, gone
+    work = _Rebuild(action, builds)
+    with work.guarded(builds):
+        work.have_images()
+        work.have_volumes()
+    untouched = set(work.problems)
+    left = work.good(builds)
+    removed = remove_instances(action, [{"uuid": b.uuid, "name": b.row.domain_name} for b in left], {})
+    work.problems.update(removed)
+    work.builds = {b.uuid: b for b in work.good(left)}
+    work.run()
+    renamed = {u: name for u, e in work.ended.items() if (name := e.domain_name)}
+    late: build_parts.Problems = {}
+    if renamed:
+        try:
+            action.open_ledger().transact(instances.rename_domains, renamed)
+        except errors.BootflowError as e:  # the guest runs: a hard reboot finds its domain by its uuid
+            late = dict.fromkeys(renamed, e)
+    outcomes: Outcomes = {}
+    for build in builds:
+        ended = work.ended.get(build.uuid)
+        if ended is not None:
+            outcomes[build.uuid] = {"changed": True, "vm_state": _result_of(build), "power_state": ended.power_state}
+        elif build.uuid not in untouched:
+            outcomes[build.uuid] = {"changed": True, "vm_state": states.ERROR, "power_state": states.NOSTATE}
+    return outcomes, {**gone, **work.problems, **late}
+
+
+def _result_of(build: Build) -> str:
+    return states.STOPPED if build.row.vm_state == states.STOPPED else states.ACTIVE
+
+
+def _guests(tx: Transaction, uuids: t.Sequence[str]) -> list[Build]:
+    return of_ledger.load(tx, [r for r in instances.select_live(tx, uuids=uuids) if instances.is_placed(r)])

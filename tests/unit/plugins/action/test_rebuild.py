@@ -1,0 +1,246 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Rebuilds, all three phases on a real ledger, with hosts whose modules answer as the real ones do."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import asdict
+
+import pytest
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.metadata import unpack_files
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations as recovery
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE, World, request
+
+from .test_instance_operation import Fleet, vm_states
+
+GIB = 1024**3
+OTHER = {
+    "name": "debian",
+    "disk_format": "qcow2",
+    "checksum": "1" * 64,
+    "url": "https://example.org/debian.qcow2",
+    "properties": {"hw_disk_bus": "scsi"},
+}
+
+
+def catalogue(*others: dict[str, t.Any]) -> list[dict[str, t.Any]]:
+    own = {k: v for k, v in asdict(IMAGE).items() if k not in ("access", "size", "path")}
+    return [own, *(others or (OTHER,))]
+
+
+class Rebuilding(Fleet):
+    """Hosts that rebuild: what they were told to remove and to make."""
+
+    def __init__(self, world: World):
+        super().__init__(world)
+        self.removed: list[str] = []
+        self.disks: dict[str, list[dict[str, t.Any]]] = {}
+        self.domains: dict[str, dict[str, t.Any]] = {}
+        self.drives: dict[str, dict[str, t.Any]] = {}
+        self.image_size = GIB
+        self.fails: dict[str, str] = {}  # module -> uuid
+        self.variables: dict[str, t.Any] = {"bootflow_images": catalogue(), "bootflow_virt_type": "qemu"}
+
+    def task(self, host: str, operation: str, phase: str, **options: t.Any) -> dict[str, t.Any]:
+        self.hostvars[host].update(self.variables)
+        return super().task(host, operation, phase, **options)
+
+    def answer(self, host: str, name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        if host in self.away:
+            return {"unreachable": True, "msg": "no route"}
+        if name == "instance_disks" and not arguments["instances"]:
+            size = {"changed": True, "virtual_size": self.image_size, "path": "/x", "error": None}
+            return {
+                "outcomes": {},
+                "image_outcomes": {i["id"]: size for i in arguments["images"]},
+                "missing_images": [],
+            }
+        found = {
+            "instance_cleanup": self.removes,
+            "instance_disks": self.makes_disks,
+            "config_drive": self.makes_drives,
+            "domain": self.makes_domains,
+        }.get(name)
+        return super().answer(host, name, arguments) if found is None else {"outcomes": found(arguments)}
+
+    def outcome(self, name: str, uuid: str, **more: t.Any) -> dict[str, t.Any]:
+        bad = errors.RemoteError(reason="no space left").as_dict()
+        return {"changed": True, "error": bad if self.fails.get(name) == uuid else None, **more}
+
+    def removes(self, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        self.removed += [i["uuid"] for i in arguments["instances"]]
+        return {i["uuid"]: self.outcome("instance_cleanup", i["uuid"], removed=[]) for i in arguments["instances"]}
+
+    def makes_disks(self, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        assert {i["uuid"] for i in arguments["instances"]} <= set(self.removed)
+        self.disks.update({i["uuid"]: i["disks"] for i in arguments["instances"]})
+        return {
+            i["uuid"]: self.outcome("instance_disks", i["uuid"], disks=[], pending=[]) for i in arguments["instances"]
+        }
+
+    def makes_drives(self, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        self.drives.update({d["uuid"]: d for d in arguments["drives"]})
+        return {d["uuid"]: self.outcome("config_drive", d["uuid"]) for d in arguments["drives"]}
+
+    def makes_domains(self, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        self.domains.update({d["uuid"]: d for d in arguments["domains"]})
+        power = {"running": states.RUNNING, "defined": states.SHUTDOWN}
+        return {
+            d["uuid"]: self.outcome("domain", d["uuid"], power_state=power[d["state"]]) for d in arguments["domains"]
+        }
+
+
+@pytest.fixture
+def fleet(world: World) -> Rebuilding:
+    """web-1 and web-2, one on h1 and one on h2."""
+    world.report("h1", memory=1)
+    world.report("h2", memory=1)
+    world.accept(request("web", 2))
+    for host in sorted({p.host for p in world.schedule().placed.values()}):
+        world.build(host)
+    return Rebuilding(world)
+
+
+def row_of(world: World, name: str) -> instances.Instance:
+    with world.ledger.read() as tx:
+        (row,) = instances.select_live(tx.for_run(world.context()), names=[name])
+    return row
+
+
+def disks_of(world: World, uuid: str) -> list[dict[str, t.Any]]:
+    with world.ledger.read() as tx:
+        return instances.disks_of(tx.for_run(world.context()), [uuid])[uuid]
+
+
+def test_with_another_image(fleet: Rebuilding) -> None:
+    before, was = fleet.world.rows(tables.ports), fleet.world.rows(tables.claims)
+    done = fleet.play("rebuild", names=["web-1"], rebuild_image="debian")
+    row, other = row_of(fleet.world, "web-1"), row_of(fleet.world, "web-2")
+    assert done["changed"] and [(i["vm_state"], i["power_state"]) for i in done["instances"]] == [("active", 1)]
+    assert fleet.removed == [row.uuid] and fleet.disks[row.uuid][0]["image_id"] == row.spec["image"]["id"]
+    assert row.spec["image"]["name"] == row.digest["image"]["name"] == "debian" and "bus='scsi'" in xml(fleet, row)
+    assert other.spec["image"]["name"] == "cirros", "the other instance of the same request keeps its own"
+    assert fleet.world.rows(tables.ports) == before and fleet.world.rows(tables.claims) == was
+    assert row.launched_at == fleet.world.time and row.task_state is None
+    actions = [(a.action, a.message) for a in fleet.world.rows(tables.instance_actions) if a.instance_uuid == row.uuid]
+    assert actions[-1] == ("rebuild", None)
+
+
+def xml(fleet: Rebuilding, row: instances.Instance) -> str:
+    return str(fleet.domains[row.uuid]["xml"]).replace('"', "'")
+
+
+def test_with_its_own_image(fleet: Rebuilding) -> None:
+    spec_id = row_of(fleet.world, "web-1").request_spec_id
+    assert fleet.play("rebuild", names=["web-1", "web-2"])["changed"]
+    assert row_of(fleet.world, "web-1").request_spec_id == spec_id and len(fleet.disks) == 2
+    assert vm_states(fleet.world) == dict.fromkeys(("web-1", "web-2"), (states.ACTIVE, None))
+
+
+def test_one_that_was_off_stays_off(fleet: Rebuilding) -> None:
+    fleet.play("stop", names=["web-2"])
+    done = fleet.play("rebuild", names=["web-1", "web-2"])
+    assert {i["name"]: (i["vm_state"], i["power_state"]) for i in done["instances"]} == {
+        "web-1": ("active", 1), "web-2": ("stopped", 4),
+    }  # fmt: skip
+    assert fleet.domains[row_of(fleet.world, "web-2").uuid]["state"] == "defined"
+
+
+def test_check_mode_touches_nothing(fleet: Rebuilding) -> None:
+    fleet.check_mode = True
+    before = fleet.world.everything()
+    done = fleet.play("rebuild", names=["web-1"], rebuild_image="debian")
+    assert done["changed"] and fleet.world.everything() == before and not fleet.removed and not fleet.disks
+
+
+@pytest.mark.parametrize("how", ["too large", "away"])
+def test_what_fails_before_anything_is_touched_leaves_it_as_it_was(fleet: Rebuilding, how: str) -> None:
+    before = row_of(fleet.world, "web-1")
+    fleet.image_size = 9 * GIB if how == "too large" else GIB
+    fleet.away = {str(before.host)} if how == "away" else set()
+    done = fleet.play("rebuild", names=["web-1"], rebuild_image="debian")
+    codes = [i["error"]["code"] for i in done["failed_items"]]
+    assert codes == ["FlavorDiskSmallerThanImage" if how == "too large" else "HostUnreachable"]
+    row = row_of(fleet.world, "web-1")
+    assert (row.vm_state, row.task_state, row.request_spec_id) == (states.ACTIVE, None, before.request_spec_id)
+    assert not fleet.removed and disks_of(fleet.world, row.uuid)[0]["image_id"] == IMAGE.id
+
+
+@pytest.mark.parametrize("module", ["instance_cleanup", "instance_disks", "domain"])
+def test_what_fails_later_is_in_error_and_can_be_rebuilt(fleet: Rebuilding, module: str) -> None:
+    uuid = row_of(fleet.world, "web-1").uuid
+    fleet.fails = {module: uuid}
+    done = fleet.play("rebuild", names=["web-1", "web-2"], rebuild_image="debian")
+    assert [i["name"] for i in done["failed_items"]] == ["web-1"]
+    assert vm_states(fleet.world) == {"web-1": (states.ERROR, None), "web-2": (states.ACTIVE, None)}
+    assert row_of(fleet.world, "web-1").spec["image"]["name"] == "debian"
+    fleet.fails = {}
+    assert fleet.play("rebuild", names=["web-1"])["changed"]
+    assert vm_states(fleet.world)["web-1"] == (states.ACTIVE, None)
+
+
+def test_a_dead_run_leaves_it_in_error(fleet: Rebuilding) -> None:
+    fleet.task("localhost", "rebuild", "begin", names=["web-1"], rebuild_image="debian")
+    assert vm_states(fleet.world)["web-1"] == (states.ACTIVE, states.REBUILD_SPAWNING)
+    row = row_of(fleet.world, "web-1")
+    fleet.world.time += 10_000
+    with fleet.world.ledger.write() as tx:
+        settled = recovery.settle(
+            tx.for_run(fleet.world.context("z")), str(row.host), {row.uuid: states.RUNNING}, fleet.world.time
+        )
+    assert settled == {row.uuid: states.ERROR}, "what is on its disk, nobody knows"
+    fleet.away = {str(row.host)}
+    assert fleet.play("rebuild", names=["web-1"])["failed"]
+    assert vm_states(fleet.world)["web-1"] == (states.ERROR, None)
+    fleet.away = set()
+    assert fleet.play("rebuild", names=["web-1"])["changed"]
+
+
+def test_a_rebuild_that_takes_over_from_a_dead_run_never_says_that_nothing_was_touched(fleet: Rebuilding) -> None:
+    fleet.task("localhost", "rebuild", "begin", names=["web-1"], rebuild_image="debian")
+    fleet.away = {str(row_of(fleet.world, "web-1").host)}
+    fleet.world.time += 10_000
+    assert fleet.play("rebuild", names=["web-1"])["failed"]
+    assert vm_states(fleet.world)["web-1"] == (states.ERROR, None)
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"min_ram": 4096}, errors.FlavorMemoryTooSmall),
+        ({"min_disk": 2}, errors.FlavorDiskSmallerThanMinDisk),
+        ({"status": "queued"}, errors.ImageNotActive),
+        ({"properties": {"hw_numa_nodes": "1"}}, errors.ImageNUMATopologyRebuildConflict),
+        ({"url": "", "path": "/nowhere/image.qcow2"}, errors.ImageUnacceptable),
+    ],
+)
+def test_an_image_that_does_not_fit(fleet: Rebuilding, fields: dict[str, t.Any], error: type[Exception]) -> None:
+    fleet.variables["bootflow_images"] = catalogue({**OTHER, **fields})
+    before = fleet.world.everything()
+    with pytest.raises(error):
+        fleet.play("rebuild", names=["web-1"], rebuild_image="debian")
+    assert fleet.world.everything() == before
+    with pytest.raises(errors.ImageNotFound, match="debain"):
+        fleet.play("rebuild", names=["web-1"], rebuild_image="debain")
+
+
+def test_user_data_comes_from_the_request(world: World) -> None:
+    world.report("h1")
+    world.accept(request("one", user_data="#!/bin/sh\n"))
+    world.schedule()
+    world.build("h1")
+    fleet = Rebuilding(world)
+    with pytest.raises(errors.InvalidInput, match="booted with user_data, which the ledger does not keep"):
+        fleet.play("rebuild", names=["one"])
+    fleet.variables["bootflow_instances"] = [{"name": "one", "user_data": "#!/bin/sh\necho new\n"}]
+    assert fleet.play("rebuild", names=["one"])["changed"]
+    (drive,) = fleet.drives.values()
+    assert "echo new" in str(unpack_files(drive["files"]))
