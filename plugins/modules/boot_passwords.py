@@ -25,6 +25,7 @@ options:
     description: Requested instances, whose passwords count where they have one. Read from the variable C(bootflow_instances).
     type: list
     elements: raw
+    required: false
   uuids:
     description: UUIDs of instances. Only of these the passwords are returned; by default of all that this run started.
     type: list
