@@ -239,9 +239,9 @@ class ActionModule(LedgerAction):
             of_host = answer.get("outcomes", {}) if answer.get("operation") == self.operation.name else {}
             silent = {"error": errors.RemoteError(reason="%s returned no result" % host).as_dict()}
             for item in items:
-                found = of_host.get(item["uuid"]) or {**silent, "vm_state": self.operation.dies_to}
-                if found.get("error") and self.operation.dies_to and "before" not in item:  # a dead run began it
-                    found = {"vm_state": self.operation.dies_to, **found}
+                found = of_host.get(item["uuid"]) or {**silent, "vm_state": self.operation.rule.dies_to}
+                if found.get("error") and self.operation.rule.dies_to and "before" not in item:  # a dead run began it
+                    found = {"vm_state": self.operation.rule.dies_to, **found}
                 answers[item["uuid"]] = found
         return answers
 

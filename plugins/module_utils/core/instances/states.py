@@ -114,6 +114,7 @@ class Action:
     must_have_launched: bool = True
     locks: bool = True  # rejected for a locked instance
     then: tuple[str, ...] = ()  # the task_states that follow ``during``, in order
+    dies_to: str | None = None  # vm_state where its run died; None: what the guest's power state says
     known_as: str = ""  # its name in the journal and in messages, where it has another
 
     @property
@@ -166,7 +167,10 @@ ACTIONS: dict[str, Action] = {
     "backup": Action(_USED, during=IMAGE_BACKUP, locks=False),
     # active, or stopped if it was
     "rebuild": Action(
-        _in(ACTIVE, STOPPED, ERROR), during=REBUILDING, then=(REBUILD_BLOCK_DEVICE_MAPPING, REBUILD_SPAWNING)
+        _in(ACTIVE, STOPPED, ERROR),
+        during=REBUILDING,
+        then=(REBUILD_BLOCK_DEVICE_MAPPING, REBUILD_SPAWNING),
+        dies_to=ERROR,
     ),
     "evacuate": Action(_in(ACTIVE, STOPPED, ERROR), during=REBUILDING),
     "delete": Action(None, None, during=DELETING, result=DELETED, must_have_launched=False),
@@ -206,6 +210,8 @@ def settled(action: str, vm_state: str, power_state: int | None) -> str:
     source: Nova's init_host
     """
     rule = ACTIONS[action]
+    if rule.dies_to is not None:
+        return rule.dies_to
     if rule.result is not None and power_state in POWER_STATES_OF.get(rule.result, ()):
         return rule.result
     reboots = rule.result in (rule.vm_states or ())

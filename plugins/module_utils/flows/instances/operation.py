@@ -41,7 +41,6 @@ class Operation:
     details: t.Callable[[Instance], dict[str, t.Any]] = lambda row: {}  # details of one instance for the host
     columns: t.Callable[[float], dict[str, t.Any]] = lambda now: {}  # what its begin writes beside the task_state
     ends: t.Callable[[float], dict[str, t.Any]] = lambda now: {}  # what its success writes beside the result
-    dies_to: str | None = None  # vm_state where its run died; None: what the guest's power state says
     counts_again: bool = False  # for the quota
 
     @property

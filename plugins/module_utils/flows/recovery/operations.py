@@ -51,7 +51,7 @@ def settle(tx: Transaction, host: str, power_states: t.Mapping[str, int], asked_
         power_state = power_states.get(row.uuid)
         if not states.is_over(its.name, power_state):
             continue
-        settled[row.uuid] = its.dies_to or states.settled(its.name, row.vm_state, power_state)
+        settled[row.uuid] = states.settled(its.name, row.vm_state, power_state)
         instances.swap(
             tx,
             [row.uuid],
