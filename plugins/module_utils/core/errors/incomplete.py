@@ -110,7 +110,7 @@ class DetachFailed(Incomplete):
 
 
 class OperationFailed(Incomplete):
-    """Some instances did not come through an operation; each is as it was before, or in ERROR if a reboot left its guest off, or a rebuild its disks unfinished."""
+    """Some instances did not come through an operation; each is as it was before, or in ERROR (docs/operations.md)."""
 
     msg_fmt = "'%(operation)s' failed for %(failed)d of %(total)d instances."
     remedy = "Fix the cause and run the same again: it goes on with these."
