@@ -10,6 +10,7 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.unread_names import unread_names
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.apply import FOLLOW
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
@@ -19,6 +20,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.database i
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments, backends
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
+    apply_plan,
     boot_request,
     boot_volume_settings,
     host_settings,
@@ -35,6 +37,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.results import di
 class ActionModule(LedgerAction):
     ARGUMENTS = {
         **REQUEST.options(),
+        **FOLLOW.options(),
         **SCHEDULER.options(),
         **boot_volume_settings.ARGUMENTS,
         **RUN.options("facts_max_age"),
@@ -48,6 +51,8 @@ class ActionModule(LedgerAction):
         request = boot_request.BootRequest(
             self.options, scheduler_settings.reading_of(self), scheduler_settings.zones(self)
         )
+        if not self.options["follow_file"]:
+            request.refuse_fields_of_apply()
         scheduler_settings.check(self)
         variable_names.warn(self, scheduler_settings.variables_of_hosts(self))
         self._warn_of_names(request)
@@ -73,6 +78,7 @@ class ActionModule(LedgerAction):
             with ledger.rehearse() as tx:
                 if makes_volumes:
                     backends.configure(tx, configurations)
+                apply_plan.rehearse_deletions(self, tx)
                 accepted, stale, _due = write(tx)
         else:
             if makes_volumes:
@@ -83,7 +89,7 @@ class ActionModule(LedgerAction):
             if due and self._end_what_died(ledger):
                 stale = ledger.inspect(self._stale)
         lines = self._lines(accepted)
-        if lines and self.options["print_table"]:
+        if lines and self.options["print_table"] and not self.options["follow_file"]:
             tables.show(self._display, lines)
         return {
             "changed": accepted.changed,

@@ -14,6 +14,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler import explain
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import Selection
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.apply import FOLLOW
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.hosts import HOST
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
@@ -28,6 +29,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transac
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments, backends, volumes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.volumes import VolumeRow
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
+    apply_plan,
     attached_volumes,
     boot_request,
     boot_volume_settings,
@@ -65,6 +67,7 @@ class _Rehearsed:
 class ActionModule(LedgerAction):
     ARGUMENTS = {
         **REQUEST.options(),
+        **FOLLOW.options(),
         "round": {"type": "int", "default": 1},
         "phase": {"type": "str", "choices": ["refresh", "schedule"], "default": "schedule"},
         **SCHEDULER.options(),
@@ -205,6 +208,7 @@ class ActionModule(LedgerAction):
             if makes_volumes:
                 backends.configure(tx, stored)
                 storage_reports.rehearse(tx, from_storage)
+            apply_plan.rehearse_deletions(self, tx)
             accepted = accept.accept(tx, request.requests, options)
             if not accepted.builds:
                 return {"changed": False, "hosts": [], "plan": [], "msg": "Nothing has to be built."}
@@ -218,14 +222,19 @@ class ActionModule(LedgerAction):
         plan = self._plans(found)
         diffs = _diffs([p for p in plan if p["xml"]])
         lines = _text(plan)
-        if self.options["print_table"]:
+        follows = self.options[
+            "follow_file"
+        ]  # then what applies the file prints the plan, and fails where it does not fit
+        if self.options["print_table"] and not follows:
             tables.show(self._display, ["Plan (nothing is touched):", *lines])
         answer: dict[str, t.Any] = {
             "changed": True,
             "hosts": [],
             "plan": plan,
-            "diff": diffs,
+            "diff": [] if follows else diffs,
         }
+        if follows:
+            return answer
         items = [errors.failed_item(p["name"], p["uuid"], {**p["error"], "remedy": ""}) for p in plan if p["error"]]
         message = "%d of %d instances fit on no host." % (len(items), len(plan))
         return outcome(errors.BootFailed(items, len(plan), message=message, remedy=REMEDY), **answer)

@@ -35,6 +35,11 @@ options:
       - Whether a volume may be in another availability zone than its instance.
       - Read from the variable C(bootflow_cross_az_attach), else true.
     type: bool
+  follow_file:
+    description:
+      - Instances that ran stay as they are, whatever the request says of them, and nothing is printed.
+      - Read from the variable C(bootflow_follow_file), which the playbook apply sets, else false.
+    type: bool
   facts_max_age:
     description:
       - Hosts whose last report is older than this many seconds, or than half of O(service_down_time), are listed in RV(stale_hosts).

@@ -39,6 +39,11 @@ options:
     type: str
     choices: [refresh, schedule]
     default: schedule
+  follow_file:
+    description:
+      - Instances that ran stay as they are, whatever the request says of them, and nothing is printed.
+      - Read from the variable C(bootflow_follow_file), which the playbook apply sets, else false.
+    type: bool
   facts_max_age:
     description:
       - With O(phase=refresh), hosts whose last report is older than this many seconds, or than half of O(service_down_time), are listed.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import typing as t
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import quotas
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.request import ServerRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Network
@@ -86,7 +87,27 @@ class BootRequest:
             networks=by_name,
             max_local_block_devices=self.options["max_local_block_devices"],
             short_domain_names=self.options["domain_names"] == SHORT_NAMES,
+            follow=bool(self.options.get("follow_file")),
         )
+
+    def refuse_fields_of_apply(self) -> None:
+        """:raises InvalidRequest: fields that only the playbook apply reads; a boot does nothing with them."""
+        problems = Problems()
+        for index, request in enumerate(self.requests):
+            given = {
+                "state": request.state,
+                "locked": request.locked,
+                "allow": request.allow or None,
+            }
+            for name in (n for n, value in given.items() if value is not None):
+                problems.add(
+                    "instances[%d].%s" % (index, name),
+                    InvalidInput(
+                        message="boot does not read %s" % name,
+                        remedy="Run bootflow.compute.apply, which does, or leave the field out.",
+                    ),
+                )
+        problems.raise_if_any()
 
     def check_image_files(self) -> None:
         """:raises InvalidRequest: images whose file is not on the controller."""

@@ -142,7 +142,7 @@ def test_every_command_prints_what_the_readme_shows(printed):
 
 
 def test_the_tour_does_what_it_says(printed):
-    check, boot, ping, delete = [printed[command] for command, _shown in tour()]
+    check, boot, ping, _apply, delete = [printed[command] for command, _shown in tour()]
     assert "host: kvm1" in check and "failed=0" in check
     assert re.search(r"^localhost .*changed=[1-9]", boot, re.M)
     assert "no hosts matched" not in check + boot + delete, "the README's ansible.cfg"

@@ -73,6 +73,13 @@ class DeleteIncomplete(Incomplete):
     remedy = "Bring the host back and delete again. If it is gone for good, delete with bootflow_delete_force: true."
 
 
+class ApplyIncomplete(Incomplete):
+    """Some changes of the playbook apply were not done, or in check mode could not be."""
+
+    msg_fmt = "%(failed)d of %(total)d changes were not done."
+    remedy = "Fix the causes above and apply the file again; it does what is missing."
+
+
 class VolumeFailed(Incomplete):
     """Some volumes are not as requested, or in check mode would not be."""
 

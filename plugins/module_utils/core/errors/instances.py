@@ -20,7 +20,10 @@ class InstanceExists(Conflict):
     """An instance of this name exists and differs from the request."""
 
     msg_fmt = "Instance %(name)s already exists with another definition: %(reason)s."
-    remedy = "Delete it first (bootflow.compute.delete), give the new one another name, or restore its definition."
+    remedy = (
+        "Run bootflow.compute.apply, which changes what can be changed; or delete it first (bootflow.compute.delete), give the new one another"
+        " name, or restore its definition."
+    )
 
 
 class InstanceBusy(Conflict):

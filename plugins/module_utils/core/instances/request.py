@@ -48,6 +48,10 @@ class ServerRequest:
     access_ip_v6: str | None = None
     disk_config: str = "AUTO"  # AUTO or MANUAL
     hostname: str | None = None
+    state: str | None = None  # this and the following are for the playbook apply; None: left alone
+    locked: bool | None = None
+    locked_reason: str = ""
+    allow: tuple[str, ...] = ()
     extra: t.Mapping[str, t.Any] = field(default_factory=dict)  # properties of the user's schema fragments
     server_group: ServerGroup | None = None  # of the hint group, without its members
     check_server_group_quota: bool = True

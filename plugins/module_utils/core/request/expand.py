@@ -124,20 +124,45 @@ def difference(
 
     :arg names: of ids, for messages: those of networks and subnets.
     """
-    requested: list[str] = []
-    drift: list[str] = []
-    fields = sorted({*old, *new} - set(IN_PLACE))
-    for name in fields:
+    requested, drift = differing(old, new, names)
+    return Difference(
+        tuple(d.words(IS_NOT) for d in requested if d.field not in IN_PLACE),
+        tuple(changed_in_place(old, new)),
+        tuple(d.words("%s: was %s, is %s") for d in drift),
+    )
+
+
+class Differing(t.NamedTuple):
+    """One thing that two digests differ in."""
+
+    field: str
+    path: str  # of what differs within the field
+    was: str  # as people read it
+    now: str
+
+    def words(self, words: str) -> str:
+        return "%s differs" % self.path if self.was == self.now else words % (self.path, self.was, self.now)
+
+
+def differing(
+    old: t.Mapping[str, t.Any], new: t.Mapping[str, t.Any], names: t.Mapping[str, str] | None = None
+) -> tuple[list[Differing], list[Differing]]:
+    """(what was requested otherwise, what the catalogue has changed since). :arg names: see difference()"""
+    requested: list[Differing] = []
+    drift: list[Differing] = []
+    for name in sorted({*old, *new}):
         before, after = old.get(name), new.get(name)
+        if name in IN_PLACE and not before and not after:  # the digest of an older version lacks it
+            continue
         if name in CATALOGUE and (before or {}).get("name") == (after or {}).get("name"):
-            drift += _differences(before, after, name, "%s: was %s, is %s", {})
+            drift += _differences(before, after, name, name, {})
         elif name in CATALOGUE:
-            requested += _differences((before or {}).get("name"), (after or {}).get("name"), name, IS_NOT, {})
+            requested += _differences((before or {}).get("name"), (after or {}).get("name"), name, name, {})
         elif name == "key_data" and old.get("key_name") == new.get("key_name"):
-            drift += _differences(before, after, name, "%s: was %s, is %s", {})
+            drift += _differences(before, after, name, name, {})
         elif name != "key_data":
-            requested += _differences(before, after, name, IS_NOT, names or {})
-    return Difference(tuple(requested), tuple(changed_in_place(old, new)), tuple(drift))
+            requested += _differences(before, after, name, name, names or {})
+    return requested, drift
 
 
 def changed_in_place(old: t.Mapping[str, t.Any], new: t.Mapping[str, t.Any]) -> list[str]:
@@ -145,26 +170,26 @@ def changed_in_place(old: t.Mapping[str, t.Any], new: t.Mapping[str, t.Any]) -> 
     return [name for name in IN_PLACE if (old.get(name) or None) != (new.get(name) or None)]
 
 
-def _differences(old: t.Any, new: t.Any, path: str, words: str, names: t.Mapping[str, str]) -> t.Iterator[str]:
+def _differences(old: t.Any, new: t.Any, field: str, path: str, names: t.Mapping[str, str]) -> t.Iterator[Differing]:
     if isinstance(old, t.Mapping) and isinstance(new, t.Mapping):
         for key in sorted({*old, *new}):
-            yield from _differences(old.get(key), new.get(key), "%s.%s" % (path, key), words, names)
+            yield from _differences(old.get(key), new.get(key), field, "%s.%s" % (path, key), names)
     elif isinstance(old, (list, tuple)) and isinstance(new, (list, tuple)) and len(old) == len(new):
         for index, (one, other) in enumerate(zip(old, new)):
-            yield from _differences(one, other, "%s[%d]" % (path, index), words, names)
+            yield from _differences(one, other, field, "%s[%d]" % (path, index), names)
     elif old != new:
-        was, now = _show(old, names), _show(new, names)
-        yield "%s differs" % path if was == now else words % (path, was, now)
+        yield Differing(field, path, shown(old, names), shown(new, names))
 
 
-def _show(value: t.Any, names: t.Mapping[str, str]) -> str:
+def shown(value: t.Any, names: t.Mapping[str, str]) -> str:
+    """A value of a digest as people read it. :arg names: of ids"""
     if value is None or value == "" or value == [] or value == {}:
         return "none"
     if isinstance(value, t.Mapping):
         filled = [v for v in value.values() if v is not None and v != "" and v is not False]
-        return " ".join(_show(v, names) for v in filled)
+        return " ".join(shown(v, names) for v in filled)
     if isinstance(value, (list, tuple)):
-        return ", ".join(_show(v, names) for v in value)
+        return ", ".join(shown(v, names) for v in value)
     text = str(value)
     if text.startswith("sha256:"):
         return "set"

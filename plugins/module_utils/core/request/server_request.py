@@ -50,7 +50,7 @@ HONOURED = frozenset(
     name flavor image metadata project user description count min_count max_count return_reservation_id networks
     access_ip_v4 access_ip_v6 admin_password availability_zone block_device_mapping legacy_bdm config_drive disk_config
     hostname injected_files key_name host hypervisor_hostname scheduler_hints security_groups check_server_group_quota
-    tags trusted_image_certificates user_data user_data_base64
+    tags trusted_image_certificates user_data user_data_base64 state locked locked_reason allow
     """.split()
 )
 
@@ -195,6 +195,10 @@ class _Entry:
             access_ip_v6=self.text("access_ip_v6"),
             disk_config=self._disk_config(image, meta, flavor),
             hostname=self._hostname(max_count),
+            state=self.text("state"),
+            locked=self._locked(),
+            locked_reason=self.text("locked_reason", ""),
+            allow=tuple(sorted(self.get("allow", ()))),
             extra={key: value for key, value in self.entry.items() if key not in HONOURED and key not in self.bad},
             server_group=group,
             check_server_group_quota=self._check_server_group_quota(group),
@@ -204,6 +208,16 @@ class _Entry:
             overhead=self._overhead(flavor, resources.numa_topology),
             root_image=meta if image is None else None,
         )
+
+    def _locked(self) -> t.Optional[bool]:
+        locked = self.get("locked")
+        if not self.text("locked_reason") or (locked is not None and to_boolean(locked)):
+            return None if locked is None else to_boolean(locked)
+        self.problems.add(
+            self.at("locked_reason"),
+            InvalidInput(message="locked_reason without a lock", remedy="Set locked: true, or leave the reason out."),
+        )
+        return None
 
     def _overhead(self, flavor: t.Optional[Flavor], cells: t.Optional[GuestNUMATopology]) -> Overhead:
         if flavor is None:

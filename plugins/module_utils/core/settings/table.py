@@ -10,6 +10,7 @@ import difflib
 import typing as t
 
 from ..reading.setting import Setting
+from .apply import APPLY, FOLLOW
 from .hosts import HOST
 from .names import strangers
 from .request import REQUEST
@@ -22,6 +23,11 @@ from .volumes import CROSS_AZ_ATTACH, VOLUME, VOLUME_DELETION, VOLUME_SCHEDULER,
 #: (title, text above the table, settings); a variable is listed in the first section that has it
 SECTIONS: tuple[tuple[str, str, tuple[Setting, ...]], ...] = (
     ("The request and the catalogue", "", REQUEST),
+    (
+        "A fleet that follows its file",
+        "Of the playbook `apply`, see [apply.md](apply.md); it reads the variables of a boot too.",
+        (*APPLY, *FOLLOW),
+    ),
     ("The ledger and the run", "", (*LEDGER, *READING, *MAINTENANCE, *PURGE, *RUN, *TIME_LIMITS, *PLAYBOOKS)),
     ("Scheduling", "", SCHEDULER),
     ("Of a compute host", "Read for each host: set them in host_vars, group_vars or for all hosts.", HOST),

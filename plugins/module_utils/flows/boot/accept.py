@@ -35,6 +35,7 @@ from ...ledger.db.locks import take_turns
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments
 from ..instances import delete, operation
+from . import redefine
 from .planned import VOLUME, BootVolumeOptions, Planned, volumes_requested, without_volumes
 
 if t.TYPE_CHECKING:
@@ -77,6 +78,7 @@ class AcceptOptions:
     networks: t.Mapping[str, Network] = field(default_factory=dict)  # by id and by name
     max_local_block_devices: int = MAX_LOCAL_BLOCK_DEVICES
     short_domain_names: bool = False
+    follow: bool = False  # of the playbook apply: what is built stays as it is, whatever the request says
     volumes: BootVolumeOptions = field(default_factory=BootVolumeOptions)
 
 
@@ -111,7 +113,7 @@ def accept(tx: Transaction, entries: t.Sequence[ServerRequest], options: AcceptO
     for row in living.values():
         made.setdefault((row.project, row.digest["name"]), set()).add(row.display_name)
     wanted = [expand.names_with(r, n, made.get((r.project, r.name), ())) for r, n in zip(entries, named)]
-    found = _sort(tx, entries, digests, wanted, living, options.networks, refusals)
+    found = _sort(tx, entries, digests, wanted, living, options, refusals)
     delete.withdraw(tx, found.replaced)
     try:
         _fit_quota(tx, entries, wanted, found.new, options.quotas)
@@ -121,7 +123,7 @@ def accept(tx: Transaction, entries: t.Sequence[ServerRequest], options: AcceptO
     planned = _plan(tx, entries, found.new, had_disks, options, refusals)
     _enter_groups(tx, entries, found.new, options.quotas, refusals)
     refusals.raise_if_any()
-    changes = _change_in_place(tx, entries, digests, found.changes)
+    changes = redefine.in_place(tx, entries, digests, found.changes)
     altered = {c["uuid"] for c in changes}
     accepted = Accepted(
         unchanged=[r.uuid for r in found.done if r.uuid not in altered],
@@ -155,15 +157,14 @@ def _sort(
     digests: t.Sequence[t.Mapping[str, t.Any]],
     wanted: t.Sequence[t.Sequence[str]],
     living: t.Mapping[tuple[str, str], Instance],
-    networks: t.Mapping[str, Network],
+    options: AcceptOptions,
     refusals: Problems,
 ) -> _Sorted:
     """:arg wanted: the names of each entry's instances. :arg living: by project and name."""
     dead = runs.dead_among(tx, [r.run_id for r in living.values()])
     never_placed = [r.uuid for r in living.values() if _never_placed(r)]
     with_volumes = attachments.of_instances(tx, never_placed) if never_placed else {}
-    known = {n.id: n.name for n in networks.values()}
-    known.update({s.id: s.name for n in networks.values() for s in n.subnets})
+    known = names_of_ids(options.networks)
     found = _Sorted([], [], [], [], [], {})
     asked: set[tuple[str, str]] = set()
     for index, (request, digest, names) in enumerate(zip(entries, digests, wanted)):
@@ -177,6 +178,9 @@ def _sort(
                 replaced.add(row.display_name)
                 continue
             with refusals.collect(path):
+                if options.follow and row.launched_at is not None and not _is_deleted(row):
+                    found.done.append(row)
+                    continue
                 _check_same(tx, row, difference, dead)
                 (found.done if _is_done(row) else found.resume).append(row)
                 if difference.in_place:
@@ -190,6 +194,13 @@ def _sort(
             asked.add((request.project, name))
         found.new.append([n for n in names if (request.project, n) not in living or n in replaced])
     return found
+
+
+def names_of_ids(networks: t.Mapping[str, Network]) -> dict[str, str]:
+    """What people call networks and subnets, by their ids."""
+    known = {n.id: n.name for n in networks.values()}
+    known.update({s.id: s.name for n in networks.values() for s in n.subnets})
+    return known
 
 
 def _plan(
@@ -250,6 +261,11 @@ def _is_done(row: Instance) -> bool:
     return bool(row.vm_state != states.BUILDING and row.task_state is None and not never_ran)
 
 
+def _is_deleted(row: Instance) -> bool:
+    """Whether it is being deleted, or is soft-deleted."""
+    return row.vm_state == states.SOFT_DELETED or row.task_state in (states.DELETING, states.SOFT_DELETING)
+
+
 def _check_not_locked(tx: Transaction, row: Instance) -> None:
     """:raises InstanceIsLocked: by another user."""
     if operation.is_locked(tx, row):
@@ -286,31 +302,6 @@ def _check_same(tx: Transaction, row: Instance, difference: expand.Difference, d
             state=row.task_state,
             remedy="Finish the deletion first: run bootflow.compute.delete for it again.",
         )
-
-
-def _change_in_place(
-    tx: Transaction,
-    entries: t.Sequence[ServerRequest],
-    digests: t.Sequence[t.Mapping[str, t.Any]],
-    rows: t.Sequence[tuple[Instance, int]],
-) -> list[dict[str, t.Any]]:
-    """Write the fields of expand.IN_PLACE as requested. The instances of an entry share their request: they get a new one."""
-    changes: list[dict[str, t.Any]] = []
-    together: dict[tuple[int, int], list[Instance]] = {}
-    for row, index in rows:
-        together.setdefault((row.request_spec_id, index), []).append(row)
-        changes += [
-            {"name": row.display_name, "uuid": row.uuid, "field": f, "from": row.digest.get(f), "to": digests[index][f]}
-            for f in expand.changed_in_place(row.digest, digests[index])
-        ]
-    for (_spec_id, index), members in together.items():
-        first, request = members[0], entries[index]
-        now = {f: digests[index][f] for f in expand.IN_PLACE}
-        spec = {**first.spec, **_changeable(request)}
-        (spec_id,) = requests.new_ids(tx, 1)
-        requests.add_specs(tx, first.reservation_id, [requests.Entry(spec_id, {**first.digest, **now}, spec)])
-        instances.write(tx, [r.uuid for r in members], request_spec_id=spec_id, updated_at=tx.now)
-    return changes
 
 
 def _take_over(
@@ -554,11 +545,6 @@ def requested_networks(spec: t.Mapping[str, t.Any]) -> list[tuple[NetworkRequest
     return [(NetworkRequest(**r), networks[r["network"]]) for r in spec["networks"]]
 
 
-def _changeable(request: ServerRequest) -> dict[str, t.Any]:
-    """The fields of expand.IN_PLACE."""
-    return {"metadata": dict(request.metadata), "description": request.description, "tags": list(request.tags)}
-
-
 def stored_spec(
     request: ServerRequest, networks: t.Sequence[tuple[NetworkRequest, Network]], hints: t.Mapping[str, t.Any]
 ) -> dict[str, t.Any]:
@@ -569,11 +555,7 @@ def stored_spec(
         "forced_host": request.forced_host,
         "forced_node": request.forced_node,
         "scheduler_hints": dict(hints),
-        **_changeable(request),
-        "disk_config": request.disk_config,
-        "access_ip_v4": request.access_ip_v4,
-        "access_ip_v6": request.access_ip_v6,
-        "extra": dict(request.extra),
+        **redefine.changeable(request),
         "key_name": request.key_name,
         "key_data": request.key_data,
         "networks": [{**asdict(r), "network": n.id} for r, n in networks],

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from ...core import errors
 from ...core.instances import states
+from ...core.volumes import attachment
 from ...ledger.compute import claims, cleanups, history, instances, ports, runs
 from ...ledger.compute.instances import Instance
 from ...ledger.db.transaction import Transaction
@@ -89,6 +90,21 @@ def withdraw(tx: Transaction, rows: t.Sequence[Instance]) -> None:
         return
     operation.enter(tx, DELETE, rows)
     _end(tx, [r.uuid for r in rows])
+
+
+def rehearse(tx: Transaction, uuids: t.Sequence[str]) -> None:
+    """Check mode: these instances are deleted, as if all their hosts had done their part.
+
+    :raises InstanceIsLocked, InstanceBusy: one of them cannot be.
+    """
+    rows = instances.select_live(tx, uuids=uuids, lock=True)
+    operation.enter(tx, DELETE, rows)
+    life.end_with_instances(tx, uuids)
+    connected = attachments.select(tx, instance_uuids=uuids)
+    life.hosts_cleaned(tx, {(a.attached_host, a.instance_uuid) for a in connected if a.attached_host})
+    exported = attachments.select(tx, instance_uuids=uuids)
+    life.unexported(tx, [a for a in exported if attachment.UNEXPORTED.admits(a.state)])
+    _end(tx, [r.uuid for r in rows], claimed=[r.uuid for r in rows])
 
 
 def of_host(tx: Transaction, host: str) -> list[dict[str, str]]:

@@ -192,6 +192,11 @@ REFUSED: dict[str, tuple[dict[str, t.Any], str]] = {
     "networks.port": ({"networks": [{"port": "aaaaaaaa-0000-4000-8000-000000000001"}]}, "NotSupportedYet"),
     "scheduler_hints.different_cell": ({"scheduler_hints": {"different_cell": ["c"]}}, "NotSupportedYet"),
     "scheduler_hints.target_cell": ({"scheduler_hints": {"target_cell": "c"}}, "NotSupportedYet"),
+    # of a boot; the playbook apply follows them
+    "state": ({"state": "stopped"}, "InvalidInput"),
+    "locked": ({"locked": True}, "InvalidInput"),
+    "locked_reason": ({"locked_reason": "mine"}, "InvalidInput"),
+    "allow": ({"allow": ["restart"]}, "InvalidInput"),
 }
 #: field -> the file of tests that sees its effect, below the unit tests of core
 ELSEWHERE = {

@@ -76,6 +76,8 @@ def test_the_digest_ignores_counts_password_and_where_the_image_is(full):
 LEFT_OUT = {"min_count", "max_count", "admin_password"} | {
     # follows from the hint group, or from flavor, image and settings
     "server_group", "check_server_group_quota", "numa_topology", "pci_requests", "whole_disks", "overhead",
+    # what apply keeps an instance in: not what the instance is
+    "state", "locked", "locked_reason", "allow",
 }  # fmt: skip
 CHANGES = {
     "name": "x", "project": "x", "user": "x", "description": "x", "availability_zone": "x", "forced_host": "x",

@@ -1,0 +1,223 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Action behind the module bootflow.compute.instance_apply."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.apply.plan import BOOT, REPLACE, Change, Plan
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.apply import APPLY
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.apply import fleet
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import power_sync
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import backends
+from ansible_collections.bootflow.compute.plugins.plugin_utils import (
+    apply_plan,
+    boot_request,
+    boot_volume_settings,
+    host_variables,
+    scheduler_settings,
+    tables,
+    variable_names,
+    volume_settings,
+)
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import outcome
+
+#: Variables with which the playbook hands the instances of its steps around.
+OF_STEPS = ("names", "uuids", "reservation_ids", "host", "all", "delete_all", "attachments")
+
+
+class ActionModule(LedgerAction):
+    ARGUMENTS = {
+        **REQUEST.options(),
+        **SCHEDULER.options(),
+        **boot_volume_settings.ARGUMENTS,
+        **APPLY.options(),
+        "phase": {"type": "str", "choices": ["ask", "plan", "begin", "finish"], "default": "plan"},
+        "booted": {"type": "list", "elements": "str"},
+        **RUN.options("print_table"),
+    }
+
+    def check_settings(self, problems: Problems) -> None:
+        scheduler_settings.check(self, problems)
+
+    def act(self) -> dict[str, t.Any]:
+        self.request = boot_request.BootRequest(
+            self.options, scheduler_settings.reading_of(self), scheduler_settings.zones(self)
+        )
+        file = self._file()
+        return {"ask": self._ask, "plan": self._plan, "begin": self._begin, "finish": self._finish}[
+            self.options["phase"]
+        ](file)
+
+    def _file(self) -> fleet.File:
+        o = self.options
+        file = fleet.File(
+            requests=self.request.requests,
+            options=boot_volume_settings.accept_options(self, self.request),
+            default_project=o["project"],
+            prune=o["prune"],
+            prune_max=o["prune_max"],
+            allow=o["allow"],
+        )
+        if len(file.projects) > 1:
+            raise errors.InvalidInput(
+                reason="the entries are of the projects %s" % ", ".join(file.projects),
+                remedy="A file is the truth for one project: write one for each.",
+            )
+        return file
+
+    # --- ask ----------------------------------------------------------------------------------------------------------
+
+    def _ask(self, file: fleet.File) -> dict[str, t.Any]:
+        self._check_variables(file)
+        _check_able(file)
+        scheduler_settings.check(self)
+        variable_names.warn(self, scheduler_settings.variables_of_hosts(self))
+        ledger = self.rehearsal_ledger() if self.check_mode else self.open_ledger()
+        known = set(self.compute_hosts())
+        return {"changed": False, "hosts": [h for h in ledger.inspect(fleet.hosts_to_ask, file) if h in known]}
+
+    def _check_variables(self, file: fleet.File) -> None:
+        """:raises InvalidInput: variables that would change what the steps of the playbook work on."""
+        given = ["bootflow_" + n for n in OF_STEPS if self.variable("bootflow_" + n)]
+        if given:
+            raise errors.InvalidInput(
+                reason="%s: the instances of apply are those of bootflow_instances" % ", ".join(given),
+                remedy="Leave it out.",
+            )
+        project = self.variable("bootflow_project")
+        if project is not None and str(project) != file.projects[0]:
+            raise errors.InvalidInput(
+                reason="the entries are of project %s, bootflow_project is %s" % (file.projects[0], project),
+                remedy="Set it to the project of the entries, or leave it out of them.",
+            )
+
+    # --- plan ---------------------------------------------------------------------------------------------------------
+
+    def _plan(self, file: fleet.File) -> dict[str, t.Any]:
+        plan = self._rehearsed(file)
+        if self.options["print_table"] and not self.check_mode:
+            tables.show(self._display, ["Plan:", *plan.lines()])
+        return {
+            "changed": False,
+            "project": file.projects[0],
+            "planned_at": self.context().now,
+            "changes": [c.as_dict() for c in plan.changes],
+            "delete": fleet.gone(plan),
+            "boots": any(c.kind in (BOOT, REPLACE) for c in plan.to_do),
+        }
+
+    def _rehearsed(self, file: fleet.File) -> Plan:
+        """The plan; all that it does with the ledger was tried out, and nothing of that is left."""
+        makes_volumes = boot_volume_settings.makes_volumes(file.requests)
+        configurations = volume_settings.configurations(self) if makes_volumes else {}
+        ledger = self.rehearsal_ledger() if self.check_mode else self.open_ledger()
+
+        def rehearse(tx: Transaction) -> Plan:
+            if makes_volumes:
+                backends.configure(tx, configurations)
+            if self.check_mode:
+                power_sync.sync(tx, self._reports(tx))
+            return fleet.rehearse(tx, file)
+
+        return ledger.rehearsal(rehearse)
+
+    def _reports(self, tx: Transaction) -> dict[str, power_sync.Report]:
+        """What the hosts said of their guests in this playbook; without check mode it is in the ledger."""
+        said = host_variables.results(self.task_vars["hostvars"], self.compute_hosts(), "bootflow_reported")
+        return {
+            host: power_sync.Report(tx.now, {d["uuid"]: d["power_state"] for d in report["compute_node"]["domains"]})
+            for host, report in said.items()
+            if report.get("reported") and report.get("compute_node")
+        }
+
+    # --- begin --------------------------------------------------------------------------------------------------------
+
+    def _begin(self, file: fleet.File) -> dict[str, t.Any]:
+        """Without check mode: change what is in the ledger alone. Names what has to be done on hosts."""
+        if self.check_mode:
+            return {"changed": False, "operations": {}, "attach": [], "detach": []}
+        begun = self.open_ledger().transact(fleet.begin, file)
+        operations = begun.operations
+        if self.options["booted"] is not None:  # what failed before is not tried twice
+            new = set(self.options["booted"])
+            operations = {name: [u for u in uuids if u in new] for name, uuids in operations.items()}
+        return {
+            "changed": begun.changed,
+            "operations": operations,
+            "attach": begun.attach,
+            "detach": begun.detach,
+        }
+
+    # --- finish -------------------------------------------------------------------------------------------------------
+
+    def _finish(self, file: fleet.File) -> dict[str, t.Any]:
+        planned = apply_plan.registered(self, apply_plan.PLANNED)
+        expected = sum(1 for c in planned.get("changes") or () if c["done"])
+        if self.check_mode:
+            return self._show(self._rehearsed(file))
+        ledger = self.open_ledger()
+        ledger.transact(fleet.record, file)
+        left = self._rehearsed(file)
+        uuids = [str(c.uuid) for c in left.to_do if c.uuid is not None]
+        since = planned.get("planned_at") or 0.0
+        faults = {u: f for u, f in ledger.inspect(history.last_faults, uuids).items() if f["created_at"] >= since}
+        items = [
+            errors.failed_item(c.name, c.uuid or "", history.shown_fault(faults.get(c.uuid or "")), state=c.line()[2:])
+            for c in left.to_do
+        ]
+        done = max(expected - len(items), 0)
+        if self.options["print_table"]:
+            tables.show(self._display, ["Applied: %d of %d changes." % (done, expected), left.totals()])
+        result = {"changed": False, "applied": done, "changes": [c.as_dict() for c in left.changes]}
+        return outcome(errors.ApplyIncomplete(items, max(expected, len(items))), **result)
+
+    def _show(self, plan: Plan) -> dict[str, t.Any]:
+        """The plan of check mode, with the hosts of its boots."""
+        boots = {p["name"]: p for p in apply_plan.registered(self, "bootflow_scheduled").get("plan") or ()}
+        hosts = {name: "on %s" % p["host"] if p["host"] else "on no host" for name, p in boots.items()}
+        lines = plan.lines(hosts)
+        changed = bool(plan.to_do)
+        if self.options["print_table"]:
+            tables.show(self._display, ["Plan (nothing is touched):", *lines])
+        items = [errors.failed_item(n, p["uuid"], p["error"]) for n, p in boots.items() if p["error"]]
+        result = {
+            "changed": changed,
+            "applied": 0,
+            "changes": [{**c.as_dict(), "host": _host(c, boots)} for c in plan.changes],
+            "diff": {"prepared": "\n".join(lines) + "\n"} if not self.options["print_table"] else [],
+        }
+        message = "%d of %d instances fit on no host." % (len(items), len(boots))
+        return outcome(errors.ApplyIncomplete(items, len(boots), message=message), **result)
+
+
+def _check_able(file: fleet.File) -> None:
+    """:raises InvalidRequest: something is allowed that this version cannot do."""
+    problems = Problems()
+    allowed = {"bootflow_apply_allow": file.allow}
+    allowed.update({"instances[%d].allow" % index: request.allow for index, request in enumerate(file.requests)})
+    for path, names in allowed.items():
+        for name in sorted(set(names) - set(fleet.ABLE)):
+            problems.add(
+                path,
+                errors.NotSupportedYet(
+                    feature="What needs a %s (%s)" % (name, name),
+                    remedy="Leave it out: the plan says what needs it. Delete the instance and apply the file, where it may be lost.",
+                ),
+            )
+    problems.raise_if_any()
+
+
+def _host(change: Change, boots: t.Mapping[str, t.Mapping[str, t.Any]]) -> str | None:
+    plan = boots.get(change.name) if change.kind in (BOOT, REPLACE) else None
+    return None if plan is None else t.cast("str | None", plan["host"])

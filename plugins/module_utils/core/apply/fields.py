@@ -1,0 +1,74 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""How each field of an entry changes on an instance that exists.
+
+source: Nova's API.update_instance (what a PUT of a server may change), ServerMetadataController, API.rebuild and API.resize
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+LIVE = "live"  # in the ledger; the guest goes on
+VOLUMES = "volumes"  # live, as far as data volumes go
+RESIZE = "resize"
+REBUILD = "rebuild"
+RESTART = "restart"
+NEVER = "never"
+
+#: What has to be allowed, as it ends or restarts the guest.
+ALLOWABLE = (RESIZE, REBUILD, RESTART)
+
+#: What each of them does to the guest.
+COSTS = {
+    RESIZE: "resize, restarts the guest",
+    REBUILD: "rebuild, replaces the guest's root disk",
+    RESTART: "hard reboot, restarts the guest",
+}
+
+
+@dataclass(frozen=True)
+class Field:
+    """How a field changes."""
+
+    how: str
+    why: str = ""  # NEVER: why not; LIVE: what the guest notices
+
+
+_FIRST_BOOT = "the guest read it when it first booted"
+_PLACED = "it counts when an instance is placed"
+
+FIELDS: dict[str, Field] = {
+    "description": Field(LIVE),
+    "metadata": Field(LIVE, "the guest's config drive keeps the old one"),
+    "tags": Field(LIVE),
+    "access_ip_v4": Field(LIVE),
+    "access_ip_v6": Field(LIVE),
+    "disk_config": Field(LIVE),
+    "extra": Field(LIVE),
+    "name": Field(LIVE),  # of the entry: the instance has the same name before and after
+    "block_device_mapping": Field(VOLUMES, "disks are made when an instance is booted"),
+    "flavor": Field(RESIZE),
+    "image": Field(REBUILD),
+    "root_image": Field(NEVER, "its root disk is a volume, which was made of the image"),
+    "user_data": Field(NEVER, _FIRST_BOOT),
+    "key_name": Field(NEVER, _FIRST_BOOT),
+    "injected_files": Field(NEVER, _FIRST_BOOT),
+    "hostname": Field(NEVER, _FIRST_BOOT),
+    "config_drive": Field(NEVER, "it is made when an instance is booted"),
+    "networks": Field(NEVER, "interfaces are made when an instance is booted"),
+    "security_groups": Field(NEVER, "interfaces are made when an instance is booted"),
+    "availability_zone": Field(NEVER, _PLACED),
+    "forced_host": Field(NEVER, _PLACED),
+    "forced_node": Field(NEVER, _PLACED),
+    "scheduler_hints": Field(NEVER, _PLACED),
+    "user": Field(NEVER, "an instance keeps its owner"),
+    "project": Field(NEVER, "an instance stays in its project"),
+}
+
+
+def rule(field: str) -> Field:
+    """How ``field`` of a digest changes. A field of a later version is never changed."""
+    return FIELDS.get(field, Field(NEVER, "this version does not know it"))

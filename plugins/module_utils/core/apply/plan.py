@@ -1,0 +1,431 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What has to be done so that instances are as their file has them: a plan, as data and as people read it.
+
+Pure: the file's instances and those that exist, as plain data, in; a list of changes out. Whoever has done all changes of a plan that are
+done, and plans again, finds nothing to do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from dataclasses import dataclass, replace
+
+from ..instances import states
+from ..request import expand
+from . import fields
+from .fields import LIVE, NEVER, RESTART, VOLUMES
+
+# Kinds of changes beside those of fields.py.
+BOOT = "boot"
+REPLACE = "replace"  # never ran: deleted, then booted as the file has it
+DELETE = "delete"
+LOCK = "lock"
+STATE = "state"
+ATTACH = "attach"
+DETACH = "detach"
+
+#: state of an entry -> vm_state
+VM_STATES = {
+    "running": states.ACTIVE,
+    "stopped": states.STOPPED,
+    "paused": states.PAUSED,
+    "suspended": states.SUSPENDED,
+}
+_WORDS = {vm_state: word for word, vm_state in VM_STATES.items()}
+#: vm_state -> the operation that leads from there to a guest that runs; from error only an allowed one does
+UP = {states.ACTIVE: "", states.STOPPED: "start", states.PAUSED: "unpause", states.SUSPENDED: "resume"}
+#: vm_state -> the operation that leads there from a guest that runs
+DOWN = {states.ACTIVE: "", states.STOPPED: "stop", states.PAUSED: "pause", states.SUSPENDED: "suspend"}
+HARD_REBOOT = "reboot"
+#: In this order: first those that start guests.
+OPERATIONS = ("start", "unpause", "resume", HARD_REBOOT, "stop", "pause", "suspend")
+
+_OTHERWISE = {
+    states.RESCUED: "it is rescued: unrescue it first",
+    states.RESIZED: "its resize waits to be confirmed or reverted",
+    states.ERROR: "it is in error: write state: running, or delete it",
+}
+
+Key = t.Tuple[str, str]  # project and name
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """An instance as the file has it."""
+
+    name: str
+    project: str
+    digest: t.Mapping[str, t.Any]  # core.request.expand.request_digest
+    state: str | None = None  # None: its state is left alone
+    locked: bool | None = None
+    locked_reason: str = ""
+    allow: frozenset[str] = frozenset()  # of fields.ALLOWABLE
+
+
+@dataclass(frozen=True)
+class Present:
+    """An instance that exists."""
+
+    uuid: str
+    name: str
+    project: str
+    vm_state: str
+    digest: t.Mapping[str, t.Any]
+    launched: bool = True  # whether it ever ran
+    locked: bool = False
+    locked_reason: str = ""
+    locked_by_another: str = ""  # another user than the one who applies the file
+    volumes: tuple[str, ...] = ()  # ids of the volumes attached to it
+    on_the_way: tuple[str, ...] = ()  # ids of those that a run began to attach or to detach
+
+
+@dataclass(frozen=True)
+class Change:
+    """One difference between the file and an instance. ``done``: it is to be done; otherwise ``how`` says why it is not."""
+
+    kind: str
+    name: str
+    project: str
+    uuid: str | None = None
+    what: str = ""
+    how: str = ""
+    done: bool = True
+    field: str = ""
+    needs: str = ""  # of fields.ALLOWABLE: it is done where this is allowed
+    steps: tuple[str, ...] = ()  # operations, in order
+    volume: t.Mapping[str, t.Any] = dataclasses.field(
+        default_factory=dict
+    )  # to attach or detach, in the form of bootflow_attachments
+
+    def line(self, hosts: t.Mapping[str, str] | None = None) -> str:
+        """As people read it. :arg hosts: name -> where it would be booted"""
+        where = (hosts or {}).get(self.name, "")
+        if self.kind == BOOT:
+            return "+ %s boot%s%s" % (self.name, where and " " + where, self.how and ", " + self.how)
+        if self.kind == REPLACE and self.done:
+            return "+ %s boot again%s: %s" % (self.name, where and " " + where, self.how)
+        if self.kind == DELETE and self.done:
+            return "- %s: delete" % self.name
+        sign = "~" if self.done else "!"
+        return "%s %s %s%s" % (sign, self.name, self.what, ": " + self.how if self.how else "")
+
+    def as_dict(self) -> dict[str, t.Any]:
+        return {
+            "kind": self.kind,
+            "name": self.name,
+            "project": self.project,
+            "uuid": self.uuid,
+            "field": self.field or None,
+            "what": self.what,
+            "how": self.how,
+            "needs": self.needs or None,
+            "done": self.done,
+        }
+
+
+@dataclass(frozen=True)
+class Plan:
+    changes: tuple[Change, ...] = ()
+    kept: tuple[str, ...] = ()  # names of what the file does not have, and is not deleted
+    drift: tuple[
+        tuple[tuple[str, ...], tuple[str, ...]], ...
+    ] = ()  # (what the catalogue changed, the instances that keep what they have)
+    same: int = 0  # instances that are as the file has them
+
+    @property
+    def to_do(self) -> list[Change]:
+        return [c for c in self.changes if c.done]
+
+    def lines(self, hosts: t.Mapping[str, str] | None = None) -> list[str]:
+        """The plan as people read it, with the totals last. :arg hosts: see Change.line()"""
+        found = [change.line(hosts) for change in self.changes]
+        for words, names in self.drift:
+            verb, they = ("keeps", "it was") if len(names) == 1 else ("keep", "they were")
+            found.append(
+                "= %s %s what the catalogue had when %s booted; changed since then: %s"
+                % (", ".join(names), verb, they, "; ".join(words))
+            )
+        if self.kept:
+            found.append("= not in the file, kept without bootflow_prune: %s" % ", ".join(self.kept))
+        return [*found, self.totals()]
+
+    def totals(self) -> str:
+        done: dict[str, set[Key]] = {"boot": set(), "change": set(), "delete": set()}
+        for c in self.to_do:
+            kind = "boot" if c.kind in (BOOT, REPLACE) else "delete" if c.kind == DELETE else "change"
+            done[kind].add((c.project, c.name))
+        left = [c for c in self.changes if not c.done]
+        asks = [c for c in left if c.needs]
+        words = ["%d to %s" % (len(keys), kind) for kind, keys in done.items() if keys] or ["nothing to do"]
+        if asks:
+            words.append("%d not allowed" % len(asks))
+        if len(left) > len(asks):
+            words.append("%d cannot be changed" % (len(left) - len(asks)))
+        if self.kept:
+            words.append("%d not in the file" % len(self.kept))
+        return "%s; %d as the file has %s." % (", ".join(words), self.same, "it" if self.same == 1 else "them")
+
+
+def plan(
+    wanted: t.Iterable[Wanted],
+    present: t.Iterable[Present],
+    prune: bool = False,
+    allow: t.Collection[str] = (),
+    able: t.Collection[str] = (RESTART,),
+    ids: t.Mapping[str, str] | None = None,
+    names: t.Mapping[str, str] | None = None,
+) -> Plan:
+    """What has to be done. The order of ``wanted`` and ``present`` does not matter.
+
+    :arg present: the living instances of the file's projects.
+    :arg prune: delete what the file does not have. :arg allow: bootflow_apply_allow.
+    :arg able: those of fields.ALLOWABLE that this version can do.
+    :arg ids: the file's words for volumes -> their ids. :arg names: of ids, for people.
+    """
+    targets = {(w.project, w.name): w for w in wanted}
+    there = {(p.project, p.name): p for p in present}
+    changes: list[Change] = []
+    kept: list[str] = []
+    drift: dict[tuple[str, ...], list[str]] = {}
+    same = 0
+    for key in sorted({*targets, *there}, key=lambda k: (k[0], _natural(k[1]))):
+        target, instance = targets.get(key), there.get(key)
+        if target is None:
+            removal = _surplus(t.cast(Present, instance), prune)
+            changes += removal
+            kept += [] if removal else [key[1]]
+            continue
+        if instance is None:
+            changes.append(Change(BOOT, target.name, target.project, how=_after_boot(target)))
+            continue
+        planner = _Planner(instance, target, {*allow, *target.allow}, able, ids or {}, names or {})
+        found = planner.changes()
+        changes += found
+        same += not found
+        if planner.drift:
+            drift.setdefault(planner.drift, []).append(target.name)
+    by_words = tuple((words, tuple(its)) for words, its in sorted(drift.items()))
+    return Plan(tuple(changes), tuple(kept), by_words, same)
+
+
+def _natural(name: str) -> tuple[str, int, str]:
+    """web-2 comes before web-10."""
+    base, _dash, number = name.rpartition("-")
+    return (base, int(number), name) if number.isascii() and number.isdigit() else (name, 0, name)
+
+
+def _after_boot(target: Wanted) -> str:
+    """What follows on its boot."""
+    steps = (DOWN[VM_STATES[target.state or "running"]], "lock" if target.locked else "")
+    return ", ".join("then " + step for step in steps if step)
+
+
+def _surplus(instance: Present, prune: bool) -> list[Change]:
+    if not prune:
+        return []
+    change = Change(DELETE, instance.name, instance.project, instance.uuid, "delete")
+    if instance.locked_by_another:
+        return [_not_done(change, "locked by %s" % instance.locked_by_another)]
+    return [change]
+
+
+def _not_done(change: Change, why: str) -> Change:
+    return replace(change, how=why, done=False, needs="", steps=())
+
+
+class _Planner:
+    """The changes of one instance."""
+
+    def __init__(
+        self,
+        instance: Present,
+        target: Wanted,
+        allowed: t.Collection[str],
+        able: t.Collection[str],
+        ids: t.Mapping[str, str],
+        names: t.Mapping[str, str],
+    ):
+        self.instance, self.target = instance, target
+        self.allowed, self.able = allowed, able
+        self.ids, self.names = ids, names
+        self.differing, drift = expand.differing(instance.digest, target.digest, names)
+        self.drift = tuple(d.words("%s: was %s, is %s") for d in drift)
+
+    def changes(self) -> list[Change]:
+        instance = self.instance
+        if not instance.launched:
+            return self._never_ran()
+        found = self._of_fields()
+        found += self._of_volumes()
+        found += self._of_state()
+        if instance.locked_by_another:
+            who = "locked by %s" % instance.locked_by_another
+            found = [_not_done(c, who) if c.done else c for c in found]
+        return found + self._of_lock()
+
+    def _change(self, kind: str, what: str = "", how: str = "", **more: t.Any) -> Change:
+        return Change(kind, self.instance.name, self.instance.project, self.instance.uuid, what, how, **more)
+
+    def _never_ran(self) -> list[Change]:
+        """A boot that failed, or whose run died, is done again; as another one where the file has another one now."""
+        if {d.field for d in self.differing} <= set(expand.IN_PLACE):
+            return [self._change(BOOT, how=_after_boot(self.target))]
+        change = self._change(REPLACE, "boot again", "it never ran, and the file has another definition now")
+        who = self.instance.locked_by_another
+        return [_not_done(change, "locked by %s" % who) if who else change]
+
+    def _of_fields(self) -> list[Change]:
+        found = []
+        for difference in self.differing:
+            rule = fields.rule(difference.field)
+            if rule.how == VOLUMES:
+                continue
+            what = difference.words("%s %s -> %s")
+            if rule.how == LIVE:
+                change = self._change(LIVE, what, rule.why, field=difference.field)
+                if difference.field == "metadata":
+                    change = self._in_states(change, "update_instance_metadata")
+                found.append(change)
+            elif rule.how == NEVER:
+                why = "cannot be changed, %s; delete it and boot it again" % rule.why
+                found.append(self._change(NEVER, what, why, done=False, field=difference.field))
+            else:
+                found.append(self._allowed(rule.how, what, field=difference.field))
+        return found
+
+    def _allowed(self, kind: str, what: str, **more: t.Any) -> Change:
+        """A change that ends or restarts the guest."""
+        cost = fields.COSTS[kind]
+        if kind not in self.able:
+            why = "needs a %s, which this version cannot do" % kind
+            return self._change(kind, what, why, done=False, **{**more, "steps": ()})
+        if kind not in self.allowed:
+            why = "needs %s in bootflow_apply_allow (%s)" % (kind, cost)
+            return self._change(kind, what, why, done=False, needs=kind, **{**more, "steps": ()})
+        change = self._change(kind, what, cost, **more)
+        return self._in_states(change, kind) if kind != RESTART else change
+
+    def _in_states(self, change: Change, action: str) -> Change:
+        """``change``, not to be done where the instance is in no state for it: now, or when its guest was started for it."""
+        allowed = states.ACTIONS[action].vm_states
+        reached = {self.instance.vm_state, *(() if not self._rises() else (states.ACTIVE,))}
+        if allowed is None or reached & allowed:
+            return change
+        return _not_done(change, _OTHERWISE.get(self.instance.vm_state, "not while it is %s" % self.instance.vm_state))
+
+    def _rises(self) -> bool:
+        """Whether the guest is started, or goes on, on its way to its state."""
+        steps = self._steps() or ("",)
+        return steps[0] in (*filter(None, UP.values()), HARD_REBOOT)
+
+    # --- its state ----------------------------------------------------------------------------------------------------
+
+    def _steps(self) -> tuple[str, ...] | None:
+        """The operations that lead to its state; None: none do."""
+        target = VM_STATES.get(self.target.state or "", self.instance.vm_state)
+        now = self.instance.vm_state
+        if now == target:
+            return ()
+        if now == states.ERROR and target == states.STOPPED:
+            return (DOWN[target],)
+        up = HARD_REBOOT if now == states.ERROR else UP.get(now)
+        return None if up is None else tuple(s for s in (up, DOWN[target]) if s)
+
+    def _of_state(self) -> list[Change]:
+        steps = self._steps()
+        if steps == ():
+            return []
+        now = self.instance.vm_state
+        what = "state %s -> %s" % (_WORDS.get(now, now), self.target.state)
+        if steps is None:
+            why = _OTHERWISE.get(now, "not while it is %s" % now)
+            return [self._change(STATE, what, why, done=False, field="state")]
+        if HARD_REBOOT in steps:
+            return [self._allowed(RESTART, what, field="state", steps=steps)]
+        return [self._change(STATE, what, ", then ".join(steps), field="state", steps=steps)]
+
+    # --- its lock -----------------------------------------------------------------------------------------------------
+
+    def _of_lock(self) -> list[Change]:
+        instance, target = self.instance, self.target
+        if target.locked is None:
+            return []
+        reason = target.locked_reason if target.locked else ""
+        if instance.locked == target.locked and (not reason or reason == instance.locked_reason):
+            return []
+        what = "lock" if target.locked else "unlock"
+        if target.locked and instance.locked and not instance.locked_by_another:
+            what = "lock: %s" % reason
+        change = self._change(LOCK, what, field="locked")
+        if not instance.locked_by_another:
+            return [change]
+        return [_not_done(change, "locked by %s" % instance.locked_by_another)]
+
+    # --- its volumes --------------------------------------------------------------------------------------------------
+
+    def _of_volumes(self) -> list[Change]:
+        """Volumes that exist are attached and detached; whatever else is made with the instance stays.
+
+        What is attached and was never in the file is left alone.
+        """
+        old, new = (
+            _Devices(list(d.get("block_device_mapping") or ()), self.ids)
+            for d in (self.instance.digest, self.target.digest)
+        )
+        found: list[Change] = []
+        if old.others != new.others:
+            words = expand.Differing(
+                "", "block_device_mapping", *(expand.shown(d.others, self.names) for d in (old, new))
+            )
+            why = "cannot be changed, %s" % fields.rule("block_device_mapping").why
+            found.append(self._change(NEVER, words.words("%s %s -> %s"), why, done=False, field="block_device_mapping"))
+        there = set(self.instance.volumes)
+        for volume, device in sorted(new.volumes.items()):
+            before = old.volumes.get(volume)
+            if volume not in there:
+                found.append(self._volume(ATTACH, volume, device))
+            elif before is not None and {**before, "uuid": ""} != {**device, "uuid": ""}:
+                why = "stays attached as it is: take it out of the file, apply, and put it in again"
+                found.append(_not_done(self._volume(NEVER, volume, device, "volume %s"), why))
+        for volume, device in sorted(old.volumes.items()):
+            if volume not in new.volumes and volume in there.union(self.instance.on_the_way):
+                found.append(self._volume(DETACH, volume, device))
+        return found
+
+    def _volume(self, kind: str, volume: str, device: t.Mapping[str, t.Any], words: str = "") -> Change:
+        entry = {"instance": self.instance.uuid, "volume": volume}
+        if kind == ATTACH:
+            # Names of fields as in bootflow_attachments.
+            given = {n: device.get(n) for n in ("disk_bus", "tag", "delete_on_termination")}
+            given["device"] = device.get("device_name")
+            entry.update({n: v for n, v in given.items() if v})
+        name = self.names.get(volume, str(device.get("uuid")))
+        change = self._change(kind, (words or kind + " volume %s") % name, field="block_device_mapping", volume=entry)
+        return change if kind == NEVER else self._in_states(change, kind + "_volume")
+
+
+class _Devices:
+    """The block devices of a digest: data volumes that exist by id, and all others."""
+
+    def __init__(self, devices: t.Sequence[t.Mapping[str, t.Any]], ids: t.Mapping[str, str]):
+        self.volumes: dict[str, t.Mapping[str, t.Any]] = {}
+        self.others: list[t.Mapping[str, t.Any]] = []
+        for device in devices:
+            if is_data_volume(device):
+                self.volumes[ids.get(str(device["uuid"]), str(device["uuid"]))] = device
+            else:
+                self.others.append(device)
+
+
+def is_data_volume(device: t.Mapping[str, t.Any]) -> bool:
+    """Whether a block device of a digest is a volume that exists, and not the root disk."""
+    return bool(
+        device.get("source_type") == "volume"
+        and device.get("destination_type") == "volume"
+        and not device.get("no_device")
+        and device.get("boot_index") != 0
+    )

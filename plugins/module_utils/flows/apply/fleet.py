@@ -1,0 +1,276 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A fleet that follows its file: the ledger's part of the playbook apply.
+
+What a file asks of its projects is planned from the ledger (core.apply.plan), rehearsed, and changed in the ledger as far as no host has a
+part in it. Deletions, boots, operations and volumes are done by the playbooks that do them otherwise, for what begin() names.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from dataclasses import dataclass, field
+
+from ...core import errors
+from ...core.apply import plan as planning
+from ...core.apply.fields import LIVE, RESTART
+from ...core.apply.plan import ATTACH, BOOT, DELETE, DETACH, LOCK, REPLACE, Change, Key, Plan, Present, Wanted
+from ...core.instances import states
+from ...core.instances.request import ServerRequest
+from ...core.reading.problems import Problems
+from ...core.request import expand
+from ...core.volumes.states import ATTACHED
+from ...ledger.compute import instances, runs
+from ...ledger.compute.instances import Instance
+from ...ledger.db.transaction import Transaction
+from ...ledger.storage import attachments, volumes
+from ..boot import accept, redefine
+from ..instances import delete, lock, operation
+
+BLOCK_DEVICES = "block_device_mapping"
+#: What can be done where it is allowed.
+ABLE = (RESTART,)
+
+
+@dataclass(frozen=True)
+class File:
+    """What is applied."""
+
+    requests: t.Sequence[ServerRequest]
+    options: accept.AcceptOptions
+    default_project: str = "default"  # of a file without entries
+    prune: bool = False
+    prune_max: int = 10
+    allow: t.Collection[str] = ()  # bootflow_apply_allow
+
+    @property
+    def projects(self) -> list[str]:
+        return sorted({r.project for r in self.requests}) or [self.default_project]
+
+
+@dataclass
+class Begun:
+    """What hosts have a part in."""
+
+    changed: bool = False  # something was written
+    operations: dict[str, list[str]] = field(default_factory=dict)  # operation -> uuids
+    attach: list[dict[str, t.Any]] = field(default_factory=list)  # in the form of bootflow_attachments
+    detach: list[dict[str, t.Any]] = field(default_factory=list)
+
+
+@dataclass
+class _Read:
+    plan: Plan
+    rows: dict[Key, Instance]
+    entries: dict[Key, int]  # of the file
+    digests: list[dict[str, t.Any]]
+
+
+def hosts_to_ask(tx: Transaction, file: File) -> list[str]:
+    """The hosts of those instances whose state the file says: their guests may have changed it."""
+    rows = _rows(tx, file)
+    entries, _digests = _names(file, rows)
+    followed = (k for k, index in entries.items() if file.requests[index].state is not None)
+    return sorted({t.cast(str, rows[k].host) for k in followed if k in rows and rows[k].host is not None})
+
+
+def rehearse(tx: Transaction, file: File) -> Plan:
+    """The plan, after all that it deletes and boots was tried out in ``tx``, which is rolled back.
+
+    :raises PruneRefused: it deletes too many. :raises InvalidRequest: see accept.accept()
+    :raises InstanceIsLocked, InstanceBusy: what has to be deleted.
+    """
+    found = _read(tx, file)
+    plan = found.plan
+    pruned = [c for c in plan.to_do if c.kind == DELETE]
+    if len(pruned) > file.prune_max:
+        raise errors.PruneRefused(
+            count=len(pruned), most=file.prune_max, names=", ".join(c.name for c in pruned[: operation.MOST_NAMED])
+        )
+    _check_volumes(tx, file, found)
+    delete.rehearse(tx, gone(plan))
+    accepted = accept.accept(tx, file.requests, dataclasses.replace(file.options, follow=True))
+    rows = instances.select_live(tx, uuids=[*accepted.created, *accepted.resumed])
+    fit = {(r.project, r.display_name) for r in rows}
+    changes = [c if c.kind not in (BOOT, REPLACE) or (c.project, c.name) in fit else _no_quota(c) for c in plan.changes]
+    return dataclasses.replace(plan, changes=tuple(changes))
+
+
+def _check_volumes(tx: Transaction, file: File, found: _Read) -> None:
+    """:raises InvalidRequest: volumes to attach that do not exist."""
+    problems = Problems()
+    wanted = [c for c in found.plan.to_do if c.kind == ATTACH]
+    known = {v.id for v in volumes.select(tx, ids={str(c.volume["volume"]) for c in wanted})} if wanted else set()
+    for change in wanted:
+        with problems.collect("instances[%d].block_device_mapping" % found.entries[change.project, change.name]):
+            if change.volume["volume"] not in known:
+                raise errors.VolumeNotFound(
+                    volume_id=change.volume["volume"], remedy="volume_list shows the volumes of the project."
+                )
+    problems.raise_if_any()
+
+
+def _no_quota(change: Change) -> Change:
+    what = "no more than min_count of its entry fit the quota"
+    return dataclasses.replace(change, kind="quota", what="is not booted", how=what, done=False)
+
+
+def gone(plan: Plan) -> list[str]:
+    """The instances that are deleted before the boot."""
+    return [str(c.uuid) for c in plan.to_do if c.kind in (DELETE, REPLACE)]
+
+
+def begin(tx: Transaction, file: File) -> Begun:
+    """Change what the ledger alone has, and say what hosts have to do. Boots and deletions are not among it.
+
+    :raises InstanceIsLocked: another user has locked one of them meanwhile.
+    """
+    runs.renew(tx)
+    found = _read(tx, file, locked=True)
+    begun = Begun()
+    fields: dict[Key, list[str]] = {}
+    for change in found.plan.to_do:
+        key = (change.project, change.name)
+        if change.kind == LIVE:
+            fields.setdefault(key, []).append(change.field)
+        elif change.kind == LOCK:
+            _lock(tx, file.requests[found.entries[key]], found.rows[key])
+        elif change.kind == ATTACH:
+            begun.attach.append(dict(change.volume))
+        elif change.kind == DETACH:
+            begun.detach.append(dict(change.volume))
+        for step in change.steps if change.uuid is not None else ():
+            begun.operations.setdefault(step, []).append(str(change.uuid))
+        begun.changed = begun.changed or change.kind in (LIVE, LOCK)
+    _redefine(tx, file, found, fields)
+    return begun
+
+
+def record(tx: Transaction, file: File) -> None:
+    """Write the volumes of instances as their file has them, once they are attached and detached as it says.
+
+    What was never in the file is not detached when somebody attached it: see core.apply.plan.
+    """
+    runs.renew(tx)
+    found = _read(tx, file, locked=True)
+    differing = {(c.project, c.name) for c in found.plan.changes if c.field == BLOCK_DEVICES}
+    fields = {
+        k: [BLOCK_DEVICES]
+        for k, index in found.entries.items()
+        if k in found.rows and k not in differing and _is_built(found.rows[k])
+        if found.rows[k].digest.get(BLOCK_DEVICES) != found.digests[index][BLOCK_DEVICES]
+    }
+    _redefine(tx, file, found, fields)
+
+
+def _is_built(row: Instance) -> bool:
+    return row.launched_at is not None
+
+
+def _redefine(tx: Transaction, file: File, found: _Read, fields: t.Mapping[Key, t.Iterable[str]]) -> None:
+    redefine.write(
+        tx,
+        [
+            redefine.New(
+                found.rows[k],
+                found.entries[k],
+                file.requests[found.entries[k]],
+                found.digests[found.entries[k]],
+                tuple(sorted(set(names))),
+            )
+            for k, names in sorted(fields.items())
+        ],
+    )
+
+
+def _lock(tx: Transaction, request: ServerRequest, row: Instance) -> None:
+    selection = operation.Selection(uuids=[row.uuid])
+    if request.locked:
+        lock.lock(tx, selection, request.locked_reason)
+    else:
+        lock.unlock(tx, selection)
+
+
+# --- the plan, from the ledger ------------------------------------------------------------------------------------------
+
+
+def _read(tx: Transaction, file: File, locked: bool = False) -> _Read:
+    rows = _rows(tx, file, locked)
+    entries, digests = _names(file, rows)
+    ids, names = _volumes(tx, digests, rows.values())
+    names.update(accept.names_of_ids(file.options.networks))
+    plan = planning.plan(
+        [_wanted(file.requests[index], digests[index], key) for key, index in entries.items()],
+        _present(tx, rows),
+        file.prune,
+        file.allow,
+        ABLE,
+        ids,
+        names,
+    )
+    return _Read(plan, rows, entries, digests)
+
+
+def _rows(tx: Transaction, file: File, locked: bool = False) -> dict[Key, Instance]:
+    """The living instances of the file's projects; those that were deleted and can be restored are not among them."""
+    rows = [r for project in file.projects for r in instances.select_live(tx, project=project, lock=locked)]
+    return {(r.project, r.display_name): r for r in rows if r.vm_state != states.SOFT_DELETED}
+
+
+def _names(file: File, rows: t.Mapping[Key, Instance]) -> tuple[dict[Key, int], list[dict[str, t.Any]]]:
+    """(project and name of each instance of the file -> the number of its entry, the entries' digests)."""
+    made: dict[Key, set[str]] = {}  # project and name of an entry -> its instances
+    for row in rows.values():
+        made.setdefault((row.project, row.digest["name"]), set()).add(row.display_name)
+    entries: dict[Key, int] = {}
+    for index, request in enumerate(file.requests):
+        named = expand.names_with(request, expand.server_names(request), made.get((request.project, request.name), ()))
+        entries.update({(request.project, name): index for name in named})
+    return entries, [expand.request_digest(r) for r in file.requests]
+
+
+def _wanted(request: ServerRequest, digest: t.Mapping[str, t.Any], key: Key) -> Wanted:
+    return Wanted(
+        name=key[1],
+        project=key[0],
+        digest=digest,
+        state=request.state,
+        locked=request.locked,
+        locked_reason=request.locked_reason,
+        allow=frozenset(request.allow),
+    )
+
+
+def _present(tx: Transaction, rows: t.Mapping[Key, Instance]) -> list[Present]:
+    attached = attachments.of_instances(tx, [r.uuid for r in rows.values()])
+    return [
+        Present(
+            uuid=row.uuid,
+            name=row.display_name,
+            project=row.project,
+            vm_state=row.vm_state,
+            digest=row.digest,
+            launched=row.launched_at is not None,
+            locked=row.locked_by is not None,
+            locked_reason=row.locked_reason or "",
+            locked_by_another=str(row.locked_by) if operation.is_locked(tx, row) else "",
+            volumes=tuple(a.volume_id for a in attached.get(row.uuid, ()) if a.attach_status == ATTACHED),
+            on_the_way=tuple(a.volume_id for a in attached.get(row.uuid, ()) if a.attach_status != ATTACHED),
+        )
+        for row in rows.values()
+    ]
+
+
+def _volumes(
+    tx: Transaction, digests: t.Sequence[t.Mapping[str, t.Any]], rows: t.Iterable[Instance]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """(word of the file or of an instance's request -> id, id -> name) of the data volumes that exist."""
+    by_project: dict[str, set[str]] = {}
+    for digest in (*digests, *(r.digest for r in rows)):
+        words = {str(d["uuid"]) for d in digest.get(BLOCK_DEVICES) or () if planning.is_data_volume(d)}
+        if words:
+            by_project.setdefault(digest["project"], set()).update(words)
+    found = {w: v for p, words in sorted(by_project.items()) for w, v in volumes.find(tx, sorted(words), p).items()}
+    return {word: v.id for word, v in found.items()}, {v.id: v.name for v in found.values() if v.name}

@@ -1,0 +1,26 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the tasks of the playbook apply tell each other."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import delete
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import CONTROLLER, LedgerAction
+
+# As the playbook registers the tasks of its action.
+PLANNED = "bootflow_apply_planned"
+
+
+def registered(action: LedgerAction, name: str) -> t.Mapping[str, t.Any]:
+    """What a task on the controller returned before."""
+    return t.cast("t.Mapping[str, t.Any]", action.task_vars["hostvars"][CONTROLLER].get(name) or {})
+
+
+def rehearse_deletions(action: LedgerAction, tx: Transaction) -> None:
+    """Check mode: what the plan deletes before the boot has no names, quota or room any more."""
+    if action.options["follow_file"]:
+        delete.rehearse(tx, registered(action, PLANNED).get("delete") or [])

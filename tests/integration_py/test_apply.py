@@ -1,0 +1,83 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A fleet that follows its file, on real hosts: booted, changed, pruned, and left alone when there is nothing to do."""
+
+from __future__ import annotations
+
+import pytest
+from flow import Flow, entry
+from test_operations import READY, guest
+
+
+def applied(flow: Flow, *entries: dict, options: tuple[str, ...] = (), expect: int = 0, **variables) -> str:
+    done = flow.run("apply", *options, bootflow_instances=list(entries), **READY, **variables)
+    assert done.returncode == expect, done.output
+    return done.output
+
+
+def plan(output: str) -> list[str]:
+    """The lines of the plan, with its totals."""
+    lines = output.splitlines()
+    lines = lines[next(i for i, line in enumerate(lines) if line in ("Plan:", "Plan (nothing is touched):")) + 1 :]
+    return lines[: next(i for i, line in enumerate(lines) if line.endswith(("it.", "them."))) + 1]
+
+
+def test_a_fleet_follows_its_file(flow: Flow) -> None:
+    applied(flow, entry("web", count=2), entry("db"), entry("old"))
+    before = flow.instances()
+    assert {(r["vm_state"], guest(flow, n)) for n, r in before.items()} == {("active", "running")}
+
+    file = [entry("web", count=3, metadata={"role": "web"}), entry("db", state="stopped")]
+    pruned = {"bootflow_prune": True, "bootflow_prune_max": 1}
+    refused = applied(flow, *file, expect=2, bootflow_prune=True, bootflow_prune_max=0)
+    assert "PruneRefused" in refused and flow.instances() == before
+    planned = plan(applied(flow, *file, options=("--check", "--diff"), **pruned))
+    boot = planned.pop(-2)
+    assert planned[:-1] == [
+        "~ db state running -> stopped: stop",
+        "- old: delete",
+        "~ web-1 metadata.role none -> web: the guest's config drive keeps the old one",
+        "~ web-2 metadata.role none -> web: the guest's config drive keeps the old one",
+    ]
+    assert boot in ["+ web-3 boot on %s" % host.name for host in flow.lab.hosts]
+    assert planned[-1] == "1 to boot, 3 to change, 1 to delete; 0 as the file has them."
+    assert flow.instances() == before and guest(flow, "db") == "running"
+
+    done = applied(flow, *file, bootflow_shutdown_timeout=15, **pruned)
+    assert "Applied: 5 of 5 changes." in done
+    rows = flow.instances()
+    assert {n: (r["vm_state"], guest(flow, n)) for n, r in rows.items()} == {
+        "db": ("stopped", "shut off"),
+        **dict.fromkeys(("web-1", "web-2", "web-3"), ("active", "running")),
+    }
+    assert all(rows[n]["uuid"] == before[n]["uuid"] for n in ("db", "web-1", "web-2"))
+    again = applied(flow, *file, **pruned)
+    assert plan(again) == ["nothing to do; 4 as the file has them."] and "changed=0" in again
+    flow.check_ledger()
+    applied(flow, bootflow_prune=True)
+    assert flow.residue() == {}
+
+
+@pytest.mark.long
+def test_a_host_that_is_away_keeps_nobody_else_and_a_guest_that_went_off_comes_back(flow: Flow) -> None:
+    file = [entry("web", count=3, state="running")]
+    applied(flow, *file)
+    rows = flow.instances()
+    away = rows["web-1"]["host"]
+    other = next(n for n, r in rows.items() if r["host"] != away)
+    flow.lab.host(rows[other]["host"]).run("virsh", "-c", "qemu:///system", "destroy", rows[other]["uuid"])
+    back = applied(flow, *file)
+    assert "~ %s state stopped -> running: start" % other in back and guest(flow, other) == "running"
+
+    stopped = [entry("web", count=3, state="stopped", description="off")]
+    flow.lab.host(away).fail("network")
+    failed = applied(flow, *stopped, expect=2)
+    assert "ApplyIncomplete" in failed and "HostUnreachable" in failed
+    for row in flow.instances().values():
+        assert row["vm_state"] == ("active" if row["host"] == away else "stopped")
+    flow.lab.host(away).restore()
+    applied(flow, *stopped)
+    assert {r["vm_state"] for r in flow.instances().values()} == {"stopped"}
+    applied(flow, bootflow_prune=True)
+    assert flow.residue() == {}

@@ -1,0 +1,303 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The plan of a fleet that follows its file: what it does is what its lines say, and done once it leaves nothing to do."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core.apply import fields, plan
+from ansible_collections.bootflow.compute.plugins.module_utils.core.apply.plan import Change, Plan, Present, Wanted
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.request import ServerRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.model import BlockDevice, Flavor, Image
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.expand import request_digest
+
+IMAGES = {n: Image(name=n, id=n, disk_format="qcow2") for n in ("debian", "alpine")}
+FLAVORS = {n: Flavor(name=n, memory_mb=memory, vcpus=1) for n, memory in (("small", 512), ("large", 2048))}
+
+
+def volume(word: str, **more: t.Any) -> BlockDevice:
+    return BlockDevice(source_type="volume", destination_type="volume", uuid=word, **more)
+
+
+def request(name: str = "web-1", flavor: str = "small", image: str = "debian", **more: t.Any) -> ServerRequest:
+    return ServerRequest(name=name, flavor=FLAVORS[flavor], image=IMAGES[image], **more)
+
+
+def wanted(name: str = "web-1", allow: t.Collection[str] = (), **more: t.Any) -> Wanted:
+    own = {n: more.pop(n) for n in ("state", "locked", "locked_reason") if n in more}
+    return Wanted(name, "default", request_digest(request(name, **more)), allow=frozenset(allow), **own)
+
+
+def present(name: str = "web-1", vm_state: str = states.ACTIVE, **more: t.Any) -> Present:
+    columns = {f.name for f in dataclasses.fields(Present)}
+    own = {n: more.pop(n) for n in list(more) if n in columns}
+    return Present("uuid-" + name, name, "default", vm_state, request_digest(request(name, **more)), **own)
+
+
+def lines(*, want: t.Iterable[Wanted] = (), have: t.Iterable[Present] = (), **more: t.Any) -> list[str]:
+    return plan.plan(want, have, **more).lines()
+
+
+# --- what people read -----------------------------------------------------------------------------------------------
+
+
+def test_the_plan_as_a_person_reads_it() -> None:
+    found = plan.plan(
+        [wanted("web-1", flavor="large", allow=["resize"]), wanted("web-2"), wanted("web-10"), wanted("web-3")],
+        [present("web-1"), present("web-2"), present("old")],
+        prune=True,
+        able=("resize",),
+    )
+    assert found.lines({"web-3": "on kvm-2"}) == [
+        "- old: delete",
+        "~ web-1 flavor small -> large: resize, restarts the guest",
+        "+ web-3 boot on kvm-2",
+        "+ web-10 boot",
+        "2 to boot, 1 to change, 1 to delete; 1 as the file has it.",
+    ]
+
+
+def test_what_is_not_allowed_what_cannot_be_and_what_the_version_cannot() -> None:
+    have = [present("web-1"), present("web-2"), present("web-3")]
+    want = [wanted("web-1", image="alpine"), wanted("web-2", flavor="large"), wanted("web-3", user_data="new")]
+    assert lines(want=want, have=have, able=("rebuild",), allow=["resize"]) == [
+        "! web-1 image debian -> alpine: needs rebuild in bootflow_apply_allow (rebuild, replaces the guest's root disk)",
+        "! web-2 flavor small -> large: needs a resize, which this version cannot do",
+        "! web-3 user_data none -> set: cannot be changed, the guest read it when it first booted; delete it and boot it again",
+        "nothing to do, 1 not allowed, 2 cannot be changed; 0 as the file has them.",
+    ]
+
+
+def test_what_left_the_file_is_told_in_one_line() -> None:
+    have = [present("old"), present("web-1"), present("older")]
+    assert lines(want=[wanted()], have=have) == [
+        "= not in the file, kept without bootflow_prune: old, older",
+        "nothing to do, 2 not in the file; 1 as the file has it.",
+    ]
+
+
+def test_metadata_changes_live_and_the_config_drive_is_told() -> None:
+    have, want = [present(metadata={"role": "db"}, tags=("a",))], [wanted(metadata={"role": "web"}, tags=("a", "b"))]
+    assert lines(want=want, have=have)[:2] == [
+        "~ web-1 metadata.role db -> web: the guest's config drive keeps the old one",
+        "~ web-1 tags a -> a, b",
+    ]
+    stuck = [dataclasses.replace(have[0], vm_state=states.RESCUED)]
+    assert lines(want=want, have=stuck)[0] == "! web-1 metadata.role db -> web: it is rescued: unrescue it first"
+
+
+def test_drift_of_the_catalogue_is_told_and_nothing_is_done() -> None:
+    grown = {**FLAVORS, "small": Flavor(name="small", memory_mb=1024, vcpus=1)}
+    digest = request_digest(ServerRequest(name="web-1", flavor=grown["small"], image=IMAGES["debian"]))
+    found = plan.plan([Wanted("web-1", "default", digest)], [present()])
+    assert found.changes == () and found.lines() == [
+        "= web-1 keeps what the catalogue had when it was booted; changed since then: flavor.memory_mb: was 512, is 1024",
+        "nothing to do; 1 as the file has it.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("vm_state", "state", "steps"),
+    [
+        (states.ACTIVE, "stopped", ("stop",)),
+        (states.PAUSED, "running", ("unpause",)),
+        (states.SUSPENDED, "stopped", ("resume", "stop")),
+        (states.STOPPED, "paused", ("start", "pause")),
+        (states.ERROR, "stopped", ("stop",)),
+        (states.ERROR, "suspended", ("reboot", "suspend")),
+    ],
+)
+def test_operations_that_lead_to_a_state(vm_state: str, state: str, steps: tuple[str, ...]) -> None:
+    (change,) = plan.plan([wanted(state=state)], [present(vm_state=vm_state)], allow=["restart"]).changes
+    assert change.done and change.steps == steps
+
+
+def test_an_error_is_left_only_where_a_restart_is_allowed() -> None:
+    have, want = [present(vm_state=states.ERROR)], [wanted(state="running")]
+    assert lines(want=want, have=have)[0] == (
+        "! web-1 state error -> running: needs restart in bootflow_apply_allow (hard reboot, restarts the guest)"
+    )
+    assert lines(want=[dataclasses.replace(want[0], allow=frozenset(["restart"]))], have=have)[0].startswith("~ web-1")
+    assert plan.plan([wanted()], have).changes == (), "without a state it is left alone"
+
+
+def test_a_state_from_which_no_operation_leads_is_told() -> None:
+    assert lines(want=[wanted(state="running")], have=[present(vm_state=states.RESIZED)])[0] == (
+        "! web-1 state resized -> running: its resize waits to be confirmed or reverted"
+    )
+
+
+def test_what_another_user_locked_is_left_alone() -> None:
+    have = [present(locked=True, locked_by_another="ann", metadata={"a": "1"}), present("old", locked_by_another="ann")]
+    assert lines(want=[wanted(locked=False, state="stopped")], have=have, prune=True)[:-1] == [
+        "! old delete: locked by ann",
+        "! web-1 metadata.a 1 -> none: locked by ann",
+        "! web-1 state running -> stopped: locked by ann",
+        "! web-1 unlock: locked by ann",
+    ]
+    assert plan.plan([wanted(locked=True)], [present(locked=True, locked_by_another="ann")]).changes == ()
+
+
+def test_an_instance_that_never_ran_does_not_keep_its_name() -> None:
+    failed = present(vm_state=states.ERROR, launched=False)
+    (again,) = plan.plan([wanted(tags=("new",))], [failed]).changes
+    assert again.kind == plan.BOOT
+    (replaced,) = plan.plan([wanted(flavor="large")], [failed]).changes
+    assert (replaced.kind, replaced.done) == (plan.REPLACE, True)
+    assert replaced.line() == "+ web-1 boot again: it never ran, and the file has another definition now"
+
+
+def test_volumes_come_and_go_and_what_the_file_never_had_stays() -> None:
+    have = [
+        present(block_device_mapping=(volume("data"), volume("logs")), volumes=("id-data", "id-logs", "id-by-hand"))
+    ]
+    want = [wanted(block_device_mapping=(volume("data"), volume("new", tag="fast", delete_on_termination=True)))]
+    found = plan.plan(want, have, ids={"data": "id-data", "logs": "id-logs", "new": "id-new"}, names={"id-new": "new"})
+    assert [c.line() for c in found.changes] == ["~ web-1 attach volume new", "~ web-1 detach volume logs"]
+    assert [dict(c.volume) for c in found.changes] == [
+        {"instance": "uuid-web-1", "volume": "id-new", "tag": "fast", "delete_on_termination": True},
+        {"instance": "uuid-web-1", "volume": "id-logs"},
+    ]
+
+
+def test_disks_that_are_made_with_the_instance_stay_and_so_does_what_a_volume_is_attached_as() -> None:
+    local = BlockDevice(source_type="blank", destination_type="local", volume_size=1)
+    have = [present(block_device_mapping=(volume("data"),), volumes=("data",))]
+    assert not any(c.done for c in plan.plan([wanted(block_device_mapping=(volume("data"), local))], have).changes)
+    found = plan.plan([wanted(block_device_mapping=(volume("data", tag="x"),))], have)
+    assert [c.done for c in found.changes] == [False]
+
+
+def test_every_field_of_a_digest_has_its_rule() -> None:
+    assert set(request_digest(request())) - {"key_data"} == set(fields.FIELDS)
+
+
+def test_every_operation_is_one() -> None:
+    named = {*plan.UP.values(), *plan.DOWN.values(), plan.HARD_REBOOT} - {""}
+    assert set(plan.OPERATIONS) == named
+    assert named <= {rule.known_as or name for name, rule in states.ACTIONS.items()}
+
+
+# --- properties -----------------------------------------------------------------------------------------------------
+
+NAMES = st.sampled_from(["a", "b", "web-1", "web-2", "web-10"])
+REQUESTED = st.fixed_dictionaries(
+    {},
+    optional={
+        "flavor": st.sampled_from(sorted(FLAVORS)),
+        "image": st.sampled_from(sorted(IMAGES)),
+        "metadata": st.dictionaries(st.sampled_from("xy"), st.sampled_from("12"), max_size=2),
+        "description": st.sampled_from(["", "one", "two"]),
+        "user_data": st.sampled_from(["one", "two"]),
+        "block_device_mapping": st.lists(st.sampled_from("vw"), unique=True).map(lambda ws: tuple(map(volume, ws))),
+    },
+)
+WANTED = st.builds(
+    lambda name, given, own: wanted(name, **given, **own),
+    NAMES,
+    REQUESTED,
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "state": st.sampled_from(sorted(plan.VM_STATES)),
+            "locked": st.booleans(),
+            "allow": st.lists(st.sampled_from(fields.ALLOWABLE), unique=True),
+        },
+    ),
+)
+PRESENT = st.builds(
+    lambda name, given, own: present(name, **given, **own),
+    NAMES,
+    REQUESTED,
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "vm_state": st.sampled_from(
+                [s for s in states.VM_STATES if s not in (states.DELETED, states.SOFT_DELETED)]
+            ),
+            "launched": st.booleans(),
+            "locked": st.booleans(),
+            "volumes": st.lists(st.sampled_from("vwz"), unique=True).map(tuple),
+        },
+    ),
+)
+FILE = st.lists(WANTED, unique_by=lambda w: w.name, max_size=5)
+FLEET = st.lists(PRESENT, unique_by=lambda p: p.name, max_size=5)
+ALLOW = st.lists(st.sampled_from(fields.ALLOWABLE), unique=True)
+
+
+def done(change: Change, want: Wanted | None, had: Present | None) -> Present | None:
+    """What is there after ``change``: a model of what the playbooks do."""
+    if change.kind == plan.DELETE:
+        return None
+    assert want is not None
+    if change.kind in (plan.BOOT, plan.REPLACE):
+        devices = [str(d["uuid"]) for d in want.digest["block_device_mapping"]]
+        return Present("new-" + want.name, want.name, "default", states.ACTIVE, want.digest, volumes=tuple(devices))
+    assert had is not None
+    if change.kind in (fields.LIVE, fields.RESIZE, fields.REBUILD):
+        return dataclasses.replace(had, digest={**had.digest, change.field: want.digest[change.field]})
+    if change.kind == plan.LOCK:
+        return dataclasses.replace(had, locked=bool(want.locked), locked_reason=want.locked_reason)
+    if change.kind == plan.ATTACH:
+        return dataclasses.replace(had, volumes=(*had.volumes, change.volume["volume"]))
+    if change.kind == plan.DETACH:
+        return dataclasses.replace(had, volumes=tuple(v for v in had.volumes if v != change.volume["volume"]))
+    now = had.vm_state
+    for step in sorted(change.steps, key=plan.OPERATIONS.index):
+        rule = states.check_action("hard_reboot" if step == plan.HARD_REBOOT else step, now, None)
+        now = str(rule.result)
+    return dataclasses.replace(had, vm_state=now)
+
+
+def applied(found: Plan, want: t.Sequence[Wanted], have: t.Sequence[Present]) -> list[Present]:
+    there = {p.name: p for p in have}
+    for change in found.to_do:
+        target = next((w for w in want if w.name == change.name), None)
+        after = done(change, target, there.pop(change.name, None))
+        if after is not None:
+            there[change.name] = after
+    return list(there.values())
+
+
+@given(FILE, FLEET, st.booleans(), ALLOW, ALLOW)
+def test_a_plan_that_was_done_leaves_nothing_to_do(
+    want: list[Wanted], have: list[Present], prune: bool, allow: list[str], able: list[str]
+) -> None:
+    options: dict[str, t.Any] = {"prune": prune, "allow": allow, "able": able}
+    found = plan.plan(want, have, **options)
+    after = applied(found, want, have)
+    # What is booted anew follows its state and its lock in the same run: see _after_boot.
+    after = applied(plan.plan(want, after, **options), want, after)
+    again = plan.plan(want, after, **options)
+    assert again.to_do == [], again.lines()
+    if prune:
+        assert {p.name for p in after} <= {w.name for w in want}
+    assert {w.name for w in want} <= {p.name for p in after}
+
+
+@given(FILE, FLEET, st.booleans(), st.randoms())
+def test_the_order_of_the_file_does_not_matter(
+    want: list[Wanted], have: list[Present], prune: bool, chance: t.Any
+) -> None:
+    expected = plan.plan(want, have, prune)
+    mixed, shuffled = list(want), list(have)
+    chance.shuffle(mixed)
+    chance.shuffle(shuffled)
+    assert plan.plan(mixed, shuffled, prune) == expected
+
+
+@given(FILE, FLEET)
+def test_nothing_that_restarts_a_guest_is_done_without_being_allowed(want: list[Wanted], have: list[Present]) -> None:
+    for change in plan.plan(want, have, able=fields.ALLOWABLE).to_do:
+        allowed = next((w.allow for w in want if w.name == change.name), frozenset())
+        if change.kind in fields.ALLOWABLE:
+            assert change.kind in allowed

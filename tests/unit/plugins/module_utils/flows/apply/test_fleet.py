@@ -1,0 +1,317 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A fleet that follows its file, on a real ledger: what the playbooks do between plan and report is done by the world."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+import pytest
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.apply.plan import Plan
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.request import ServerRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.apply import fleet
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import life
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.planned import BootVolumeOptions
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import attach, lock, operation
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Outcome, Selection
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import find
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import Instance
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld, device, volume_request
+from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE, SMALL, World, request
+
+POWER = {states.ACTIVE: states.RUNNING, states.STOPPED: states.SHUTDOWN, states.PAUSED: states.POWER_PAUSED}
+
+
+def file(world: World, *requests: ServerRequest, **more: t.Any) -> fleet.File:
+    options = accept.AcceptOptions(networks=world.networks, quotas=more.pop("quotas", {}))
+    return fleet.File(requests, options, **more)
+
+
+def planned(world: World, its: fleet.File, run: str = "a") -> Plan:
+    before = world.everything()
+    with world.ledger.for_run(world.context(run)).rehearse() as tx:
+        found = fleet.rehearse(tx, its)
+    assert world.everything() == before
+    return found
+
+
+def living(world: World) -> dict[str, Instance]:
+    with world.ledger.read() as tx:
+        return {r.display_name: r for r in instances.select_live(tx.for_run(world.context()))}
+
+
+def apply(world: World, its: fleet.File, run: str = "a") -> Plan:
+    """As playbooks/apply.yml does it. Returns the plan that was done."""
+    plan = planned(world, its, run)
+
+    def write(function: t.Callable[[Transaction], t.Any]) -> t.Any:
+        with world.ledger.write() as tx:
+            return function(tx.for_run(world.context(run)))
+
+    operate(world, write(lambda tx: fleet.begin(tx, its)), run)
+    gone = fleet.gone(plan)
+    if gone:
+        for host in world.delete(run, uuids=gone).hosts:
+            world.removed(host, [i["uuid"] for i in world.of_host(host, run)], run)
+        world.finish(run)
+    follows = dataclasses.replace(its.options, follow=True)
+    accepted = write(lambda tx: accept.accept(tx, its.requests, follows))
+    assert {accepted.builds} <= {any(c.kind in ("boot", "replace") for c in plan.to_do)}
+    if accepted.builds:
+        for host in world.schedule(run).hosts:
+            world.build(host, run=run)
+    operate(world, write(lambda tx: fleet.begin(tx, its)), run)
+    write(lambda tx: fleet.record(tx, its))
+    return plan
+
+
+def operate(world: World, begun: fleet.Begun, run: str) -> None:
+    for name in ("start", "unpause", "resume", "reboot", "stop", "pause", "suspend"):
+        uuids = begun.operations.get(name)
+        if not uuids:
+            continue
+        its = find(name, "HARD")
+        power = POWER.get(str(its.rule.result), states.SHUTDOWN)
+        with world.ledger.write() as tx:
+            operation.begin(tx.for_run(world.context(run)), its, Selection(uuids=uuids), {"h1", "h2"})
+        with world.ledger.write() as tx:
+            ended = operation.finish(tx.for_run(world.context(run)), its, dict.fromkeys(uuids, Outcome(power)))
+        assert ended == {}
+
+
+@pytest.fixture
+def two_hosts(world: World) -> World:
+    world.report("h1", memory=9)
+    world.report("h2", memory=9)
+    return world
+
+
+def test_a_file_that_changes_and_changes_again(two_hosts: World) -> None:
+    world = two_hosts
+    web, db = request("web", 2), request("db", state="stopped", locked=True, locked_reason="mine")
+    first = file(world, web, db)
+    assert planned(world, first).lines() == [
+        "+ db boot, then stop, then lock",
+        "+ web-1 boot",
+        "+ web-2 boot",
+        "3 to boot; 0 as the file has them.",
+    ]
+    apply(world, first)
+    rows = living(world)
+    assert {n: r.vm_state for n, r in rows.items()} == {"db": "stopped", "web-1": "active", "web-2": "active"}
+    assert (rows["db"].locked_by, rows["db"].locked_reason) == ("ann", "mine")
+    assert planned(world, first).lines() == ["nothing to do; 3 as the file has them."]
+
+    more = dataclasses.replace(web, min_count=3, max_count=3, metadata={"role": "web"}, state="paused")
+    second = file(world, more, dataclasses.replace(db, locked=False, locked_reason="", state="running"))
+    assert planned(world, second).lines() == [
+        "~ db state stopped -> running: start",
+        "~ db unlock",
+        "~ web-1 metadata.role none -> web: the guest's config drive keeps the old one",
+        "~ web-1 state running -> paused: pause",
+        "~ web-2 metadata.role none -> web: the guest's config drive keeps the old one",
+        "~ web-2 state running -> paused: pause",
+        "+ web-3 boot, then pause",
+        "1 to boot, 3 to change; 0 as the file has them.",
+    ]
+    apply(world, second, "b")
+    after = living(world)
+    assert {n: r.vm_state for n, r in after.items()} == {
+        "db": "active",
+        **dict.fromkeys(("web-1", "web-2", "web-3"), "paused"),
+    }
+    assert all(r.spec["metadata"] == {"role": "web"} for n, r in after.items() if n != "db")
+    assert {n: after[n].uuid for n in rows} == {n: r.uuid for n, r in rows.items()}
+    assert planned(world, second).to_do == []
+    # boot has nothing to refuse now, beyond the fields that it does not read
+    with world.ledger.rehearse() as tx:
+        accepted = accept.accept(tx.for_run(world.context("c")), second.requests, second.options)
+    assert len(accepted.unchanged) == 4 and not accepted.changed
+
+
+@pytest.mark.parametrize(("low", "high"), [(1, 3), (2, 3), (1, 2)])
+def test_counts_go_up_and_down(two_hosts: World, low: int, high: int) -> None:
+    world = two_hosts
+    few, many = file(world, request("web", low)), file(world, request("web", high))
+    apply(world, few)
+    apply(world, many, "b")
+    assert len(living(world)) == high
+    assert planned(world, many).to_do == []
+    kept = planned(world, few)
+    assert kept.to_do == [] and len(kept.kept) == high - low
+    assert kept.lines()[0].startswith("= not in the file, kept without bootflow_prune: ")
+    apply(world, dataclasses.replace(few, prune=True), "c")
+    assert len(living(world)) == low and planned(world, few).lines()[0].startswith("nothing to do")
+
+
+def test_never_more_than_prune_max(two_hosts: World) -> None:
+    world = two_hosts
+    apply(world, file(world, request("web", 3), request("db")))
+    rest = file(world, request("db"), prune=True, prune_max=2)
+    with pytest.raises(errors.PruneRefused, match=r"3 instances .* \(2\): web-1, web-2, web-3"):
+        planned(world, rest)
+    apply(world, dataclasses.replace(rest, prune_max=3), "b")
+    assert set(living(world)) == {"db"}
+    apply(world, file(world, prune=True), "c")
+    assert living(world) == {}, "an empty file is the truth too"
+
+
+def test_what_is_pruned_makes_room_in_the_quota(two_hosts: World) -> None:
+    world = two_hosts
+    apply(world, file(world, request("old")))
+    new = file(world, request("new"), quotas={"instances": 1})
+    with pytest.raises(errors.InvalidRequest) as refused:
+        planned(world, new)
+    assert [e["code"] for e in refused.value.errors] == ["OverQuota"]
+    apply(world, dataclasses.replace(new, prune=True), "b")
+    assert set(living(world)) == {"new"}
+
+
+def test_no_more_than_fit_the_quota_are_booted_and_the_rest_is_told(two_hosts: World) -> None:
+    world = two_hosts
+    some = file(world, dataclasses.replace(request("web", 3), min_count=1), quotas={"instances": 2})
+    apply(world, some)
+    assert len(living(world)) == 2
+    again = planned(world, some)
+    assert (
+        again.to_do == []
+        and again.lines()[0] == "! web-3 is not booted: no more than min_count of its entry fit the quota"
+    )
+
+
+def test_other_projects_are_left_alone(two_hosts: World) -> None:
+    world = two_hosts
+    apply(world, file(world, request("web", project="one")))
+    apply(world, file(world, request("web", project="two")), "b")
+    plan = apply(world, file(world, request("db", project="two"), prune=True), "c")
+    assert [c.line() for c in plan.changes] == ["+ db boot", "- web: delete"]
+    with world.ledger.read() as tx:
+        left = instances.select_live(tx.for_run(world.context()))
+    assert {(r.project, r.display_name) for r in left} == {("one", "web"), ("two", "db")}
+
+
+def test_an_instance_that_never_ran_gives_its_name_to_the_corrected_request(two_hosts: World) -> None:
+    """It had a host, on which its build failed: boot itself replaces only what never had one."""
+    world = two_hosts
+    world.accept(request("web"))
+    (selection,) = world.schedule().placed.values()
+    (row,) = living(world).values()
+    error = errors.ImageUnacceptable(image_id="x", reason="no disk")
+    world.build(selection.host, until="spawning")
+    world.fail(selection.host, row.uuid, error)
+    (failed,) = living(world).values()
+    assert failed.vm_state == states.ERROR and failed.launched_at is None
+    corrected = request("web", flavor=dataclasses.replace(SMALL, name="other"))
+    with pytest.raises(errors.InvalidRequest) as refused:
+        world.accept(corrected, run="b")
+    assert [e["code"] for e in refused.value.errors] == ["InstanceExists"]
+    assert "bootflow.compute.apply" in refused.value.errors[0]["remedy"]
+    plan = apply(world, file(world, corrected), "c")
+    assert [c.line() for c in plan.changes] == [
+        "+ web boot again: it never ran, and the file has another definition now"
+    ]
+    (new,) = living(world).values()
+    assert new.uuid != failed.uuid and new.vm_state == states.ACTIVE and new.spec["flavor"]["name"] == "other"
+
+
+def test_what_another_user_locked_is_told_and_stays(two_hosts: World) -> None:
+    world = two_hosts
+    apply(world, file(world, request("web"), request("old")))
+    with world.ledger.write() as tx:
+        other = dataclasses.replace(world.context("l").run, actor="bob")
+        ours = dataclasses.replace(world.context("l"), run=other)
+        lock.lock(tx.for_run(ours), Selection(names=["web", "old"], project="default"))
+    plan = apply(world, file(world, request("web", metadata={"a": "b"}), prune=True), "b")
+    assert plan.to_do == [] and len([c for c in plan.changes if "locked by bob" in c.how]) == 2
+    assert set(living(world)) == {"web", "old"} and living(world)["web"].spec["metadata"] == {}
+
+
+def test_fields_that_a_boot_refuses_change_live(two_hosts: World) -> None:
+    world = two_hosts
+    apply(world, file(world, request("web", 2)))
+    new = request("web", 2, access_ip_v4="192.0.2.7", disk_config="MANUAL", extra={"cost_centre": "7"})
+    apply(world, file(world, new), "b")
+    for row in living(world).values():
+        assert row.spec["access_ip_v4"] == "192.0.2.7" and row.spec["extra"] == {"cost_centre": "7"}
+        assert row.spec["disk_config"] == "MANUAL"
+    assert planned(world, file(world, new)).to_do == []
+    specs = {r.request_spec_id for r in world.rows(tables.instances, tables.instances.c.deleted == instances.LIVE)}
+    assert len(specs) == 1, "they still share their request"
+
+
+def test_volumes_of_the_file_come_and_go(bworld: BootWorld) -> None:
+    world = bworld
+    world.report("h1", memory=9)
+    world.store()
+    data, logs = world.make("data", size=1), world.make("logs", size=1)
+    world.boot_of(volume_request("web", image=IMAGE))
+    wanted = volume_file(world, volume_request("web", device(uuid="data"), image=IMAGE))
+    with world.ledger.write() as tx:
+        begun = fleet.begin(tx.for_run(world.context("b")), wanted)
+    (row,) = living(world).values()
+    assert begun.attach == [{"instance": row.uuid, "volume": data}] and begun.detach == []
+    world.attach(*begun.attach, run="b")
+    assert [c.line() for c in planned(world, wanted, "b").to_do] == ["~ web attach volume data"], "it is on the way"
+    finish_attach(world, "b")
+    assert planned(world, wanted).to_do == []
+    with world.ledger.write() as tx:
+        fleet.record(tx.for_run(world.context("b")), wanted)
+    assert [d["uuid"] for d in living(world)["web"].digest["block_device_mapping"]] == ["data"]
+
+    world.attach({"instance": "web", "volume": "logs"}, run="c")
+    finish_attach(world, "c")
+    without = volume_file(world, volume_request("web", image=IMAGE))
+    (change,) = planned(world, without).to_do
+    assert (change.kind, change.volume["volume"]) == ("detach", data), "logs was never in the file"
+    assert logs in {a.volume_id for a in world.live_attachments()}
+
+
+def test_a_volume_of_what_is_pruned_is_free_for_what_is_booted(bworld: BootWorld) -> None:
+    world = bworld
+    world.report("h1", memory=9)
+    world.store()
+    world.make("data", size=1)
+    world.boot_of(volume_request("old", device(uuid="data"), image=IMAGE))
+    wanted = volume_file(world, volume_request("new", device(uuid="data"), image=IMAGE))
+    with pytest.raises(errors.InvalidRequest):
+        planned(world, wanted)
+    plan = planned(world, dataclasses.replace(wanted, prune=True))
+    assert [c.line() for c in plan.changes] == ["+ new boot", "- old: delete"]
+
+
+def finish_attach(world: BootWorld, run: str) -> None:
+    """What the hosts do."""
+    world.storage_round(run)
+    context = world.context(run)
+    with world.ledger.read() as tx:
+        rows = attach.to_attach(tx.for_run(context), "h1")
+    world.connect("h1", [r.instance_uuid for r in rows], run)
+    with world.ledger.write() as tx:
+        life.attached(tx.for_run(context), [r.id for r in rows])
+        done, left = attach.finish(tx.for_run(context), attach.ATTACH)
+    assert done and not left
+
+
+def volume_file(world: BootWorld, *requests: ServerRequest) -> fleet.File:
+    options = accept.AcceptOptions(networks=world.networks, volumes=BootVolumeOptions(world.settings(), True))
+    return fleet.File(requests, options)
+
+
+def test_a_volume_that_does_not_exist_is_refused_with_its_place(two_hosts: World) -> None:
+    world = two_hosts
+    apply(world, file(world, request("web")))
+    wanted = file(world, request("web", block_device_mapping=(device(uuid="nothing"),)))
+    with pytest.raises(errors.InvalidRequest) as refused:
+        planned(world, wanted)
+    assert [(e["path"], e["code"]) for e in refused.value.errors] == [
+        ("instances[0].block_device_mapping", "VolumeNotFound")
+    ]
