@@ -74,7 +74,8 @@ def _record(
     instances. A guest that should not run is left to the playbook power_sync.
     """
     power_states = {d["uuid"]: d["power_state"] for d in facts["domains"]}
-    settled = operations.settle(tx, host, power_states, asked_at)
+    rescued = [d["uuid"] for d in facts["domains"] if d.get("rescued")]
+    settled = operations.settle(tx, host, power_states, asked_at, rescued)
     synced = power_sync.sync(tx, {host: power_sync.Report(asked_at, power_states)})
     nodes.record_report(tx, host, facts, configuration)
     return settled, synced

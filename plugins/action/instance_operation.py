@@ -21,6 +21,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.o
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import find
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.rebuild import Before
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import Instance
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
@@ -28,7 +29,9 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     build_parts,
     hard_reboot,
     host_settings,
+    passwords,
     rebuild,
+    rescue,
     tables,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
@@ -46,7 +49,11 @@ Items = t.List[t.Dict[str, t.Any]]
 _WORKS: dict[str, t.Callable[[LedgerAction, t.Sequence[str]], tuple[hard_reboot.Outcomes, build_parts.Problems]]] = {
     "hard_reboot": hard_reboot.reboot,
     "rebuild": rebuild.rebuild,
+    "rescue": rescue.rescue,
+    "unrescue": rescue.unrescue,
 }
+# What is checked before anything is written, beside the states, by the operation.
+_CHECKS: dict[str, t.Callable[[LedgerAction, Transaction, t.Sequence[Instance]], None]] = {"rescue": rescue.check}
 
 
 class ActionModule(LedgerAction):
@@ -54,7 +61,7 @@ class ActionModule(LedgerAction):
         **OPERATION.options(),
         **REQUEST.options("quotas"),
         "phase": {"type": "str", "choices": ["begin", "work", "finish"], "default": "begin"},
-        **RUN.options("print_table"),
+        **RUN.options("admin_password_dir", "print_table"),
     }
 
     def act(self) -> dict[str, t.Any]:
@@ -77,6 +84,9 @@ class ActionModule(LedgerAction):
                 rebuild.check_files(self, wanted.image, begun.rows)
             else:
                 begun = operation.begin(tx, self.operation, selection, known_hosts, self.options["quotas"])
+            check = _CHECKS.get(self.operation.name)
+            if check is not None:
+                check(self, tx, begun.rows)
             return begun, set(attachments.of_instances(tx, [r.uuid for r in begun.rows])), before
 
         begun, with_volumes, before = self.write(begin)
@@ -149,7 +159,9 @@ class ActionModule(LedgerAction):
                 done, lacking = {}, dict.fromkeys(left, e)
             except Exception as e:
                 done, lacking = {}, dict.fromkeys(left, self.unexpected(e))
-            outcomes.update({u: {**o, "forced": u in deaf} for u, o in self._with(done, lacking).items()})
+            outcomes.update(
+                {u: {**o, "forced": u in deaf or bool(o.get("forced"))} for u, o in self._with(done, lacking).items()}
+            )
         return outcomes
 
     def _power(self, domains: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, dict[str, t.Any]]:
@@ -225,11 +237,23 @@ class ActionModule(LedgerAction):
                     "error": None if problem is None else problem.as_dict(),
                 }
             )
+        told = self._leave_passwords([i for host, i in items.values() if i["uuid"] not in failed])
         if self.options["print_table"]:
-            tables.show(self._display, self._lines(instances, begun.get("unchanged") or []))
+            tables.show(self._display, self._lines(instances, begun.get("unchanged") or []) + told)
         listed = [errors.failed_item(i["name"], i["uuid"], i["error"], host=i["host"]) for i in instances if i["error"]]
         error = errors.OperationFailed(listed, len(instances), operation=self.operation.called)
         return outcome(error, changed=len(failed) < len(instances), instances=instances)
+
+    def _leave_passwords(self, items: Items) -> list[str]:
+        """Those of rescued guests, where the person names a folder. Returns what the person is told."""
+        folder = self.options["admin_password_dir"]
+        uuids = (
+            [i["uuid"] for i in items if i["details"].get("config_drive")] if self.operation.name == "rescue" else []
+        )
+        if not folder or not uuids or self.check_mode:
+            return []
+        passwords.leave_in(folder, {"%s.%s" % (u, rescue.PURPOSE): rescue.password_of(self, u) for u in uuids})
+        return ["Admin passwords: in %s, in files named UUID.%s" % (folder, rescue.PURPOSE)]
 
     def _answers(self, begun: t.Mapping[str, t.Any]) -> dict[str, dict[str, t.Any]]:
         """uuid -> its outcome, as the hosts' tasks of this playbook registered it."""

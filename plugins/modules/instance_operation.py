@@ -8,17 +8,17 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: instance_operation
-short_description: Stop, start, reboot, rebuild, pause and suspend instances
+short_description: Stop, start, reboot, rebuild, pause, suspend and rescue instances
 version_added: "0.1.0"
 description:
   - One step of an operation on many instances. O(phase=begin) checks the selected instances and takes them into the operation, O(phase=work) does it on
     one host for all of its instances, O(phase=finish) writes what came of all of them. The playbooks C(stop), C(start),
-    C(reboot), C(rebuild), C(pause), C(unpause), C(suspend), C(resume) and C(trigger_crash_dump) run the three.
+    C(reboot), C(rebuild), C(pause), C(unpause), C(suspend), C(resume), C(rescue), C(unrescue) and C(trigger_crash_dump) run the three.
   - Instances selected by O(names) or O(uuids) must exist.
   - States are checked as by Nova. If one of the selected instances is in a state that does not allow the operation, is locked, or is being worked on by
     another run, the task fails and no instance is touched. An instance that is already what the operation makes of it is left alone.
   - An instance that fails on its host does not fail the others, and is again what it was before.
-    After a reboot whose guest does not run it is C(error), and so it is after a rebuild that has removed its disks.
+    After a reboot, or the end of a rescue, whose guest does not run it is C(error), and so it is after a rebuild that has removed its disks.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.ledger, bootflow.compute.instance_selection]
 attributes:
@@ -27,7 +27,7 @@ attributes:
 options:
   operation:
     description:
-      - C(stop), C(start), C(reboot), C(rebuild), C(pause), C(unpause), C(suspend), C(resume) or C(trigger_crash_dump).
+      - C(stop), C(start), C(reboot), C(rebuild), C(pause), C(unpause), C(suspend), C(resume), C(rescue), C(unrescue) or C(trigger_crash_dump).
       - Read from the variable C(bootflow_operation).
     type: str
     required: true
@@ -55,6 +55,21 @@ options:
       - Of a rebuild. Name or id of the image in C(bootflow_images) that the local disks are made from. Without it, each instance's own.
       - Read from the variable C(bootflow_rebuild_image).
     type: str
+  rescue_image_ref:
+    description:
+      - Of C(rescue), name or id of the image in C(bootflow_images) that the guests boot. Their own disks are behind it.
+      - Read from the variable C(bootflow_rescue_image_ref), else the image of each instance.
+    type: str
+  rescue_password:
+    description:
+      - Of C(rescue), the admin password that the config drives of the guests tell. An instance without config drive is refused with it.
+      - Read from the variable C(bootflow_rescue_password), else one is generated for each.
+    type: str
+  admin_password_dir:
+    description:
+      - Of C(rescue), a folder on the controller that gets the passwords, each in a file of mode 0600, C(UUID.rescue).
+      - Read from the variable C(bootflow_admin_password_dir), else they are not written.
+    type: path
   quotas:
     description: What projects may have, which C(restore) checks. Read from the variable C(bootflow_quotas), else unlimited.
     type: dict
@@ -63,13 +78,15 @@ options:
     type: bool
 notes:
   - Runs on the controller, inside the ansible-playbook process. With O(phase=work) it runs M(bootflow.compute.domain_power) on the host, and
-    M(bootflow.compute.instance_build) for guests that are reset. A rebuild runs M(bootflow.compute.instance_disks),
+    M(bootflow.compute.instance_build) for guests that are reset or rescued, M(bootflow.compute.domain_rescue) for those that
+    are rescued, with C(bootflow_images). A rebuild runs M(bootflow.compute.instance_disks),
     M(bootflow.compute.instance_cleanup) and then what a boot runs, with the variables C(bootflow_images), C(bootflow_pci_alias),
     C(bootflow_allow_zero_disk_flavor) and C(bootflow_instances).
   - O(phase=work) reads what O(phase=begin) returned from C(bootflow_operation_begun) of C(localhost), and O(phase=finish) reads C(bootflow_operated) of
     the hosts; register them under these names.
 seealso:
   - module: bootflow.compute.domain_power
+  - module: bootflow.compute.domain_rescue
 """
 
 EXAMPLES = r"""
@@ -110,7 +127,9 @@ instances:
       type: int
       returned: O(phase=finish)
     forced:
-      description: Whether the guest lost its power, as it had not shut down, or restarted, in time.
+      description:
+        - Whether the guest lost its power, as it had not shut down, or restarted, in time.
+        - After C(unrescue), whether its definition is that of the ledger, as its own was lost or refused.
       type: bool
       returned: O(phase=finish)
     error:

@@ -67,6 +67,11 @@ def host_can_fetch(action: LedgerAction, image: Image) -> bool:
     return bool(wanted["url"] or wanted["path_on_host"])
 
 
+def not_copied(name: str) -> errors.BootflowError:
+    """Of an image that a build needs and its host does not have."""
+    return errors.ImageUnacceptable(image_id=name, reason="the file was not copied to the host")
+
+
 def disk_arguments(action: LedgerAction, builds: t.Sequence[Build], images: t.Mapping[str, Image]) -> dict[str, t.Any]:
     """Options of the module instance_disks."""
     local = is_local(action)

@@ -31,7 +31,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     host_settings,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.dhcp import restore
-from ansible_collections.bootflow.compute.plugins.plugin_utils.image_upload import remove_uploads, upload
+from ansible_collections.bootflow.compute.plugins.plugin_utils.image_upload import uploaded
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import item_errors
 
@@ -163,7 +163,7 @@ class BuildWork:
             result = self._parts_of(builds, fetch=True, uploads=uploads)
         for build in self.good(builds):
             if _lacks(result, build):
-                self._fail({build.uuid: _not_copied(build.row.spec["image"]["name"])})
+                self._fail({build.uuid: build_parts.not_copied(build.row.spec["image"]["name"])})
 
     def _parts_of(self, builds: list[Build], fetch: bool, uploads: t.Mapping[str, str] | None = None) -> t.Any:
         """The parts of these builds, in one module. Returns the result of the part disks, if there was something to do."""
@@ -201,21 +201,11 @@ class BuildWork:
         self._end(self.good(made), parts["domains"])
         return parts["disks"]
 
-    @contextlib.contextmanager
-    def uploaded(self, images: t.Iterable[Image]) -> t.Iterator[tuple[dict[str, str], build_parts.Problems]]:
-        """Copy files of the controller to the host. Yields image id -> path there, and image id -> why it was not copied."""
-        uploads: dict[str, str] = {}
-        refused: build_parts.Problems = {}
-        try:
-            for image in images:
-                try:
-                    uploads[image.id] = upload(self.action, image)
-                except errors.BootflowError as e:
-                    refused[image.id] = e
-            yield uploads, refused
-        finally:
-            if uploads:
-                remove_uploads(self.action)
+    def uploaded(
+        self, images: t.Iterable[Image]
+    ) -> contextlib.AbstractContextManager[tuple[dict[str, str], build_parts.Problems]]:
+        """See image_upload.uploaded()."""
+        return uploaded(self.action, images)
 
     def _note_passed(self, parts: t.Mapping[str, t.Mapping[str, t.Any]], uuids: t.Iterable[str], began: float) -> None:
         """The stages of the parts, one after the other until now, by the clock of the controller. :arg began: the module"""
@@ -286,7 +276,7 @@ class BuildWork:
         problems = item_errors(result, [b.uuid for b in builds])
         for uuid, outcome in result["outcomes"].items():
             for image_id in outcome.get("pending") or []:
-                problems[uuid] = refused.get(image_id) or _not_copied(images[image_id].name)
+                problems[uuid] = refused.get(image_id) or build_parts.not_copied(images[image_id].name)
         self._fail(problems)
 
     def _spawn(self, builds: list[Build]) -> None:
@@ -335,10 +325,6 @@ class BuildWork:
 def _lacks(result: t.Mapping[str, t.Any], build: Build) -> bool:
     """Whether the result of the part disks says that the build's image is not on the host."""
     return bool((result["outcomes"].get(build.uuid) or {}).get("pending"))
-
-
-def _not_copied(name: str) -> errors.BootflowError:
-    return errors.ImageUnacceptable(image_id=name, reason="the file was not copied to the host")
 
 
 def _by_node(builds: list[Build]) -> list[tuple[dict[str, t.Any], list[Build]]]:

@@ -81,46 +81,59 @@ def config_drive(
     volumes: t.Sequence[Attached] = (),
     places: t.Sequence[t.Mapping[str, t.Any]] = (),
 ) -> dict[str, bytes]:
-    """The files of the build's config drive. ``secrets``: user data and files, which the ledger does not store.
+    """The files of the build's config drive, see instance_metadata()."""
+    return metadata.config_drive_files(instance_metadata(build, settings, secrets, password, volumes, places))
+
+
+def instance_metadata(
+    build: Build,
+    settings: Values,
+    secrets: t.Optional[GuestSecrets],
+    password: str,
+    volumes: t.Sequence[Attached] = (),
+    places: t.Sequence[t.Mapping[str, t.Any]] = (),
+    image: t.Optional[t.Mapping[str, t.Any]] = None,
+) -> metadata.InstanceMetadata:
+    """What the guest is told. ``secrets``: user data and files, which the ledger does not store.
 
     A password that cloud-init sets is on the drive as a hash only: any user of the guest can read the drive's metadata.
 
     :arg volumes: attachments of the build.
     :arg places: of the devices of the defined domain, see core.guest.device_places.
+    :arg image: that it boots, if not its own.
     """
     row, spec = build.row, build.row.spec
     numa = build.allocation.get("numa")
     files = tuple((f.path, base64.b64decode(f.contents)) for f in secrets.injected_files) if secrets else ()
     keys = ((spec["key_name"], spec["key_data"]),) if spec["key_data"] else ()
-    properties = (spec["image"] or {}).get("properties") or {}
+    image = image or spec["image"] or {}
+    properties = image.get("properties") or {}
     given = secrets is not None and bool(secrets.admin_password)
     as_hash = (given or settings.inject_password) and not is_windows(properties)
     user = str(properties.get("os_admin_user") or "root")  # source: Nova's set_admin_password
-    return metadata.config_drive_files(
-        metadata.InstanceMetadata(
-            uuid=row.uuid,
-            display_name=row.display_name,
-            hostname=row.hostname,
-            project_id=row.project,
-            availability_zone=_zone(build),
-            launch_index=row.launch_index,
-            metadata=spec["metadata"],
-            keys=keys,
-            user_data=secrets.user_data if secrets else None,
-            vendor_data=settings.vendor_data,
-            dhcp_domain=settings.dhcp_domain,
-            admin_password=None if as_hash else password,
-            login=(user, sha512_crypt(password, token_hex(8))) if as_hash else None,
-            random_seed=_random_seed(),
-            injected_files=files,
-            network_info=tuple(build.network_info),
-            reservation_id=row.reservation_id,
-            instance_type=spec["flavor"]["name"],
-            image_id=(spec["image"] or {}).get("id", ""),
-            block_device_mapping=ec2_block_device_mapping(build),
-            devices=tuple(tagged_devices(build, volumes, places)),
-            dedicated_cpus=GuestNUMATopology.from_dict(numa).dedicated_cpus if numa else (),
-        )
+    return metadata.InstanceMetadata(
+        uuid=row.uuid,
+        display_name=row.display_name,
+        hostname=row.hostname,
+        project_id=row.project,
+        availability_zone=_zone(build),
+        launch_index=row.launch_index,
+        metadata=spec["metadata"],
+        keys=keys,
+        user_data=secrets.user_data if secrets else None,
+        vendor_data=settings.vendor_data,
+        dhcp_domain=settings.dhcp_domain,
+        admin_password=None if as_hash else password,
+        login=(user, sha512_crypt(password, token_hex(8))) if as_hash else None,
+        random_seed=_random_seed(),
+        injected_files=files,
+        network_info=tuple(build.network_info),
+        reservation_id=row.reservation_id,
+        instance_type=spec["flavor"]["name"],
+        image_id=image.get("id", ""),
+        block_device_mapping=ec2_block_device_mapping(build),
+        devices=tuple(tagged_devices(build, volumes, places)),
+        dedicated_cpus=GuestNUMATopology.from_dict(numa).dedicated_cpus if numa else (),
     )
 
 
@@ -233,11 +246,15 @@ def domain_config(build: Build, settings: Values, volumes: t.Sequence[Attached] 
     :arg volumes: attachments of the build.
     :raises BootflowError: the host or the image does not support the request (a machine type, UEFI, a bus...).
     """
-    row, spec, facts = build.row, build.row.spec, build.facts
+    return core_guest.guest_config(guest_spec(build, settings, volumes), host_capabilities(build))
+
+
+def guest_spec(build: Build, settings: Values, volumes: t.Sequence[Attached] = ()) -> core_guest.GuestSpec:
+    """The guest of a build. :arg volumes: attachments of the build"""
+    row, spec = build.row, build.row.spec
     image = spec["image"] or {}
-    arch = (facts.get("cpu_info") or {}).get("arch") or "x86_64"
     numa = build.allocation.get("numa")
-    guest = core_guest.GuestSpec(
+    return core_guest.GuestSpec(
         uuid=row.uuid,
         name=row.domain_name,
         display_name=row.display_name,
@@ -261,14 +278,19 @@ def domain_config(build: Build, settings: Values, volumes: t.Sequence[Attached] 
         creation_time=utc(row.created_at),
         package_version=VERSION,
     )
-    host = core_guest.HostCapabilities(
+
+
+def host_capabilities(build: Build) -> core_guest.HostCapabilities:
+    """What its host reported that its domain depends on."""
+    facts = build.facts
+    arch = (facts.get("cpu_info") or {}).get("arch") or "x86_64"
+    return core_guest.HostCapabilities(
         virt_type=facts.get("virt_type") or "kvm",
         arch=arch,
         emulator=(facts.get("emulators") or {}).get(arch),
         machine_types=(facts.get("machine_types") or {}).get(arch) or (),
         uefi=bool(facts.get("uefi")),
         libvirt_version=facts.get("libvirt_version") or 0,
-        host=row.host or "",
+        host=build.row.host or "",
         numa_topology=HostNUMATopology.from_facts(facts.get("numa_topology")),
     )
-    return core_guest.guest_config(guest, host)

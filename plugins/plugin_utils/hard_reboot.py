@@ -32,12 +32,12 @@ def reboot(action: LedgerAction, uuids: t.Sequence[str]) -> tuple[Outcomes, buil
     """
     ledger = action.open_ledger()
     try:
-        builds, volumes = ledger.inspect(_guests, uuids)
+        builds, volumes = ledger.inspect(guests, uuids)
         problems: build_parts.Problems = {
             uuid: errors.InstanceNotFound(instance_id=uuid) for uuid in set(uuids) - {b.uuid for b in builds}
         }
         if not action.check_mode:
-            problems.update(_connect(action, [a for found in volumes.values() for a in found]))
+            problems.update(connect(action, [a for found in volumes.values() for a in found]))
         domains = _domains(action, builds, volumes, problems)
         if not domains:
             return {}, problems
@@ -54,12 +54,14 @@ def reboot(action: LedgerAction, uuids: t.Sequence[str]) -> tuple[Outcomes, buil
         ledger.close()
 
 
-def _guests(tx: Transaction, uuids: t.Sequence[str]) -> tuple[list[Build], dict[str, list[Attached]]]:
+def guests(tx: Transaction, uuids: t.Sequence[str]) -> tuple[list[Build], dict[str, list[Attached]]]:
+    """These instances as builds, and their attachments."""
     rows = [r for r in instances.select_live(tx, uuids=uuids) if instances.is_placed(r)]
     return of_ledger.load(tx, rows), attached_volumes.load(tx, uuids)
 
 
-def _connect(action: LedgerAction, found: t.Sequence[Attached]) -> build_parts.Problems:
+def connect(action: LedgerAction, found: t.Sequence[Attached]) -> build_parts.Problems:
+    """Log the host in to volumes where it is not. Returns why instances lack theirs."""
     problems = attached_volumes.reconnect(action, found)
     return {a.row.instance_uuid: problems[a.id] for a in found if a.id in problems}
 

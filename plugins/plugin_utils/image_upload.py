@@ -61,6 +61,27 @@ def fetch_arguments(settings: Values) -> dict[str, t.Any]:
     return {name: getattr(settings, name) for name in ("image_max_gb", "image_fetch_timeout", "vmdk_allowed_types")}
 
 
+@contextlib.contextmanager
+def uploaded(
+    action: LedgerAction, images: t.Iterable[Image]
+) -> t.Iterator[tuple[dict[str, str], dict[str, errors.BootflowError]]]:
+    """Copy files of the controller to the current host, until the block ends. Yields image id -> path there, and image id -> why it was not
+    copied.
+    """
+    uploads: dict[str, str] = {}
+    refused: dict[str, errors.BootflowError] = {}
+    try:
+        for image in images:
+            try:
+                uploads[image.id] = upload(action, image)
+            except errors.BootflowError as e:
+                refused[image.id] = e
+        yield uploads, refused
+    finally:
+        if uploads:
+            remove_uploads(action)
+
+
 def upload(action: LedgerAction, image: Image) -> str:
     """Copy the controller's file to the current host. Returns its path there.
 

@@ -19,11 +19,11 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.request.gues
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_SECRET
 
 
-def password_of(uuid: str, secrets: GuestSecrets | None) -> str:
-    """The password of an instance in this run."""
+def password_of(uuid: str, secrets: GuestSecrets | None, purpose: str = "") -> str:
+    """The password of an instance in this run. :arg purpose: of another one than its boot's"""
     if secrets is not None and secrets.admin_password:
         return secrets.admin_password
-    digest = hmac.new(RUN_SECRET, uuid.encode(), hashlib.sha256).digest()
+    digest = hmac.new(RUN_SECRET, (uuid + purpose).encode(), hashlib.sha256).digest()
     # A separate generator for each password, seeded with a secret of 256 bits: the same in every worker.
     return generate_password(random.Random(digest))
 
@@ -31,7 +31,7 @@ def password_of(uuid: str, secrets: GuestSecrets | None) -> str:
 def leave_in(folder: str, passwords: t.Mapping[str, str]) -> None:
     """Write each password into a file of its own that only this user can read.
 
-    :arg passwords: by the UUID of the instance.
+    :arg passwords: by the names of the files, the UUIDs of the instances.
     :raises InvalidInput: the folder cannot be made or written.
     """
     try:
@@ -43,7 +43,7 @@ def leave_in(folder: str, passwords: t.Mapping[str, str]) -> None:
             os.replace(partial, os.path.join(folder, uuid))
     except OSError as error:
         raise InvalidInput(
-            message="The admin passwords of this boot cannot be written to %s: %s" % (folder, error.strerror),
+            message="The admin passwords cannot be written to %s: %s" % (folder, error.strerror),
             remedy="Set bootflow_admin_password_dir to a folder that this user may write. A generated password that was not returned"
             " is lost: delete such an instance and boot it again.",
         ) from None

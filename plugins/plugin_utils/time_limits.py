@@ -114,11 +114,11 @@ def _copies(arguments: Arguments) -> bool:
 
 # Options of a module, or fields of its items, that say how long it may wait for an item, which starts or shuts down.
 _STARTS = ("wait_timeout", "vif_plugging_timeout", "wait_agent", "wait_console", "wait_address")
-# The same of domain_power, by the state that guests are to have.
+# The same of domain_power and domain_rescue, by the state that guests are to have.
 _WAITS: dict[str, tuple[str, ...]] = {
     "shutdown": ("shutdown_timeout",),
     "rebooted": ("wait_soft_reboot_seconds", *_STARTS),
-    **dict.fromkeys(("paused", "unpaused", "suspended", "interrupted"), ()),
+    **dict.fromkeys(("paused", "unpaused", "suspended", "interrupted", "saved"), ()),
 }
 
 

@@ -87,7 +87,7 @@ _power_state = choice(*power_states.POWER_STATES)
 POWER_STATES: Shape = mapping(uuid, _power_state)
 _domain = record(
     {"uuid": uuid, "name": name, "power_state": _power_state},
-    {"memory_mb": maybe(count), "vcpus": maybe(count), "ours": flag, "ledger": uuid, "disk_gb": count},
+    {"memory_mb": maybe(count), "vcpus": maybe(count), "ours": flag, "ledger": uuid, "disk_gb": count, "rescued": flag},
 )
 _session = record(
     {

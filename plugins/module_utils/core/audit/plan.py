@@ -109,6 +109,7 @@ class Domain:
     ledger: str = ""  # the id in its metadata
     vcpus: int = 0
     disk_gb: int = 0
+    rescued: bool = False  # it is the domain of a rescue
 
     @classmethod
     def of(cls, fact: t.Mapping[str, t.Any]) -> Domain:
@@ -120,6 +121,7 @@ class Domain:
             ours=bool(fact.get("ours")),
             power_state=int(fact["power_state"]),
             ledger=fact.get("ledger") or "",
+            rescued=bool(fact.get("rescued")),
             **amounts,
         )
 
@@ -441,6 +443,7 @@ class _Plan:
             return
         power_states = {d.uuid: d.power_state for d in snapshot.domains} if snapshot is not None else {}
         power_state = power_states.get(instance.uuid)
+        rescued = snapshot is not None and any(d.rescued for d in snapshot.domains if d.uuid == instance.uuid)
         waits = "" if snapshot is not None else "The operation is settled when the host answers."
         if not states.is_over(instance.operation, power_state):
             waits = "libvirt still writes the memory of the guest: run the audit again."
@@ -451,7 +454,7 @@ class _Plan:
             instance.uuid,
             "state",
             now,
-            now if waits else states.settled(instance.operation, instance.vm_state, power_state),
+            now if waits else states.settled(instance.operation, instance.vm_state, power_state, rescued),
             WAIT if waits else SETTLE,
             waits,
             key=instance.run,

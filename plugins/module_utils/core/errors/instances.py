@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from .base import Conflict, NotFound
+from .base import Conflict, InvalidInput, NotFound
 
 
 class InstanceNotFound(NotFound):
@@ -61,3 +61,9 @@ class InstanceNotReady(Conflict):
 
     msg_fmt = "Instance %(instance_id)s is not ready"
     remedy = "Look at its state: bootflow.compute.show."
+
+
+class InstanceNotRescuable(InvalidInput):
+    """The instance cannot be rescued by the image that the request names, or without one."""
+
+    msg_fmt = "Instance %(instance_id)s cannot be rescued: %(reason)s"

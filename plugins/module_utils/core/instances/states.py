@@ -191,6 +191,9 @@ ACTIONS: dict[str, Action] = {
 }
 
 
+#: Their results are not told apart by the power state of the guest.
+OF_A_RESCUE = frozenset(("rescue", "unrescue"))
+
 # The power states of an instance in a vm_state. They show whether the action of a dead run was completed.
 POWER_STATES_OF: dict[str, frozenset[int]] = {
     ACTIVE: frozenset((RUNNING,)),
@@ -198,20 +201,29 @@ POWER_STATES_OF: dict[str, frozenset[int]] = {
     SUSPENDED: frozenset((POWER_SUSPENDED, SHUTDOWN)),
     STOPPED: frozenset((SHUTDOWN, CRASHED)),
     SOFT_DELETED: frozenset((SHUTDOWN, CRASHED)),
+    RESCUED: frozenset((RUNNING,)),
 }
 
 
-def settled(action: str, vm_state: str, power_state: int | None) -> str:
+def settled(action: str, vm_state: str, power_state: int | None, rescued: bool = False) -> str:
     """The vm_state after ``action`` of a dead run: the action's result if the guest is in it, else unchanged.
 
-    A reboot has a guest off for a while: where it ended there, the instance is stopped, so that a start can begin.
+    A reboot, or the end of a rescue, has a guest off for a while: where it ended there, the instance is stopped, so that a
+    start can begin. The guest of a rescue and the instance's own have the same power states.
 
     :arg power_state: the reported one; None: the host does not have the guest.
+    :arg rescued: its domain is that of a rescue.
     source: Nova's init_host
     """
     rule = ACTIONS[action]
     if rule.dies_to is not None:
         return rule.dies_to
+    if action == "rescue":
+        return RESCUED if rescued else vm_state
+    if action == "unrescue" and (rescued or power_state is None):
+        return vm_state
+    if action == "unrescue":
+        return ACTIVE if power_state == RUNNING else STOPPED
     if rule.result is not None and power_state in POWER_STATES_OF.get(rule.result, ()):
         return rule.result
     reboots = rule.result in (rule.vm_states or ())

@@ -107,6 +107,19 @@ OPERATION = Table(
             help="Playbook `rebuild`: the image of `bootflow_images` that the local disks are made from, by name or id; without it, each"
             " instance's own.",
         ),
+        Setting(
+            "rescue_image_ref",
+            str,
+            help="Playbook `rescue`: the image of `bootflow_images`, by its name or id, that the guests boot.",
+            default_text="each instance's own image",
+        ),
+        Setting(
+            "rescue_password",
+            str,
+            help="Playbook `rescue`: the admin password of the rescued guests.",
+            default_text="one is generated for each",
+            secret=True,
+        ),
     )
 )
 

@@ -25,6 +25,7 @@ def _shutdown(row: Instance) -> dict[str, t.Any]:
 
 
 CUT_OFF = "lost its power: it did not shut down in time"
+REDEFINED = "has its definition from the ledger: its own was lost, or libvirt refused it"
 RESET = "was reset: it did not restart in time"
 
 OPERATIONS: dict[str, Operation] = {
@@ -39,6 +40,8 @@ OPERATIONS: dict[str, Operation] = {
         # A guest that does not restart when it is asked is rebooted hard.
         Operation("soft_reboot", "reboot", power="rebooted", forced=RESET, fails_to=ERROR),
         Operation("hard_reboot", "reboot", work="hard_reboot", fails_to=ERROR),
+        Operation("rescue", "rescue", work="rescue", details=lambda row: {"config_drive": bool(row.config_drive)}),
+        Operation("unrescue", "unrescue", work="unrescue", fails_to=ERROR, forced=REDEFINED),
         Operation("trigger_crash_dump", "trigger_crash_dump", power="interrupted"),
         # Begun by the playbook delete; deleted_at is that of the queue, from which they are reclaimed.
         Operation(

@@ -277,7 +277,8 @@ class _Repair:
         for host in sorted({str(f.host) for f in self.by_kind[audit.DEAD_OPERATION]}):
             snapshot = self.evidence.snapshots[host]
             power_states = {d.uuid: d.power_state for d in snapshot.domains}
-            operations.settle(self.tx, host, power_states, snapshot.began_at)
+            rescued = [d.uuid for d in snapshot.domains if d.rescued]
+            operations.settle(self.tx, host, power_states, snapshot.began_at, rescued)
 
     def _adopt(self) -> None:
         """Adopt what dead runs left: they lose every swap, and other runs see the new owner."""

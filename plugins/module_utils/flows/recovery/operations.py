@@ -20,6 +20,9 @@ from ...ledger.db.transaction import Transaction
 from ..instances import operation
 from ..instances.operations import BY_TASK_STATE
 
+# What leads on from the vm_state that is left.
+_NEXT = {states.ERROR: "run the same again", states.RESCUED: "unrescue it"}
+
 
 def left(tx: Transaction, host: str | None = None) -> list[InstanceAtWork]:
     """Instances (of ``host``) left in an operation by a dead run: rows of instances.in_task_states()."""
@@ -33,11 +36,18 @@ def hosts_to_ask(tx: Transaction) -> set[str]:
     return {r.host for r in left(tx) if r.host is not None}
 
 
-def settle(tx: Transaction, host: str, power_states: t.Mapping[str, int], asked_at: float) -> dict[str, str]:
+def settle(
+    tx: Transaction,
+    host: str,
+    power_states: t.Mapping[str, int],
+    asked_at: float,
+    rescued: t.Collection[str] | None = None,
+) -> dict[str, str]:
     """Settle operations of dead runs on ``host``. Returns uuid -> its vm_state now.
 
     :arg power_states: of the reported guests; a missing guest does not exist.
     :arg asked_at: when the host was asked: rows written after that are left alone.
+    :arg rescued: uuids of guests whose domains are those of a rescue; None: not known, and what depends on it waits.
     """
     found = {r.uuid: r for r in left(tx, host) if r.updated_at < asked_at}
     if not found:
@@ -49,9 +59,9 @@ def settle(tx: Transaction, host: str, power_states: t.Mapping[str, int], asked_
             continue  # another run was faster
         its = BY_TASK_STATE[str(row.task_state)]
         power_state = power_states.get(row.uuid)
-        if not states.is_over(its.name, power_state):
+        if not states.is_over(its.name, power_state) or (rescued is None and its.name in states.OF_A_RESCUE):
             continue
-        settled[row.uuid] = states.settled(its.name, row.vm_state, power_state)
+        settled[row.uuid] = states.settled(its.name, row.vm_state, power_state, row.uuid in (rescued or ()))
         instances.swap(
             tx,
             [row.uuid],
@@ -65,6 +75,8 @@ def settle(tx: Transaction, host: str, power_states: t.Mapping[str, int], asked_
             **(its.ends(tx.now) if settled[row.uuid] == its.rule.result else {}),
         )
         done = power_state in states.POWER_STATES_OF.get(its.rule.result or "", ())
+        if its.name in states.OF_A_RESCUE:
+            done = done and settled[row.uuid] == its.rule.result
         if row.vm_state == its.rule.result and row.vm_state in (its.rule.vm_states or ()):
             done = False  # a reboot ends in the state in which it began: nothing tells whether it was done
         problem = {} if done else {row.uuid: died_error(its.called, row, settled[row.uuid])}
@@ -77,6 +89,5 @@ def died_error(name: str, row: InstanceAtWork, vm_state: str) -> errors.Bootflow
         reason="run %s died while it did '%s' with instance %s" % (row.run_id or "unknown", name, row.uuid),
         remedy="The instance is as it was before; run the same again."
         if vm_state == row.vm_state
-        else "The instance is %s now; %s."
-        % (vm_state, "run the same again" if vm_state == states.ERROR else "start it"),
+        else "The instance is %s now; %s." % (vm_state, _NEXT.get(vm_state, "start it")),
     )

@@ -18,6 +18,7 @@ from ...core.guest.domain.metadata import NOVA_NAMESPACE, NovaInstanceConfig
 from ...core.instances.power_states import power_state_of
 from ..disks.devices import isolated_disks
 from ..disks.local_storage import group_facts
+from ..disks.rescue import is_rescue
 from ..iscsi.connector_facts import initiator_name, qemu_opens_iscsi
 from ..libvirt.connection import libvirt, libvirt_errors
 from ..libvirt.domains import ledger_of_domain
@@ -196,7 +197,7 @@ def list_domains(connection: t.Any) -> list[dict[str, t.Any]]:
 def domain_facts(domains: t.Iterable[t.Mapping[str, t.Any]]) -> list[dict[str, t.Any]]:
     """uuid, name, power_state, memory_mb and vcpus of each domain; whether this collection created it (``ours``), and for which ledger.
 
-    disk_gb is the size of its local disks according to our metadata.
+    disk_gb is the size of its local disks according to our metadata, ``rescued`` is there (true) if it is the domain of a rescue.
     """
     found = []
     for row in domains:
@@ -214,6 +215,7 @@ def domain_facts(domains: t.Iterable[t.Mapping[str, t.Any]]) -> list[dict[str, t
                 "vcpus": int(cpus),
                 "ours": made_by_us(xml),
                 **_owner(xml),
+                **({"rescued": True} if is_rescue(xml, row["uuid"]) else {}),
             }
         )
     return found

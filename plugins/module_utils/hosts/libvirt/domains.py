@@ -176,7 +176,7 @@ def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False)
     if start:
         progress.mark_changed()
         if spec.restart:
-            _cut_off(domain)
+            cut_off(domain)
         _start(domain, paused=spec.state == "paused" or spec.vif_plugging_timeout > 0)
         resume = spec.state == "running" and spec.vif_plugging_timeout > 0
     if resume:
@@ -265,7 +265,8 @@ def _start(domain: t.Any, paused: bool) -> None:
                 raise
 
 
-def _cut_off(domain: t.Any) -> None:
+def cut_off(domain: t.Any) -> None:
+    """Take the power, or the saved memory, of a guest."""
     tolerating(domain.destroy, "VIR_ERR_OPERATION_INVALID")  # it is off
     with libvirt_errors():
         if domain.hasManagedSaveImage(0):

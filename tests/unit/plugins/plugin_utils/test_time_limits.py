@@ -63,6 +63,8 @@ POWER = {"shutdown_timeout": 60, "wait_timeout": 10, "vif_plugging_timeout": 20,
         ),
         ("domain_power", {"state": "paused", "domains": [{}], **POWER}, 7),
         ("domain_power", {"state": "suspended", "domains": [{}], **POWER}, 7200),
+        ("domain_rescue", {"state": "saved", "domains": [{}], **POWER}, 7),
+        ("domain_rescue", {"state": "restored", "domains": [{}], **POWER}, 7 + 30),
     ],
 )
 def test_a_module_has_its_time_and_what_it_waits_for(module: str, arguments: dict[str, t.Any], seconds: float) -> None:

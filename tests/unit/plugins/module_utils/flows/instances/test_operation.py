@@ -84,10 +84,17 @@ def told(world: World, uuid: str, kind: str) -> list[str]:
     return [n.event_type for n in found if kind in n.event_type]
 
 
-def settle(world: World, host: str, run: str = "s", ago: float = 0.0, **power: int) -> dict[str, str]:
+def settle(
+    world: World,
+    host: str,
+    run: str = "s",
+    ago: float = 0.0,
+    rescued: t.Collection[str] | None = None,
+    **power: int,
+) -> dict[str, str]:
     world.time += 1
     with world.ledger.write() as tx:
-        return recovery.settle(tx.for_run(world.context(run)), host, dict(power), world.time - ago)
+        return recovery.settle(tx.for_run(world.context(run)), host, dict(power), world.time - ago, rescued)
 
 
 # --- the life of one ------------------------------------------------------------------------------------------------
@@ -487,15 +494,54 @@ def test_while_libvirt_writes_its_memory_a_suspend_is_not_over(world: World) -> 
     assert settle(world, "h1", **{uuid: states.SHUTDOWN}) == {uuid: states.SUSPENDED}
 
 
+@pytest.mark.parametrize(
+    ("name", "rescued", "power_state", "vm_state", "done"),
+    [
+        ("rescue", False, states.RUNNING, states.ACTIVE, False),  # it is its own guest that runs
+        ("rescue", False, None, states.ACTIVE, False),
+        ("rescue", True, states.RUNNING, states.RESCUED, True),
+        ("rescue", True, states.SHUTDOWN, states.RESCUED, False),
+        ("unrescue", True, states.RUNNING, states.RESCUED, False),
+        ("unrescue", True, states.SHUTDOWN, states.RESCUED, False),
+        ("unrescue", False, states.RUNNING, states.ACTIVE, True),
+        ("unrescue", False, states.SHUTDOWN, states.STOPPED, False),
+        ("unrescue", False, None, states.RESCUED, False),
+    ],
+)
+@pytest.mark.parametrize("by", ["report", "audit"])
+def test_a_half_done_rescue_is_what_the_domain_is(
+    world: World, name: str, rescued: bool, power_state: int | None, vm_state: str, done: bool, by: str
+) -> None:
+    world.report("h1")
+    uuid = world.boot("web")
+    put(world, uuid, vm_state=states.ACTIVE if name == "rescue" else states.RESCUED)
+    begin(world, name, "dead", names=["web"])
+    world.time += 601
+    guests = {} if power_state is None else {uuid: power_state}
+    its = [uuid] if rescued else []
+    if by == "report":
+        assert settle(world, "h1", **guests) == {} and hosts_to_ask(world) == {"h1"}, "power states do not tell it"
+        assert settle(world, "h1", rescued=its, **guests) == {uuid: vm_state}
+    else:
+        finding = audit(world, guests, rescued=its)
+        assert (finding.new, finding.action) == (vm_state, core_audit.SETTLE)
+    row = world.row(uuid)
+    assert (row.vm_state, row.task_state, row.power_state) == (vm_state, None, power_state or states.NOSTATE)
+    assert journal(world, uuid, name)[1][-1][1] == ("Success" if done else "Error")
+    put(world, uuid, vm_state=states.ACTIVE)
+
+
 def hosts_to_ask(world: World) -> set[str]:
     with world.ledger.read() as tx:
         return recovery.hosts_to_ask(tx.for_run(world.context("s")))
 
 
-def audit(world: World, guests: t.Mapping[str, int] | None, run: str = "audit") -> core_audit.Finding:
+def audit(
+    world: World, guests: t.Mapping[str, int] | None, run: str = "audit", rescued: t.Collection[str] = ()
+) -> core_audit.Finding:
     """One audit of h1, which shows these guests (None: it does not answer). Returns what it found of operations."""
     world.time += 1
-    domains = [core_audit.Domain(u, "web", 1024, True, p) for u, p in (guests or {}).items()]
+    domains = [core_audit.Domain(u, "web", 1024, True, p, rescued=u in rescued) for u, p in (guests or {}).items()]
     snapshot = core_audit.Snapshot("h1", "h1", world.time, domains)
     evidence = core_audit.Evidence(
         snapshots={} if guests is None else {"h1": snapshot}, unreachable={"h1": "no route"} if guests is None else {}

@@ -1,0 +1,82 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""With which image an instance is rescued, and whether that can be: checked before any host is contacted.
+
+source: Nova's compute.api.API.rescue and ComputeManager._get_rescue_image
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ...core import errors
+from ...core.model import Flavor, Image
+from ...core.reading.nearest import suggestion
+from ...core.request.catalogue_images import find_image
+from ...core.request.image_rules import image_errors, zero_disk_gb
+from ...ledger.compute.instances import Instance
+
+_SMALLER = "Name a smaller image with bootflow_rescue_image_ref."
+_TOO_LARGE = (errors.FlavorDiskSmallerThanImage, errors.FlavorDiskSmallerThanMinDisk, errors.FlavorMemoryTooSmall)
+
+
+Disks = t.Sequence[t.Mapping[str, t.Any]]
+
+
+def image_of(row: Instance, images: t.Mapping[str, Image], asked: str | None) -> Image:
+    """The image of the rescue: the one ``asked`` for, by name or id, else the instance's own.
+
+    :arg images: of the catalogue, by name.
+    :raises ImageNotFound: the catalogue does not have it.
+    :raises InstanceNotRescuable: none is asked for, and the instance has none.
+    """
+    if asked:
+        found = images.get(asked) or next((i for i in images.values() if i.id == asked), None)
+        if found is None:
+            raise errors.ImageNotFound(image_id=asked, remedy=suggestion(asked, images, "bootflow_images"))
+        return found
+    own = row.spec["image"]
+    if own is None:
+        raise errors.InstanceNotRescuable(
+            instance_id=row.uuid,
+            reason="its root disk is a volume, and it has no image of its own",
+            remedy="Name an image of bootflow_images with bootflow_rescue_image_ref.",
+        )
+    return find_image(images.values(), own)
+
+
+def size_limit(row: Instance, disks: Disks, image: Image) -> int:
+    """GB that the disk of the rescue may have: those of the instance's root disk. No claim counts it, in Nova neither."""
+    root = next((disk for disk in disks if disk.get("boot_index") == 0), {})
+    size = int(root.get("size_gb") or 0) or zero_disk_gb(row.spec["image"])
+    return size or zero_disk_gb({"min_disk": image.min_disk, "disk_format": image.disk_format, "size": image.size})
+
+
+def check(row: Instance, disks: Disks, image: Image, password: str | None) -> None:
+    """Check that the image fits the instance, and that a given password will have an effect.
+
+    :arg disks: the planned ones of the instance.
+    :raises FlavorDiskSmallerThanImage, FlavorDiskSmallerThanMinDisk, FlavorMemoryTooSmall, ImageNotActive, ImageUnacceptable: it does not.
+    :raises InstanceNotRescuable: the instance has no config drive, which would tell the password.
+    """
+    if password and not row.config_drive:
+        raise errors.InstanceNotRescuable(
+            instance_id=row.uuid,
+            reason="it has no config drive, which would tell the guest bootflow_rescue_password",
+            remedy="Leave bootflow_rescue_password out.",
+        )
+    flavor = dataclasses.replace(Flavor(**row.spec["flavor"]), root_gb=size_limit(row, disks, image))
+    for error in image_errors(image, flavor):
+        if isinstance(error, _TOO_LARGE):
+            error.remedy = _SMALLER
+        raise error
+
+
+def explained(error: errors.BootflowError) -> errors.BootflowError:
+    """An error of a host, with what a rescue can do about an image that is too large."""
+    if isinstance(error, _TOO_LARGE):
+        error.remedy = "%s The guest was left alone." % _SMALLER
+    return error

@@ -1,0 +1,175 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The definition of a guest that is rescued: kept in a file while its domain is that of the rescue, and brought back to the letter.
+
+Which of the two a domain is, is seen from its disks. source: Nova's libvirt driver (rescue, unrescue)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import typing as t
+from dataclasses import dataclass
+
+from ...core.disks.rescue import CONFIG_DRIVE, DEFINITION, DISK
+from ...core.errors import BootflowError, LibvirtError
+from ...core.guest.domain.element import parse
+from ...core.instances.power_states import NOSTATE
+from ..libvirt.connection import libvirt, libvirt_errors
+from ..libvirt.domains import DomainSpec, checked_xml, cut_off, find_domain, power_state
+from ..libvirt.power import PowerSpec, ensure_power
+from ..os.batch import progress
+from ..os.files import read_text, remove_files, write_file
+from ..os.locks import host_lock
+from ..os.module_errors import failure
+from ..os.paths import instance_dir, make_dirs
+from .file_disks import records_of, write_records
+from .unused_images import mark_bases_used
+
+
+@dataclass(frozen=True)
+class RescuedSpec:
+    """A guest that is to be rescued, or was."""
+
+    uuid: str
+    xml: str  # its definition by the ledger, where the host has lost its own
+    start: bool = True  # when its own definition is back
+
+
+def is_rescue(xml: t.Any, uuid: str) -> bool:
+    """Whether a domain's XML has the disk of a rescue."""
+    return any(
+        source.get("file", "").endswith("/%s/%s" % (uuid, DISK))
+        for source in xml.iterfind("devices/disk/source[@file]")
+    )
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The domain as it is."""
+
+    domain: t.Any  # None: there is none
+    defined: bool  # its next start is that of the rescue
+    active: bool
+    alive: bool  # the guest that runs is that of the rescue
+
+
+def _look(connection: t.Any, uuid: str) -> _Found:
+    domain = find_domain(connection, uuid)
+    if domain is None:
+        return _Found(None, False, False, False)
+    with libvirt_errors():
+        active = bool(domain.isActive())
+        defined = is_rescue(parse(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)), uuid)
+        return _Found(domain, defined, active, active and is_rescue(parse(domain.XMLDesc(0)), uuid))
+
+
+# --- before a rescue ------------------------------------------------------------------------------------------------------
+
+
+def save(connection: t.Any, instances_path: str, spec: RescuedSpec, check_mode: bool = False) -> dict[str, t.Any]:
+    """Keep the guest's definition, and make room for the disks of a rescue. Gives {changed, ran, power_state}.
+
+    Where the domain is that of a rescue already, of a run that died, the kept definition stays, and that guest loses its power.
+    ``ran``: the guest's own runs. It is left alone.
+
+    :raises InvalidInput: the UUID. :raises LibvirtError, HypervisorUnavailable: libvirt fails or is not running.
+    """
+    folder = instance_dir(instances_path, spec.uuid)
+    uuid = os.path.basename(folder)
+    found = _look(connection, uuid)
+    result = {"changed": True, "ran": found.active and not found.alive, "power_state": _state_of(found.domain)}
+    if check_mode:
+        return result
+    kept = os.path.join(folder, DEFINITION)
+    with host_lock(instances_path, "instance-" + uuid):
+        progress.mark_changed()
+        make_dirs(folder)
+        if not found.defined or not os.path.exists(kept):
+            own = spec.xml if found.domain is None or found.defined else _definition(found.domain)
+            write_file(kept, own.encode("utf-8"), 0o600)
+        if found.alive:
+            cut_off(found.domain)
+        _remove_disks(folder)
+    return result
+
+
+def _definition(domain: t.Any) -> str:
+    """With the passwords that libvirt shows to nobody else."""
+    with libvirt_errors():
+        return str(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE))
+
+
+def _state_of(domain: t.Any) -> int:
+    return NOSTATE if domain is None else power_state(domain)
+
+
+def _remove_disks(folder: str) -> None:
+    """Those of a rescue, or what a killed run left of them."""
+    mark_bases_used(folder)
+    drive = os.path.join(glob.escape(folder), ".%s.*.part" % CONFIG_DRIVE)
+    names = (DISK, DISK + ".part", CONFIG_DRIVE)
+    remove_files(*(os.path.join(folder, name) for name in names), *glob.glob(drive))
+    records = records_of(folder)
+    if records.pop(DISK, None) is not None:
+        write_records(folder, records)
+
+
+# --- after it -------------------------------------------------------------------------------------------------------------
+
+
+def restore(
+    connection: t.Any, instances_path: str, spec: RescuedSpec, power: PowerSpec, check_mode: bool = False
+) -> dict[str, t.Any]:
+    """Bring the guest's definition back, remove the disks of the rescue, and start the guest. Gives {changed, forced, power_state}.
+
+    A guest that has its own definition already is only started. ``forced``: its own was lost, or libvirt refused it, and it has that
+    of the ledger. A failure with a ``power_state`` happened when the definition was back.
+
+    :raises InvalidInput: the UUID. :raises LibvirtError, HypervisorUnavailable: libvirt fails, refuses both, or is not running.
+    """
+    folder = instance_dir(instances_path, spec.uuid)
+    uuid = os.path.basename(folder)
+    found = _look(connection, uuid)
+    if check_mode:
+        return {"changed": True, "forced": False, "power_state": _state_of(found.domain)}
+    forced = False
+    with host_lock(instances_path, "instance-" + uuid):
+        progress.mark_changed()
+        if found.alive or (found.defined and not found.active):
+            cut_off(found.domain)
+        _remove_disks(folder)
+        if found.defined or found.domain is None:
+            forced = _define(connection, uuid, read_text(os.path.join(folder, DEFINITION)), spec.xml)
+        # The last that tells of a rescue: until then the next restore begins again.
+        remove_files(os.path.join(folder, DEFINITION))
+    if not spec.start:
+        return {"changed": True, "forced": forced, "power_state": _state_of(find_domain(connection, uuid))}
+    try:
+        return {**ensure_power(connection, power), "changed": True, "forced": forced}
+    except Exception as error:
+        state = NOSTATE
+        with contextlib.suppress(BootflowError):
+            state = _state_of(find_domain(connection, uuid))
+        return failure(error, changed=True, power_state=state)
+
+
+def _define(connection: t.Any, uuid: str, own: str, of_ledger: str) -> bool:
+    """Whether the definition of the ledger had to take the place of the guest's own."""
+    if own:
+        try:
+            name = (parse(own).findtext("name") or "").strip()
+            checked_xml(DomainSpec(uuid=uuid, name=name, xml=own))
+            with libvirt_errors():
+                connection.defineXMLFlags(own, 0)
+        except LibvirtError:  # as after a change of libvirt's or of the firmware
+            pass
+        else:
+            return False
+    with libvirt_errors():
+        connection.defineXMLFlags(of_ledger, libvirt.VIR_DOMAIN_DEFINE_VALIDATE)
+    return True

@@ -1,0 +1,73 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The disks of a rescued guest: Nova's two orders of them, with all of the guest's own disks."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.block_devices import PlannedDisk
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.rescue import rescue_plan
+from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Image
+
+OWN = [
+    PlannedDisk("disk", "image", "/dev/vda", "virtio", boot_index=0),
+    PlannedDisk("disk.eph0", "ephemeral", "/dev/vdb", "virtio"),
+    PlannedDisk("v", "volume", "/dev/sda", "scsi"),
+    PlannedDisk("w", "volume", "/dev/vdc", "virtio", boot_index=1),
+]
+
+
+def image(disk_format: str = "qcow2", **properties: t.Any) -> Image:
+    return Image("r", "r", disk_format, properties=properties)
+
+
+def plan(of: Image, **how: t.Any) -> list[tuple[str, str, str, int | None]]:
+    return [(d.name, d.dev, d.device_type, d.boot_index) for d in rescue_plan(OWN, of, **how)]
+
+
+def test_the_rescue_disk_is_first_and_the_root_disk_second() -> None:
+    assert plan(image()) == [
+        ("disk.rescue", "vda", "disk", 0),
+        ("disk", "vdb", "disk", None),
+        ("disk.eph0", "vdc", "disk", None),
+        ("v", "sda", "disk", None),
+        ("w", "vdd", "disk", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("of", "how", "last"),
+    [
+        (image(hw_rescue_bus="virtio"), {}, ("disk.rescue", "vdd", "disk", 0)),
+        (image(hw_rescue_device="cdrom"), {}, ("disk.rescue", "hda", "cdrom", 0)),
+        (image("iso"), {}, ("disk.rescue", "hda", "cdrom", 0)),
+        (image("iso"), {"machine": "pc-q35-7.2"}, ("disk.rescue", "sdb", "cdrom", 0)),
+        (image(hw_rescue_device="disk", hw_rescue_bus="usb"), {}, ("disk.rescue", "sdb", "disk", 0)),
+    ],
+)
+def test_with_a_device_of_its_own_it_is_last_and_the_others_keep_their_names(
+    of: Image, how: dict[str, t.Any], last: tuple[str, str, str, int]
+) -> None:
+    *others, rescue = plan(of, **how)
+    assert rescue == last and [name for name, *_rest in others] == [d.name for d in OWN]
+    assert [dev for _name, dev, *_rest in others] == [d.dev for d in OWN]
+    assert all(index is None for *_rest, index in others), "only the rescue boots"
+
+
+@pytest.mark.parametrize(
+    "properties", [{"hw_rescue_bus": "floppybus"}, {"hw_rescue_device": "cdrom", "hw_rescue_bus": "virtio"}]
+)
+def test_a_bus_that_cannot_be(properties: dict[str, t.Any]) -> None:
+    with pytest.raises(errors.UnsupportedHardware):
+        plan(image(**properties))
+
+
+def test_only_a_cdrom_is_read_only() -> None:
+    assert [d.readonly for d in rescue_plan(OWN, image())] == [False] * 5
+    assert rescue_plan(OWN, image("iso"))[-1].readonly
