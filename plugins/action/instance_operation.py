@@ -25,6 +25,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.in
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
+    admin_password,
     attached_volumes,
     build_parts,
     hard_reboot,
@@ -51,9 +52,18 @@ _WORKS: dict[str, t.Callable[[LedgerAction, t.Sequence[str]], tuple[hard_reboot.
     "rebuild": rebuild.rebuild,
     "rescue": rescue.rescue,
     "unrescue": rescue.unrescue,
+    "set_admin_password": admin_password.change,
 }
 # What is checked before anything is written, beside the states, by the operation.
-_CHECKS: dict[str, t.Callable[[LedgerAction, Transaction, t.Sequence[Instance]], None]] = {"rescue": rescue.check}
+_CHECKS: dict[str, t.Callable[[LedgerAction, Transaction, t.Sequence[Instance]], None]] = {
+    "rescue": rescue.check,
+    "set_admin_password": admin_password.check,
+}
+# What gives instances passwords, by the operation: those of this run, and what the names of their files have after the UUID.
+_PASSWORDS: dict[str, tuple[t.Callable[[LedgerAction, str], str], str]] = {
+    "rescue": (rescue.password_of, ".rescue"),
+    "set_admin_password": (admin_password.password_of, ""),
+}
 
 
 class ActionModule(LedgerAction):
@@ -245,15 +255,14 @@ class ActionModule(LedgerAction):
         return outcome(error, changed=len(failed) < len(instances), instances=instances)
 
     def _leave_passwords(self, items: Items) -> list[str]:
-        """Those of rescued guests, where the person names a folder. Returns what the person is told."""
+        """Those that the instances got, where the person names a folder. Returns what the person is told."""
         folder = self.options["admin_password_dir"]
-        uuids = (
-            [i["uuid"] for i in items if i["details"].get("config_drive")] if self.operation.name == "rescue" else []
-        )
-        if not folder or not uuids or self.check_mode:
+        uuids = [i["uuid"] for i in items if i["details"].get("tells_password", True)]
+        if self.operation.name not in _PASSWORDS or not folder or not uuids or self.check_mode:
             return []
-        passwords.leave_in(folder, {"%s.%s" % (u, rescue.PURPOSE): rescue.password_of(self, u) for u in uuids})
-        return ["Admin passwords: in %s, in files named UUID.%s" % (folder, rescue.PURPOSE)]
+        password_of, suffix = _PASSWORDS[self.operation.name]
+        passwords.leave_in(folder, {uuid + suffix: password_of(self, uuid) for uuid in uuids})
+        return ["Admin passwords: in %s, in files named UUID%s" % (folder, suffix)]
 
     def _answers(self, begun: t.Mapping[str, t.Any]) -> dict[str, dict[str, t.Any]]:
         """uuid -> its outcome, as the hosts' tasks of this playbook registered it."""

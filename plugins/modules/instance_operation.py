@@ -13,7 +13,8 @@ version_added: "0.1.0"
 description:
   - One step of an operation on many instances. O(phase=begin) checks the selected instances and takes them into the operation, O(phase=work) does it on
     one host for all of its instances, O(phase=finish) writes what came of all of them. The playbooks C(stop), C(start),
-    C(reboot), C(rebuild), C(pause), C(unpause), C(suspend), C(resume), C(rescue), C(unrescue) and C(trigger_crash_dump) run the three.
+    C(reboot), C(rebuild), C(pause), C(unpause), C(suspend), C(resume), C(rescue), C(unrescue),
+    C(set_admin_password) and C(trigger_crash_dump) run the three.
   - Instances selected by O(names) or O(uuids) must exist.
   - States are checked as by Nova. If one of the selected instances is in a state that does not allow the operation, is locked, or is being worked on by
     another run, the task fails and no instance is touched. An instance that is already what the operation makes of it is left alone.
@@ -27,7 +28,8 @@ attributes:
 options:
   operation:
     description:
-      - C(stop), C(start), C(reboot), C(rebuild), C(pause), C(unpause), C(suspend), C(resume), C(rescue), C(unrescue) or C(trigger_crash_dump).
+      - C(stop), C(start), C(reboot), C(rebuild), C(pause), C(unpause), C(suspend), C(resume), C(rescue), C(unrescue),
+        C(set_admin_password) or C(trigger_crash_dump).
       - Read from the variable C(bootflow_operation).
     type: str
     required: true
@@ -55,6 +57,11 @@ options:
       - Of a rebuild. Name or id of the image in C(bootflow_images) that the local disks are made from. Without it, each instance's own.
       - Read from the variable C(bootflow_rebuild_image).
     type: str
+  admin_password:
+    description:
+      - Of C(set_admin_password), the new password.
+      - Read from the variable C(bootflow_admin_password), else one is generated for each instance, which needs O(admin_password_dir).
+    type: str
   rescue_image_ref:
     description:
       - Of C(rescue), name or id of the image in C(bootflow_images) that the guests boot. Their own disks are behind it.
@@ -67,7 +74,8 @@ options:
     type: str
   admin_password_dir:
     description:
-      - Of C(rescue), a folder on the controller that gets the passwords, each in a file of mode 0600, C(UUID.rescue).
+      - Of C(set_admin_password) and C(rescue), a folder on the controller that gets the passwords, each in a file of mode 0600, C(UUID) or
+        C(UUID.rescue).
       - Read from the variable C(bootflow_admin_password_dir), else they are not written.
     type: path
   quotas:
@@ -79,7 +87,7 @@ options:
 notes:
   - Runs on the controller, inside the ansible-playbook process. With O(phase=work) it runs M(bootflow.compute.domain_power) on the host, and
     M(bootflow.compute.instance_build) for guests that are reset or rescued, M(bootflow.compute.domain_rescue) for those that
-    are rescued, with C(bootflow_images). A rebuild runs M(bootflow.compute.instance_disks),
+    are rescued, with C(bootflow_images), M(bootflow.compute.domain_password) for passwords. A rebuild runs M(bootflow.compute.instance_disks),
     M(bootflow.compute.instance_cleanup) and then what a boot runs, with the variables C(bootflow_images), C(bootflow_pci_alias),
     C(bootflow_allow_zero_disk_flavor) and C(bootflow_instances).
   - O(phase=work) reads what O(phase=begin) returned from C(bootflow_operation_begun) of C(localhost), and O(phase=finish) reads C(bootflow_operated) of

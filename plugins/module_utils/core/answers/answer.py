@@ -24,6 +24,7 @@ _ANSWERS: dict[str, tuple[dict[str, Shape], dict[str, Shape]]] = {
     "domain": ({"outcomes": outcomes.DOMAINS}, {}),
     "domain_info": ({"power_states": compute.POWER_STATES}, {}),
     "domain_power": ({"outcomes": outcomes.DOMAIN_POWER}, {}),
+    "domain_password": ({"outcomes": outcomes.DOMAIN_PASSWORD}, {}),
     "domain_rescue": ({"outcomes": outcomes.DOMAIN_RESCUE}, {}),
     "domain_console": ({"outcomes": outcomes.CONSOLES}, {}),
     "volume_lvm": ({"outcomes": outcomes.VOLUMES, "backend": maybe(storage.backend)}, {"evicted": outcomes.EVICTED}),

@@ -52,6 +52,7 @@ DOMAINS: Shape = _outcomes({"power_state": _power_state}, {"devices": items(_pla
 DOMAIN_POWER: Shape = _outcomes(
     {"power_state": _power_state}, {"forced": flag, "restarted": flag, "vifs_missing": names}
 )
+DOMAIN_PASSWORD: Shape = _outcomes({"power_state": _power_state})
 DOMAIN_RESCUE: Shape = _outcomes({"power_state": _power_state}, {"ran": flag, "forced": flag, "vifs_missing": names})
 _vnc: Shape = record({"listen": name, "port": whole(1, 65535)})
 CONSOLES: Shape = _outcomes({"power_state": _power_state, "console": items(message, most=10_000)}, {"vnc": maybe(_vnc)})

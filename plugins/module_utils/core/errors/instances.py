@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from .base import Conflict, InvalidInput, NotFound
+from .base import BootflowError, Conflict, InvalidInput, NotFound
 
 
 class InstanceNotFound(NotFound):
@@ -67,3 +67,35 @@ class InstanceNotRescuable(InvalidInput):
     """The instance cannot be rescued by the image that the request names, or without one."""
 
     msg_fmt = "Instance %(instance_id)s cannot be rescued: %(reason)s"
+
+
+class QemuGuestAgentNotEnabled(Conflict):
+    """The image of the instance does not say that its guests have an agent."""
+
+    msg_fmt = "QEMU guest agent is not enabled"
+    remedy = "Boot the instance from an image with qemu-guest-agent and the property hw_qemu_guest_agent: yes."
+
+
+class SetAdminPasswdNotSupported(Conflict):
+    """The guest's agent does not know the command, or may not do it."""
+
+    msg_fmt = "Set admin password is not supported"
+    remedy = "Let the agent in the guest do guest-set-user-password (its option block-rpcs), or install a newer one."
+
+
+class InstancePasswordSetFailed(Conflict):
+    """The guest's agent did not set the password."""
+
+    msg_fmt = "Failed to set admin password on %(instance)s because %(reason)s"
+    remedy = (
+        "See whether the guest has that user (image property os_admin_user), and what its agent says in its journal."
+    )
+
+
+class GuestAgentUnresponsive(BootflowError):
+    """The guest's agent does not answer."""
+
+    msg_fmt = "set_admin_password is not implemented by this driver or guest instance."
+    status = 501
+    retryable = True
+    remedy = "The agent in the guest does not answer: wait until the guest is up, and see whether qemu-guest-agent runs in it."

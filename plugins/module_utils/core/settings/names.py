@@ -14,7 +14,7 @@ from ..reading.setting import PREFIX
 VARIABLES = frozenset(
     PREFIX + name
     for name in (
-        "actor", "admin_password_dir", "aggregate_image_properties_isolation_namespace",
+        "actor", "admin_password", "admin_password_dir", "aggregate_image_properties_isolation_namespace",
         "aggregate_image_properties_isolation_separator", "aggregates", "all", "allow_availability_zone_fallback",
         "allow_duplicate_networks", "allow_forced_host", "allow_zero_disk_flavor", "apply_allow", "attachments",
         "audit_hosts", "audit_remove_orphans", "availability_zone", "base_mac", "build_place_timeout", "clear_timeout",

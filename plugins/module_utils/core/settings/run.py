@@ -248,8 +248,8 @@ RUN = Table(
             "admin_password_dir",
             PATH,
             help="Folder on the controller (absolute path; made with mode 0700) in which a boot leaves the admin password of each instance"
-            " that it started, in a file of mode 0600 named by the instance's UUID, and a rescue those of its guests in `UUID.rescue`. Nothing"
-            " removes the files.",
+            " that it started, in a file of mode 0600 named by the instance's UUID. `set_admin_password` replaces it, and a rescue leaves that of its"
+            " guest in `UUID.rescue`. Nothing removes the files.",
         ),
     )
 )

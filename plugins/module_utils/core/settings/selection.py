@@ -108,6 +108,13 @@ OPERATION = Table(
             " instance's own.",
         ),
         Setting(
+            "admin_password",
+            str,
+            help="Playbook `set_admin_password`: the new password.",
+            default_text="one is generated for each instance, and left in `bootflow_admin_password_dir`",
+            secret=True,
+        ),
+        Setting(
             "rescue_image_ref",
             str,
             help="Playbook `rescue`: the image of `bootflow_images`, by its name or id, that the guests boot.",

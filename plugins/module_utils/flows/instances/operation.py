@@ -37,6 +37,7 @@ class Operation:
     connects_volumes: bool = False  # the guest's volumes are connected to the host first
     work: str = ""  # what else its host does: a name in _WORKS of the action instance_operation
     fails_to: str | None = None  # vm_state after a failure whose guest does not run; None: always as before
+    journalled: str = ""  # its action in the journal, where Nova has another name for that
     forced: str = ""  # what people are told of a guest that had to be forced
     details: t.Callable[[Instance], dict[str, t.Any]] = lambda row: {}  # details of one instance for the host
     columns: t.Callable[[float], dict[str, t.Any]] = lambda now: {}  # what its begin writes beside the task_state
@@ -49,8 +50,13 @@ class Operation:
 
     @property
     def called(self) -> str:
-        """The action in the journal, and the playbook: soft and hard reboots are reboots."""
+        """The playbook: soft and hard reboots are reboots."""
         return self.rule.known_as or self.name
+
+    @property
+    def action(self) -> str:
+        """The action in the journal."""
+        return self.journalled or self.called
 
     @property
     def during(self) -> str | None:
@@ -295,7 +301,7 @@ def start(tx: Transaction, operation: Operation, rows: t.Sequence[Instance]) -> 
     _end_others(tx, operation, rows)
     for project in sorted({r.project for r in rows}):
         new = [r.uuid for r in rows if r.project == project and not operation.is_begun(r.task_state)]
-        history.start_actions(tx, new, operation.called, tx.request_id, project, tx.actor)
+        history.start_actions(tx, new, operation.action, tx.request_id, project, tx.actor)
     _notify(tx, operation, uuids, "start")
 
 
@@ -401,12 +407,13 @@ def journal(
     history.finish_events(tx, done, operation.name, history.SUCCESS)
     history.fail_events(tx, {u: e.in_full for u, e in failed.items()}, operation.name)
     close(tx, operation, done, sorted(failed))
-    faults = {u: {"host": hosts.get(u), "fault": e.as_dict()} for u, e in failed.items()}
-    history.notify_each(tx, faults, "compute.instance.%s.error" % operation.notification)
+    if operation.notification:
+        faults = {u: {"host": hosts.get(u), "fault": e.as_dict()} for u, e in failed.items()}
+        history.notify_each(tx, faults, "compute.instance.%s.error" % operation.notification)
 
 
 def close(tx: Transaction, operation: Operation, done: t.Sequence[str], failed: t.Sequence[str] = ()) -> None:
     """Close the action of these instances, and notify of the end of those that are done."""
-    history.finish_actions(tx, done, operation.called)
-    history.finish_actions(tx, failed, operation.called, history.ERROR)
+    history.finish_actions(tx, done, operation.action)
+    history.finish_actions(tx, failed, operation.action, history.ERROR)
     _notify(tx, operation, done, "end")

@@ -39,6 +39,7 @@ PLACE = {"type": "disk", "name": "vda", "bus": "pci", "address": "0000:00:03.0"}
 ANSWERS: dict[str, dict[str, t.Any]] = {
     "domain": {"outcomes": {UUID: {**GOOD, "power_state": 1, "vifs_missing": [], "devices": [PLACE]}, "b": BAD}},
     "domain_power": {"outcomes": {UUID: {**GOOD, "power_state": 4, "forced": False, "restarted": True}, "b": BAD}},
+    "domain_password": {"outcomes": {UUID: {**GOOD, "power_state": 1}, "b": BAD}},
     "domain_rescue": {
         "outcomes": {
             UUID: {**GOOD, "power_state": 1, "ran": True, "forced": False, "vifs_missing": []},
