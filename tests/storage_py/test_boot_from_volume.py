@@ -114,6 +114,34 @@ def test_a_volume_of_ones_own(volumes: VolumeFlow) -> None:
 
 
 @pytest.mark.long
+def test_a_rescue_has_the_volumes_behind_it(volumes: VolumeFlow) -> None:
+    """The root disk is a volume, second in the guest of the rescue; the definition comes back to the letter."""
+    volumes.boot(on_volume("db", root(volume_type="thin")), **READY)
+    row, (volume,) = volumes.instances()["db"], volumes.volumes()
+    host = volumes.lab.host(row["host"])
+
+    def definition() -> str:
+        argv = ("virsh", "-c", "qemu:///system", "dumpxml", "--inactive", "--security-info", row["uuid"])
+        return host.run(*argv).stdout
+
+    before = definition()
+    done = volumes.run("rescue", bootflow_names=["db"], **READY)
+    assert done.returncode == 0 and volumes.instances()["db"]["vm_state"] == "rescued", done.output
+    end = time.monotonic() + 120
+    while "BOOTFLOW-GUEST-READY" not in volumes.console(row["host"], row["uuid"]):
+        assert time.monotonic() < end, volumes.console(row["host"], row["uuid"])
+        time.sleep(0.5)
+    console = volumes.console(row["host"], row["uuid"])
+    assert "BOOTFLOW-GUEST-DISK name=vdb bytes=%d label= serial=%s" % (GIB, volume["id"][:20]) in console
+    assert "serial=%s" % volume["id"][:20] not in console.partition("name=vda ")[2].partition("\n")[0]
+    done = volumes.run("unrescue", bootflow_names=["db"])
+    assert done.returncode == 0 and volumes.instances()["db"]["vm_state"] == "active", done.output
+    assert definition() == before
+    volumes.delete("db")
+    assert volumes.residue() == {}
+
+
+@pytest.mark.long
 def test_hot_attach_extend_and_detach(volumes: VolumeFlow) -> None:
     """On a running guest whose root is local; the guest sees the serial and the new size."""
     volumes.boot(entry("app", user_data=WATCH), **READY)
