@@ -33,7 +33,7 @@ def check(action: LedgerAction, _tx: Transaction, rows: t.Sequence[Instance]) ->
     """
     if not action.options["admin_password"] and not action.options["admin_password_dir"]:
         raise errors.InvalidInput(
-            message="bootflow_admin_password is not set, and nobody would know a generated password",
+            message="bootflow_admin_password is not set, and a generated password would be lost",
             remedy="Set bootflow_admin_password, or bootflow_admin_password_dir for a generated one of each instance.",
         )
     without = [r for r in rows if not has_agent(_properties(r))]

@@ -55,7 +55,7 @@ def test_agents_set_passwords(agents: Flow) -> None:
     flow = agents
     flow.boot(entry("web", user_data=TELLING), entry("deaf", image="deaf"), entry("plain", image="plain"), **READY)
     wait_ready(flow, "web", "BOOTFLOW-GUEST-AGENT")
-    assert "nobody would know" in operate(flow, "set_admin_password", "web", expect=2)
+    assert "would be lost" in operate(flow, "set_admin_password", "web", expect=2)
     refused = operate(flow, "set_admin_password", "web", "plain", expect=2, bootflow_admin_password=SECRET)
     assert "QemuGuestAgentNotEnabled" in refused and states_of(flow) == {("active", None)}
 

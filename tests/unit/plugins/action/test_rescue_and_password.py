@@ -152,7 +152,7 @@ def test_generated_passwords_are_left_in_the_folder(rescues: Rescues, tmp_path: 
 
 
 def test_a_password_that_nobody_would_know(rescues: Rescues) -> None:
-    with pytest.raises(errors.InvalidInput, match="nobody would know"):
+    with pytest.raises(errors.InvalidInput, match="would be lost"):
         rescues.play("set_admin_password", names=NAMES)
     assert rescues.given == []
 
