@@ -11,7 +11,7 @@ import subprocess
 import time
 
 import pytest
-from flow import Flow, entry, image_file, settings_of_host
+from flow import Flow, entry, image_file
 from test_operations import READY, guest, operate, states_of, virsh, wait_ready
 
 # The label of the guest's own root disk, from then on.
@@ -124,19 +124,19 @@ def test_a_rescue_that_is_killed(flow: Flow, then: str) -> None:
 def test_a_stopped_guest_another_image_and_raw_disks(flow: Flow) -> None:
     flow.variables["bootflow_images"].append({**flow.variables["bootflow_images"][0], "name": "helper"})
     flow.variables["bootflow_images"][1]["properties"] = {"hw_rescue_bus": "scsi"}
-    with settings_of_host(flow.lab, "compute1", bootflow_disk_backend="raw"):
-        flow.boot(entry("web", user_data=KEEP, availability_zone=":compute1"), **READY)
-        before = definition(flow, "web")
-        operate(flow, "stop", "web")
-        operate(flow, "rescue", "web", bootflow_rescue_image_ref="helper")
-        wait_ready(flow, "web")
-        seen = disks(flow, "web")
-        assert (seen["vda1"], seen["sda1"]) == ("KEPT", "BFGUEST"), "the own disk keeps its name"
-        # Its power is its own matter: the rescue stays.
-        virsh(flow, "web", "destroy")
-        flow.run("power_sync")
-        assert states_of(flow) == {("rescued", None)}
-        operate(flow, "unrescue", "web")
-        assert definition(flow, "web") == before and guest(flow, "web") == "running"
-        flow.delete("web")
-        assert flow.residue() == {}
+    flow.variables["bootflow_disk_backend"] = "raw"
+    flow.boot(entry("web", user_data=KEEP), **READY)
+    before = definition(flow, "web")
+    operate(flow, "stop", "web")
+    operate(flow, "rescue", "web", bootflow_rescue_image_ref="helper")
+    wait_ready(flow, "web")
+    seen = disks(flow, "web")
+    assert (seen["vda1"], seen["sda1"]) == ("KEPT", "BFGUEST"), "the own disk keeps its name"
+    # Its power is its own matter: the rescue stays.
+    virsh(flow, "web", "destroy")
+    flow.run("power_sync")
+    assert states_of(flow) == {("rescued", None)}
+    operate(flow, "unrescue", "web")
+    assert definition(flow, "web") == before and guest(flow, "web") == "running"
+    flow.delete("web")
+    assert flow.residue() == {}
