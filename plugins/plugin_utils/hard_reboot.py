@@ -25,9 +25,12 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.results import it
 Outcomes = t.Dict[str, t.Dict[str, t.Any]]
 
 
-def reboot(action: LedgerAction, uuids: t.Sequence[str]) -> tuple[Outcomes, build_parts.Problems]:
+def reboot(
+    action: LedgerAction, uuids: t.Sequence[str], off: t.Collection[str] = ()
+) -> tuple[Outcomes, build_parts.Problems]:
     """Reboot these. A guest loses its power only when its networks and volumes are there and libvirt has taken its definition.
 
+    :arg off: those that are only defined, and not started.
     Returns the outcomes of the module domain, and why instances failed.
     """
     ledger = action.open_ledger()
@@ -38,7 +41,7 @@ def reboot(action: LedgerAction, uuids: t.Sequence[str]) -> tuple[Outcomes, buil
         }
         if not action.check_mode:
             problems.update(connect(action, [a for found in volumes.values() for a in found]))
-        domains = _domains(action, builds, volumes, problems)
+        domains = _domains(action, builds, volumes, off, problems)
         if not domains:
             return {}, problems
         builds = [b for b in builds if b.uuid not in problems]
@@ -70,6 +73,7 @@ def _domains(
     action: LedgerAction,
     builds: t.Iterable[Build],
     volumes: t.Mapping[str, t.Sequence[Attached]],
+    off: t.Collection[str],
     problems: build_parts.Problems,
 ) -> list[dict[str, t.Any]]:
     settings = host_settings.of(action)
@@ -81,7 +85,8 @@ def _domains(
             except errors.BootflowError as e:
                 problems[build.uuid] = e
             else:
-                domains.append({**wanted, "restart": True})
+                how = {"state": "defined"} if build.uuid in off else {"restart": True}
+                domains.append({**wanted, **how})
     return domains
 
 

@@ -95,6 +95,8 @@ _KINDS = {
     "domain_info": "report_timeout",
     "storage_backend_info": "report_timeout",
     "instance_disks": "copy_timeout",
+    "instance_disks_fetch": "copy_timeout",
+    "instance_disks_offer": "copy_timeout",
     "volume_lvm": "clear_timeout",
 }
 

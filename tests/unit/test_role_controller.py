@@ -136,6 +136,7 @@ def test_timer_of_power_sync(interval, seconds):
         ({"controller_sync_power_state_interval": 0, "bootflow_reclaim_instance_interval": 0}, ["power_sync"]),
         ({"controller_sync_power_state_interval": -1}, []),
         ({"controller_sync_power_state_interval": -1, "bootflow_reclaim_instance_interval": "3600"}, ["reclaim"]),
+        ({"controller_sync_power_state_interval": -1, "bootflow_resize_confirm_window": 60}, ["confirm_resize"]),
     ],
 )
 def test_which_playbooks_have_timers(variables, wanted):

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import typing as t
 
+from ..core.instances import moves
 from .compute.instances import LIVE
 from .database import Ledger
 from .db.sqlalchemy_import import sa
 from .db.transaction import Transaction
-from .schema.tables import instances, metadata, notifications, request_specs, reservations, runs
+from .schema.tables import instances, metadata, migrations, notifications, request_specs, reservations, runs
 from .schema.volume_tables import (
     volume_attachments,
     volume_cleanups,
@@ -60,6 +61,7 @@ def plan(tx: Transaction, before: float) -> dict[str, int]:
     specs = [
         request_specs.c.reservation_id.in_(sa.select(reservations.c.id).where(reservations.c.created_at < before)),
         ~_refers(instances, *_of_spec(), sa.not_(gone)),
+        ~_refers(migrations, *_of_move(), migrations.c.instance_uuid.not_in(over)),
     ]
     counts["request_specs"] = _count(tx, request_specs, *specs)
     counts["reservations"] = _count(
@@ -163,6 +165,11 @@ def _of_spec() -> list[Condition]:
     ]
 
 
+def _of_move() -> list[Condition]:
+    """A resize that is reverted brings the former request back."""
+    return [migrations.c.old_request_spec_id == request_specs.c.id, migrations.c.status.in_(moves.OPEN)]
+
+
 def _refers(table: sa.Table, *where: Condition) -> sa.Exists:
     return sa.exists(sa.select(sa.literal(1)).select_from(table).where(*where))
 
@@ -193,7 +200,11 @@ def _request_specs(tx: Transaction, before: float, size: int) -> dict[str, int]:
     unused = (
         sa.select(request_specs.c.id)
         .join(reservations, reservations.c.id == request_specs.c.reservation_id)
-        .where(reservations.c.created_at < before, ~_refers(instances, *_of_spec()))
+        .where(
+            reservations.c.created_at < before,
+            ~_refers(instances, *_of_spec()),
+            ~_refers(migrations, *_of_move()),
+        )
     )
     return _by_key(tx, request_specs, request_specs.c.id, unused, size)
 

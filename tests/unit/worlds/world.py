@@ -13,7 +13,7 @@ import typing as t
 import sqlalchemy as sa
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import power_states, states
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import moves, power_states, states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.request import ServerRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import (
     Flavor,
@@ -311,9 +311,12 @@ class World:
         rows = {r.uuid: r for r in tx.execute(sa.select(tables.instances))}
         cleanups = {(r.instance_uuid, r.host) for r in tx.execute(sa.select(tables.cleanups))}
         places = {(u, h) for u, h, _id in _claims(tx)}
+        moving = {r.instance_uuid: r for r in tx.execute(sa.select(tables.migrations)) if r.status in moves.OPEN}
         for uuid, host in places:
             row = rows[uuid]
             lives_there = row.deleted == instances.LIVE and row.host == host
+            if uuid in moving and host in (moving[uuid].source_compute, moving[uuid].dest_compute):
+                lives_there = row.deleted == instances.LIVE
             assert lives_there or (uuid, host) in cleanups, "a claim of %s on %s is nobody's" % (uuid, host)
         for row in rows.values():
             if (

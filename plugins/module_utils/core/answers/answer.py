@@ -12,12 +12,17 @@ import typing as t
 from ..errors import InvalidAnswer
 from ..legible import legible
 from . import compute, outcomes, storage
-from .shapes import Misshapen, Shape, flag, items, maybe, message, name, names, number, prose, record, whole
+from .shapes import Misshapen, Shape, flag, items, maybe, message, name, names, number, prose, record, text, whole
 
 # module -> what its answer has, and what it may have.
 _ANSWERS: dict[str, tuple[dict[str, Shape], dict[str, Shape]]] = {
     "compute_node_info": ({"compute_node": compute.NODE}, {"iscsi": compute.ISCSI, "dhcp": compute.DHCP}),
     "storage_backend_info": ({"backends": storage.BACKENDS}, {"targets": storage.TARGETS}),
+    "instance_disks_offer": (
+        {"outcomes": outcomes.OFFERED, "port": whole(0, 65535), "fingerprint": text(64)},
+        {},
+    ),
+    "instance_disks_fetch": ({"outcomes": outcomes.FETCHED}, {}),
     "instance_disks": ({"outcomes": outcomes.INSTANCE_DISKS}, {"missing_images": names}),
     "compute_unused": ({"images": compute.UNUSED_IMAGES, "networks": names}, {"failed_items": compute.KEPT_UNUSED}),
     "virtual_network": ({"outcomes": outcomes.NETWORKS}, {"reservations": outcomes.ANY}),

@@ -65,3 +65,11 @@ CONNECTIONS: Shape = _outcomes(
     {}, {"path": path, "device": path, "size": maybe(whole(0, LARGEST_BIG)), "warnings": items(message)}
 )
 EVICTED: Shape = items(record({"name": name}))
+_bytes = whole(0, LARGEST_BIG)
+_disk_record: Shape = record(
+    {"format": choice("qcow2", "raw"), "virtual_size": _bytes},
+    {"kind": name, "image_id": text(), "base": text(), "volume_group": text()},
+)
+_file: Shape = record({"name": name, "size": _bytes, "allocated": _bytes}, {"record": maybe(_disk_record)})
+OFFERED: Shape = _outcomes({"files": items(_file)})
+FETCHED: Shape = _outcomes({}, {"disks": items(record({"name": name, "size": _bytes, "sha256": text(64)}))})

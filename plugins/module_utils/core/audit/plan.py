@@ -207,6 +207,7 @@ class Claim:
     instance: str
     node_id: int
     amounts: Amounts
+    of_move: bool = False  # on the other host of a move that is not decided
 
 
 @dataclass(frozen=True)
@@ -454,7 +455,7 @@ class _Plan:
             instance.uuid,
             "state",
             now,
-            now if waits else states.settled(instance.operation, instance.vm_state, power_state, rescued),
+            now if waits else _settled(instance, power_state, rescued),
             WAIT if waits else SETTLE,
             waits,
             key=instance.run,
@@ -553,7 +554,7 @@ class _Plan:
         node = self.nodes.get(claim.node_id)
         host = node.host if node is not None else None
         instance = self.ledger.instances.get(claim.instance)
-        if (host, claim.instance) in self.to_clean:
+        if (host, claim.instance) in self.to_clean or (claim.of_move and instance is not None and not instance.deleted):
             return claim.amounts
         if (
             instance is None
@@ -752,6 +753,14 @@ class _Plan:
             xml,
         )
         self.add(ORPHAN_RESERVATION, host, None, what, found.address, found.address, REPORT, remedy)
+
+
+def _settled(instance: Instance, power_state: int | None, rescued: bool) -> str:
+    if instance.task_state == states.RESIZE_FINISH:  # its new host has all of it
+        return states.RESIZED
+    if instance.operation in ("resize", "revert_resize"):
+        return states.ACTIVE if power_state == states.RUNNING else states.STOPPED
+    return states.settled(instance.operation, instance.vm_state, power_state, rescued)
 
 
 def _holds(instance: Instance) -> bool:

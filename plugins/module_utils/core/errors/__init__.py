@@ -26,6 +26,7 @@ from .incomplete import Incomplete
 from .instances import *
 from .iscsi import *
 from .ledger import *
+from .moves import *
 from .networks import *
 from .numa import *
 from .pci import *

@@ -155,10 +155,11 @@ ACTIONS: dict[str, Action] = {
     ),  # fmt: skip
     "rescue": Action(_in(ACTIVE, STOPPED, ERROR), during=RESCUING, result=RESCUED),
     "unrescue": Action(_in(RESCUED), during=UNRESCUING, result=ACTIVE),
-    "resize": Action(_in(ACTIVE, STOPPED), during=RESIZE_PREP, result=RESIZED),
-    "migrate": Action(_in(ACTIVE, STOPPED), during=RESIZE_PREP, result=RESIZED),
-    "confirm_resize": Action(_in(RESIZED)),  # active, or stopped if it is shut down
-    "revert_resize": Action(_in(RESIZED), during=RESIZE_REVERTING),
+    "resize": Action(_in(ACTIVE, STOPPED), during=RESIZE_PREP, then=(RESIZE_MIGRATING,), result=RESIZED),
+    "migrate": Action(_in(ACTIVE, STOPPED), during=RESIZE_PREP, then=(RESIZE_MIGRATING,), result=RESIZED),
+    # active, or stopped if it is shut down
+    "confirm_resize": Action(_in(RESIZED), known_as="confirmResize"),
+    "revert_resize": Action(_in(RESIZED), during=RESIZE_REVERTING, known_as="revertResize"),
     "shelve": Action(_USED, during=SHELVING, result=SHELVED),
     "shelve_offload": Action(_in(SHELVED), during=SHELVING_OFFLOADING, result=SHELVED_OFFLOADED),
     "unshelve": Action(_in(SHELVED, SHELVED_OFFLOADED), during=UNSHELVING, result=ACTIVE),

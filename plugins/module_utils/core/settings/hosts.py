@@ -17,12 +17,31 @@ from ..disks.whole_disks import MEDIA
 from ..errors import BootflowError
 from ..guest.config_drive_rules import FORMATS
 from ..guest.constraints import CACHE_MODES, CPU_MODES, FIRMWARE_TYPES
-from ..reading.setting import ABSOLUTE, ABSOLUTES, FILLED, NUMBERS, PATTERN, Kind, Setting, Table, Unfit, structure
+from ..reading.setting import (
+    ABSOLUTE,
+    ABSOLUTES,
+    ADDRESS,
+    FILLED,
+    NUMBERS,
+    PATTERN,
+    Kind,
+    Setting,
+    Table,
+    Unfit,
+    structure,
+)
 from ..resources.numa.topology import reserved_pages
 from ..resources.pci.spec import parse_device_specs
 
 _PAGES = "a list of {node, size (kB, or such as 2MB), count}"
 _VOLUME_GROUP = "a name that LVM takes (letters, digits, + _ . -)"
+
+
+def _ports(value: t.Any) -> str:
+    first, _dash, last = str(value).partition("-")
+    if not (first.isdecimal() and last.isdecimal() and 0 < int(first) <= int(last) < 65536):
+        raise Unfit
+    return str(value)
 
 
 def _pci_devices(value: t.Any) -> list[t.Any]:
@@ -172,6 +191,18 @@ COMPUTE = Table(
             "/var/lib/bootflow/instances",
             "Folder of disks, config drives, console logs and base images (`_base`). It and the folders above belong to root; no other"
             " user may write to them.",
+        ),
+        Setting(
+            "copy_address",
+            ADDRESS,
+            help="Address at which other hosts fetch the disks of instances that leave the host (`resize`, `migrate`).",
+            default_text="the address that it reported, else `ansible_host`",
+        ),
+        Setting(
+            "copy_ports",
+            Kind("a range of ports, FIRST-LAST", _ports, "str"),
+            "49216-49279",
+            "Ports at which the host offers these disks: other hosts must reach them.",
         ),
         Setting(
             "virt_type",

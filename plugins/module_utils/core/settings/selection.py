@@ -130,6 +130,33 @@ OPERATION = Table(
     )
 )
 
+MOVE = Table(
+    (
+        *INSTANCES,
+        Setting(
+            "resize_flavor",
+            str,
+            help="Playbook `resize`: the flavor that the instances get, of `bootflow_flavors`.",
+            option="flavor",
+        ),
+    )
+)
+
+CONFIRMATION = Table(
+    (
+        *INSTANCES,
+        Setting(
+            "resize_confirm_window",
+            int,
+            0,
+            "Playbook `confirm_resize` without a selection: instances that have waited so long are confirmed. 0: none.",
+            option="window",
+            least=0,
+            unit="seconds",
+        ),
+    )
+)
+
 LOCK = Table(
     (
         *INSTANCES,

@@ -16,7 +16,19 @@ from .names import strangers
 from .request import REQUEST
 from .run import LEDGER, MAINTENANCE, PLAYBOOKS, PURGE, READING, RUN, TIME_LIMITS
 from .scheduling import SCHEDULER
-from .selection import AUDIT, CONSOLE, DELETION, HOSTS, LISTING, LOCK, OPERATION, SELECTION, WHATIF
+from .selection import (
+    AUDIT,
+    CONFIRMATION,
+    CONSOLE,
+    DELETION,
+    HOSTS,
+    LISTING,
+    LOCK,
+    MOVE,
+    OPERATION,
+    SELECTION,
+    WHATIF,
+)
 from .storage import STORAGE
 from .volumes import CROSS_AZ_ATTACH, VOLUME, VOLUME_DELETION, VOLUME_SCHEDULER, VOLUME_SELECTION, VOLUME_WORK
 
@@ -38,7 +50,7 @@ SECTIONS: tuple[tuple[str, str, tuple[Setting, ...]], ...] = (
     (
         "Selecting instances (list, delete, operations such as stop)",
         "",
-        (*SELECTION, *OPERATION, *LOCK, *CONSOLE, *DELETION, *LISTING),
+        (*SELECTION, *OPERATION, *MOVE, *CONFIRMATION, *LOCK, *CONSOLE, *DELETION, *LISTING),
     ),
 )
 

@@ -14,9 +14,10 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ...core import errors
-from ...core.instances import states
+from ...core.instances import moves, states
 from ...core.volumes import attachment
 from ...ledger.compute import claims, cleanups, history, instances, ports, runs
+from ...ledger.compute import moves as ledger_moves
 from ...ledger.compute.instances import Instance
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments
@@ -80,8 +81,19 @@ def _marked(tx: Transaction, rows: list[Instance]) -> Deleting:
     """What follows for instances that are marked as deleting."""
     found = [r.uuid for r in rows]
     life.end_with_instances(tx, found)
+    _end_moves(tx, rows)
     hosts = {r.host for r in rows if r.host is not None} | {c.host for c in cleanups.of_instances(tx, found)}
     return Deleting(rows=rows, hosts=sorted(hosts))
+
+
+def _end_moves(tx: Transaction, rows: t.Sequence[Instance]) -> None:
+    """The other host of a move that is not decided has something of the instance too."""
+    found = ledger_moves.open_of(tx, [r.uuid for r in rows])
+    for row in rows:
+        move = found.get(row.uuid)
+        for host in {move.source_compute, move.dest_compute} - {row.host} if move is not None else ():
+            cleanups.add(tx, host, row.uuid, row.domain_name, "it was deleted before its move was decided")
+    ledger_moves.set_status(tx, [m.id for m in found.values()], moves.ERROR)
 
 
 def withdraw(tx: Transaction, rows: t.Sequence[Instance]) -> None:

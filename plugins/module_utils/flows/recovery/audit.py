@@ -21,7 +21,7 @@ from ...core.audit.plan import Evidence, Finding
 from ...core.instances import states
 from ...core.instances.power_states import POWER_STATES
 from ...core.resources.claims import Overhead, ResourceRequest, usage_delta
-from ...ledger.compute import claims, cleanups, groups, instances, nodes, ports, requests, runs
+from ...ledger.compute import claims, cleanups, groups, instances, moves, nodes, ports, requests, runs
 from ...ledger.compute.instances import InstanceSize
 from ...ledger.compute.ports import SuspiciousPort
 from ...ledger.db.locks import take_turns
@@ -30,6 +30,7 @@ from ...ledger.schema.identity import ledger_id
 from ..boot import failure
 from ..instances import cleanup, delete
 from ..instances.operations import BY_TASK_STATE
+from ..moves.course import AT_WORK
 from . import operations, power_sync, reservations, storage_audit, volume_audit
 
 #: The parts of a report that are compared with the ledger, in addition to the inventory's settings.
@@ -67,6 +68,7 @@ def survey(tx: Transaction, evidence: Evidence) -> audit.Ledger:
     claim_rows = claims.rows(tx)
     port_rows = ports.suspicious(tx)
     device_rows = claims.devices_without_claim(tx)
+    moving = moves.open_of(tx, {r.instance_uuid for r in claim_rows if r.kind == claims.MOVE})
     named = {r.instance_uuid for rows in (cleanup_rows, claim_rows, port_rows, device_rows) for r in rows}
     for snapshot in evidence.snapshots.values():
         named.update(d.uuid for d in snapshot.domains)
@@ -77,7 +79,14 @@ def survey(tx: Transaction, evidence: Evidence) -> audit.Ledger:
         nodes=_nodes(tx),
         instances=_instances(tx, named),
         claims=[
-            audit.Claim(r.id, r.instance_uuid, r.compute_node_id, (r.memory_mb, r.disk_gb, r.vcpus)) for r in claim_rows
+            audit.Claim(
+                r.id,
+                r.instance_uuid,
+                r.compute_node_id,
+                (r.memory_mb, r.disk_gb, r.vcpus),
+                of_move=r.kind == claims.MOVE and r.instance_uuid in moving,
+            )
+            for r in claim_rows
         ],
         devices=[audit.Device(r.id, r.instance_uuid, r.compute_node_id, r.kind, r.device) for r in device_rows],
         ports=_ports(tx, port_rows),
@@ -142,9 +151,16 @@ def _instances(tx: Transaction, named: t.Collection[str]) -> dict[str, audit.Ins
             wanted=wanted[size],
             run=r.run_id or "",
             run_dead=_worked_on(r) and (not r.run_id or r.run_id in dead),
-            operation=BY_TASK_STATE[r.task_state].name if r.task_state in BY_TASK_STATE else "",
+            operation=_operation(r.task_state),
         )
     return found
+
+
+def _operation(task_state: str | None) -> str:
+    """The operation that a host's report settles; "" for none."""
+    if task_state in AT_WORK:
+        return "revert_resize" if task_state == states.RESIZE_REVERTING else "resize"
+    return BY_TASK_STATE[task_state].name if task_state in BY_TASK_STATE else ""
 
 
 def amounts(memory_mb: int, vcpus: int, root_gb: int, ephemeral_gb: int, overhead: Overhead) -> audit.Amounts:

@@ -19,6 +19,11 @@ from ...ledger.compute.instances import InstanceAtWork
 from ...ledger.db.transaction import Transaction
 from ..instances import operation
 from ..instances.operations import BY_TASK_STATE
+from ..moves.course import AT_WORK
+from . import moves
+
+#: The task_states that a host's report settles.
+SETTLED = (*BY_TASK_STATE, *AT_WORK)
 
 # What leads on from the vm_state that is left.
 _NEXT = {states.ERROR: "run the same again", states.RESCUED: "unrescue it"}
@@ -26,7 +31,7 @@ _NEXT = {states.ERROR: "run the same again", states.RESCUED: "unrescue it"}
 
 def left(tx: Transaction, host: str | None = None) -> list[InstanceAtWork]:
     """Instances (of ``host``) left in an operation by a dead run: rows of instances.in_task_states()."""
-    rows = instances.in_task_states(tx, BY_TASK_STATE, host=host)
+    rows = instances.in_task_states(tx, SETTLED, host=host)
     dead = runs.dead_among(tx, [r.run_id for r in rows])
     return [r for r in rows if not r.run_id or r.run_id in dead]
 
@@ -53,10 +58,16 @@ def settle(
     if not found:
         return {}
     runs.renew(tx)
-    settled: dict[str, str] = {}
-    for row in instances.in_task_states(tx, BY_TASK_STATE, host, uuids=found):
-        if (row.run_id, row.updated_at) != (found[row.uuid].run_id, found[row.uuid].updated_at):
-            continue  # another run was faster
+    rows = [
+        row
+        for row in instances.in_task_states(tx, SETTLED, host, uuids=found)
+        if (row.run_id, row.updated_at)
+        == (found[row.uuid].run_id, found[row.uuid].updated_at)  # no other run was faster
+    ]
+    settled = moves.settle(tx, power_states, [r.uuid for r in rows if r.task_state in AT_WORK])
+    for row in rows:
+        if row.task_state in AT_WORK:
+            continue
         its = BY_TASK_STATE[str(row.task_state)]
         power_state = power_states.get(row.uuid)
         if not states.is_over(its.name, power_state) or (rescued is None and its.name in states.OF_A_RESCUE):

@@ -32,7 +32,9 @@ if t.TYPE_CHECKING:
 
     Query = sa.Select[t.Unpack[tuple[t.Any, ...]]]
 
-BUILD = "build"  # kind of a claim
+# Kinds of a claim. An instance that moves has two: where it is, and, until the move is decided, where it goes to or came from.
+BUILD, MOVE = "build", "move"
+_BETWEEN = "between"  # of a claim that changes its kind, within a transaction
 
 
 class ClaimRow:
@@ -88,6 +90,7 @@ class ClaimRequest:
     candidates: t.Sequence[Candidate]
     dedicated: DedicatedRequest = field(default_factory=DedicatedRequest)
     group: ServerGroup | None = None  # its row is locked by the caller (groups.load)
+    kind: str = BUILD
 
 
 def candidates_of(selections: t.Sequence[Selection]) -> list[list[Candidate]]:
@@ -186,7 +189,7 @@ class ClaimBatch:
                 "disk_gb": delta.local_gb_used,
                 "vcpus": delta.vcpus_used,
                 "created_at": self.now,
-                "kind": BUILD,
+                "kind": request.kind,
                 "numa": numa.as_dict() if numa is not None else None,
                 "server_group_id": request.group.id if request.group is not None else None,
                 "group_slot": slot,
@@ -221,7 +224,7 @@ class ClaimBatch:
                 {
                     "instance_uuid": request.instance_uuid,
                     "compute_node_id": node_id,
-                    "claim_kind": BUILD,
+                    "claim_kind": request.kind,
                     "kind": kind,
                     "device": device,
                     "detail": dict(detail),
@@ -299,29 +302,43 @@ class _Members:
 
 def release(tx: Transaction, uuids: t.Collection[str]) -> int:
     """Release all claims of these instances, whose rows are locked. Repeating it does nothing. Returns their number."""
-    return _release(tx, uuids, lambda _host, _uuid: True)
+    return _release(tx, uuids, lambda _host, _uuid, _kind: True)
 
 
 def release_on(tx: Transaction, cleaned: t.Collection[tuple[str, str]]) -> int:
     """Release the claims of instances on hosts that were cleaned of them. {(host, instance's uuid)}"""
-    return _release(tx, {uuid for _host, uuid in cleaned}, lambda host, uuid: (host, uuid) in cleaned)
+    return _release(tx, {uuid for _host, uuid in cleaned}, lambda host, uuid, _kind: (host, uuid) in cleaned)
 
 
-def _release(tx: Transaction, uuids: t.Collection[str], chosen: t.Callable[[str, str], bool]) -> int:
+def release_moves(tx: Transaction, uuids: t.Collection[str]) -> int:
+    """Release the claims of these instances on the hosts where they are not: their moves are decided. Returns their number."""
+    return _release(tx, uuids, lambda _host, _uuid, kind: kind == MOVE)
+
+
+def exchange(tx: Transaction, uuids: t.Collection[str]) -> None:
+    """These instances go over to the hosts of their moves, or back: the claim there is theirs now, and the other the move's."""
+    for table, kind in ((claims, claims.c.kind), (device_claims, device_claims.c.claim_kind)):
+        mine = bulk.among(tx, table.c.instance_uuid, sorted(uuids))
+        for before, after in ((MOVE, _BETWEEN), (BUILD, MOVE), (_BETWEEN, BUILD)):
+            tx.execute(table.update().where(mine, kind == before).values({kind: after}))
+
+
+def _release(tx: Transaction, uuids: t.Collection[str], chosen: t.Callable[[str, str, str], bool]) -> int:
+    """:arg chosen: by host, instance's uuid, and kind."""
     c, n = claims.c, compute_nodes.c
     mine = bulk.among(tx, c.instance_uuid, sorted(uuids))
-    query = sa.select(c.id, c.instance_uuid, c.compute_node_id, n.host).join(compute_nodes, n.id == c.compute_node_id)
-    rows = [r for r in tx.execute(query.where(mine)) if chosen(r.host, r.instance_uuid)] if uuids else []
+    columns = (c.id, c.instance_uuid, c.compute_node_id, c.kind, n.host)
+    query = sa.select(*columns).join(compute_nodes, n.id == c.compute_node_id)
+    rows = [r for r in tx.execute(query.where(mine)) if chosen(r.host, r.instance_uuid, r.kind)] if uuids else []
     if not rows:
         return 0
     node_ids = {r.compute_node_id for r in rows}
     nodes.lock(tx, node_ids)
-    taken = {(r.instance_uuid, r.compute_node_id) for r in rows}
+    taken = {(r.instance_uuid, r.compute_node_id, r.kind) for r in rows}
     d = device_claims.c
-    devices = tx.execute(
-        sa.select(d.id, d.instance_uuid, d.compute_node_id).where(bulk.among(tx, d.instance_uuid, sorted(uuids)))
-    )
-    device_ids = [r.id for r in devices if (r.instance_uuid, r.compute_node_id) in taken]
+    its = bulk.among(tx, d.instance_uuid, sorted(uuids))
+    devices = tx.execute(sa.select(d.id, d.instance_uuid, d.compute_node_id, d.claim_kind).where(its))
+    device_ids = [r.id for r in devices if (r.instance_uuid, r.compute_node_id, r.claim_kind) in taken]
     if device_ids:
         tx.execute(device_claims.delete().where(bulk.among(tx, d.id, device_ids)))
     released = tx.execute(claims.delete().where(bulk.among(tx, c.id, sorted(r.id for r in rows)))).rowcount
@@ -332,14 +349,16 @@ def _release(tx: Transaction, uuids: t.Collection[str], chosen: t.Callable[[str,
 def allocations_of(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, Claimed]:
     """uuid -> its claimed {numa: the fitted topology or None, pci: [device], disks: [disk]}, as plain data.
 
-    Only on the instance's own host: a host that could not be cleaned keeps another claim, which is not the guest's.
+    Only on the instance's own host: a host that could not be cleaned, or that of a move, keeps another claim, which is not the
+    guest's.
     """
     found: dict[str, Claimed] = {}
     c, d = claims.c, device_claims.c
-    mine = sa.select(c.instance_uuid, c.numa).where(bulk.among(tx, c.instance_uuid, uuids))
+    mine = sa.select(c.instance_uuid, c.numa).where(bulk.among(tx, c.instance_uuid, uuids), c.kind == BUILD)
     for row in tx.execute(_at_home(mine, claims)) if uuids else ():
         found[row.instance_uuid] = {"numa": row.numa, "pci": [], "disks": []}
-    query = sa.select(d.instance_uuid, d.kind, d.detail).where(bulk.among(tx, d.instance_uuid, found))
+    its = (bulk.among(tx, d.instance_uuid, found), d.claim_kind == BUILD)
+    query = sa.select(d.instance_uuid, d.kind, d.detail).where(*its)
     for row in tx.execute(_at_home(query, device_claims).order_by(d.id)) if found else ():
         found[row.instance_uuid]["pci" if row.kind == dedicated_resources.PCI else "disks"].append(row.detail)
     return found

@@ -398,6 +398,11 @@ def place(tx: Transaction, placements: t.Sequence[t.Mapping[str, t.Any]]) -> Non
     _notify_change(tx, before, {"task_state": None}, tx.context.notify_on_state_change)
 
 
+def relocate(tx: Transaction, rows: t.Sequence[t.Mapping[str, t.Any]]) -> None:
+    """Write host and flavor of instances that move, whose rows the caller has locked: {uuid, and the same columns} each."""
+    bulk.update(tx, instances, "uuid", [{**row, "updated_at": tx.now} for row in rows])
+
+
 def with_specs(tx: Transaction, rows: t.Iterable[sa.Row[t.Unpack[tuple[t.Any, ...]]]]) -> list[Instance]:
     """Rows of instances with their requests; each request is read once."""
     found = [r._asdict() for r in rows]

@@ -66,6 +66,7 @@ class NodeRow(NodeUsageRow):
     disabled_reason: str
     unreachable_reason: str | None  # None: it answered when it was asked last
     reported_at: float | None
+    host_ip: str  # as the host reported it
     service_disabled: bool  # in the ledger (service_state), like the three that follow
     service_disabled_reason: str
     forced_down: bool

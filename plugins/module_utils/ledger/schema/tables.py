@@ -10,7 +10,7 @@ JSON columns are read as a whole.
 
 from __future__ import annotations
 
-from ...core.instances import states
+from ...core.instances import moves, states
 from ..db.sqlalchemy_import import sa
 from . import volume_tables
 from .base import one_of, partial_index
@@ -279,6 +279,30 @@ block_device_mappings = sa.Table(
     sa.Column("disk", sa.JSON, nullable=False),  # core.disks.block_devices.PlannedDisk as plain data
 )
 
+
+# source: Nova's migrations. A move of an instance to another host, which may bring another flavor.
+migrations = sa.Table(
+    "migrations",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("instance_uuid", sa.String(36), nullable=False, index=True),
+    sa.Column("migration_type", sa.String(16), nullable=False),
+    sa.Column("status", sa.String(16), nullable=False),
+    sa.Column("source_compute", sa.String(255), nullable=False),
+    sa.Column("source_node", sa.String(255), nullable=False),
+    sa.Column("dest_compute", sa.String(255), nullable=False),
+    sa.Column("dest_node", sa.String(255), nullable=False),
+    sa.Column("old_request_spec_id", sa.Integer, nullable=False),
+    sa.Column("new_request_spec_id", sa.Integer, nullable=False),
+    sa.Column("old_vm_state", sa.String(32), nullable=False),
+    sa.Column("source_limits", sa.JSON(none_as_null=True)),
+    sa.Column("dest_limits", sa.JSON(none_as_null=True)),
+    sa.Column("run_id", sa.String(64), nullable=False),
+    sa.Column("created_at", sa.Float, nullable=False),
+    sa.Column("updated_at", sa.Float, nullable=False),
+    one_of("migrations", "migration_type", moves.TYPES),
+    one_of("migrations", "status", moves.STATUSES),
+)
 
 instance_actions = sa.Table(
     "instance_actions",

@@ -25,6 +25,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.se
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import NetworkRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import lock
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import cold, confirm, course
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import this_run
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import Context
@@ -46,8 +47,6 @@ COLUMNS = sorted("%s.%s" % (table.name, column.name) for table in metadata.table
 
 #: What is read, and that operations to come will write. A column that is written now has to leave this list.
 UNWRITTEN = {
-    "claims.kind": "move: the claim on the other host while an instance is resized or migrated",
-    "device_claims.claim_kind": "the same",
     "volumes.migration_status": "the migration of volumes",
 }
 
@@ -138,6 +137,7 @@ def instances(life: Life) -> None:
     life.look()
     life.fail("h3", first, errors.RemoteError(reason="x"), cleaned=False, cleanup_reason="busy")
     life.look()
+    move(life, room)
     retried = life.boot("retried", "networking")
     life.report("h1", memory=9)
     life.fail("h3", retried, errors.RemoteError(reason="x"), event="networking")
@@ -151,6 +151,26 @@ def instances(life: Life) -> None:
     life.look()
     life.removed("h1", two)
     life.finish()
+    life.look()
+
+
+def move(life: Life, room: t.Mapping[str, t.Any]) -> None:
+    for host in ("h4", "h5"):
+        facts = {**room, "hypervisor_hostname": host, "pci_passthrough_devices": CARD, "numa_topology": cells()}
+        with life.ledger.write() as tx:
+            nodes.record_report(tx.for_run(life.context()), host, facts, {})
+    uuid = life.boot("mover", pci_requests=(A_GPU,), numa_topology=pinned())
+    host = life.row(uuid).host
+    backends = {"h4": "qcow2", "h5": "qcow2"}
+    with life.ledger.write() as tx:
+        wanted = cold.Wanted(Selection(uuids=[uuid]), ("h4", "h5"), backends)
+        begun = cold.begin(tx.for_run(life.context("m")), wanted, life.fleet, life.options())
+    assert host in backends and begun.moving
+    life.look()
+    with life.ledger.write() as tx:
+        course.switch(tx.for_run(life.context("m")), [uuid])
+        assert not course.finish(tx.for_run(life.context("m")), course.MIGRATE, {uuid: course.Result(1)})
+        confirm.confirm(tx.for_run(life.context("m")), Selection(uuids=[uuid]))
     life.look()
 
 

@@ -1,0 +1,56 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Action behind the module bootflow.compute.instance_confirm."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import CONFIRMATION
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import confirm
+from ansible_collections.bootflow.compute.plugins.plugin_utils import tables
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff
+
+
+class ActionModule(LedgerAction):
+    ARGUMENTS = {**CONFIRMATION.options(), **RUN.options("print_table")}
+
+    def act(self) -> dict[str, t.Any]:
+        selection = Selection.from_options(self.options)
+        done = self.write(lambda tx: confirm.confirm(tx, selection, self.options["window"]))
+        shown = [
+            {
+                "name": row.display_name,
+                "uuid": row.uuid,
+                "host": row.host,
+                "left": done.left[row.uuid],
+                "vm_state": done.vm_states[row.uuid],
+            }
+            for row in done.rows
+        ]
+        if self.options["print_table"]:
+            tables.show(self._display, self._lines(shown))
+        known = set(self.compute_hosts())
+        return {
+            "changed": bool(shown),
+            "instances": shown,
+            "hosts": [] if self.check_mode else self.within_limit(sorted(set(done.left.values()) & known)),
+            "diff": diff(
+                "instances",
+                "".join("%s %s: %s\n" % (i["name"], i["uuid"], states.RESIZED) for i in shown),
+                "".join("%s %s: %s\n" % (i["name"], i["uuid"], i["vm_state"]) for i in shown),
+            ),
+        }
+
+    def _lines(self, shown: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
+        if not shown:
+            return ["confirm_resize: no instance waits to be confirmed."]
+        title = "Would confirm_resize (nothing is touched):" if self.check_mode else "confirm_resize:"
+        rows = [(i["name"], i["uuid"], i["host"], i["vm_state"], i["left"]) for i in shown]
+        return [title, *tables.table(("INSTANCE", "UUID", "HOST", "VM_STATE", "LEFT"), rows)]

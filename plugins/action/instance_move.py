@@ -1,0 +1,502 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Action behind the module bootflow.compute.instance_move.
+
+One task per host and stage, whatever the number of instances; an instance that fails never fails its neighbours. The stages hand on what they
+registered: nothing of it is secret, as each derives the tokens of the copies from the secret of this run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import typing as t
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_states import POWER_STATES
+from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request import catalogue
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.hosts import HOST
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN, TIME_LIMITS
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import MOVE
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import OPERATIONS
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import cold, course
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, fleet, history, nodes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
+from ansible_collections.bootflow.compute.plugins.plugin_utils import (
+    hard_reboot,
+    host_settings,
+    scheduler_settings,
+    tables,
+)
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_SECRET, LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, item_errors, outcome
+from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host, lease_kept
+
+OF = {"resize": course.RESIZE, "migrate": course.MIGRATE, "revert_resize": course.REVERT}
+GIB = 1024**3
+
+# As playbooks/move.yml registers what the controller and the hosts answered.
+BEGUN, SWITCHED, WENT_BACK = "bootflow_move_begun", "bootflow_move_switched", "bootflow_move_went_back"
+DEPARTED, ARRIVED, SETTLED, RETURNED = (
+    "bootflow_move_departed",
+    "bootflow_move_arrived",
+    "bootflow_move_settled",
+    "bootflow_move_returned",
+)
+PHASES = ("check", "begin", "depart", "arrive", "switch", "settle", "back", "return", "finish")
+
+Item = t.Dict[str, t.Any]
+Outcomes = t.Dict[str, t.Dict[str, t.Any]]
+
+
+class ActionModule(LedgerAction):
+    ARGUMENTS = {
+        "operation": {"type": "str", "choices": list(OF), "required": True},
+        "phase": {"type": "str", "choices": list(PHASES), "default": "begin"},
+        **MOVE.options(),
+        **REQUEST.options("flavors", "pci_alias", "quotas", "instance_overhead", "default_availability_zone"),
+        **SCHEDULER.options(),
+        **RUN.options("facts_max_age", "print_table"),
+    }
+
+    def act(self) -> dict[str, t.Any]:
+        self.operation = OF[self.options["operation"]]
+        self.reverts = self.operation is course.REVERT
+        phase = self.options["phase"]
+        on_controller: dict[str, t.Callable[[], dict[str, t.Any]]] = {
+            "check": self._check,
+            "begin": self._begin,
+            "switch": self._switch,
+            "back": self._back,
+            "finish": self._finish,
+        }
+        return on_controller[phase]() if phase in on_controller else self._on_host(phase)
+
+    def _registered(self, name: str, host: str = "localhost") -> t.Mapping[str, t.Any]:
+        return t.cast("t.Mapping[str, t.Any]", self.task_vars["hostvars"][host].get(name) or {})
+
+    def _items(self) -> dict[str, Item]:
+        """uuid -> what begin said of it."""
+        return {i["uuid"]: i for i in self._registered(BEGUN).get("instances", [])}
+
+    def _token(self, what: str) -> str:
+        """One that only this run's processes can make, for this run only."""
+        return hmac.new(RUN_SECRET, ("copy of %s" % what).encode(), hashlib.sha256).hexdigest()
+
+    # --- on the controller: check and begin ---------------------------------------------------------------------------
+
+    def _wanted(self) -> cold.Wanted:
+        found = catalogue.parse_catalogue(
+            self.options["flavors"], None, None, None, None, self.options["pci_alias"], default_project=""
+        )
+        flavor: Flavor | None = None
+        if self.operation is course.RESIZE:
+            if not self.options["flavor"]:
+                raise errors.InvalidInput(
+                    message="bootflow_resize_flavor is not set", remedy="Name the flavor that the instances are to get."
+                )
+            flavor = found.flavor(self.options["flavor"])
+        hosts = self.compute_hosts()
+        variables = scheduler_settings.variables_of_hosts(self)
+        return cold.Wanted(
+            Selection.from_options(self.options),
+            frozenset(hosts),
+            {h: HOST.of(variables[h]).disk_backend for h in hosts},
+            flavor,
+            found.pci_aliases,
+            self.options["instance_overhead"],
+            scheduler_settings.reading_of(self).filters,
+            self.options["quotas"],
+        )
+
+    def _check(self) -> dict[str, t.Any]:
+        """Fail before any host is asked for anything. Names the hosts that should report before others are chosen."""
+        if self.reverts:
+            return {"changed": False, "stale_hosts": []}
+        scheduler_settings.check(self)
+        wanted = self._wanted()
+        ledger = self.rehearsal_ledger() if self.check_mode else self.open_ledger()
+        ledger.inspect(cold.check, wanted)
+        configurations = scheduler_settings.configurations(self)
+        if not self.check_mode and ledger.inspect(nodes.differing, configurations):
+            ledger.transact(nodes.configure, configurations)
+        return {"changed": False, "stale_hosts": ledger.inspect(self._stale)}
+
+    def _stale(self, tx: Transaction) -> list[str]:
+        hosts, to_clean = self.hosts_to_use(), cleanups.hosts(tx)
+        stale = nodes.stale_hosts(tx, hosts, host_settings.facts_age(self.options))
+        return stale + [h for h in hosts if h in to_clean and h not in stale]
+
+    def _begin(self) -> dict[str, t.Any]:
+        if self.reverts:
+            selection, known = Selection.from_options(self.options), frozenset(self.compute_hosts())
+            moving = self.write(lambda tx: course.begin_revert(tx, selection, known))
+            return self._begun(cold.Begun(moving, rows={m.uuid: m.row for m in moving}), {})
+        wanted = self._wanted()
+        options = scheduler_settings.scheduler_options(self, self.context().now)
+        hosts = self.hosts_to_use()
+        aggregates, host_vars = scheduler_settings.aggregates_of(self), scheduler_settings.vars_for_filters(self)
+
+        def begin(tx: Transaction) -> tuple[cold.Begun, dict[str, str]]:
+            begun = cold.begin(
+                tx, wanted, lambda tx, needs: fleet.read(tx, hosts, aggregates, host_vars, needs), options
+            )
+            return begun, {r.host: r.host_ip for r in nodes.rows(tx, ("host", "node", "host_ip"))}
+
+        return self._begun(*self.write(begin))
+
+    def _address_of(self, host: str, reported: str | None) -> str:
+        """Where other hosts reach ``host``: bootflow_copy_address, else as it reported, else where Ansible does."""
+        variables = self.task_vars["hostvars"][host]
+        return str(HOST.of(variables).copy_address or reported or variables.get("ansible_host") or host)
+
+    def _begun(self, begun: cold.Begun, addresses: t.Mapping[str, str]) -> dict[str, t.Any]:
+        sizes = {}
+        flavor = self.options["flavor"]
+        if flavor and not self.reverts:
+            sizes = {"disk": self._wanted().flavor.root_gb * GIB}  # type: ignore[union-attr]
+        items = [
+            {
+                "uuid": m.uuid,
+                "name": m.row.display_name,
+                "domain": m.row.domain_name,
+                "source": m.move.source_compute,
+                "destination": m.move.dest_compute,
+                "address": self._address_of(m.move.source_compute, addresses.get(m.move.source_compute)),
+                "vm_state": m.row.vm_state,
+                "runs": m.runs,
+                "details": OPERATIONS["stop"].details(m.row),
+                "sizes": sizes,
+            }
+            for m in begun.moving
+        ]
+        failed = [
+            {"name": begun.rows[u].display_name, "uuid": u, "host": begun.rows[u].host, "error": e.as_dict()}
+            for u, e in begun.failed.items()
+        ]
+        unchanged = [{"name": r.display_name, "uuid": r.uuid, "host": r.host} for r in begun.unchanged]
+        key = "destination" if self.reverts else "source"
+        before = "".join("%s %s: %s\n" % (i["name"], i["uuid"], i[key]) for i in items)
+        key = "source" if self.reverts else "destination"
+        after = "".join("%s %s: %s\n" % (i["name"], i["uuid"], i[key]) for i in items)
+        return {
+            "changed": bool(items or failed),
+            "instances": items,
+            "not_placed": failed,
+            "unchanged": unchanged,
+            "sources": [] if self.reverts else sorted({i["source"] for i in items}),
+            "destinations": [] if self.reverts else sorted({i["destination"] for i in items}),
+            "diff": diff("instances", before, after),
+        }
+
+    # --- on each host -------------------------------------------------------------------------------------------------
+
+    def _on_host(self, phase: str) -> dict[str, t.Any]:
+        host = self.task_vars["inventory_hostname"]
+        if self.check_mode:
+            return {"changed": False, "skipped": True}
+        work = {"depart": self._depart, "arrive": self._arrive, "settle": self._settle, "return": self._return}[phase]
+        with lease_kept(self):
+            return {"changed": True, "phase": phase, **work(host)}
+
+    def _guarded(
+        self, uuids: t.Sequence[str], work: t.Callable[[], tuple[Outcomes, t.Mapping[str, errors.BootflowError]]]
+    ) -> Outcomes:
+        """uuid -> what ``work`` said of it, or {error}: they fail, never the play."""
+        try:
+            found, failed = work() if uuids else ({}, {})
+        except errors.BootflowError as e:
+            found, failed = {}, dict.fromkeys(uuids, e)
+        except Exception as e:
+            found, failed = {}, dict.fromkeys(uuids, self.unexpected(e))
+        frames = {u: e.details["traceback"] for u, e in failed.items() if e.details.get("traceback")}
+        if frames:
+            with contextlib.suppress(errors.BootflowError), contextlib.closing(self.open_ledger()) as ledger:
+                ledger.transact(history.note, frames, self.operation.name)
+        return {**found, **{u: {**found.get(u, {}), "error": e.as_dict()} for u, e in failed.items()}}
+
+    def _power(self, domains: t.Sequence[t.Mapping[str, t.Any]], state: str) -> tuple[Outcomes, t.Any]:
+        settings = host_settings.of(self)
+        result = self.run_module(
+            "domain_power",
+            {
+                **host_settings.libvirt_arguments(self),
+                "domains": domains,
+                "state": state,
+                "shutdown_timeout": settings.shutdown_timeout,
+                "wait_timeout": settings.wait_timeout,
+                "vif_plugging_timeout": settings.vif_plugging_timeout,
+                "vif_plugging_is_fatal": settings.vif_plugging_is_fatal,
+                "workers": host_settings.workers(self, len(domains)),
+            },
+        )
+        return result["outcomes"], item_errors(result, [d["uuid"] for d in domains])
+
+    def _depart(self, host: str) -> dict[str, t.Any]:
+        """The guests are shut down, and their disks offered."""
+        items = [i for i in self._items().values() if i["source"] == host]
+        domains = [{"uuid": i["uuid"], **i["details"]} for i in items]
+        outcomes = self._guarded([i["uuid"] for i in items], lambda: self._power(domains, "shutdown"))
+        off = [i for i in items if not outcomes[i["uuid"]].get("error")]
+        place: dict[str, t.Any] = {}
+
+        def offer() -> tuple[Outcomes, t.Any]:
+            first, last = map(int, host_settings.of(self).copy_ports.split("-"))
+            result = self.run_module(
+                "instance_disks_offer",
+                {
+                    "instances_path": host_settings.of(self).instances_path,
+                    "instances": [{"uuid": i["uuid"], "token": self._token(i["uuid"])} for i in off],
+                    "first_port": first,
+                    "last_port": last,
+                    "stop_token": self._token(host),
+                    # The plays of this stage may wait for other hosts, each for its limit.
+                    "lifetime": 2.0 * host_settings.values(self, TIME_LIMITS).copy_timeout,
+                    "workers": host_settings.workers(self, len(off)),
+                },
+            )
+            place.update(address=off[0]["address"], port=result["port"], fingerprint=result["fingerprint"])
+            return result["outcomes"], item_errors(result, [i["uuid"] for i in off])
+
+        offered = self._guarded([i["uuid"] for i in off], offer)
+        return {"outcomes": {**outcomes, **offered}, "place": place}
+
+    def _arrive(self, host: str) -> dict[str, t.Any]:
+        """The disks are fetched from where they are offered."""
+        wanted = []
+        for item in self._items().values():
+            departed = self._registered(DEPARTED, item["source"])
+            its = departed.get("outcomes", {}).get(item["uuid"]) or {}
+            if item["destination"] == host and its.get("files"):
+                wanted.append(
+                    {
+                        "uuid": item["uuid"],
+                        "token": self._token(item["uuid"]),
+                        "files": its["files"],
+                        "sizes": item["sizes"],
+                        **departed["place"],
+                    }
+                )
+
+        def fetch() -> tuple[Outcomes, t.Any]:
+            arguments = {
+                "instances_path": host_settings.of(self).instances_path,
+                "ledger_id": self.ledger_id(),
+                "instances": wanted,
+                "workers": host_settings.workers(self, len(wanted)),
+            }
+            result = self.run_module("instance_disks_fetch", arguments)
+            return result["outcomes"], item_errors(result, [w["uuid"] for w in wanted])
+
+        return {"outcomes": self._guarded([w["uuid"] for w in wanted], fetch)}
+
+    def _settle(self, host: str) -> dict[str, t.Any]:
+        """On the new hosts: guests start whose disks have arrived; of all others nothing remains."""
+        switched = self._registered(SWITCHED)
+        items = [i for i in self._items().values() if i["destination"] == host and i["uuid"] in switched["to_settle"]]
+        mine = [i for i in items if i["uuid"] in switched["switched"]]
+        off = [i["uuid"] for i in mine if not i["runs"]]
+        with contextlib.closing(self.open_ledger()) as ledger:
+            uuids = ledger.inspect(course.arrived_on, host, [i["uuid"] for i in mine])
+        outcomes = self._guarded(uuids, lambda: hard_reboot.reboot(self, uuids, off))
+        to_clean = [i for i in items if (outcomes.get(i["uuid"]) or {"error": True}).get("error")]
+        problems = clean_host(self, [{"uuid": i["uuid"], "name": i["domain"]} for i in to_clean])
+        for item in to_clean:
+            its = outcomes.setdefault(item["uuid"], {})
+            problem = problems.get(item["uuid"])
+            its["cleaned"] = problem is None
+            if problem is not None and not its.get("error"):
+                its["error"] = problem.as_dict()
+        return {"outcomes": outcomes}
+
+    def _return(self, host: str) -> dict[str, t.Any]:
+        """On the former hosts: nothing is offered any more, and guests start that did not move, or came back."""
+        place = self._registered(DEPARTED, host).get("place") or {}
+        if place.get("port"):
+            found = {n: place[n] for n in ("port", "fingerprint")}
+            arguments = {**found, "state": "absent", "stop_token": self._token(host)}
+            with contextlib.suppress(errors.BootflowError):  # it ends by itself
+                self.run_module("instance_disks_offer", arguments)
+        start = self._registered(WENT_BACK).get("start", {}).get(host, [])
+        domains = [{"uuid": uuid} for uuid in start]
+        return {"outcomes": self._guarded(start, lambda: self._power(domains, "running"))}
+
+    # --- on the controller: over, and back --------------------------------------------------------------------------------
+
+    def _outcome(self, registered: str, phase: str, host: str, uuid: str) -> dict[str, t.Any]:
+        """What a host's task said of an instance; an error where it said nothing."""
+        answer = self._registered(registered, host)
+        its = answer.get("outcomes", {}).get(uuid) if answer.get("phase") == phase else None
+        silent = errors.RemoteError(reason="%s returned no result" % host)
+        return its or {"error": silent.as_dict()}
+
+    def _switch(self) -> dict[str, t.Any]:
+        """The instances whose disks have arrived go over to their new hosts."""
+        items = self._items()
+        problems: dict[str, t.Any] = {}
+        reached: set[str] = set()  # whose new host may have something of it
+        if self.check_mode:
+            return {"changed": False, "switched": [], "lost": [], "to_settle": [], "problems": {}, "hosts": []}
+        if self.reverts:
+            to_settle = list(items)
+            hosts = sorted({i["destination"] for i in items.values()})
+            return {
+                "changed": False,
+                "switched": [],
+                "lost": [],
+                "to_settle": to_settle,
+                "problems": {},
+                "hosts": hosts,
+            }
+        for uuid, item in items.items():
+            its = self._outcome(DEPARTED, "depart", item["source"], uuid)
+            if not its.get("error"):
+                reached.add(uuid)
+                its = self._outcome(ARRIVED, "arrive", item["destination"], uuid)
+            if its.get("error"):
+                problems[uuid] = its["error"]
+        arrived = [u for u in items if u not in problems]
+        moved = {m.uuid for m in self.open_ledger().transact(course.switch, arrived)} if arrived else set()
+        return {
+            "changed": bool(moved),
+            "switched": sorted(moved),
+            "lost": sorted(set(arrived) - moved),
+            "to_settle": sorted(reached),
+            "problems": problems,
+            "hosts": sorted({items[u]["destination"] for u in reached}),
+        }
+
+    def _back(self) -> dict[str, t.Any]:
+        """Those that failed on their new hosts, or are reverted, are where they were when these have nothing of them."""
+        items = self._items()
+        if self.check_mode:
+            return {"changed": False, "results": {}, "start": {}, "hosts": []}
+        switched = self._registered(SWITCHED)
+        results: dict[str, dict[str, t.Any]] = {}
+        for uuid, item in items.items():
+            error = switched["problems"].get(uuid)
+            its: dict[str, t.Any] = {"cleaned": True}
+            if uuid in switched["to_settle"]:
+                its = self._outcome(SETTLED, "settle", item["destination"], uuid)
+                error = error or its.get("error")
+            over = uuid in switched["switched"] or self.reverts
+            stays = over and (not its.get("cleaned") if (error or self.reverts) else True)
+            results[uuid] = {
+                "error": error,
+                "cleaned": bool(its.get("cleaned")),
+                "over": over,
+                "stays": stays,
+                "power_state": its.get("power_state") or 0,
+            }
+        back = [u for u, r in results.items() if r["over"] and not r["stays"]]
+        went = {m.uuid for m in self.open_ledger().transact(course.go_back, back)} if back else set()
+        at_home = [u for u, r in results.items() if not r["over"] or u in went]
+        start: dict[str, list[str]] = {}
+        for uuid in at_home:
+            if items[uuid]["runs"] and uuid not in switched["lost"]:
+                start.setdefault(items[uuid]["source"], []).append(uuid)
+        return {
+            "changed": bool(went),
+            "results": results,
+            "start": start,
+            "hosts": sorted(set(start) | set(self._registered(BEGUN).get("sources", []))),
+        }
+
+    # --- finish -------------------------------------------------------------------------------------------------------
+
+    def _finish(self) -> dict[str, t.Any]:
+        begun, items = self._registered(BEGUN), self._items()
+        results = self._results(items)
+        failed: dict[str, errors.BootflowError] = {u: r.error for u, r in results.items() if r.error is not None}
+        if results and not self.check_mode:
+            failed = self.open_ledger().transact(course.finish, self.operation, results)
+        at_new = {u: r["stays"] for u, r in self._registered(WENT_BACK).get("results", {}).items()}
+        shown = []
+        for uuid, item in items.items():
+            there = at_new.get(uuid, not self.reverts)
+            problem = failed.get(uuid)
+            power_state = results[uuid].power_state if uuid in results else states.NOSTATE
+            shown.append(
+                {
+                    "name": item["name"],
+                    "uuid": uuid,
+                    "source": item["source"],
+                    "destination": item["destination"],
+                    "host": item["destination"] if there else item["source"],
+                    "vm_state": _vm_state(item, there, power_state),
+                    "power_state": power_state,
+                    "error": None if problem is None else problem.as_dict(),
+                }
+            )
+        if self.options["print_table"]:
+            tables.show(self._display, self._lines(shown, begun))
+        listed = [errors.failed_item(i["name"], i["uuid"], i["error"], host=i["host"]) for i in shown if i["error"]]
+        listed += [
+            errors.failed_item(i["name"], i["uuid"], i["error"], host=i["host"]) for i in begun.get("not_placed", [])
+        ]
+        total = len(shown) + len(begun.get("not_placed", []))
+        error = errors.OperationFailed(listed, total, operation=self.operation.called)
+        return outcome(error, changed=len(listed) < total, instances=shown)
+
+    def _results(self, items: t.Mapping[str, Item]) -> dict[str, course.Result]:
+        """uuid -> what came of it."""
+        if self.check_mode:
+            return {}
+        back = self._registered(WENT_BACK)
+        found = {}
+        for uuid, its in back["results"].items():
+            error = errors.from_dict(its["error"]) if its["error"] else None
+            power_state = int(its["power_state"])
+            host = items[uuid]["source"]
+            if uuid in back["start"].get(host, ()):
+                returned = self._outcome(RETURNED, "return", host, uuid)
+                power_state = int(returned.get("power_state") or 0)
+                if returned.get("error") and error is None:
+                    error = errors.from_dict(returned["error"])
+            elif not its["stays"]:
+                power_state = states.SHUTDOWN
+            found[uuid] = course.Result(power_state, error, its["cleaned"])
+        return found
+
+    def _lines(self, shown: t.Sequence[Item], begun: t.Mapping[str, t.Any]) -> list[str]:
+        title = "Would %s (nothing is touched):" if self.check_mode else "%s:"
+        rows = [
+            (
+                i["name"],
+                i["uuid"],
+                i["source"],
+                i["destination"],
+                i["vm_state"],
+                POWER_STATES.get(i["power_state"]) if i["power_state"] else None,
+                i["error"]["code"] if i["error"] else "",
+            )
+            for i in shown
+        ]
+        rows += [
+            (i["name"], i["uuid"], i["host"], None, None, None, i["error"]["code"]) for i in begun.get("not_placed", [])
+        ]
+        rows += [
+            (i["name"], i["uuid"], None, i["host"], states.RESIZED, None, "waits to be confirmed or reverted")
+            for i in begun.get("unchanged", [])
+        ]
+        if not rows:
+            return ["%s: no instance is selected." % self.options["operation"]]
+        head = ("INSTANCE", "UUID", "FROM", "TO", "VM_STATE", "POWER_STATE", "NOTE")
+        return [title % self.options["operation"], *tables.table(head, rows)]
+
+
+def _vm_state(item: Item, there: bool, power_state: int) -> str:
+    """What course.finish() writes. :arg there: it is on its new host"""
+    if there:
+        return states.RESIZED
+    if power_state == states.NOSTATE:
+        return states.ACTIVE if item["runs"] else states.STOPPED
+    return states.ACTIVE if item["runs"] and power_state == states.RUNNING else states.STOPPED

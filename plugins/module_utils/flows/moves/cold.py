@@ -1,0 +1,221 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The beginning of a resize or cold migration: what may move, with which flavor, and where to.
+
+source: Nova's compute.api.API.resize and ComputeManager.prep_resize
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import asdict, dataclass, field
+
+from ...core import errors
+from ...core.disks.local import ON_LVM
+from ...core.instances import moves, quotas, states
+from ...core.model import Flavor, Image
+from ...core.reading.problems import Problems
+from ...core.request.requested_resources import requested_resources
+from ...core.resources.claims import overhead_of
+from ...core.scheduler.options import SchedulerOptions
+from ...ledger.compute import history, instances, requests
+from ...ledger.compute import moves as ledger_moves
+from ...ledger.compute.claims import Candidate
+from ...ledger.compute.instances import Instance, PlacedInstance
+from ...ledger.db.locks import take_turns
+from ...ledger.db.transaction import Transaction
+from ...ledger.storage import attachments
+from ..instances import operation
+from ..instances.operation import Operation, Selection
+from .course import MIGRATE, RESIZE, Moving, load
+from .place import Mover, ReadFleet, claim
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a run asks for. ``flavor`` None: a cold migration."""
+
+    selection: Selection
+    known_hosts: t.Collection[str]
+    backends: t.Mapping[str, str]  # host -> its backend of local disks
+    flavor: Flavor | None = None
+    pci_aliases: t.Any = field(default_factory=dict)  # core.resources.pci.request.parse_aliases()
+    overhead: t.Mapping[str, float] = field(default_factory=dict)  # bootflow_instance_overhead
+    filters: t.Collection[str] | None = None  # names of the enabled filters
+    quotas: t.Mapping[str, t.Any] = field(default_factory=dict)
+
+    @property
+    def operation(self) -> Operation:
+        return MIGRATE if self.flavor is None else RESIZE
+
+
+@dataclass
+class Begun:
+    moving: list[Moving] = field(default_factory=list)  # owned by this run
+    failed: dict[str, errors.BootflowError] = field(default_factory=dict)  # uuid -> why it has no host
+    rows: dict[str, Instance] = field(default_factory=dict)  # of all
+    unchanged: list[Instance] = field(default_factory=list)  # have the flavor already, and wait to be confirmed
+
+
+# --- begin --------------------------------------------------------------------------------------------------------------
+
+
+def check(tx: Transaction, wanted: Wanted) -> None:
+    """What begin() raises for states and flavors, before hosts are asked for anything. Writes nothing."""
+    _check(tx, wanted, operation.select(tx, wanted.selection, lock=False))
+
+
+def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: SchedulerOptions) -> Begun:
+    """Begin a move for the selected instances: for all, or with an error for none. As in Nova, one for which there is no host fails alone.
+
+    :raises BootflowError: see operation.begin(); of a flavor see core.instances.moves.check_flavor().
+    :raises OverQuota: the new flavor is more than its project may have.
+    """
+    if wanted.flavor is not None:  # take turns with others that add to the usage, before any row is locked
+        take_turns(tx, "project", {r.project for r in operation.select(tx, wanted.selection, lock=False)})
+    rows = operation.select(tx, wanted.selection)
+    found = _check(tx, wanted, rows)
+    begun = Begun(rows={r.uuid: r for r in rows}, unchanged=[r for r in rows if r.uuid not in found])
+    if not found:
+        return begun
+    its = wanted.operation
+    placed = [m.row for m in found.values()]
+    _check_quota(tx, wanted, placed)
+    operation.start(tx, its, placed)
+    history.start_events_on(tx, {r.uuid: r.host for r in placed}, its.name)
+    history.notify(tx, sorted(found), "compute.instance.resize.prep.start", {})
+    hosts = claim(tx, list(found.values()), read_fleet, options)
+    begun.failed = {u: h for u, h in hosts.items() if isinstance(h, errors.BootflowError)}
+    _enter(tx, wanted, [(found[u], h) for u, h in hosts.items() if isinstance(h, Candidate)])
+    history.notify(tx, sorted(set(found) - set(begun.failed)), "compute.instance.resize.prep.end", {})
+    operation.finish(tx, its, {u: operation.Outcome(error=e) for u, e in begun.failed.items()})
+    begun.moving = [m for m in load(tx, sorted(set(found) - set(begun.failed))) if m.uuid not in begun.failed]
+    return begun
+
+
+def _check(tx: Transaction, wanted: Wanted, rows: t.Sequence[Instance]) -> dict[str, Mover]:
+    """uuid -> what is to be moved; without those that have the flavor already and wait to be confirmed."""
+    operation.refuse_unknown(tx, rows, wanted.selection)
+    its = wanted.operation
+    dead = operation.dead_runs(tx, rows)
+    volumes = attachments.of_instances(tx, [r.uuid for r in rows])
+    specs: dict[int, dict[str, t.Any]] = {}  # with the new flavor, by the id of the present request
+    found: dict[str, Mover] = {}
+    refused: list[errors.BootflowError] = []
+    for row in rows:
+        if _has_it(row, wanted):
+            continue
+        try:
+            operation.check(tx, its, row, dead, wanted.known_hosts)
+            if its.is_begun(row.task_state):
+                raise errors.InstanceInvalidState(
+                    method=its.called, instance_uuid=row.uuid, attr="task_state", state=row.task_state,
+                    remedy="The run that did this is dead: bootflow.compute.audit settles it.",
+                )  # fmt: skip
+            if instances.is_placed(row):
+                if wanted.flavor is not None:
+                    moves.check_flavor(row.spec["flavor"], wanted.flavor, bool(row.spec.get("is_bfv")), row.uuid)
+                _check_movable(row, wanted, row.uuid in volumes)
+                if row.request_spec_id not in specs:
+                    specs[row.request_spec_id] = _resized(row.spec, wanted)
+                there = wanted.backends[row.host]
+                barred = {h for h, backend in wanted.backends.items() if backend != there}
+                found[row.uuid] = Mover(row, specs[row.request_spec_id], barred)
+        except errors.BootflowError as e:
+            refused.append(e)
+    operation.refuse(refused)
+    return found
+
+
+def _has_it(row: Instance, wanted: Wanted) -> bool:
+    """Whether the same resize was done before."""
+    waits = row.vm_state == states.RESIZED and row.task_state is None
+    return waits and wanted.flavor is not None and row.spec["flavor"]["name"] == wanted.flavor.name
+
+
+def _check_movable(row: PlacedInstance, wanted: Wanted, has_volumes: bool) -> None:
+    backend = wanted.backends[row.host]
+    if has_volumes or row.spec.get("is_bfv"):
+        reason = "it has volumes"
+    elif row.spec.get("whole_disks") or (
+        wanted.flavor is not None and "bootflow:whole_disks" in wanted.flavor.extra_specs
+    ):
+        reason = "it has whole disks of its host"
+    elif backend in ON_LVM:
+        reason = "its disks are logical volumes of %s (bootflow_disk_backend: %s)" % (row.host, backend)
+    else:
+        return
+    raise errors.MoveNotSupported(instance_uuid=row.uuid, reason=reason)
+
+
+def _resized(spec: t.Mapping[str, t.Any], wanted: Wanted) -> dict[str, t.Any]:
+    """The request with the new flavor, and what that asks a host for."""
+    flavor, data = wanted.flavor, spec["image"] or {}
+    if flavor is None:
+        return dict(spec)
+    properties = data.get("properties") or {}
+    image = Image(data.get("name") or "", data.get("id") or "", "raw", properties=properties)
+    problems = Problems()
+    if flavor.memory_mb < int(data.get("min_ram") or 0):
+        problems.add("flavor", errors.FlavorMemoryTooSmall())
+    resources = requested_resources(flavor, image, wanted.pci_aliases, "flavor", problems, wanted.filters)
+    problems.raise_if_any()
+    cells = resources.numa_topology
+    isolated = cells is not None and cells.emulator_isolated
+    return {
+        **spec,
+        "flavor": {**asdict(flavor), "extra_specs": dict(flavor.extra_specs)},
+        "numa_topology": cells.as_dict() if cells is not None else None,
+        "pci_requests": [p.as_dict() for p in resources.pci_requests],
+        "overhead": asdict(overhead_of(flavor.vcpus, flavor.memory_mb, wanted.overhead, isolated)),
+    }
+
+
+def _check_quota(tx: Transaction, wanted: Wanted, rows: t.Sequence[Instance]) -> None:
+    """What the new flavor has more. source: Nova's upsize_quota_delta"""
+    flavor = wanted.flavor
+    limited = {r.project for r in rows if quotas.limited(wanted.quotas, r.project)} if flavor is not None else set()
+    used = instances.usage(tx, limited) if limited else {}
+    for project in sorted(limited):
+        mine = [r for r in rows if r.project == project]
+        more = {
+            "instances": 0,
+            "cores": sum(max(0, t.cast(Flavor, flavor).vcpus - r.vcpus) for r in mine),
+            "ram": sum(max(0, t.cast(Flavor, flavor).memory_mb - r.memory_mb) for r in mine),
+        }
+        quotas.check_again(more, used[project], quotas.limits_of(wanted.quotas, project), project)
+
+
+def _enter(tx: Transaction, wanted: Wanted, placed: t.Sequence[tuple[Mover, Candidate]]) -> None:
+    """Enter the moves, and the requests with the new flavor: one for the instances that share the former."""
+    of_old: dict[int, int] = {}
+    if wanted.flavor is not None:
+        first = {m.row.request_spec_id: m for m, _host in placed}
+        ids = requests.new_ids(tx, len(first))
+        of_old = dict(zip(first, ids))
+        for key, mover in first.items():
+            its = {k: v for k, v in mover.spec["flavor"].items() if k in mover.row.digest["flavor"]}
+            entry = requests.Entry(of_old[key], {**mover.row.digest, "flavor": its}, mover.spec)
+            requests.add_specs(tx, mover.row.reservation_id, [entry])
+    ledger_moves.add(
+        tx,
+        [
+            {
+                "instance_uuid": mover.row.uuid,
+                "migration_type": moves.MIGRATION if wanted.flavor is None else moves.RESIZE,
+                "status": moves.MIGRATING,
+                "source_compute": mover.row.host,
+                "source_node": mover.row.node,
+                "dest_compute": host.host,
+                "dest_node": host.node,
+                "old_request_spec_id": mover.row.request_spec_id,
+                "new_request_spec_id": of_old.get(mover.row.request_spec_id, mover.row.request_spec_id),
+                "old_vm_state": mover.row.vm_state,
+                "source_limits": mover.row.limits,
+                "dest_limits": dict(host.limits),
+            }
+            for mover, host in placed
+        ],
+    )

@@ -1,0 +1,72 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The end of a resize or cold migration: the instance stays where it is, and its former host is cleaned of it.
+
+One transaction decides; what is left on the former host is a pending cleanup, which that host's next report does where this run does not.
+source: Nova's compute.api.API.confirm_resize and ComputeManager._poll_unconfirmed_resizes
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ...core.instances import moves, states
+from ...ledger.compute import cleanups, history, instances
+from ...ledger.compute import moves as ledger_moves
+from ...ledger.compute.instances import Instance
+from ...ledger.db.transaction import Transaction
+from ..instances import operation
+from ..instances.operation import Operation, Selection
+from .course import refuse_without_move
+
+CONFIRM = Operation("confirm_resize", "resize.confirm")
+OFF = (states.SHUTDOWN, states.CRASHED)
+
+
+@dataclass
+class Confirmed:
+    rows: list[Instance] = field(default_factory=list)
+    left: dict[str, str] = field(default_factory=dict)  # uuid -> the host that it left, and that is to be cleaned
+    vm_states: dict[str, str] = field(default_factory=dict)  # uuid -> what it is now
+
+
+def confirm(tx: Transaction, selection: Selection, window: float = 0.0) -> Confirmed:
+    """Confirm the selected instances: all of them, or with an error none.
+
+    :arg window: without a selection: those that have waited for so many seconds; a lock does not keep them from it, as in Nova. 0: none.
+    :raises BootflowError: see operation.begin().
+    """
+    if selection.is_empty and window > 0:
+        return _decide(tx, _due(tx, window))
+    rows = operation.select(tx, selection)
+    operation.refuse_unknown(tx, rows, selection)
+    return _decide(tx, operation.enter(tx, CONFIRM, rows).rows, begun=True)
+
+
+def _due(tx: Transaction, window: float) -> list[Instance]:
+    rows = [r for r in instances.select_live(tx, vm_state=states.RESIZED, lock=True) if r.task_state is None]
+    found = ledger_moves.open_of(tx, [r.uuid for r in rows])
+    return [r for r in rows if r.uuid in found and found[r.uuid].updated_at <= tx.now - window]
+
+
+def _decide(tx: Transaction, rows: t.Sequence[Instance], begun: bool = False) -> Confirmed:
+    """:arg begun: their beginning is in the journal"""
+    found = ledger_moves.open_of(tx, [r.uuid for r in rows])
+    refuse_without_move(rows, found, CONFIRM)
+    if not begun:
+        operation.start(tx, CONFIRM, rows)
+    done = Confirmed(rows=list(rows))
+    notify = tx.context.notify_on_state_change
+    for row in rows:
+        move = found[row.uuid]
+        done.left[row.uuid] = move.source_compute
+        done.vm_states[row.uuid] = states.STOPPED if row.power_state in OFF else states.ACTIVE
+        cleanups.add(tx, move.source_compute, row.uuid, row.domain_name, "it went to %s" % move.dest_compute)
+        instances.swap(tx, [row.uuid], [None], None, notify, vm_state=done.vm_states[row.uuid])
+    ledger_moves.set_status(tx, [m.id for m in found.values()], moves.CONFIRMED)
+    history.add_events(tx, [(r.uuid, r.host) for r in rows], CONFIRM.name, history.SUCCESS)
+    operation.close(tx, CONFIRM, [r.uuid for r in rows])
+    return done

@@ -1,0 +1,243 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The course of a resize or cold migration after its beginning: over to the new host, back, confirmed or reverted, in the ledger.
+
+Until the disks have arrived the instance is on its source host, which keeps guest and disks as they are; then switch() takes it over
+in one transaction: host, flavor, claim, addresses. What fails before that leaves it where it was, what fails afterwards brings it back
+(go_back) once its new host has nothing of it.
+source: Nova's ComputeManager.resize_instance, finish_resize and revert_resize
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ...core import errors
+from ...core.instances import moves, states
+from ...core.model import Flavor
+from ...ledger.compute import claims, cleanups, history, instances, ports, requests, runs
+from ...ledger.compute import moves as ledger_moves
+from ...ledger.compute.instances import Instance
+from ...ledger.compute.moves import MoveRow
+from ...ledger.db.transaction import Transaction
+from ..instances import operation
+from ..instances.operation import Operation, Selection
+
+RESIZE = Operation("resize", "resize")
+MIGRATE = Operation("migrate", "resize")
+REVERT = Operation("revert_resize", "resize.revert")
+#: migration_type -> its operation.
+OF_TYPE = {moves.RESIZE: RESIZE, moves.MIGRATION: MIGRATE}
+
+#: The task_states in which an instance moves, or goes back.
+AT_WORK = (states.RESIZE_MIGRATING, states.RESIZE_FINISH, states.RESIZE_REVERTING)
+
+
+@dataclass(frozen=True)
+class Moving:
+    """An instance on its way, with the row of its move."""
+
+    row: Instance
+    move: MoveRow
+
+    @property
+    def uuid(self) -> str:
+        return self.row.uuid
+
+    @property
+    def runs(self) -> bool:
+        """Whether its guest runs when all is done."""
+        return self.move.old_vm_state == states.ACTIVE
+
+
+def load(tx: Transaction, uuids: t.Sequence[str], lock: bool = False) -> list[Moving]:
+    """Those of these instances that move in this run."""
+    rows = instances.select_live(tx, uuids=uuids, run_id=tx.run.id, lock=lock) if uuids else []
+    rows = [r for r in rows if r.task_state in AT_WORK]
+    found = ledger_moves.open_of(tx, [r.uuid for r in rows])
+    return [Moving(r, found[r.uuid]) for r in rows if r.uuid in found]
+
+
+# --- over, and back -----------------------------------------------------------------------------------------------------
+
+
+def switch(tx: Transaction, uuids: t.Sequence[str]) -> list[Moving]:
+    """The disks of these instances have arrived: they are on their new hosts now. Returns those that are still this run's."""
+    runs.renew(tx)
+    moving = [m for m in load(tx, uuids, lock=True) if m.row.task_state == states.RESIZE_MIGRATING]
+    passed = [states.RESIZE_MIGRATED]
+    _swap(tx, moving, states.RESIZE_FINISH, passed)
+    _relocate(tx, moving, to_new=True)
+    ledger_moves.set_status(tx, [m.move.id for m in moving], moves.POST_MIGRATING)
+    for moment in ("resize.end", "finish_resize.start"):
+        history.notify(tx, [m.uuid for m in moving], "compute.instance.%s" % moment, {})
+    return load(tx, [m.uuid for m in moving])
+
+
+def arrived_on(tx: Transaction, host: str, uuids: t.Sequence[str]) -> list[str]:
+    """Those of these instances that this run still takes to ``host``."""
+    return [m.uuid for m in load(tx, uuids) if (m.row.host, m.row.task_state) == (host, states.RESIZE_FINISH)]
+
+
+def go_back(tx: Transaction, uuids: t.Sequence[str]) -> list[Moving]:
+    """The new hosts of these instances have nothing of them: they are where they were, with the flavor that they had."""
+    runs.renew(tx)
+    moving = [m for m in load(tx, uuids, lock=True) if m.row.host == m.move.dest_compute]
+    _swap(tx, moving, states.RESIZE_REVERTING)
+    ledger_moves.set_status(tx, [m.move.id for m in moving], moves.REVERTING)
+    return_to_source(tx, moving)
+    claims.release_moves(tx, [m.uuid for m in moving])
+    return load(tx, [m.uuid for m in moving])
+
+
+def return_to_source(tx: Transaction, moving: t.Sequence[Moving]) -> None:
+    """Host, flavor and addresses of these locked instances are the former ones; the claim of the new host is the move's."""
+    _relocate(tx, moving, to_new=False)
+
+
+def _swap(tx: Transaction, moving: t.Sequence[Moving], task_state: str, through: t.Sequence[str] = ()) -> None:
+    before = sorted({str(m.row.task_state) for m in moving})
+    notify = tx.context.notify_on_state_change
+    instances.swap(tx, [m.uuid for m in moving], before, None, notify, through, task_state=task_state)
+
+
+def _relocate(tx: Transaction, moving: t.Sequence[Moving], to_new: bool) -> None:
+    """Write host, request and flavor of instances, the sizes of their disks, and whose their claims and ports are."""
+    if not moving:
+        return
+    ids = {m.uuid: m.move.new_request_spec_id if to_new else m.move.old_request_spec_id for m in moving}
+    specs = requests.specs(tx, ids.values())
+    disks = instances.disks_of(tx, list(ids))
+    rows: list[dict[str, t.Any]] = []
+    for m in moving:
+        flavor = Flavor(**specs[ids[m.uuid]].spec["flavor"])
+        rows.append(
+            {
+                "uuid": m.uuid,
+                "host": m.move.dest_compute if to_new else m.move.source_compute,
+                "node": m.move.dest_node if to_new else m.move.source_node,
+                "launched_on": m.move.dest_compute if to_new else m.move.source_compute,
+                "limits": m.move.dest_limits if to_new else m.move.source_limits,
+                "request_spec_id": ids[m.uuid],
+                "memory_mb": flavor.memory_mb,
+                "vcpus": flavor.vcpus,
+                "root_gb": flavor.root_gb,
+            }
+        )
+        for position, disk in enumerate(disks[m.uuid]):
+            if disk["kind"] == "image" and disk["size_gb"] != flavor.root_gb and flavor.root_gb:
+                instances.replace_disk(tx, m.uuid, position, {**disk, "size_gb": flavor.root_gb})
+    instances.relocate(tx, rows)
+    ports.bind_each(tx, {row["uuid"]: row["host"] for row in rows})
+    claims.exchange(tx, list(ids))
+
+
+# --- revert -------------------------------------------------------------------------------------------------------------
+
+
+def begin_revert(tx: Transaction, selection: Selection, known_hosts: t.Collection[str]) -> list[Moving]:
+    """Begin to bring the selected instances back: all of them, or with an error none.
+
+    :raises BootflowError: see operation.begin().
+    """
+    begun = operation.begin(tx, REVERT, selection, known_hosts)
+    found = ledger_moves.open_of(tx, [r.uuid for r in begun.rows])
+    refuse_without_move(begun.rows, found, REVERT)
+    ledger_moves.set_status(tx, [m.id for m in found.values()], moves.REVERTING)
+    return [Moving(r, found[r.uuid]) for r in begun.rows]
+
+
+def refuse_without_move(rows: t.Sequence[Instance], found: t.Mapping[str, MoveRow], its: Operation) -> None:
+    """:raises InstanceInvalidState: the ledger does not know where one of them came from."""
+    operation.refuse(
+        [
+            errors.InstanceInvalidState(
+                message="Cannot '%s' instance %s: the ledger has no move of it" % (its.called, row.uuid),
+                remedy="Delete it, or restore a backup of the ledger.",
+            )
+            for row in rows
+            if row.uuid not in found
+        ]
+    )
+
+
+# --- finish -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of one instance on its hosts."""
+
+    power_state: int = states.NOSTATE
+    error: errors.BootflowError | None = None  # why it did not move, or did not go back
+    cleaned: bool = True  # the new host has nothing of it, where it did not move
+
+
+def finish(tx: Transaction, its: Operation, results: t.Mapping[str, Result]) -> dict[str, errors.BootflowError]:
+    """Write what came of the moves, or of the reverts. Returns uuid -> why it failed.
+
+    An instance is ``resized`` where it is on its new host; else it is what it was, or stopped where its guest is off.
+
+    :arg its: RESIZE, MIGRATE or REVERT.
+    """
+    runs.renew(tx)
+    moving = {m.uuid: m for m in load(tx, sorted(results), lock=True)}
+    for uuid, m in sorted(moving.items()):
+        _finish_one(tx, its, m, results[uuid])
+    failed = {u: r.error for u, r in results.items() if r.error is not None and u in moving}
+    failed.update(instances.swap_errors(tx, set(results) - set(moving), AT_WORK))
+    known = {u: e for u, e in failed.items() if u in moving}
+    history.add_faults(tx, known, {u: m.row.host for u, m in moving.items()})
+    journal(tx, its, sorted(set(moving) - set(known)), known, {u: m.row.host for u, m in moving.items()})
+    return failed
+
+
+def journal(
+    tx: Transaction,
+    its: Operation,
+    done: t.Sequence[str],
+    failed: t.Mapping[str, errors.BootflowError],
+    hosts: t.Mapping[str, str | None],
+) -> None:
+    """Close action and event of these instances, and notify of their end."""
+    history.finish_events(tx, done, its.name, history.SUCCESS)
+    history.fail_events(tx, {u: e.in_full for u, e in failed.items()}, its.name)
+    history.finish_actions(tx, done, its.called)
+    history.finish_actions(tx, sorted(failed), its.called, history.ERROR)
+    history.notify(tx, done, "compute.instance.%s.end" % ("resize.revert" if its is REVERT else "finish_resize"), {})
+    faults = {u: {"host": hosts.get(u), "fault": e.as_dict()} for u, e in failed.items()}
+    history.notify_each(tx, faults, "compute.instance.%s.error" % its.notification)
+
+
+def _finish_one(tx: Transaction, its: Operation, m: Moving, result: Result) -> None:
+    values: dict[str, t.Any] = {"power_state": result.power_state}
+    if m.row.host == m.move.dest_compute:
+        status, vm_state = moves.FINISHED, states.RESIZED
+        if its is not REVERT:
+            values["launched_at"] = tx.now
+    else:
+        status = moves.REVERTED if its is REVERT else moves.ERROR
+        known = result.power_state != states.NOSTATE  # else the next report tells
+        vm_state = states.STOPPED if known and result.power_state != states.RUNNING else m.move.old_vm_state
+        if m.row.task_state == states.RESIZE_MIGRATING:
+            leave_new_host(tx, m, result.cleaned, "its move failed")
+    end(tx, m, vm_state, status, **values)
+
+
+def leave_new_host(tx: Transaction, m: Moving, cleaned: bool, reason: str) -> None:
+    """An instance that never was on the host that it was to go to: the claim there ends when the host has nothing of it."""
+    if cleaned:
+        claims.release_moves(tx, [m.uuid])
+    else:
+        cleanups.add(tx, m.move.dest_compute, m.uuid, m.row.domain_name, reason)
+
+
+def end(tx: Transaction, m: Moving, vm_state: str, status: str, **values: t.Any) -> None:
+    """Write the state in which a move or a revert leaves its instance, and the status of the move."""
+    notify = tx.context.notify_on_state_change
+    values = {"vm_state": vm_state, "task_state": None, "run_id": tx.run.id, **values}
+    instances.swap(tx, [m.uuid], [m.row.task_state], None, notify, **values)
+    ledger_moves.set_status(tx, [m.move.id], status)

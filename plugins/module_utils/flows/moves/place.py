@@ -1,0 +1,90 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A host for an instance that moves, chosen as for a boot, and claimed beside the host where it is.
+
+source: Nova's MigrationTask and ResourceTracker.resize_claim
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections import defaultdict
+from dataclasses import dataclass, replace
+
+from ...core import errors
+from ...core.instances.server_groups import ServerGroup
+from ...core.resources.dedicated import DedicatedRequest
+from ...core.scheduler.columns import Fleet
+from ...core.scheduler.options import SchedulerOptions
+from ...core.scheduler.placement import select_destinations
+from ...ledger.compute import claims, cleanups, groups
+from ...ledger.compute.claims import Candidate
+from ...ledger.compute.fleet import Needs
+from ...ledger.compute.instances import PlacedInstance
+from ...ledger.db.transaction import Transaction
+from ..boot.schedule import needs_of, request_spec, resource_request
+
+ReadFleet = t.Callable[[Transaction, Needs], Fleet]
+
+
+@dataclass(frozen=True)
+class Mover:
+    """An instance that needs another host."""
+
+    row: PlacedInstance
+    spec: t.Mapping[str, t.Any]  # its request, with the flavor that it is to have
+    barred: t.Collection[str] = ()  # hosts that it cannot go to, beside its own
+
+
+def claim(
+    tx: Transaction, movers: t.Sequence[Mover], read_fleet: ReadFleet, options: SchedulerOptions
+) -> dict[str, Candidate | errors.BootflowError]:
+    """uuid -> the host that was found and claimed for the move, or why there is none. The rows are locked.
+
+    An instance never goes to a host with leftovers of it, and not where it is. A host that its boot forced does not bind its moves.
+    """
+    uuids = [m.row.uuid for m in movers]
+    members = groups.load(tx, {m.row.server_group_id for m in movers if m.row.server_group_id}, lock=True)
+    fleet = read_fleet(tx, needs_of([m.spec for m in movers], options))
+    barred: dict[str, set[str]] = defaultdict(set)
+    for due in cleanups.of_instances(tx, uuids):
+        barred[due.instance_uuid].add(due.host)
+    found: dict[str, Candidate | errors.BootflowError] = {}
+    requests = []
+    for mover in movers:
+        uuid = mover.row.uuid
+        try:
+            requests.append(_request(mover, fleet, options, members, barred[uuid]))
+        except errors.BootflowError as e:
+            found[uuid] = e
+    return {**found, **claims.claim(tx, requests)}
+
+
+def _request(
+    mover: Mover,
+    fleet: Fleet,
+    options: SchedulerOptions,
+    members: t.Mapping[str, ServerGroup],
+    barred: t.Collection[str],
+) -> claims.ClaimRequest:
+    """:raises NoValidHost: and its like."""
+    row = mover.row
+    group = members.get(row.server_group_id or "")
+    request = replace(
+        request_spec(mover.spec, [row.uuid], None, row.project),
+        ignore_hosts=tuple(sorted({row.host, *mover.barred, *barred})),
+        instance_group=_without(group, row.host) if group is not None else None,
+        force_host=None,
+        force_node=None,
+    )
+    (candidates,) = claims.candidates_of(select_destinations(fleet, request, options))
+    wanted = (resource_request(mover.spec), candidates, DedicatedRequest.of(request), group)
+    return claims.ClaimRequest(row.uuid, *wanted, kind=claims.MOVE)
+
+
+def _without(group: ServerGroup, host: str) -> ServerGroup:
+    """The group as the scheduler sees it for one of its members on ``host``, which leaves: its own place binds it to nothing."""
+    counts = {h: n - (h == host) for h, n in group.host_counts.items()}
+    return replace(group, host_counts={h: n for h, n in counts.items() if n > 0})

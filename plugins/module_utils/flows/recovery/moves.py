@@ -1,0 +1,79 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Moves of dead runs, settled by the report of the host that the ledger has their instances on.
+
+Before the disks have arrived that is the source, which has all that it had. Afterwards it is the new host, which has it too: the
+instance is resized there, and its owner confirms or reverts. source: Nova's init_host and _error_out_instances_whose_build_was_interrupted
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...core import errors
+from ...core.instances import moves, states
+from ...ledger.compute import cleanups, instances
+from ...ledger.compute import moves as ledger_moves
+from ...ledger.db.transaction import Transaction
+from ..moves import course
+from ..moves.course import Moving
+
+DIED = "the run that moved it died"
+
+
+def settle(tx: Transaction, power_states: t.Mapping[str, int], uuids: t.Sequence[str]) -> dict[str, str]:
+    """Settle the moves of these locked instances. Returns uuid -> its vm_state now.
+
+    :arg power_states: of the guests of the host that has them; a missing guest does not exist.
+    """
+    if not uuids:
+        return {}
+    rows = instances.select_live(tx, uuids=uuids)
+    found = ledger_moves.open_of(tx, uuids)
+    settled = {}
+    for row in rows:
+        if row.uuid in found:
+            settled[row.uuid] = _settle(tx, Moving(row, found[row.uuid]), power_states.get(row.uuid))
+    for row in rows:
+        if row.uuid not in found:  # a ledger that was repaired by hand
+            power_state = power_states.get(row.uuid)
+            settled[row.uuid] = states.ACTIVE if power_state == states.RUNNING else states.STOPPED
+            notify = tx.context.notify_on_state_change
+            values: dict[str, t.Any] = {
+                "vm_state": settled[row.uuid],
+                "task_state": None,
+                "power_state": power_state or 0,
+            }
+            instances.swap(tx, [row.uuid], [row.task_state], None, notify, run_id=tx.run.id, **values)
+    return settled
+
+
+def _settle(tx: Transaction, m: Moving, power_state: int | None) -> str:
+    reverts = m.row.task_state == states.RESIZE_REVERTING
+    its = course.REVERT if reverts else course.OF_TYPE[m.move.migration_type]
+    over = m.row.host == m.move.dest_compute
+    if over and reverts and power_state is None:
+        # The new host began to be cleaned: the instance goes back, and the rest of it is removed there.
+        course.return_to_source(tx, [m])
+        cleanups.add(tx, m.move.dest_compute, m.uuid, m.row.domain_name, DIED)
+        vm_state, status = states.STOPPED, moves.REVERTED
+    elif over:
+        vm_state, status = states.RESIZED, moves.FINISHED
+    else:
+        vm_state = states.ACTIVE if power_state == states.RUNNING else states.STOPPED
+        status = moves.REVERTED if reverts else moves.ERROR
+        if m.row.task_state == states.RESIZE_MIGRATING:
+            course.leave_new_host(tx, m, cleaned=False, reason=DIED)
+    course.end(tx, m, vm_state, status, power_state=states.NOSTATE if power_state is None else power_state)
+    remedy = (
+        "Confirm it, or revert it." if vm_state == states.RESIZED else "The instance is %s where it was." % vm_state
+    )
+    error = errors.RemoteError(
+        reason="run %s died while it did '%s' with instance %s" % (m.row.run_id or "unknown", its.called, m.uuid),
+        remedy=remedy,
+    )
+    done = reverts and vm_state == m.move.old_vm_state
+    course.journal(tx, its, [m.uuid] if done else [], {} if done else {m.uuid: error}, {m.uuid: m.row.host})
+    return vm_state

@@ -1,0 +1,58 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Moves of instances between hosts (Nova's migrations): from where to where, with which request, and how far each is."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...core.instances import moves
+from ..db import bulk
+from ..db.sqlalchemy_import import sa
+from ..db.transaction import Transaction
+from ..schema.tables import migrations
+
+
+class MoveRow:
+    """A row of migrations. Times are seconds since the epoch."""
+
+    id: int
+    instance_uuid: str
+    migration_type: str  # core.instances.moves.TYPES
+    status: str  # core.instances.moves.STATUSES
+    source_compute: str  # the host that it leaves
+    source_node: str
+    dest_compute: str
+    dest_node: str
+    old_request_spec_id: int  # the same as the new one, where the flavor stays
+    new_request_spec_id: int
+    old_vm_state: str  # before the move
+    source_limits: dict[str, t.Any] | None  # of the host, as the scheduler set them
+    dest_limits: dict[str, t.Any] | None
+    run_id: str  # the run that began it
+    created_at: float
+    updated_at: float
+
+
+def add(tx: Transaction, rows: t.Sequence[t.Mapping[str, t.Any]]) -> None:
+    """Enter moves that begin."""
+    run = {"run_id": tx.run.id, "created_at": tx.now, "updated_at": tx.now}
+    bulk.insert(tx, migrations, [{**row, **run} for row in rows])
+
+
+def open_of(tx: Transaction, uuids: t.Collection[str]) -> dict[str, MoveRow]:
+    """uuid -> its move that is under way, or waits to be confirmed; an instance without one is left out."""
+    if not uuids:
+        return {}
+    c = migrations.c
+    mine = (bulk.among(tx, c.instance_uuid, sorted(uuids)), c.status.in_(moves.OPEN))
+    return {r.instance_uuid: r for r in tx.rows(sa.select(migrations).where(*mine).order_by(c.id), MoveRow)}
+
+
+def set_status(tx: Transaction, ids: t.Collection[int], status: str) -> None:
+    """Write how far these moves are."""
+    if ids:
+        mine = bulk.among(tx, migrations.c.id, sorted(ids))
+        tx.execute(migrations.update().where(mine).values(status=status, updated_at=tx.now))

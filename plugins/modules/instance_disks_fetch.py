@@ -1,0 +1,160 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: instance_disks_fetch
+short_description: Fetch the disks of instances from their former hosts
+version_added: "0.1.0"
+description:
+  - Fetches what M(bootflow.compute.instance_disks_offer) serves on another host. Each file is compared by its SHA-256, and has its name
+    only when it is complete. Files stay sparse. A disk that is to be larger grows before it has its name.
+  - An instance of which the host has something already is refused; what arrived of one that failed is removed.
+  - The failure of one instance does not affect the others. RV(outcomes) has the result of each.
+author: bootflow.compute authors (@bootflow)
+extends_documentation_fragment:
+  - bootflow.compute.attributes
+  - bootflow.compute.shared.instances_path
+  - bootflow.compute.shared.ledger_id
+  - bootflow.compute.shared.workers
+  - bootflow.compute.shared.time_limit
+attributes:
+  check_mode: {support: none}
+  diff_mode: {support: none, details: Disks have no text to compare.}
+  platform: {platforms: linux}
+options:
+  instances:
+    description: The instances.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      uuid:
+        description: UUID of the instance.
+        type: str
+        required: true
+      token:
+        description: What the other host knows it by.
+        type: str
+        required: true
+      address:
+        description: The address of that host.
+        type: str
+        required: true
+      port:
+        description: The port there.
+        type: int
+        required: true
+      fingerprint:
+        description: The SHA-256 of the certificate there.
+        type: str
+        required: true
+      files:
+        description: The files, as that module returned them.
+        type: list
+        elements: dict
+        required: true
+      sizes:
+        description: Disks that are to be larger, a dictionary from their names to bytes.
+        type: dict
+        default: {}
+requirements:
+  - qemu-utils
+"""
+
+EXAMPLES = r"""
+---
+- name: Fetch the disks of an instance
+  bootflow.compute.instance_disks_fetch:
+    instances:
+      - uuid: 2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11
+        token: "{{ token }}"
+        address: 192.0.2.11
+        port: "{{ offered.port }}"
+        fingerprint: "{{ offered.fingerprint }}"
+        files: "{{ offered.outcomes['2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11'].files }}"
+        sizes: {disk: 21474836480}
+  no_log: true
+"""
+
+RETURN = r"""
+---
+outcomes:
+  description: The outcome of each instance, by its UUID.
+  type: dict
+  returned: success
+  contains:
+    changed:
+      description: Whether something was written.
+      type: bool
+      returned: always
+    disks:
+      description: The disks with C(name), C(size) in bytes and C(sha256) of what was transferred.
+      type: list
+      elements: dict
+      returned: success
+    error:
+      description:
+        - Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.
+        - That of an unexpected error has its C(traceback) too, without values.
+      type: dict
+      returned: always
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies.receiver import fetch_instance
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies.sender import Place
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed, run_batch
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.ownership import LEDGER_ARGUMENTS
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (
+    TIME_LIMIT_ARGUMENTS,
+    keep_time_limit,
+)
+
+
+def argument_spec():
+    """The module's options."""
+    instance = {
+        "uuid": {"type": "str", "required": True},
+        "token": {"type": "str", "required": True, "no_log": True},
+        "address": {"type": "str", "required": True},
+        "port": {"type": "int", "required": True},
+        "fingerprint": {"type": "str", "required": True},
+        "files": {"type": "list", "elements": "dict", "required": True},
+        "sizes": {"type": "dict", "default": {}},
+    }
+    return {
+        **TIME_LIMIT_ARGUMENTS,
+        **LEDGER_ARGUMENTS,
+        "instances_path": {"type": "path", "default": "/var/lib/bootflow/instances"},
+        "instances": {"type": "list", "elements": "dict", "required": True, "options": instance},
+        "workers": {"type": "int", "default": 4},
+    }
+
+
+def main():
+    module = AnsibleModule(argument_spec=argument_spec())
+    keep_time_limit(module)
+    args = module.params
+
+    def one(instance):
+        place = Place(instance["address"], instance["port"], instance["fingerprint"])
+        sizes = {name: int(size) for name, size in instance["sizes"].items()}
+        what = (instance["uuid"], place, instance["token"], instance["files"], sizes)
+        return fetch_instance(args["instances_path"], args["ledger_id"], *what)
+
+    try:
+        results = run_batch([(i["uuid"], i) for i in args["instances"]], one, args["workers"])
+    except Exception as error:
+        fail(module, error)
+    module.exit_json(changed=any_changed(results), outcomes=results)
+
+
+if __name__ == "__main__":
+    main()

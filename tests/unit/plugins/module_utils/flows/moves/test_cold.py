@@ -1,0 +1,351 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Resize and cold migration in the ledger: what may begin, both hosts claimed, over and back, and what dead runs leave."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+import pytest
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import plan as core_audit
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import moves, states
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import cold, confirm, course
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import audit as recovery_audit
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations as recovery
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import purge
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import claims
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.tests.unit.worlds.world import SMALL, World, request
+
+LARGE = dataclasses.replace(SMALL, name="large", memory_mb=2048, vcpus=2, root_gb=3)
+QCOW2 = {"h1": "qcow2", "h2": "qcow2", "h3": "qcow2"}
+BROKEN = errors.RemoteError(reason="it broke")
+
+
+class Movers(World):
+    """A world whose instances move. Runs have names of one letter; ``m`` moves."""
+
+    def set_out(
+        self, run: str = "m", flavor: t.Any = None, backends: t.Mapping[str, str] = QCOW2, **which: t.Any
+    ) -> t.Any:
+        quotas = which.pop("quotas", {})
+        wanted = cold.Wanted(Selection(**which), tuple(backends), backends, flavor, quotas=quotas)
+        with self.ledger.write() as tx:
+            return cold.begin(tx.for_run(self.context(run)), wanted, self.fleet, self.options())
+
+    def call(self, function: t.Callable[..., t.Any], *arguments: t.Any, run: str = "m") -> t.Any:
+        with self.ledger.write() as tx:
+            result = function(tx.for_run(self.context(run)), *arguments)
+            self.check(tx)
+            return result
+
+    def move(self, uuid: str, flavor: t.Any = None, power_state: int = states.RUNNING) -> None:
+        """All the way."""
+        begun = self.set_out(uuids=[uuid], flavor=flavor)
+        assert not begun.failed
+        assert [m.uuid for m in self.call(course.switch, [uuid])] == [uuid]
+        its = course.MIGRATE if flavor is None else course.RESIZE
+        assert self.call(course.finish, its, {uuid: course.Result(power_state)}) == {}
+
+    def revert(self, uuid: str) -> None:
+        self.call(course.begin_revert, Selection(uuids=[uuid]), tuple(QCOW2))
+        assert self.call(course.go_back, [uuid])
+        assert self.call(course.finish, course.REVERT, {uuid: course.Result(states.RUNNING)}) == {}
+
+    def status(self, uuid: str) -> list[str]:
+        return [r.status for r in self.rows(tables.migrations, tables.migrations.c.instance_uuid == uuid)]
+
+    def settle(self, host: str, power_states: dict[str, int]) -> dict[str, str]:
+        """A report of the host, long after the lease of all runs."""
+        self.time += 100_000
+        return t.cast("dict[str, str]", self.call(recovery.settle, host, power_states, self.time + 1, run="z"))
+
+    def cleaned(self, host: str) -> None:
+        uuids = [u for u, h in self.cleanups() if h == host]
+        self.call(cleanup.finish, {host: uuids}, run="z")
+
+    def size(self, uuid: str) -> tuple[t.Any, ...]:
+        row = self.row(uuid)
+        with self.ledger.read() as tx:
+            root = cold.instances.disks_of(tx, [uuid])[uuid][0]["size_gb"]
+            (live,) = cold.instances.select_live(tx, uuids=[uuid])
+        return row.memory_mb, row.vcpus, row.root_gb, root, live.spec["flavor"]["name"], live.digest["flavor"]["name"]
+
+
+OLD, NEW = (1024, 1, 1, 1, "small", "small"), (2048, 2, 3, 3, "large", "large")
+
+
+@pytest.fixture(name="world")
+def _movers(world: World) -> t.Iterator[Movers]:
+    made = Movers(world.url)
+    for host in ("h1", "h2"):
+        made.report(host)
+    yield made
+    with made.ledger.read() as tx:
+        made.check(tx)
+    made.ledger.close()
+
+
+def other(host: str) -> str:
+    return {"h1": "h2", "h2": "h1"}[host]
+
+
+def usage(world: World) -> dict[str, tuple[int, ...]]:
+    return {h: world.used(h) for h in ("h1", "h2")}
+
+
+def test_a_resize_confirmed(world: Movers) -> None:
+    uuid = world.boot("web")
+    world.boot("neighbour")
+    source = world.row(uuid).host
+    addresses = world.addresses(uuid)
+    begun = world.set_out(uuids=[uuid], flavor=LARGE)
+    (moving,) = begun.moving
+    assert (moving.move.source_compute, moving.move.dest_compute) == (source, other(source))
+    assert world.state(uuid) == ("active", "resize_migrating", source) and world.size(uuid) == OLD
+    assert world.claims() >= {(uuid, "h1"), (uuid, "h2")}
+    assert world.used(other(source))[0] >= 2048
+
+    world.call(course.switch, [uuid])
+    assert world.state(uuid) == ("active", "resize_finish", other(source)) and world.size(uuid) == NEW
+    assert world.addresses(uuid) == addresses
+    assert {p.host for p in world.rows(tables.ports, tables.ports.c.instance_uuid == uuid)} == {other(source)}
+    with world.ledger.read() as tx:
+        kinds = {r.compute_node_id: r.kind for r in claims.rows(tx) if r.instance_uuid == uuid}
+    assert sorted(kinds.values()) == ["build", "move"]
+    assert world.call(course.finish, course.RESIZE, {uuid: course.Result(states.RUNNING)}) == {}
+    assert world.state(uuid) == ("resized", None, other(source)) and world.status(uuid) == ["finished"]
+    assert world.set_out(uuids=[uuid], flavor=LARGE).unchanged, "the same again has nothing to do"
+
+    done = world.call(confirm.confirm, Selection(uuids=[uuid]))
+    assert done.left == {uuid: source} and world.state(uuid) == ("active", None, other(source))
+    assert world.status(uuid) == ["confirmed"] and world.cleanups() == {(uuid, source)}
+    assert (uuid, source) in world.claims(), "until it is cleaned"
+    world.cleaned(source)
+    assert (uuid, source) not in world.claims() and (uuid, other(source)) in world.claims()
+    assert world.addresses(uuid) == addresses and world.size(uuid) == NEW
+
+
+def test_a_resize_reverted(world: Movers) -> None:
+    uuid = world.boot("web")
+    world.boot("neighbour")
+    source, before = world.row(uuid).host, usage(world)
+    world.move(uuid, LARGE)
+    world.revert(uuid)
+    assert world.state(uuid) == ("active", None, source) and world.size(uuid) == OLD
+    assert world.status(uuid) == ["reverted"] and usage(world) == before and not world.cleanups()
+    world.move(uuid, LARGE, states.SHUTDOWN)
+    world.call(confirm.confirm, Selection(uuids=[uuid]))
+    assert world.state(uuid)[0] == "stopped", "its guest is off"
+
+
+def test_neighbours_keep_their_flavor(world: Movers) -> None:
+    world.report("h1", 8)
+    world.report("h2", 8)
+    one, two = world.accept(request("web", 2)).created
+    placed = world.schedule().placed
+    for host in sorted({s.host for s in placed.values()}):
+        world.build(host)
+    world.move(one, LARGE)
+    assert world.size(one) == NEW and world.size(two) == OLD
+
+
+@pytest.mark.parametrize("after_switch", [False, True])
+@pytest.mark.parametrize("cleaned", [False, True])
+def test_a_move_that_fails(world: Movers, after_switch: bool, cleaned: bool) -> None:
+    """Where its new host has nothing of it, or the disks had not arrived, the guest is where it was."""
+    uuid = world.boot("web")
+    source, before = world.row(uuid).host, usage(world)
+    world.set_out(uuids=[uuid])
+    if after_switch:
+        world.call(course.switch, [uuid])
+        if cleaned:
+            world.call(course.go_back, [uuid])
+    power = states.RUNNING if cleaned else states.SHUTDOWN
+    failed = world.call(course.finish, course.MIGRATE, {uuid: course.Result(power, BROKEN, cleaned)})
+    assert list(failed) == [uuid] and "it broke" in world.fault(uuid).message
+    if after_switch and not cleaned:
+        assert world.state(uuid) == ("resized", None, other(source)), "it may run there: nothing is started elsewhere"
+        world.revert(uuid)
+        assert world.state(uuid) == ("active", None, source)
+    else:
+        assert world.state(uuid) == ("active" if cleaned else "stopped", None, source)
+        assert world.status(uuid) == ["error"]
+        assert world.cleanups() == (set() if cleaned else {(uuid, other(source))})
+        world.cleaned(other(source))
+    assert usage(world) == before
+
+
+def test_no_host_fails_that_one_alone(world: Movers) -> None:
+    uuids = [world.boot("web-%d" % n) for n in range(3)]
+    for n in range(3, 6):
+        world.boot("full-%d" % n)
+    assert [world.used(h)[3] for h in ("h1", "h2")] == [3, 3]
+    begun = world.set_out(uuids=uuids)
+    assert len(begun.moving) == len(begun.failed) + 1 or len(begun.moving) == 2
+    for uuid, error in begun.failed.items():
+        assert error.code == "NoValidHost" and world.state(uuid)[:2] == ("active", None)
+        assert world.fault(uuid).error_code == "NoValidHost"
+    for m in begun.moving:
+        world.call(course.finish, course.MIGRATE, {m.uuid: course.Result(states.RUNNING, BROKEN)})
+
+
+def test_claims_never_exceed_a_host(world: Movers) -> None:
+    """A move needs the whole of the new flavor beside what is claimed there."""
+    uuid = world.boot("web")
+    host = other(world.row(uuid).host)
+    while world.used(host)[0] < 3 * 1024 or world.used(other(host))[0] < 3 * 1024:
+        world.boot("n%d" % world.count(tables.instances))
+    begun = world.set_out(uuids=[uuid], flavor=LARGE)
+    assert begun.failed[uuid].code == "NoValidHost" and world.used(host)[0] <= 4096
+
+
+def test_what_cannot_move(world: Movers) -> None:
+    uuid = world.boot("web")
+    everything = world.everything()
+
+    def refused(**how: t.Any) -> str:
+        with pytest.raises(errors.BootflowError) as e:
+            world.set_out(uuids=[uuid], **how)
+        assert world.everything() == everything
+        return e.value.code
+
+    assert refused(flavor=SMALL) == "CannotResizeToSameFlavor"
+    big_root = dataclasses.replace(LARGE, root_gb=0)
+    assert refused(flavor=big_root) == "CannotResizeDisk"
+    assert refused(flavor=dataclasses.replace(LARGE, swap=64)) == "MoveNotSupported"
+    assert refused(flavor=dataclasses.replace(LARGE, ephemeral_gb=1)) == "MoveNotSupported"
+    assert refused(backends={"h1": "lvm", "h2": "lvm"}) == "MoveNotSupported"
+    assert refused(flavor=LARGE, quotas={"ram": 1024}) == "OverQuota"
+    with pytest.raises(errors.InstanceInvalidState, match="Cannot 'confirmResize' instance"):
+        world.call(confirm.confirm, Selection(uuids=[uuid]))
+    with pytest.raises(errors.InstanceInvalidState, match="Cannot 'revertResize' instance"):
+        world.call(course.begin_revert, Selection(uuids=[uuid]), tuple(QCOW2))
+    only = {"h1": "qcow2", "h2": "raw"}
+    begun = world.set_out(uuids=[uuid], backends=only)
+    assert begun.failed[uuid].code == "NoValidHost", "its disks are of another backend there"
+    world.boot("shrinks", flavor=LARGE)
+    with pytest.raises(errors.CannotResizeDisk, match="3 GB"):
+        world.set_out(names=["shrinks"], flavor=SMALL)
+
+
+def test_confirmed_after_a_while(world: Movers) -> None:
+    uuid = world.boot("web")
+    world.move(uuid)
+    world.time += 100
+    assert not world.call(confirm.confirm, Selection(), 200.0).rows
+    with pytest.raises(errors.InvalidInput):
+        world.call(confirm.confirm, Selection(), 0.0)
+    world.time += 100
+    assert [r.uuid for r in world.call(confirm.confirm, Selection(), 200.0).rows] == [uuid]
+    assert world.state(uuid)[:2] == ("active", None)
+
+
+@pytest.mark.parametrize("moment", ["begin", "switch", "finish", "revert", "half", "back"])
+def test_a_run_that_dies(world: Movers, moment: str) -> None:
+    """The report of the host that the ledger has it on settles it; nothing is lost, and usage ends as the claims say."""
+    uuid = world.boot("web")
+    source, before = world.row(uuid).host, usage(world)
+    if moment in ("begin", "switch"):
+        world.set_out(uuids=[uuid], flavor=LARGE)
+        if moment == "switch":
+            world.call(course.switch, [uuid])
+    else:
+        world.move(uuid, LARGE)
+    if moment in ("revert", "half", "back"):
+        world.call(course.begin_revert, Selection(uuids=[uuid]), tuple(QCOW2))
+        if moment == "back":
+            world.call(course.go_back, [uuid])
+    host = world.row(uuid).host
+    reported = {} if moment == "half" else {uuid: states.RUNNING if moment == "back" else states.SHUTDOWN}
+    settled = world.settle(host, reported)
+    expected = {
+        "begin": ("stopped", source, ["error"]),
+        "switch": ("resized", other(source), ["finished"]),
+        "finish": ("resized", other(source), ["finished"]),
+        "revert": ("resized", other(source), ["finished"]),
+        "half": ("stopped", source, ["reverted"]),
+        "back": ("active", source, ["reverted"]),
+    }[moment]
+    vm_state, host, status = expected
+    assert settled == ({} if moment == "finish" else {uuid: vm_state})
+    assert (world.state(uuid), world.status(uuid)) == ((vm_state, None, host), status)
+    if vm_state == "resized":
+        world.revert(uuid)
+    world.cleaned(other(source))
+    assert usage(world) == before and world.size(uuid) == OLD and world.row(uuid).host == source
+
+
+@pytest.mark.parametrize("moment", ["begin", "switch", "finish"])
+def test_delete_cleans_both_hosts(world: Movers, moment: str) -> None:
+    uuid = world.boot("web")
+    world.set_out(uuids=[uuid])
+    if moment != "begin":
+        world.call(course.switch, [uuid])
+    if moment == "finish":
+        world.call(course.finish, course.MIGRATE, {uuid: course.Result(states.RUNNING)})
+    assert world.delete(uuids=[uuid]).hosts == ["h1", "h2"]
+    assert world.call(course.switch, [uuid]) == [], "a run that still moves it has lost it"
+    for host in ("h1", "h2"):
+        assert [i["uuid"] for i in world.of_host(host)] == [uuid]
+        world.removed(host, [uuid])
+    assert world.finish() == (["web"], []) and not world.claims() and not world.addresses()
+
+
+def test_the_audit_keeps_the_claims_of_a_move(world: Movers) -> None:
+    uuid = world.boot("web")
+    world.move(uuid, LARGE)
+
+    def findings() -> set[str]:
+        with world.ledger.read() as tx:
+            found = recovery_audit.plan(tx.for_run(world.context("z")), core_audit.Evidence())
+        return {f.kind for f in found if f.changes}
+
+    assert findings() == set()
+    with world.ledger.write() as tx:
+        tx.execute(tables.migrations.update().values(status="error"))
+    assert findings() == {"stale_claim"}
+    with world.ledger.write() as tx:
+        tx.execute(tables.migrations.update().values(status=moves.FINISHED))
+
+
+def test_the_former_request_outlives_a_purge(world: Movers) -> None:
+    uuid = world.boot("web")
+    world.move(uuid, LARGE)
+    far = world.time + 10**9
+    purge.purge(world.ledger, far)
+    world.revert(uuid)
+    assert world.size(uuid) == OLD
+
+
+def test_two_runs_want_the_last_place(world: Movers) -> None:
+    """Each has read the fleet before the other claims: the second is refused under the lock of the host."""
+    one, two = world.boot("one"), world.boot("two")
+    world.report("h3", 2)
+    with world.ledger.read() as tx:
+        tx = tx.for_run(world.context())
+        before = [cold.instances.select_live(tx, uuids=[uuid])[0] for uuid in (one, two)]
+    assert {r.host for r in before} == {"h1", "h2"}
+    world.report("h1", 2)
+    world.report("h2", 2)
+    outcomes = []
+    for uuid, run in ((one, "m"), (two, "n")):
+        with world.ledger.read() as tx:
+            stale = world.fleet(tx.for_run(world.context(run)))
+        outcomes.append((uuid, run, stale))
+    found = []
+    for uuid, run, stale in outcomes:
+        wanted = cold.Wanted(Selection(uuids=[uuid]), tuple(QCOW2), QCOW2, LARGE)
+        with world.ledger.write() as tx:
+            found.append(cold.begin(tx.for_run(world.context(run)), wanted, lambda *_a, s=stale: s, world.options()))  # type: ignore[misc]
+    assert [len(b.moving) for b in found] == [1, 0] and found[0].moving[0].move.dest_compute == "h3"
+    assert found[1].failed[two].code == "ComputeResourcesUnavailable"
+    assert world.used("h3")[0] == 2048
+    world.call(course.finish, course.RESIZE, {one: course.Result(states.RUNNING, BROKEN)})

@@ -1,0 +1,177 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Disks that go from host to host: by real connections and real programs, between two folders of this machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import os
+import shutil
+import subprocess
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies import receiver, sender, stream
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import locks
+
+UUID = "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11"
+MIB = 1024**2
+TOKEN, STOP = "t" * 64, "s" * 64
+PORTS = (49280, 49399)
+
+needs_programs = pytest.mark.skipif(
+    not (shutil.which("qemu-img") and shutil.which("openssl")), reason="needs qemu-img and openssl"
+)
+
+
+def qemu(*argv: str) -> str:
+    return subprocess.run(["qemu-img", *argv], stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
+def file_of(size: int, *data: tuple[int, bytes]) -> t.Any:
+    file = io.BytesIO() if size < 0 else open(os.memfd_create("disk"), "w+b")  # noqa: SIM115
+    file.truncate(size)
+    for offset, content in data:
+        file.seek(offset)
+        file.write(content)
+    file.flush()
+    return file
+
+
+def sent(size: int, *data: tuple[int, bytes]) -> bytes:
+    wire = io.BytesIO()
+    with file_of(size, *data) as file:
+        stream.send_file(t.cast(stream.Stream, wire), file.fileno(), size)
+    return wire.getvalue()
+
+
+def received(wire: bytes, size: int) -> bytes:
+    with file_of(0) as file:
+        stream.receive_file(t.cast(stream.Stream, io.BytesIO(wire)), file.fileno(), size)
+        file.seek(0)
+        return t.cast(bytes, file.read())
+
+
+def test_holes_stay_holes() -> None:
+    data = (3 * MIB + 7, b"in the middle"), (9 * MIB, b"x" * (2 * MIB)), (20 * MIB - 3, b"end")
+    wire = sent(20 * MIB, *data)
+    assert len(wire) < 6 * MIB
+    with file_of(20 * MIB, *data) as file:
+        file.seek(0)
+        assert received(wire, 20 * MIB) == file.read()
+    assert received(sent(0), 0) == b"" and received(sent(5 * MIB), 5 * MIB) == bytes(5 * MIB)
+
+
+@pytest.mark.parametrize("position", [0, 11, 12, 100, -1, -40])
+def test_what_is_changed_on_the_way_is_refused(position: int) -> None:
+    wire = bytearray(sent(MIB, (10, b"secret" * 100)))
+    wire[position] ^= 1
+    with pytest.raises(stream.Garbled):
+        received(bytes(wire), MIB)
+    with pytest.raises(stream.Garbled):
+        received(sent(MIB, (10, b"secret"))[:-5], MIB)
+    with pytest.raises(stream.Garbled):
+        received(sent(2 * MIB, (MIB + 10, b"beyond")), MIB)
+
+
+@pytest.fixture
+def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
+    """The folders of two hosts; the first has an instance with a layer over an image, a raw disk, and a config drive."""
+    monkeypatch.setattr(locks, "LOCK_ROOT", str(tmp_path / "run"))
+    monkeypatch.setattr(sender, "LOCK_ROOT", str(tmp_path / "run"))
+    source, target = tmp_path / "source", tmp_path / "target"
+    folder = source / UUID
+    (source / "_base").mkdir(parents=True)
+    target.mkdir()
+    folder.mkdir()
+    base = source / "_base" / "image"
+    base.write_bytes(b"image " * 1000 + bytes(4 * MIB - 6000))
+    qemu("create", "-q", "-f", "qcow2", "-F", "raw", "-b", str(base), str(folder / "disk"), "8M")
+    (folder / "disk.swap").write_bytes(b"swap".ljust(MIB, b"\0"))
+    (folder / "disk.config").write_bytes(b"drive" * 100)
+    records = {
+        "disk": {"kind": "image", "format": "qcow2", "virtual_size": 8 * MIB, "image_id": "i", "base": "image"},
+        "disk.swap": {"kind": "swap", "format": "raw", "virtual_size": MIB, "image_id": "", "base": ""},
+    }
+    (folder / "disk.info").write_text(json.dumps(records))
+    return str(source), str(target)
+
+
+def offer(source: str) -> tuple[sender.Place, list[dict[str, t.Any]]]:
+    found, files = sender.prepare(source, UUID, TOKEN)
+    return sender.serve([found], PORTS, STOP, 60.0), files
+
+
+def fetch(target: str, place: sender.Place, files: t.Any, token: str = TOKEN, **sizes: int) -> dict[str, t.Any]:
+    return receiver.fetch_instance(target, "ledger", UUID, place, token, files, sizes)
+
+
+@needs_programs
+def test_disks_arrive_and_grow(hosts: tuple[str, str]) -> None:
+    source, target = hosts
+    place, files = offer(source)
+    assert sorted(os.listdir(os.path.join(source, UUID))) == ["disk", "disk.config", "disk.info", "disk.swap"]
+    done = fetch(target, place, files, disk=16 * MIB)
+    assert [(d["name"], d["size"]) for d in done["disks"]] == [
+        ("disk", 16 * MIB),
+        ("disk.swap", MIB),
+        ("disk.config", 500),
+    ]
+    folder = Path(target, UUID)
+    info = json.loads(qemu("info", "--output=json", str(folder / "disk")))
+    assert (info["format"], info["virtual-size"], info.get("backing-filename")) == ("qcow2", 16 * MIB, None)
+    qemu("convert", "-f", "qcow2", "-O", "raw", str(folder / "disk"), str(folder / "flat"))
+    assert (folder / "flat").read_bytes().startswith(b"image " * 1000)
+    assert (folder / "disk.swap").read_bytes().startswith(b"swap\0")
+    records = json.loads((folder / "disk.info").read_text())
+    assert records["disk"] == {
+        "kind": "image", "format": "qcow2", "virtual_size": 16 * MIB, "image_id": "i", "base": "",
+    }  # fmt: skip
+    assert not receiver.stop(place, STOP), "the server ended with the last instance"
+    with pytest.raises(errors.Conflict):
+        fetch(target, place, files)
+    again, files = offer(source)
+    assert receiver.stop(again, STOP) and not receiver.stop(again, STOP)
+
+
+@needs_programs
+def test_who_is_refused(hosts: tuple[str, str]) -> None:
+    source, target = hosts
+    place, files = offer(source)
+    try:
+        other = dataclasses.replace(place, fingerprint="0" * 64)
+        for wrong, token in ((other, TOKEN), (place, "u" * 64), (dataclasses.replace(place, port=1), TOKEN)):
+            with pytest.raises(errors.DiskCopyFailed):
+                fetch(target, wrong, files, token)
+            assert os.listdir(target) in ([], ["locks"], ["_locks"]) or UUID not in os.listdir(target)
+        bad = [{**files[0], "size": files[0]["size"] + 1}]
+        with pytest.raises(errors.DiskCopyFailed, match="another size"):
+            fetch(target, place, bad)
+        with pytest.raises(errors.InvalidInput):
+            fetch(target, place, [{**files[0], "name": "../disk"}])
+        with pytest.raises(errors.DiskFull):
+            fetch(target, place, [{**files[0], "allocated": 2**60}])
+        assert UUID not in os.listdir(target)
+        assert fetch(target, place, files)["changed"]
+    finally:
+        receiver.stop(place, STOP)
+
+
+@needs_programs
+def test_a_disk_that_cannot_go(hosts: tuple[str, str]) -> None:
+    source, _target = hosts
+    os.unlink(os.path.join(source, UUID, "disk.swap"))
+    with pytest.raises(errors.InvalidDiskInfo):
+        sender.prepare(source, UUID, TOKEN)
+    taken = [sender._listen((port, port)) for port in (49400, 49401)]
+    with pytest.raises(errors.RemoteError, match="none of the ports"):
+        sender._listen((49400, 49401))
+    for listener in taken:
+        listener.close()
