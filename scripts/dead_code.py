@@ -44,11 +44,6 @@ ALLOWED = (
         "fields of ImageAccess, which asdict() hands to the reader of images",
     ),
     (r".*/core/guest/domain/.*", r"\w+", "fields of XML elements, which element.py reads and writes by reflection"),
-    (
-        r".*/core/instances/power_sync\.py",
-        r"decide_event",
-        "for listeners on the events of a hypervisor (docs/core.md)",
-    ),
     (r".*/core/errors/request\.py", r"InvalidMetadata", "the x-code of a JSON schema"),
     (r".*/core/scheduler/.*", r"needs_\w+", "of filters and weighers, read by getattr"),
     (

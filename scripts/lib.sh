@@ -25,6 +25,9 @@ PACKAGES_TEST=(openssh-server genisoimage util-linux xorriso cloud-init shellche
 # A PostgreSQL that fails over (scripts/test failover).
 PACKAGES_FAILOVER=(postgresql patroni python3-etcd etcd-server haproxy)
 
+# The engine of Event-Driven Ansible (scripts/test integration_all).
+PACKAGES_EDA=(default-jre-headless)
+
 # Builds the storage host of the lab (scripts/test storage).
 PACKAGES_STORAGE_IMAGE=(mmdebstrap cpio e2fsprogs qemu-block-extra)
 

@@ -126,6 +126,12 @@ class Ports:
             result["warnings"] = [getattr(getattr(each, "event", None), "msg", each) for each in found]
         return result
 
+    def program(self, host: str, variables: t.Mapping[str, t.Any], line: str) -> list[str]:
+        """The local program that runs ``line`` on ``host``. :raises HostUnreachable: there is none."""
+        from ansible_collections.bootflow.compute.plugins.plugin_utils import remote_programs  # of one action only
+
+        return remote_programs.program(host, variables, line)
+
     def run_python(self, variables: t.Mapping[str, t.Any], paths: t.Sequence[str] = ()) -> set[str]:
         """Start Python on the host of ``variables``, and nothing more. Returns those of ``paths`` that are there."""
         interpreter = str(self.template(variables.get("ansible_python_interpreter") or ""))

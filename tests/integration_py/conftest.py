@@ -35,8 +35,17 @@ def guest_image() -> Path:
 @pytest.fixture(scope="session")
 def still_image(tmp_path_factory) -> Path:
     """A guest of one sector that only waits: it costs no CPU, for tests of what happens around guests."""
-    folder = tmp_path_factory.mktemp("still")
-    raw, image = tiny_guest.raw_image(folder / "still.raw", "still"), folder / "still.qcow2"
+    return _one_sector(tmp_path_factory.mktemp("still"))
+
+
+@pytest.fixture(scope="session")
+def key_image(tmp_path_factory) -> Path:
+    """The same, but it powers itself off when a key is pressed."""
+    return _one_sector(tmp_path_factory.mktemp("key"), key=True)
+
+
+def _one_sector(folder: Path, **options: bool) -> Path:
+    raw, image = tiny_guest.raw_image(folder / "still.raw", "still", **options), folder / "still.qcow2"
     subprocess.run(["qemu-img", "convert", "-q", "-f", "raw", "-O", "qcow2", raw, str(image)], check=True)
     Path(str(image) + ".sha256").write_text(hashlib.sha256(image.read_bytes()).hexdigest())
     return image

@@ -11,22 +11,32 @@ from xml.sax.saxutils import quoteattr
 MIB = 1024**2
 
 
-def boot_sector(words, power_off=False):
-    """The sector. ``power_off``: it ends the machine by a write to isa-debug-exit instead of waiting."""
+WAIT = "f4ebfd"  # hlt; jmp back
+DEBUG_EXIT = "b000baf400ee"  # al = 0; out 0xf4
+# sti; ah = 0; int 0x16 (wait for a key); dx = the PM1a control register of SeaBIOS; ax = SLP_EN; out dx, ax
+ACPI_OFF_BY_KEY = "fb30e4cd16ba0406b80020ef"
+
+
+def boot_sector(words, power_off=False, key=False):
+    """The sector.
+
+    :arg power_off: it ends the machine by a write to isa-debug-exit instead of waiting.
+    :arg key: it powers the machine off by ACPI when a key is pressed.
+    """
     code = bytes.fromhex("fa31c08ed8be")  # cli; ds = 0; mov si, text
     rest = bytes.fromhex("baf803")  # mov dx, 0x3f8
     rest += bytes.fromhex("ac84c07403eeebf8")  # lodsb; test al, al; jz done; out dx, al; jmp back
-    rest += bytes.fromhex("b000baf400eef4ebfd") if power_off else bytes.fromhex("f4ebfd")
+    rest += bytes.fromhex((DEBUG_EXIT if power_off else ACPI_OFF_BY_KEY if key else "") + WAIT)
     start = 0x7C00 + len(code) + 2 + len(rest)
     sector = code + start.to_bytes(2, "little") + rest + words.encode() + b"\r\n\0"
     assert len(sector) <= 510
     return sector.ljust(510, b"\0") + b"\x55\xaa"
 
 
-def raw_image(path, words, size=MIB):
+def raw_image(path, words, size=MIB, key=False):
     """A raw image file of ``size`` bytes that begins with the boot sector."""
     with open(path, "wb") as file:
-        file.write(boot_sector(words))
+        file.write(boot_sector(words, key=key))
         file.truncate(size)
     return str(path)
 

@@ -144,3 +144,27 @@ def test_which_playbooks_have_timers(variables, wanted):
     (timed,) = [task["vars"]["controller_timed"] for task in tasks if "controller_timed" in task.get("vars", {})]
     found = jinja2.nativetypes.NativeEnvironment().from_string(timed).render(variables)
     assert found == ["audit", "heartbeat", *wanted]
+
+
+def service(playbook, extra):
+    text = (ROOT / "roles" / "controller" / "templates" / "bootflow.service.j2").read_text()
+    environment = jinja2.Environment(trim_blocks=True)
+    environment.filters["to_json"] = json.dumps
+    settings = {
+        "controller_timers_user": "ops",
+        "controller_timers_inventory": "/etc/hosts.yml",
+        "controller_timers_collections_path": "",
+        "controller_timers_extra_vars": extra,
+        "controller_watch_seconds": 3600,
+        "controller_ansible_playbook": "/venv/bin/ansible-playbook",
+    }
+    return environment.from_string(text).render(item=(playbook, "service"), **settings).splitlines()
+
+
+def test_services_of_timers_and_of_events():
+    watch, timed = service("watch", {"bootflow_project": "web"}), service("power_sync", {})
+    assert "Restart=always" in watch and "RestartSec=10" in watch and not [w for w in watch if w.startswith("Type=")]
+    assert "Type=oneshot" in timed and not [w for w in timed if w.startswith("Restart")]
+    start = "ExecStart=/venv/bin/ansible-playbook bootflow.compute.%s -i /etc/hosts.yml"
+    assert timed[-1] == start % "power_sync"
+    assert watch[-1] == start % "watch" + ' -e \'{"bootflow_project": "web", "bootflow_watch_seconds": 3600}\''

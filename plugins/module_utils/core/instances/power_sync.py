@@ -98,6 +98,7 @@ EVENTS: dict[str, int] = {
     "Paused": POWER_PAUSED,
     "Resumed": RUNNING,
     "Suspended": POWER_SUSPENDED,
+    "Crashed": CRASHED,  # ours: Nova has no such event
     "Postcopy started": POWER_PAUSED,
     "Migration completed": POWER_PAUSED,
 }

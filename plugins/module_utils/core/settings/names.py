@@ -25,12 +25,12 @@ VARIABLES = frozenset(
         "denied_policies", "dhcp_domain", "disabled", "disabled_reason", "disk_allocation_ratio", "disk_backend",
         "disk_cachemodes", "disk_discard", "disk_medium", "disk_volume_clear", "disk_volume_clear_size_mb",
         "disk_volume_group", "domain_names", "enable_instance_password", "enabled_filters", "facts_max_age",
-        "filter_dirs", "firmware", "flavors", "follow_file", "force_config_drive", "history_retention_days",
-        "hook_create_instance_post", "hook_create_instance_pre", "host", "host_reason", "host_state",
-        "host_subset_size", "hosts", "image_cache_images", "image_cache_unused", "image_fetch_timeout", "image_max_gb",
-        "image_properties_default_architecture", "images", "inject_password", "instance_overhead", "instances",
-        "instances_path", "isolated_disks", "isolated_hosts", "isolated_images", "keypairs", "lease_seconds",
-        "ledger_answer_timeout", "ledger_backup", "ledger_connect_timeout", "ledger_idle_timeout",
+        "filter_dirs", "firmware", "flavors", "follow_file", "force_config_drive", "handle_virt_lifecycle_events",
+        "history_retention_days", "hook_create_instance_post", "hook_create_instance_pre", "host", "host_reason",
+        "host_state", "host_subset_size", "hosts", "image_cache_images", "image_cache_unused", "image_fetch_timeout",
+        "image_max_gb", "image_properties_default_architecture", "images", "inject_password", "instance_overhead",
+        "instances", "instances_path", "isolated_disks", "isolated_hosts", "isolated_images", "keypairs",
+        "lease_seconds", "ledger_answer_timeout", "ledger_backup", "ledger_connect_timeout", "ledger_idle_timeout",
         "ledger_lock_timeout", "ledger_password", "ledger_password_file", "ledger_read_url", "ledger_retry_timeout",
         "ledger_sslcert", "ledger_sslkey", "ledger_sslmode", "ledger_sslrootcert", "ledger_statement_timeout",
         "ledger_url", "libvirt_timeout", "libvirt_uri", "list_events", "list_refresh", "locked_reason", "machine_type",
@@ -50,10 +50,10 @@ VARIABLES = frozenset(
         "vnc_enabled", "vnc_keymap", "vnc_listen", "volume_attach", "volume_cascade", "volume_delete_all",
         "volume_filters", "volume_force", "volume_ids", "volume_max_attempts", "volume_names", "volume_types",
         "volume_unmanage", "volume_weighers", "volume_weight_multipliers", "volumes", "wait_address", "wait_agent",
-        "wait_console", "wait_guest_timeout", "wait_soft_reboot_seconds", "wait_timeout", "weighers",
-        "weight_multipliers", "whatif_availability_zone", "whatif_count", "whatif_fail", "whatif_flavor",
-        "whatif_image", "whatif_limit", "whatif_lose", "whatif_n_plus_1", "whatif_scheduler_hints",
-        "whatif_server_group", "whole_disk_clear", "work_timeout",
+        "wait_console", "wait_guest_timeout", "wait_soft_reboot_seconds", "wait_timeout", "watch_events_file",
+        "watch_seconds", "watch_write", "weighers", "weight_multipliers", "whatif_availability_zone", "whatif_count",
+        "whatif_fail", "whatif_flavor", "whatif_image", "whatif_limit", "whatif_lose", "whatif_n_plus_1",
+        "whatif_scheduler_hints", "whatif_server_group", "whole_disk_clear", "work_timeout",
     )
 )  # fmt: skip
 # end of what is generated
@@ -72,7 +72,8 @@ RESULTS = frozenset(
         "reported", "round", "round_needed", "scheduled", "shown", "snapshots_begun", "snapshots_chosen", "snapshots_ended",
         "storage_left", "storage_reported", "undone", "unexported",
         "volume_scheduled", "volumes_accepted", "volumes_chosen", "volumes_created", "volumes_deleted",
-        "volumes_deleting", "volumes_refreshing", "volumes_extended", "volumes_extending", "volumes_listed", "volumes_scheduled", "whatif",
+        "volumes_deleting", "volumes_refreshing", "volumes_extended", "volumes_extending", "volumes_listed", "volumes_scheduled",
+        "watched", "whatif",
     )
 )  # fmt: skip
 

@@ -179,6 +179,46 @@ PURGE = Table(
     )
 )
 
+WATCH = Table(
+    (
+        Setting(
+            "watch_seconds",
+            float,
+            0.0,
+            "Playbook `watch`: how long it listens; 0: until it is ended.",
+            least=0,
+            most=LONGEST_AGE,
+            unit="seconds",
+            option="seconds",
+        ),
+        Setting(
+            "watch_write",
+            bool,
+            True,
+            "Playbook `watch`: write what follows from events into the ledger. Without it the ledger is not opened.",
+            option="write",
+        ),
+        Setting(
+            "watch_events_file",
+            PATH,
+            help="Playbook `watch`: file (absolute path; a named pipe as well) that gets each event as a line of JSON.",
+            option="events_file",
+        ),
+    )
+)
+
+#: Read for each compute host.
+WATCHED = Table(
+    (
+        Setting(
+            "handle_virt_lifecycle_events",
+            bool,
+            True,
+            "Playbook `watch`: listen to the events of the host's guests, as Nova's setting does.",
+        ),
+    )
+)
+
 RUN = Table(
     (
         Setting(

@@ -14,7 +14,7 @@ from .apply import APPLY, FOLLOW
 from .hosts import HOST
 from .names import strangers
 from .request import REQUEST
-from .run import LEDGER, MAINTENANCE, PLAYBOOKS, PURGE, READING, RUN, TIME_LIMITS
+from .run import LEDGER, MAINTENANCE, PLAYBOOKS, PURGE, READING, RUN, TIME_LIMITS, WATCH, WATCHED
 from .scheduling import SCHEDULER
 from .selection import (
     AUDIT,
@@ -40,7 +40,11 @@ SECTIONS: tuple[tuple[str, str, tuple[Setting, ...]], ...] = (
         "Of the playbook `apply`, see [apply.md](apply.md); it reads the variables of a boot too.",
         (*APPLY, *FOLLOW),
     ),
-    ("The ledger and the run", "", (*LEDGER, *READING, *MAINTENANCE, *PURGE, *RUN, *TIME_LIMITS, *PLAYBOOKS)),
+    (
+        "The ledger and the run",
+        "",
+        (*LEDGER, *READING, *MAINTENANCE, *PURGE, *RUN, *TIME_LIMITS, *PLAYBOOKS, *WATCH, *WATCHED),
+    ),
     ("Scheduling", "", SCHEDULER),
     ("Of a compute host", "Read for each host: set them in host_vars, group_vars or for all hosts.", HOST),
     ("Volumes", "", (*VOLUME_WORK, *VOLUME, *VOLUME_SCHEDULER, *CROSS_AZ_ATTACH, *VOLUME_SELECTION, *VOLUME_DELETION)),

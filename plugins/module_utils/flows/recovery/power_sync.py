@@ -38,6 +38,15 @@ class Report:
 
 
 @dataclass(frozen=True)
+class Noticed:
+    """What the listener on a host told of some of its guests."""
+
+    asked_at: float  # when it was asked for the power states, after the events
+    events: t.Mapping[str, t.Sequence[str]]  # uuid -> its events, by Nova's names
+    power_states: t.Mapping[str, int]  # uuid -> its state now, of the guests with events that are there
+
+
+@dataclass(frozen=True)
 class Found:
     """An instance whose guest is not as the ledger has it."""
 
@@ -67,11 +76,36 @@ class Synced:
         return bool(self.written or self.stopped or self.to_stop)
 
 
-def follow(tx: Transaction, reports: t.Mapping[str, Report]) -> Synced:
+def follow(tx: Transaction, reports: t.Mapping[str, Report], stops: bool = True) -> Synced:
     """The sync of a run: what dead runs left half done on these hosts is settled first. See sync()."""
     for host in sorted(operations.hosts_to_ask(tx) & set(reports)):
         operations.settle(tx, host, reports[host].power_states, reports[host].asked_at)
-    return sync(tx, reports, stops=True)
+    return sync(tx, reports, stops=stops)
+
+
+def follow_events(tx: Transaction, noticed: t.Mapping[str, Noticed]) -> Synced:
+    """Write what follows from events, by host. Nothing follows from one that came late: the guest is in another state now.
+
+    Guests that have power and should not have it are only found: the next sync stops them.
+    source: Nova's ComputeManager.handle_lifecycle_event. It holds a stop back for 15 s, as its reboots stop guests; ours have a
+    task_state until the guest runs again, and an instance with a task_state is left alone.
+    """
+    synced = Synced()
+    runs.renew(tx)
+    decided = []
+    for row in instances.powers(tx, uuids={uuid for its in noticed.values() for uuid in its.events}):
+        host = str(row.host)
+        its = noticed.get(host)
+        if its is None or row.uuid not in its.events or row.updated_at >= its.asked_at:
+            continue
+        reported = its.power_states.get(row.uuid, NOSTATE)
+        known = Known(row.host, row.vm_state, row.task_state, row.power_state)
+        decisions = (power_sync.decide_event(known, host, event, reported) for event in its.events[row.uuid])
+        decision = next((d for d in decisions if d != Decision()), Decision())
+        if decision != Decision() and not decision.skipped:
+            decided.append((row, reported, decision))
+    _finish(tx, decided, synced, stops=False)
+    return synced
 
 
 def sync(tx: Transaction, reports: t.Mapping[str, Report], stops: bool = False) -> Synced:
@@ -97,11 +131,18 @@ def sync(tx: Transaction, reports: t.Mapping[str, Report], stops: bool = False) 
         decision = _decide(row, host, reported)
         if not decision.skipped and row.updated_at < reports[host].asked_at:
             decided.append((row, reported, decision))
-            its = (row.uuid, row.display_name, host, row.vm_state, row.power_state, reported)
-            synced.found.append(Found(*its, decision.action, decision.reason))
+    _finish(tx, decided, synced, stops)
+    return synced
+
+
+def _finish(
+    tx: Transaction, decided: t.Sequence[tuple[InstancePower, int, Decision]], synced: Synced, stops: bool
+) -> None:
+    for row, reported, decision in decided:
+        its = (row.uuid, row.display_name, str(row.host), row.vm_state, row.power_state, reported)
+        synced.found.append(Found(*its, decision.action, decision.reason))
     _write(tx, decided, synced)
     _stop(tx, synced, stops)
-    return synced
 
 
 def _counts(rows: t.Sequence[InstancePower], reports: t.Mapping[str, Report]) -> dict[str, tuple[int, int]]:

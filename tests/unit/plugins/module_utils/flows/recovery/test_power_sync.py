@@ -16,7 +16,12 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.instances im
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import operation
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Outcome, Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import power_sync
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery.power_sync import STOP, Report, Synced
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery.power_sync import (
+    STOP,
+    Noticed,
+    Report,
+    Synced,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.statements import counted
@@ -222,6 +227,80 @@ def test_of_two_syncs_at_once_one_stops_it(world: World, web: str) -> None:
     for thread in threads:
         thread.join()
     assert sorted(begun) == [0, 0, 0, 1] and len(journal(world, web)[0]) == 2
+
+
+# --- events ---------------------------------------------------------------------------------------------------------------
+
+
+def notice(world: World, uuid: str, *events: str, now: int, ago: float = 0.0, host: str = "h1") -> Synced:
+    """Events of a guest, whose host said afterwards what it is."""
+    world.time += 1
+    with world.ledger.write() as tx:
+        its = Noticed(world.time - ago, {uuid: events}, {uuid: now} if now else {})
+        return power_sync.follow_events(tx.for_run(world.context("w")), {host: its})
+
+
+def test_an_event_stops_what_shut_itself_down(world: World, web: str) -> None:
+    synced = notice(world, web, "Stopped", now=OFF)
+    assert synced.stopped == {web} and synced.changed
+    assert synced.found[0].reason == "Instance shutdown by itself. Calling the stop API."
+    assert is_now(world, web) == (states.STOPPED, None, OFF)
+    ended = ["power_off.start", "power_off.end"]
+    assert journal(world, web) == ([(None, "req-w", "ann", True)], [("h1", "Success")], ended)
+    before = world.everything()
+    assert not notice(world, web, "Stopped", now=OFF).changed
+    assert {k: v for k, v in world.everything().items() if k != "runs"} == {
+        k: v for k, v in before.items() if k != "runs"
+    }
+
+
+LATE = [
+    (["Stopped"], RUNNING),  # it was started again
+    (["Stopped"], states.NOSTATE),  # it is gone
+    (["Stopped"], PAUSED),
+    (["Started"], OFF),
+    (["Defined"], OFF),
+    (["Stopped", "Started"], CRASHED),
+]
+
+
+@pytest.mark.parametrize(("events", "now"), LATE)
+def test_nothing_follows_from_an_event_that_comes_late(world: World, web: str, events: list[str], now: int) -> None:
+    assert notice(world, web, *events, now=now) == Synced()
+    assert is_now(world, web) == (states.ACTIVE, None, RUNNING)
+
+
+def test_of_several_events_the_one_that_still_holds_counts(world: World, web: str) -> None:
+    assert not notice(world, web, "Stopped", "Started", now=RUNNING).changed
+    assert notice(world, web, "Stopped", "Started", "Stopped", now=OFF).stopped == {web}
+
+
+def test_other_events_write_the_power_state(world: World, web: str) -> None:
+    assert notice(world, web, "Paused", now=PAUSED).written == {web}
+    assert is_now(world, web) == (states.ACTIVE, None, PAUSED)
+    assert notice(world, web, "Resumed", now=RUNNING).written == {web}
+    assert notice(world, web, "Crashed", now=CRASHED).stopped == {web}
+    assert is_now(world, web) == (states.STOPPED, None, CRASHED)
+
+
+def test_an_event_takes_no_guests_power(world: World, web: str) -> None:
+    follow(world, **{web: OFF})
+    synced = notice(world, web, "Started", now=RUNNING)
+    assert [(f.action, f.reason) for f in synced.found] == [
+        ("force_stop", "Instance is not stopped. Calling the stop API.")
+    ]
+    assert not synced.to_stop and is_now(world, web) == (states.STOPPED, None, RUNNING)
+    assert [r.uuid for r in follow(world, **{web: RUNNING}).to_stop] == [web], "the next sync does"
+
+
+def test_an_event_of_another_host_of_a_stranger_or_during_work_is_ignored(world: World, web: str) -> None:
+    assert notice(world, web, "Stopped", now=OFF, host="h2") == Synced()
+    assert notice(world, "6a2c1f0e-3c5e-4d7b-8d3f-9f1c2b3a4d01", "Stopped", now=OFF) == Synced()
+    put(world, web, task_state=states.REBOOTING)
+    assert notice(world, web, "Stopped", now=OFF) == Synced(), "a reboot of ours"
+    put(world, web, task_state=None)
+    assert notice(world, web, "Stopped", now=OFF, ago=world.time) == Synced(), "written after its host was asked"
+    assert notice(world, web, "Stopped", now=OFF).stopped == {web}
 
 
 # --- many hosts -----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,194 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Action behind the module bootflow.compute.watch."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import time
+import typing as t
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.amounts import counted
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_states import NOSTATE, POWER_STATES
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_sync import EVENTS
+from ansible_collections.bootflow.compute.plugins.module_utils.core.legible import legible
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.hosts import HOST
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import WATCH, WATCHED
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import power_sync
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery.power_sync import (
+    Found,
+    Noticed,
+    Report,
+    Synced,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_LIMIT, LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.listening import Heard, Listening, Lost, command
+
+LOOK = 1.0  # seconds between two looks at whether it is to end
+PAUSE_OF_LEDGER = 5.0  # seconds until hosts are asked again after the ledger could not be written
+LISTENING, LOST = "Listening", "Lost"  # beside Nova's names, in the file of events
+
+
+class ActionModule(LedgerAction):
+    ARGUMENTS = {**WATCH.options(), **RUN_LIMIT}
+
+    def act(self) -> dict[str, t.Any]:
+        self._parent = os.getppid()
+        self._counts = {"events": 0, "late": 0, "written": 0, "stopped": 0}
+        self._again: dict[str, float] = {}  # hosts to be asked again -> when, monotonic
+        self._lost: set[str] = set()
+        programs = self._programs()
+        if not programs:
+            self._display.warning("There is no host to listen to.")
+        elif self.options["write"]:
+            self._open().close()  # a wrong URL, or a ledger that is not there, ends the task at once
+        with contextlib.ExitStack() as stack:
+            file: t.BinaryIO | None = None
+            if self.options["events_file"] is not None:
+                file = stack.enter_context(open(self.options["events_file"], "ab", buffering=0))
+            listening = stack.enter_context(Listening(programs, lambda: self.context().now))
+            self._listen(listening, file, bool(programs))
+        return {"changed": bool(self._counts["written"]), "hosts": sorted(programs), **self._counts}
+
+    def _programs(self) -> dict[str, list[str]]:
+        """host -> the program that listens there. Hosts that cannot be listened to are told."""
+        found = {}
+        for host in self.hosts_to_use():
+            variables = self.task_vars["hostvars"][host]
+            if not WATCHED.of(variables).handle_virt_lifecycle_events:
+                continue
+            python = str(variables.get("ansible_python_interpreter") or "")
+            line = command(
+                python if python.startswith("/") else "/usr/bin/python3", str(HOST.of(variables).libvirt_uri)
+            )
+            try:
+                found[host] = self.ports.program(host, variables, line)
+            except errors.BootflowError as e:
+                self._display.warning(e.paragraph)
+        return found
+
+    def _listen(self, listening: Listening, file: t.BinaryIO | None, hosts: bool) -> None:
+        end = time.monotonic() + (self.options["seconds"] or float("inf"))
+        while hosts and time.monotonic() < end and os.getppid() == self._parent and _is_read(file):
+            now = time.monotonic()
+            due = [host for host, when in self._again.items() if when <= now]
+            listening.ask(due)
+            for host in due:
+                del self._again[host]
+            found = listening.wait(min(LOOK, max(0.0, end - now)))
+            heard = [each for each in found if isinstance(each, Heard)]
+            for each in found:
+                if isinstance(each, Lost):
+                    self._tell_lost(each)
+                elif each.events is None:
+                    self._tell_listening(each)
+            try:
+                self._keep(found, file)
+            except BrokenPipeError:  # who read the events is gone
+                return
+            if heard and self.options["write"]:
+                self._write(heard)
+
+    # --- the ledger ---------------------------------------------------------------------------------------------------
+
+    def _open(self) -> t.Any:
+        return self.rehearsal_ledger() if self.check_mode else self.open_ledger()
+
+    def _write(self, heard: t.Sequence[Heard]) -> None:
+        """In one transaction for all hosts. What cannot be written is asked for again: the ledger may be away for a while."""
+        reports, noticed = {}, {}
+        for each in heard:
+            if each.events is None:
+                reports[each.host] = Report(each.asked_at, each.power_states)
+                continue
+            names: dict[str, list[str]] = {}
+            for event in each.events:
+                names.setdefault(event.uuid, []).append(event.name)
+            noticed[each.host] = Noticed(each.asked_at, names, each.power_states)
+        try:
+            ledger = self._open()
+            try:
+                function = ledger.rehearsal if self.check_mode else ledger.transact
+                synced: list[Synced] = function(_follow, reports, noticed)
+            finally:
+                ledger.close()
+        except errors.BootflowError as e:
+            hosts = sorted({each.host for each in heard})
+            self._display.warning("What %s said was not written: %s" % (", ".join(hosts), e.paragraph))
+            self._again.update(dict.fromkeys(hosts, time.monotonic() + PAUSE_OF_LEDGER))
+            return
+        for part in synced:
+            self._counts["written"] += len(part.written | part.stopped)
+            self._counts["stopped"] += len(part.stopped)
+            for found in part.found:
+                self._display.display(_line(found, found.uuid in part.stopped, self.check_mode))
+
+    # --- people and files -----------------------------------------------------------------------------------------------
+
+    def _tell_lost(self, lost: Lost) -> None:
+        error = errors.HostUnreachable(host=lost.host, reason=lost.reason)
+        self._display.warning("%s It is tried again after %d s." % (error.paragraph, lost.pause))
+        self._lost.add(lost.host)
+
+    def _tell_listening(self, heard: Heard) -> None:
+        again = " again" if heard.host in self._lost else ""
+        self._lost.discard(heard.host)
+        number = counted(len(heard.power_states), "domains")
+        self._display.display(legible("Listening%s to %s, which has %s." % (again, heard.host, number)))
+
+    def _keep(self, found: t.Sequence[Heard | Lost], file: t.BinaryIO | None) -> None:
+        """Count the events, and write them into the file."""
+        for each in found:
+            at = self.context().now if isinstance(each, Lost) else each.asked_at
+            entry: dict[str, t.Any] = {"host": each.host, "at": at, "uuid": None}
+            if isinstance(each, Lost):
+                entries = [{**entry, "event": LOST, "reason": each.reason}]
+            elif each.events is None:
+                entries = [{**entry, "event": LISTENING}]
+            else:
+                entries = []
+                for event in each.events:
+                    state = each.power_states.get(event.uuid, NOSTATE)
+                    late = EVENTS.get(event.name) != state
+                    self._counts["events"] += 1
+                    self._counts["late"] += late
+                    entries.append(
+                        {**entry, "uuid": event.uuid, "event": event.name, "power_state": state, "late": late}
+                    )
+            if file is not None:
+                file.write("".join(json.dumps(line) + "\n" for line in entries).encode())
+
+
+def _is_read(file: t.BinaryIO | None) -> bool:
+    """Whether somebody reads the pipe; true for a file."""
+    if file is None:
+        return True
+    poll = select.poll()
+    poll.register(file, 0)
+    return not poll.poll(0)
+
+
+def _follow(tx: Transaction, reports: t.Mapping[str, Report], noticed: t.Mapping[str, Noticed]) -> list[Synced]:
+    """What follows from whole hosts, and from events."""
+    parts = [power_sync.follow(tx, reports, stops=False)] if reports else []
+    return parts + ([power_sync.follow_events(tx, noticed)] if noticed else [])
+
+
+def _line(found: Found, stopped: bool, check_mode: bool) -> str:
+    its = "%s on %s (%s, %s) is %s." % (
+        found.name,
+        found.host,
+        found.uuid,
+        found.vm_state,
+        POWER_STATES[found.reported],
+    )
+    done = "It would be stopped in the ledger." if check_mode else "It is stopped in the ledger."
+    left = "The next power_sync stops it." if found.action and not stopped else ""
+    return legible(" ".join(filter(None, (its, found.reason, done if stopped else left))))

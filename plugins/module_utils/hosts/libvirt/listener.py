@@ -1,0 +1,108 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Says the events of a host's guests, line by line, and answers what state they are in now.
+
+The controller sends this text to the host's Python over SSH (plugin_utils/listening.py), so it imports nothing of ours. It ends
+with its standard input: nothing stays on the host. It only reads: libvirt lets any local user do that.
+
+Lines out: "bootflow " and JSON: {"listening": true}; {"event": [type, detail, job], "uuid"}; {"answer": number, "states": {uuid: state}};
+{"alive": true} every ten seconds; {"error": text}, the last. Lines in, JSON: {"ask": number, "uuids": [...], or null for all domains}.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import typing as t
+
+try:
+    import libvirt
+except ImportError:
+    libvirt = None
+
+ALIVE = 10000  # milliseconds
+_printing = threading.Lock()
+
+
+def say(**words: t.Any) -> None:
+    """One line."""
+    with _printing:
+        try:
+            sys.stdout.write("bootflow " + json.dumps(words) + "\n")
+            sys.stdout.flush()
+        except OSError:  # nobody listens any more
+            os._exit(0)
+
+
+def fail(text: t.Any) -> t.NoReturn:
+    """The last line."""
+    say(error=str(text))
+    os._exit(1)
+
+
+def on_event(connection: t.Any, domain: t.Any, event: int, detail: int, dummy: t.Any) -> None:
+    """Called by libvirt."""
+    job = -1
+    if (event, detail) == (libvirt.VIR_DOMAIN_EVENT_SUSPENDED, libvirt.VIR_DOMAIN_EVENT_SUSPENDED_MIGRATED):
+        try:
+            job = domain.jobInfo()[0]
+        except libvirt.libvirtError:
+            pass
+    say(event=[event, detail, job], uuid=domain.UUIDString())
+
+
+def states(connection: t.Any, uuids: t.Iterable[str] | None) -> dict[str, int]:
+    """uuid -> virDomainState, of the domains that exist."""
+    if uuids is None:
+        found = connection.getAllDomainStats(libvirt.VIR_DOMAIN_STATS_STATE)
+        return {domain.UUIDString(): stats["state.state"] for domain, stats in found}
+    found = {}
+    for uuid in uuids:
+        try:
+            found[uuid] = connection.lookupByUUIDString(uuid).state()[0]
+        except libvirt.libvirtError as error:
+            if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
+                raise
+    return found
+
+
+def answer(connection: t.Any) -> t.NoReturn:
+    """In a thread of its own: answers questions until there are no more to come."""
+    try:
+        for line in sys.stdin:
+            question = json.loads(line)
+            say(answer=question["ask"], states=states(connection, question["uuids"]))
+    except BaseException as error:
+        fail(error)
+    os._exit(0)
+
+
+def main(uri: str) -> t.NoReturn:
+    """:arg uri: of libvirt."""
+    if libvirt is None:
+        fail("%s has no libvirt (package python3-libvirt)" % sys.executable)
+    libvirt.registerErrorHandler(lambda context, error: None, None)
+    libvirt.virEventRegisterDefaultImpl()
+    try:
+        connection = libvirt.openReadOnly(uri)
+        connection.registerCloseCallback(lambda *dummy: fail("the connection to libvirt broke"), None)
+        connection.domainEventRegisterAny(None, libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, on_event, None)
+    except libvirt.libvirtError as error:
+        fail(error)
+    try:
+        connection.setKeepAlive(5, 3)
+    except libvirt.libvirtError:  # drivers within this process have none
+        pass
+    libvirt.virEventAddTimeout(ALIVE, lambda *dummy: say(alive=True), None)
+    threading.Thread(target=answer, args=(connection,), daemon=True).start()
+    say(listening=True)
+    while True:
+        libvirt.virEventRunDefaultImpl()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,192 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The action watch over a real ledger, with listeners that say what the test has them say."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+import threading
+import time
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.bootflow.compute.plugins.action import watch
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
+from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
+
+# The guest of argv[1] has each of these states when its host is asked, and powers itself off after each answer. Then the connection breaks.
+GUEST = """
+import json, sys
+uuid, states = sys.argv[1], json.loads(sys.argv[2])
+sys.stdin.read(int(sys.stdin.readline()))
+say = lambda **words: print("bootflow " + json.dumps(words), flush=True)
+say(listening=True)
+for line in sys.stdin:
+    question = json.loads(line)
+    say(answer=question["ask"], states={uuid: states.pop(0)})
+    if not states:
+        say(error="broken")
+    say(event=[5, 0, -1], uuid=uuid)
+"""
+ON, OFF = 1, 5  # virDomainState
+
+
+class Watch:
+    def __init__(self, world: World, monkeypatch: pytest.MonkeyPatch):
+        self.world = world
+        self.parent = os.getppid()
+        monkeypatch.setattr(watch.os, "getppid", lambda: self.parent)
+        self.uuid = world.boot("web")
+        self.states = [ON, OFF]
+        self.variables: dict[str, t.Any] = {}  # of the hosts
+        self.lines: list[str] = []
+
+    def __call__(self, check_mode: bool = False, **options: t.Any) -> dict[str, t.Any]:
+        self.ports = ports = WorldPorts(self.world, "w")
+        ports.program = self.program  # type: ignore[method-assign]
+        ports.display.warning = self.warning
+        hostvars = {h: {"ansible_host": "192.0.2.1", **self.variables} for h in ("h1", "h2")}
+        variables = {
+            "hostvars": hostvars,
+            "groups": {"bootflow_compute": ["h1", "h2"]},
+            "inventory_hostname": "localhost",
+        }
+        self.world.time += 10
+        action = action_of(watch, ports, {**variables, **self.variables}, check_mode, **{"seconds": 60.0, **options})
+        return t.cast("dict[str, t.Any]", action.act())
+
+    def program(self, host: str, variables: t.Mapping[str, t.Any], line: str) -> list[str]:
+        self.lines.append(line)
+        if host == "h2":
+            raise errors.HostUnreachable(host=host, reason="events need an SSH key")
+        return [sys.executable, "-c", GUEST, self.uuid, json.dumps(self.states)]
+
+    def warning(self, text: str) -> None:
+        self.ports.warnings.append(text)
+        if "broken" in text:
+            self.parent += 1  # ansible-playbook ended
+
+    @property
+    def is_now(self) -> tuple[str, int]:
+        row = self.world.row(self.uuid)
+        return row.vm_state, row.power_state
+
+
+@pytest.fixture
+def watching(world: World, monkeypatch: pytest.MonkeyPatch) -> Watch:
+    world.report("h1")
+    return Watch(world, monkeypatch)
+
+
+def test_a_guest_that_powers_itself_off_is_stopped(watching: Watch) -> None:
+    result = watching()
+    assert result == {"changed": True, "hosts": ["h1"], "events": 1, "late": 0, "written": 1, "stopped": 1}
+    assert watching.is_now == (states.STOPPED, states.SHUTDOWN)
+    listening, stopped = watching.ports.shown
+    assert listening == "Listening to h1, which has 1 domain."
+    assert stopped.startswith("web on h1 (%s, active) is SHUTDOWN. Instance shutdown by itself." % watching.uuid)
+    assert stopped.endswith("It is stopped in the ledger.")
+    first, second = watching.ports.warnings
+    assert "events need an SSH key" in first and "Host h1 is unreachable: broken" in second
+    assert second.endswith("It is tried again after 1 s.")
+
+
+def test_an_event_that_comes_late(watching: Watch) -> None:
+    watching.states = [ON, ON]
+    result = watching()
+    assert {k: result[k] for k in ("changed", "events", "late")} == {"changed": False, "events": 1, "late": 1}
+    assert watching.is_now == (states.ACTIVE, states.RUNNING)
+
+
+def test_what_happened_before_is_found_at_the_beginning(watching: Watch) -> None:
+    watching.states = [OFF]
+    assert watching()["stopped"] == 1 and watching.is_now == (states.STOPPED, states.SHUTDOWN)
+    watching.states = [ON]
+    assert watching()["stopped"] == 0 and watching.is_now == (states.STOPPED, states.RUNNING)
+    assert watching.ports.shown[-1].endswith("Calling the stop API. The next power_sync stops it.")
+
+
+def test_check_mode_writes_nothing(watching: Watch) -> None:
+    before = watching.world.everything()
+    assert watching(check_mode=True)["changed"] and watching.world.everything() == before
+    assert watching.ports.shown[-1].endswith("It would be stopped in the ledger.")
+
+
+def test_the_file_of_events(watching: Watch, tmp_path: Path) -> None:
+    path = tmp_path / "events"
+    assert watching(write=False, events_file=str(path))["written"] == 0
+    assert watching.is_now == (states.ACTIVE, states.RUNNING)
+    first, second, third = map(json.loads, path.read_text().splitlines())
+    assert (third["event"], third["host"], third["reason"]) == ("Lost", "h1", "broken")
+    assert (first["event"], first["host"], first["uuid"]) == ("Listening", "h1", None)
+    assert second == {
+        "host": "h1",
+        "at": second["at"],
+        "uuid": watching.uuid,
+        "event": "Stopped",
+        "power_state": states.SHUTDOWN,
+        "late": False,
+    }
+
+
+def test_it_ends_when_nobody_reads_the_pipe(watching: Watch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    read: list[bytes] = []
+
+    def read_one_line() -> None:
+        with path.open("rb") as file:
+            read.append(file.readline())
+
+    reader = threading.Thread(target=read_one_line)
+    reader.start()
+    begun = time.monotonic()
+    monkeypatch.setattr(watch, "LOOK", 0.1)
+    watching.states = [ON] * 2  # then nothing happens any more
+    monkeypatch.setattr(watching, "warning", lambda text: None)
+    watching(write=False, events_file=str(path))
+    reader.join()
+    assert time.monotonic() - begun < 30 and b"Listening" in read[0]
+
+
+def test_a_ledger_that_is_away_is_written_later(watching: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "PAUSE_OF_LEDGER", 0.1)
+    watching.states = [ON, OFF, ON, OFF]
+    real, calls = watch._follow, []
+
+    def away_once(*arguments: t.Any) -> t.Any:
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise errors.LedgerError(url="x", reason="away")
+        return real(*arguments)
+
+    monkeypatch.setattr(watch, "_follow", away_once)
+    watching()
+    assert watching.is_now == (states.STOPPED, states.SHUTDOWN)
+    assert any("What h1 said was not written" in w for w in watching.ports.warnings)
+
+
+def test_a_host_without_events_is_not_listened_to(watching: Watch) -> None:
+    watching.variables = {"bootflow_handle_virt_lifecycle_events": False}
+    assert watching()["hosts"] == [] and watching.ports.warnings == ["There is no host to listen to."]
+
+
+def test_hosts_are_selected_and_listen_with_their_own_python(watching: Watch) -> None:
+    watching.variables = {
+        "bootflow_hosts": ["h1"],
+        "ansible_python_interpreter": "/opt/py thon",
+        "bootflow_libvirt_uri": "qemu+x:///$y",
+    }
+    watching()
+    (line,) = watching.lines
+    words = shlex.split(line)
+    assert words[:3] == ["exec", "/opt/py thon", "-c"] and words[-1] == "qemu+x:///$y"
