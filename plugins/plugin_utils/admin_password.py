@@ -29,13 +29,15 @@ def check(action: LedgerAction, _tx: Transaction, rows: t.Sequence[Instance]) ->
     """Check that the guests have agents, and that somebody will know the passwords.
 
     :raises QemuGuestAgentNotEnabled: the image of one does not say that it has an agent.
-    :raises InvalidInput: no password is given, and no folder for those that are generated.
+    :raises InvalidInput: no password is given, and no folder for those that are generated; or it cannot be written.
     """
     if not action.options["admin_password"] and not action.options["admin_password_dir"]:
         raise errors.InvalidInput(
             message="bootflow_admin_password is not set, and a generated password would be lost",
             remedy="Set bootflow_admin_password, or bootflow_admin_password_dir for a generated one of each instance.",
         )
+    if action.options["admin_password_dir"] and not action.check_mode:
+        passwords.check_folder(action.options["admin_password_dir"])
     without = [r for r in rows if not has_agent(_properties(r))]
     operation.refuse(
         [

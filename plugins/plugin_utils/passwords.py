@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import hmac
 import os
@@ -26,6 +27,16 @@ def password_of(uuid: str, secrets: GuestSecrets | None, purpose: str = "") -> s
     digest = hmac.new(RUN_SECRET, (uuid + purpose).encode(), hashlib.sha256).digest()
     # A separate generator for each password, seeded with a secret of 256 bits: the same in every worker.
     return generate_password(random.Random(digest))
+
+
+def check_folder(folder: str) -> None:
+    """Have the folder before guests get passwords that only its files will tell. :raises InvalidInput: see leave_in()."""
+    leave_in(folder, {})
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InvalidInput(
+            message="The admin passwords cannot be written to %s: %s" % (folder, os.strerror(errno.EACCES)),
+            remedy="Set bootflow_admin_password_dir to a folder that this user may write.",
+        )
 
 
 def leave_in(folder: str, passwords: t.Mapping[str, str]) -> None:

@@ -68,6 +68,8 @@ def check(action: LedgerAction, tx: Transaction, rows: t.Sequence[Instance]) -> 
 
     :raises BootflowError: see flows.instances.rescue; of all instances that cannot be rescued.
     """
+    if action.options["admin_password_dir"] and not action.check_mode:
+        passwords.check_folder(action.options["admin_password_dir"])
     images = _images(action)
     refused = []
     for build in of_ledger.load(tx, [r for r in rows if instances.is_placed(r)]):

@@ -172,3 +172,15 @@ def test_check_mode_leaves_no_file(rescues: Rescues, tmp_path: pathlib.Path) -> 
     before = rescues.world.everything()
     assert rescues.play("set_admin_password", names=NAMES)["instances"]
     assert rescues.world.everything() == before and not (tmp_path / "p").exists()
+
+
+@pytest.mark.parametrize("operation", ["rescue", "set_admin_password"])
+def test_a_folder_that_cannot_be_made_is_found_out_first(
+    rescues: Rescues, tmp_path: pathlib.Path, operation: str
+) -> None:
+    (tmp_path / "file").write_text("")
+    rescues.variables(admin_password_dir=str(tmp_path / "file" / "p"))
+    before = rescues.world.everything()
+    with pytest.raises(errors.InvalidInput, match="cannot be written"):
+        rescues.play(operation, names=NAMES)
+    assert rescues.given == [] and rescues.world.everything() == before
