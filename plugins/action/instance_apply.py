@@ -167,7 +167,7 @@ class ActionModule(LedgerAction):
         if self.check_mode:
             return self._show(self._rehearsed(file))
         ledger = self.open_ledger()
-        ledger.transact(fleet.record, file)
+        recorded = ledger.transact(fleet.record, file)
         left = self._rehearsed(file)
         uuids = [str(c.uuid) for c in left.to_do if c.uuid is not None]
         since = planned.get("planned_at") or 0.0
@@ -179,7 +179,7 @@ class ActionModule(LedgerAction):
         done = max(expected - len(items), 0)
         if self.options["print_table"]:
             tables.show(self._display, ["Applied: %d of %d changes." % (done, expected), left.totals()])
-        result = {"changed": False, "applied": done, "changes": [c.as_dict() for c in left.changes]}
+        result = {"changed": recorded, "applied": done, "changes": [c.as_dict() for c in left.changes]}
         return outcome(errors.ApplyIncomplete(items, max(expected, len(items))), **result)
 
     def _show(self, plan: Plan) -> dict[str, t.Any]:

@@ -12,6 +12,7 @@ import typing as t
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_states import POWER_STATES
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.apply import FOLLOW
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import OPERATION
@@ -69,6 +70,7 @@ _PASSWORDS: dict[str, tuple[t.Callable[[LedgerAction, str], str], str]] = {
 class ActionModule(LedgerAction):
     ARGUMENTS = {
         **OPERATION.options(),
+        **FOLLOW.options(),
         **REQUEST.options("quotas"),
         "phase": {"type": "str", "choices": ["begin", "work", "finish"], "default": "begin"},
         **RUN.options("admin_password_dir", "print_table"),
@@ -85,13 +87,13 @@ class ActionModule(LedgerAction):
         known_hosts = frozenset(self.compute_hosts())
         wanted = None
         if self.operation.work == "rebuild":
-            wanted = rebuild.wanted(self, self.options["rebuild_image"])
+            wanted = rebuild.wanted(self, self.options["rebuild_image"], self.options["follow_file"])
 
         def begin(tx: Transaction) -> tuple[operation.Begun, set[str], dict[str, Before]]:
             before: dict[str, Before] = {}
             if wanted is not None:
                 begun, before = of_rebuild.begin(tx, self.operation, selection, known_hosts, wanted)
-                rebuild.check_files(self, wanted.image, begun.rows)
+                rebuild.check_files(self, wanted, begun.rows)
             else:
                 begun = operation.begin(tx, self.operation, selection, known_hosts, self.options["quotas"])
             check = _CHECKS.get(self.operation.name)

@@ -81,6 +81,11 @@ options:
   quotas:
     description: What projects may have, which C(restore) checks. Read from the variable C(bootflow_quotas), else unlimited.
     type: dict
+  follow_file:
+    description:
+      - With O(operation=rebuild) and without O(rebuild_image), each instance gets the image that its entry of C(bootflow_instances) has.
+      - Read from the variable C(bootflow_follow_file), which the playbook apply sets, else false.
+    type: bool
   print_table:
     description: Print what was done. Read from the variable C(bootflow_print_table), else true.
     type: bool

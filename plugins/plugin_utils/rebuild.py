@@ -52,31 +52,39 @@ _VARIABLES = {
 }
 
 
-def wanted(action: LedgerAction, image: str | None) -> Wanted:
-    """What instances are rebuilt as. :arg image: bootflow_rebuild_image
+def wanted(action: LedgerAction, image: str | None, follow_file: bool = False) -> Wanted:
+    """What instances are rebuilt as. :arg image: bootflow_rebuild_image. :arg follow_file: without it, each as the request has it
 
     :raises ImageNotFound, InvalidRequest: it is not in the catalogue, or wrong there.
     """
     found = read_settings(_VARIABLES, {}, action.variable)
     catalogue = parse_catalogue(None, found["images"], None, None, None, found["pci_alias"])
+    request = SecretsOfRequest(found["instances"], found["project"])
+
+    def image_of(project: str, name: str) -> Image | None:
+        named = request.image(project, name) if follow_file else None
+        return None if named is None else catalogue.image(named)
+
     return Wanted(
         image=None if image is None else catalogue.image(image),
+        image_of=image_of,
         pci_aliases=catalogue.pci_aliases,
-        secrets_of=SecretsOfRequest(found["instances"], found["project"]).of,
+        secrets_of=request.of,
         allow_zero_disk=found["allow_zero_disk_flavor"],
     )
 
 
-def check_files(action: LedgerAction, image: Image | None, rows: t.Iterable[Instance]) -> None:
-    """:arg image: what these instances are rebuilt from; None: each from its own.
+def check_files(action: LedgerAction, wanted: Wanted, rows: t.Iterable[Instance]) -> None:
+    """:arg wanted: what these instances are rebuilt as.
 
     :raises ImageUnacceptable: one of the files is not on the controller.
     """
     known: t.Collection[Image] = ()
-    if image is None:
+    if wanted.image is None:
         known = parse_images(read_settings(CATALOGUE.options("images"), {}, action.variable)["images"]).values()
-    stored = [r.spec["image"] for r in rows if r.spec["image"] and not r.spec.get("is_bfv")]
-    for each in {i.id: i for i in [image or find_image(known, data) for data in stored]}.values():
+    with_image = [r for r in rows if r.spec["image"] and not r.spec.get("is_bfv")]
+    images = [wanted.image_for(r) or find_image(known, r.spec["image"]) for r in with_image]
+    for each in {i.id: i for i in images}.values():
         if each.path and not os.path.isfile(os.path.expanduser(each.path)):
             raise image_upload.file_missing(each)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 from flow import Flow, entry
-from test_operations import READY, guest
+from test_operations import MARKING, READY, guest, wait_ready
 
 
 def applied(flow: Flow, *entries: dict, options: tuple[str, ...] = (), expect: int = 0, **variables) -> str:
@@ -55,6 +55,27 @@ def test_a_fleet_follows_its_file(flow: Flow) -> None:
     again = applied(flow, *file, **pruned)
     assert plan(again) == ["nothing to do; 4 as the file has them."] and "changed=0" in again
     flow.check_ledger()
+    applied(flow, bootflow_prune=True)
+    assert flow.residue() == {}
+
+
+@pytest.mark.long
+def test_images_and_user_data_by_a_rebuild_where_it_is_allowed(flow: Flow) -> None:
+    (image,) = flow.variables["bootflow_images"]
+    flow.variables["bootflow_images"] = [image, {**image, "name": "newer"}]
+    applied(flow, entry("web"), entry("db"))
+    before = flow.instances()
+    new = {"image": "newer", "user_data": MARKING}
+    left = applied(flow, entry("web", **new), entry("db"))
+    assert "! web image guest -> newer: needs rebuild in bootflow_apply_allow" in left and flow.instances() == before
+
+    file = [entry("web", allow=["rebuild"], **new), entry("db", description="new")]
+    done = applied(flow, *file)
+    assert "Applied: 3 of 3 changes." in done
+    wait_ready(flow, "web", "disk says []")
+    rows = flow.instances()
+    assert rows["web"]["uuid"] == before["web"]["uuid"] and guest(flow, "web") == guest(flow, "db") == "running"
+    assert plan(applied(flow, *file)) == ["nothing to do; 2 as the file has them."]
     applied(flow, bootflow_prune=True)
     assert flow.residue() == {}
 

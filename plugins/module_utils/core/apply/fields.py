@@ -24,7 +24,7 @@ ALLOWABLE = (RESIZE, REBUILD, RESTART)
 #: What each of them does to the guest.
 COSTS = {
     RESIZE: "resize, restarts the guest",
-    REBUILD: "rebuild, replaces the guest's root disk",
+    REBUILD: "rebuild, replaces the guest's local disks",
     RESTART: "hard reboot, restarts the guest",
 }
 
@@ -53,9 +53,9 @@ FIELDS: dict[str, Field] = {
     "flavor": Field(RESIZE),
     "image": Field(REBUILD),
     "root_image": Field(NEVER, "its root disk is a volume, which was made of the image"),
-    "user_data": Field(NEVER, _FIRST_BOOT),
+    "user_data": Field(REBUILD),
     "key_name": Field(NEVER, _FIRST_BOOT),
-    "injected_files": Field(NEVER, _FIRST_BOOT),
+    "injected_files": Field(REBUILD),
     "hostname": Field(NEVER, _FIRST_BOOT),
     "config_drive": Field(NEVER, "it is made when an instance is booted"),
     "networks": Field(NEVER, "interfaces are made when an instance is booted"),

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from ..instances import states
 from ..request import expand
 from . import fields
-from .fields import LIVE, NEVER, RESTART, VOLUMES
+from .fields import LIVE, NEVER, REBUILD, RESTART, VOLUMES
 
 # Kinds of changes beside those of fields.py.
 BOOT = "boot"
@@ -42,7 +42,7 @@ UP = {states.ACTIVE: "", states.STOPPED: "start", states.PAUSED: "unpause", stat
 DOWN = {states.ACTIVE: "", states.STOPPED: "stop", states.PAUSED: "pause", states.SUSPENDED: "suspend"}
 HARD_REBOOT = "reboot"
 #: In this order: first those that start guests.
-OPERATIONS = ("start", "unpause", "resume", HARD_REBOOT, "stop", "pause", "suspend")
+OPERATIONS = ("start", "unpause", "resume", HARD_REBOOT, REBUILD, "stop", "pause", "suspend")
 
 _OTHERWISE = {
     states.RESCUED: "it is rescued: unrescue it first",
@@ -79,6 +79,7 @@ class Present:
     locked: bool = False
     locked_reason: str = ""
     locked_by_another: str = ""  # another user than the one who applies the file
+    config_drive: bool = True
     volumes: tuple[str, ...] = ()  # ids of the volumes attached to it
     on_the_way: tuple[str, ...] = ()  # ids of those that a run began to attach or to detach
 
@@ -282,7 +283,7 @@ class _Planner:
         found = []
         for difference in self.differing:
             rule = fields.rule(difference.field)
-            if rule.how == VOLUMES:
+            if rule.how == VOLUMES or self._has_drive(difference.field):
                 continue
             what = difference.words("%s %s -> %s")
             if rule.how == LIVE:
@@ -294,8 +295,13 @@ class _Planner:
                 why = "cannot be changed, %s; delete it and boot it again" % rule.why
                 found.append(self._change(NEVER, what, why, done=False, field=difference.field))
             else:
-                found.append(self._allowed(rule.how, what, field=difference.field))
+                steps = (REBUILD,) if rule.how == REBUILD else ()
+                found.append(self._allowed(rule.how, what, field=difference.field, steps=steps))
         return found
+
+    def _has_drive(self, field: str) -> bool:
+        """Whether only the request's word for its config drive differs: left out, it follows from settings and other fields."""
+        return field == "config_drive" and self.target.digest[field] in (None, self.instance.config_drive)
 
     def _allowed(self, kind: str, what: str, **more: t.Any) -> Change:
         """A change that ends or restarts the guest."""

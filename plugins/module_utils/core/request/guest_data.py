@@ -158,6 +158,12 @@ class SecretsOfRequest:
             self._read[index] = _secrets(self.entries[index], "instances[%d]" % index)
         return None if index is None else self._read[index]
 
+    def image(self, project: str, name: str) -> t.Optional[str]:
+        """The image, by name or id, that the request says for this instance; None if it says none."""
+        index = self._entry_of(project, name)
+        given = None if index is None else self.entries[index].get("image")
+        return None if given is None or given == "" else str(given)
+
     def _entry_of(self, project: str, name: str) -> t.Optional[int]:
         alone = self._index.get((project, name))
         if alone is not None and _most(self.entries[alone]) == 1:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from ...core import errors
 from ...core.apply import plan as planning
-from ...core.apply.fields import LIVE, RESTART
+from ...core.apply.fields import LIVE, REBUILD, RESTART
 from ...core.apply.plan import ATTACH, BOOT, DELETE, DETACH, LOCK, REPLACE, Change, Key, Plan, Present, Wanted
 from ...core.instances import states
 from ...core.instances.request import ServerRequest
@@ -30,8 +30,10 @@ from ..boot import accept, redefine
 from ..instances import delete, lock, operation
 
 BLOCK_DEVICES = "block_device_mapping"
+#: Fields that are compared with what an instance has, not with what its request said.
+RECORDED = (BLOCK_DEVICES, "config_drive")
 #: What can be done where it is allowed.
-ABLE = (RESTART,)
+ABLE = (REBUILD, RESTART)
 
 
 @dataclass(frozen=True)
@@ -142,27 +144,29 @@ def begin(tx: Transaction, file: File) -> Begun:
         elif change.kind == DETACH:
             begun.detach.append(dict(change.volume))
         for step in change.steps if change.uuid is not None else ():
-            begun.operations.setdefault(step, []).append(str(change.uuid))
+            its = begun.operations.setdefault(step, [])
+            its += [] if change.uuid in its else [str(change.uuid)]
         begun.changed = begun.changed or change.kind in (LIVE, LOCK)
     _redefine(tx, file, found, fields)
     return begun
 
 
-def record(tx: Transaction, file: File) -> None:
-    """Write the volumes of instances as their file has them, once they are attached and detached as it says.
+def record(tx: Transaction, file: File) -> bool:
+    """Write what the file says of volumes and config drives, of instances that are as it has them. Returns whether that was news.
 
     What was never in the file is not detached when somebody attached it: see core.apply.plan.
     """
     runs.renew(tx)
     found = _read(tx, file, locked=True)
-    differing = {(c.project, c.name) for c in found.plan.changes if c.field == BLOCK_DEVICES}
+    left = {(c.project, c.name) for c in found.plan.changes}
     fields = {
-        k: [BLOCK_DEVICES]
+        k: its
         for k, index in found.entries.items()
-        if k in found.rows and k not in differing and _is_built(found.rows[k])
-        if found.rows[k].digest.get(BLOCK_DEVICES) != found.digests[index][BLOCK_DEVICES]
+        if k in found.rows and k not in left and _is_built(found.rows[k])
+        if (its := [f for f in RECORDED if found.rows[k].digest.get(f) != found.digests[index][f]])
     }
     _redefine(tx, file, found, fields)
+    return bool(fields)
 
 
 def _is_built(row: Instance) -> bool:
@@ -253,6 +257,7 @@ def _present(tx: Transaction, rows: t.Mapping[Key, Instance]) -> list[Present]:
             vm_state=row.vm_state,
             digest=row.digest,
             launched=row.launched_at is not None,
+            config_drive=bool(row.config_drive),
             locked=row.locked_by is not None,
             locked_reason=row.locked_reason or "",
             locked_by_another=str(row.locked_by) if operation.is_locked(tx, row) else "",

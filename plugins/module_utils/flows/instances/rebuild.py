@@ -34,12 +34,17 @@ VOLUME = "volume"  # kind of a planned disk
 class Wanted:
     """What instances are rebuilt as."""
 
-    image: Image | None  # None: each one's own
+    image: Image | None = None  # None: that of image_of, else each one's own
+    image_of: t.Callable[[str, str], Image | None] = lambda project, name: None  # of the file that they follow
     pci_aliases: t.Mapping[str, t.Any] = field(default_factory=dict)
     secrets_of: t.Callable[[str, str], GuestSecrets | None] = lambda project, name: (
         None
     )  # of the request, where it names the instance
     allow_zero_disk: bool = True
+
+    def image_for(self, row: Instance) -> Image | None:
+        """What ``row`` is rebuilt from; None: its own."""
+        return self.image or self.image_of(row.project, row.display_name)
 
 
 #: What an instance was, to be kept by one whose host touched nothing: its request's id and its disks.
@@ -81,19 +86,20 @@ def _rebuilt(
     spec, digest = dict(row.spec), dict(row.digest)
     changed: dict[int, dict[str, t.Any]] = {}
     stored = spec["image"]
-    if wanted.image is not None:
-        new = image_data(wanted.image) or {}
+    image = wanted.image_for(row)
+    if image is not None:
+        new = image_data(image) or {}
         if spec.get("is_bfv") and (stored or {}).get("id") != new["id"]:
             raise errors.ImageUnacceptable(
-                image_id=wanted.image.name,
+                image_id=image.name,
                 reason="Unable to rebuild with a different image for a volume-backed server.",
                 remedy="Rebuild %s without an image: its volumes stay as they are." % row.display_name,
             )
         if not spec.get("is_bfv"):
-            _check_image(row, wanted.image, wanted)
-            spec["image"], digest["image"] = new, expand.image_digest(wanted.image)
+            _check_image(row, image, wanted)
+            spec["image"], digest["image"] = new, expand.image_digest(image)
             before = (stored or {}).get("properties") or {}
-            planned = replanned([planned_disk(d) for d in disks], Flavor(**spec["flavor"]), wanted.image, before)
+            planned = replanned([planned_disk(d) for d in disks], Flavor(**spec["flavor"]), image, before)
             changed = {p: disk.as_dict() for p, disk in enumerate(planned) if disk.as_dict() != disks[p]}
     digest.update(_guest_data(row, wanted.secrets_of(row.project, row.display_name)))
     return spec, digest, changed

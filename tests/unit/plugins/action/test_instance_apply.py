@@ -166,13 +166,28 @@ def test_what_a_file_may_not_have(fleet: Fleet) -> None:
     assert isinstance(reason, errors.InvalidRequest) and reason.errors[0]["path"] == "instances[0].locked_reason"
 
 
+def test_a_rebuild_where_it_is_allowed(fleet: Fleet) -> None:
+    """Its operation is one of test_rebuild: here it is named, once for each instance."""
+    images = {"bootflow_images": [IMAGE, {**IMAGE, "name": "other"}]}
+    fleet.apply(entry("web"), entry("db"), **images)
+    new = {"image": "other", "user_data": "#cloud-config"}
+    fleet.variables = {**images, "bootflow_instances": [entry("web", **new, allow=["rebuild"]), entry("db", **new)]}
+    fleet.hostvars["localhost"]["bootflow_apply_planned"] = planned = fleet.phase("plan")
+    assert fleet.shown[-5:] == [
+        "! db image tiny -> other: needs rebuild in bootflow_apply_allow (rebuild, replaces the guest's local disks)",
+        "! db user_data none -> set: needs rebuild in bootflow_apply_allow (rebuild, replaces the guest's local disks)",
+        "~ web image tiny -> other: rebuild, replaces the guest's local disks",
+        "~ web user_data none -> set: rebuild, replaces the guest's local disks",
+        "1 to change, 2 not allowed; 0 as the file has them.",
+    ]
+    begun = fleet.phase("begin")
+    assert begun["operations"] == {"rebuild": [c["uuid"] for c in planned["changes"] if c["name"] == "web"][:1]}
+
+
 def test_what_this_version_cannot_do_is_not_allowed_in_vain(fleet: Fleet) -> None:
     refused = fleet.refused(entry("web"), entry("db", allow=["resize"]), bootflow_apply_allow=["rebuild", "restart"])
     assert isinstance(refused, errors.InvalidRequest)
-    assert [(e["path"], e["code"]) for e in refused.errors] == [
-        ("bootflow_apply_allow", "NotSupportedYet"),
-        ("instances[1].allow", "NotSupportedYet"),
-    ]
+    assert [(e["path"], e["code"]) for e in refused.errors] == [("instances[1].allow", "NotSupportedYet")]
 
 
 def test_what_could_not_be_done_fails_and_says_why(fleet: Fleet) -> None:

@@ -145,6 +145,28 @@ def test_with_its_own_image(fleet: Rebuilding) -> None:
     assert vm_states(fleet.world) == dict.fromkeys(("web-1", "web-2"), (states.ACTIVE, None))
 
 
+def test_each_as_its_file_has_it(fleet: Rebuilding) -> None:
+    """What the playbook apply rebuilds: images and user data are those of the entries."""
+    entry = {"name": "web", "count": 2, "image": "debian", "user_data": "#cloud-config"}
+    fleet.variables["bootflow_instances"] = [entry]
+    fleet.play("rebuild", names=["web-1", "web-2"], follow_file=True)
+    rows = [row_of(fleet.world, name) for name in ("web-1", "web-2")]
+    assert {r.digest["image"]["name"] for r in rows} == {"debian"} and all(r.digest["user_data"] for r in rows)
+    assert all(fleet.disks[r.uuid][0]["image_id"] == r.spec["image"]["id"] for r in rows)
+    entry["image"] = IMAGE.id
+    fleet.play("rebuild", names=["web-2"])
+    assert row_of(fleet.world, "web-2").digest["image"]["name"] == "debian", "without apply it keeps its own"
+
+
+def test_a_file_of_an_image_that_is_not_there_is_found_before_anything_is_touched(fleet: Rebuilding) -> None:
+    fleet.variables["bootflow_images"] = catalogue({**OTHER, "url": None, "path": "/nowhere/debian.qcow2"})
+    fleet.variables["bootflow_instances"] = [{"name": "web", "count": 2, "image": "debian"}]
+    before = fleet.world.everything()
+    with pytest.raises(errors.ImageUnacceptable, match="/nowhere/debian.qcow2"):
+        fleet.play("rebuild", names=["web-1"], follow_file=True)
+    assert fleet.world.everything() == before
+
+
 def test_one_that_was_off_stays_off(fleet: Rebuilding) -> None:
     fleet.play("stop", names=["web-2"])
     done = fleet.play("rebuild", names=["web-1", "web-2"])

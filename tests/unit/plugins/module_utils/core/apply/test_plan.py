@@ -67,11 +67,11 @@ def test_the_plan_as_a_person_reads_it() -> None:
 
 def test_what_is_not_allowed_what_cannot_be_and_what_the_version_cannot() -> None:
     have = [present("web-1"), present("web-2"), present("web-3")]
-    want = [wanted("web-1", image="alpine"), wanted("web-2", flavor="large"), wanted("web-3", user_data="new")]
+    want = [wanted("web-1", image="alpine"), wanted("web-2", flavor="large"), wanted("web-3", hostname="new")]
     assert lines(want=want, have=have, able=("rebuild",), allow=["resize"]) == [
-        "! web-1 image debian -> alpine: needs rebuild in bootflow_apply_allow (rebuild, replaces the guest's root disk)",
+        "! web-1 image debian -> alpine: needs rebuild in bootflow_apply_allow (rebuild, replaces the guest's local disks)",
         "! web-2 flavor small -> large: needs a resize, which this version cannot do",
-        "! web-3 user_data none -> set: cannot be changed, the guest read it when it first booted; delete it and boot it again",
+        "! web-3 hostname none -> new: cannot be changed, the guest read it when it first booted; delete it and boot it again",
         "nothing to do, 1 not allowed, 2 cannot be changed; 0 as the file has them.",
     ]
 
@@ -181,7 +181,7 @@ def test_every_field_of_a_digest_has_its_rule() -> None:
 
 
 def test_every_operation_is_one() -> None:
-    named = {*plan.UP.values(), *plan.DOWN.values(), plan.HARD_REBOOT} - {""}
+    named = {*plan.UP.values(), *plan.DOWN.values(), plan.HARD_REBOOT, fields.REBUILD} - {""}
     assert set(plan.OPERATIONS) == named
     assert named <= {rule.known_as or name for name, rule in states.ACTIONS.items()}
 

@@ -301,6 +301,18 @@ def finish_attach(world: BootWorld, run: str) -> None:
     assert done and not left
 
 
+def test_a_config_drive_that_an_instance_has_is_no_difference(two_hosts: World) -> None:
+    """Left out it follows from settings, and with user data it is implied."""
+    world = two_hosts
+    apply(world, file(world, request("web")))
+    same = file(world, request("web", config_drive=True))
+    assert planned(world, same).changes == ()
+    apply(world, same, "b")
+    assert living(world)["web"].digest["config_drive"] is True, "which boot compares"
+    (change,) = planned(world, file(world, request("web", config_drive=False))).changes
+    assert (change.kind, change.field) == ("never", "config_drive")
+
+
 def volume_file(world: BootWorld, *requests: ServerRequest) -> fleet.File:
     options = accept.AcceptOptions(networks=world.networks, volumes=BootVolumeOptions(world.settings(), True))
     return fleet.File(requests, options)
