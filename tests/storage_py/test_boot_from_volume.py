@@ -125,7 +125,9 @@ def test_a_rescue_has_the_volumes_behind_it(volumes: VolumeFlow) -> None:
         return host.run(*argv).stdout
 
     before = definition()
-    done = volumes.run("rescue", bootflow_names=["db"], **READY)
+    refused = volumes.run("rescue", bootflow_names=["db"])
+    assert refused.returncode != 0 and "InstanceNotRescuable" in refused.output, refused.output
+    done = volumes.run("rescue", bootflow_names=["db"], bootflow_rescue_image_ref="guest")
     assert done.returncode == 0 and volumes.instances()["db"]["vm_state"] == "rescued", done.output
     end = time.monotonic() + 120
     while "BOOTFLOW-GUEST-READY" not in volumes.console(row["host"], row["uuid"]):

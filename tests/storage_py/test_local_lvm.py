@@ -12,10 +12,12 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import time
 import typing as t
 
 import kernel_way
 import pytest
+import sizing_guest
 import storage_vm
 from flow import CACHE
 from kernel_way import WORDS, ComputeHost
@@ -59,6 +61,32 @@ def nothing_left(flow: LocalFlow) -> None:
     assert INSTANCES not in flow.compute.sh("cat /proc/mounts")
 
 
+def rescued_and_back(flow: LocalFlow, uuid: str) -> None:
+    """The guest of the rescue boots a file of the image's size, the guest's own disks stay where they are, and it gets them back."""
+    folder, sh = "%s/%s" % (INSTANCES, uuid), flow.compute.sh
+    definition = "virsh -c qemu:///system dumpxml --inactive --security-info %s" % uuid
+    before, own = sh(definition), [d.find("source").attrib for d in flow.disks(uuid).values()]
+
+    def wait_said(size: int) -> None:
+        deadline = time.monotonic() + 120
+        while sizing_guest.said(WORDS, size) not in flow.console("compute", uuid):
+            assert time.monotonic() < deadline, flow.console("compute", uuid)
+            time.sleep(0.5)
+
+    done = flow.run("rescue", bootflow_names=["app"])
+    assert done.returncode == 0 and flow.instances()["app"]["vm_state"] == "rescued", done.output
+    wait_said(MIB)
+    rescue, *others = flow.disks(uuid).values()
+    assert rescue.find("source").get("file") == folder + "/disk.rescue" and rescue.find("driver").get("type") == "qcow2"
+    assert [{k: v for k, v in d.find("source").attrib.items() if k != "index"} for d in others] == [
+        {k: v for k, v in each.items() if k != "index"} for each in own
+    ]
+    done = flow.run("unrescue", bootflow_names=["app"])
+    assert done.returncode == 0 and flow.instances()["app"]["vm_state"] == "active", done.output
+    wait_said(GIB)
+    assert sh(definition) == before and "rescue" not in sh("ls " + folder)
+
+
 def test_disks_that_are_logical_volumes(compute: ComputeHost, tmp_path) -> None:
     """A run is killed while it makes the last of three disks; the same boot goes on. Deleted, nothing of the guest can be read."""
     flow = LocalFlow(compute, tmp_path, "lvm")
@@ -100,6 +128,7 @@ def test_disks_that_are_logical_volumes(compute: ComputeHost, tmp_path) -> None:
     again = flow.boot(flow.entry("three"))
     assert not re.search(r"changed=[1-9]", again.output) and flow.instances()["app"]["uuid"] == uuid
 
+    rescued_and_back(flow, uuid)
     compute.sh("printf '%%s' >/run/lab/holder '%s'" % (HOLDER % devices[0]))
     compute.sh("sh /run/lab/holder >/run/lab/held 2>&1 </dev/null &")
     flow.delete("app")
@@ -151,5 +180,6 @@ def test_qcow2_files_on_a_logical_volume(compute: ComputeHost, tmp_path) -> None
         driver = disk.find("driver")
         assert disk.get("type") == "file" and (driver.get("type"), driver.get("cache")) == ("qcow2", "writeback")
 
+    rescued_and_back(flow, uuid)
     flow.delete("app")
     nothing_left(flow)

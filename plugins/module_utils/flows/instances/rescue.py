@@ -39,7 +39,7 @@ def image_of(row: Instance, images: t.Mapping[str, Image], asked: str | None) ->
             raise errors.ImageNotFound(image_id=asked, remedy=suggestion(asked, images, "bootflow_images"))
         return found
     own = row.spec["image"]
-    if own is None:
+    if not own or not own["id"]:  # of a volume only properties are known
         raise errors.InstanceNotRescuable(
             instance_id=row.uuid,
             reason="its root disk is a volume, and it has no image of its own",

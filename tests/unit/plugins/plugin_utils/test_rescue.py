@@ -161,6 +161,24 @@ def test_a_volume_as_root_disk_is_connected_first_and_second_in_the_guest(bworld
     assert host.given("instance_disks")["instances"][0]["disks"][0]["max_size_gb"] == 5
 
 
+@pytest.mark.parametrize("backend", ["qcow2", "raw", "lvm", "qcow2_on_lvm"])
+def test_it_is_a_file_in_the_folder_with_every_backend(bworld: BootWorld, backend: str) -> None:
+    """The guest's own disks stay where their backend has them."""
+    host = Host(bworld)
+    host.there = True
+    host.action.task_vars.update(bootflow_disk_backend=backend, bootflow_disk_volume_group="vg")
+    assert host.rescue()[1] == {}
+    (wanted,) = host.given("instance_disks")["instances"][0]["disks"]
+    assert wanted["backend"] == ("raw" if backend == "raw" else "qcow2")
+    (domain,) = host.given("domain")["domains"]
+    first, second, *_drive = etree.fromstring(domain["xml"]).iter("disk")
+    assert first.find("source").get("file").endswith("/%s/disk.rescue" % host.uuid)
+    assert first.find("driver").get("type") == wanted["backend"]
+    own = {"lvm": "/dev/vg/%s_disk" % host.uuid, "qcow2_on_lvm": "/%s/disk/disk" % host.uuid}
+    place = second.find("source").get("file") or second.find("source").get("dev")
+    assert place.endswith(own.get(backend, "/%s/disk" % host.uuid))
+
+
 def test_an_iso_is_a_cdrom_behind_the_guests_own_names(bworld: BootWorld) -> None:
     host = Host(bworld, rescue_image_ref="cd")
     host.there = True
@@ -253,15 +271,12 @@ def test_images_are_checked_before_a_host_is_contacted(
     assert host.calls == []
 
 
-def test_an_instance_without_an_image_has_to_be_given_one(bworld: BootWorld) -> None:
-    host = Host(bworld)
-    with bworld.ledger.write() as tx:
-        (row,) = instances.select_live(tx, uuids=[host.uuid])
-        spec = {**row.spec, "image": None}
-        tx.execute(tables.request_specs.update().values(spec=spec))
+def test_an_instance_on_a_volume_has_to_be_given_an_image(bworld: BootWorld) -> None:
+    host = Host(bworld, volume=True)
     with pytest.raises(errors.InstanceNotRescuable, match="no image of its own") as raised:
         host.check()
     assert raised.value.status == 400 and "bootflow_rescue_image_ref" in raised.value.remedy
+    assert host.rescue() == ({}, {host.uuid: "InstanceNotRescuable"}) and host.names() == ["iscsi_initiator"]
 
 
 def test_a_password_that_nobody_would_tell_the_guest(bworld: BootWorld) -> None:
