@@ -38,7 +38,11 @@ class ActionModule(LedgerAction):
 
         def read(tx: Transaction) -> tuple[list[Instance], set[str]]:
             rows = instances.select_live(tx, uuids=wanted, run_id=run)
-            rows = [r for r in rows if states.ACTIVE == r.vm_state or r.task_state == states.REBUILD_SPAWNING]
+            rows = [
+                r
+                for r in rows
+                if states.ACTIVE == r.vm_state or r.task_state in (states.REBUILDING, states.REBUILD_SPAWNING)
+            ]
             return rows, history.with_event(tx, [r.uuid for r in rows], "resume")
 
         rows, resumed = self.open_ledger().inspect(read)

@@ -89,7 +89,7 @@ def check_files(action: LedgerAction, wanted: Wanted, rows: t.Iterable[Instance]
             raise image_upload.file_missing(each)
 
 
-class _Rebuild(BuildWork):
+class Rebuilding(BuildWork):
     """Builds of guests that there were already: their volumes are the host's, and a guest that was off stays off."""
 
     def __init__(self, action: LedgerAction, builds: t.Sequence[Build]):
@@ -99,6 +99,16 @@ class _Rebuild(BuildWork):
 
     def connect(self, builds: list[Build], found: t.Mapping[str, t.Sequence[Attached]]) -> build_parts.Problems:
         return attached_volumes.reconnect(self.action, [a for b in builds for a in found.get(b.uuid, ())])
+
+    def write_names(self) -> build_parts.Problems:
+        """Write the names that domains got where another one has theirs. Returns uuid -> why that failed."""
+        renamed = {u: name for u, e in self.ended.items() if (name := e.domain_name)}
+        try:
+            if renamed:
+                self.action.open_ledger().transact(instances.rename_domains, renamed)
+        except errors.BootflowError as e:  # the guest runs: a hard reboot finds its domain by its uuid
+            return dict.fromkeys(renamed, e)
+        return {}
 
     def have_images(self) -> None:
         """Have the images on the host: what cannot be had fails here, before anything is taken from a guest."""
@@ -147,7 +157,7 @@ def rebuild(action: LedgerAction, uuids: t.Sequence[str]) -> tuple[Outcomes, bui
     }
     if action.check_mode:
         return {b.uuid: {"changed": True, "vm_state": _result_of(b), "power_state": 0} for b in builds}, gone
-    work = _Rebuild(action, builds)
+    work = Rebuilding(action, builds)
     with work.guarded(builds):
         work.have_images()
         work.have_volumes()
@@ -157,13 +167,7 @@ def rebuild(action: LedgerAction, uuids: t.Sequence[str]) -> tuple[Outcomes, bui
     work.problems.update(removed)
     work.builds = {b.uuid: b for b in work.good(left)}
     work.run()
-    renamed = {u: name for u, e in work.ended.items() if (name := e.domain_name)}
-    late: build_parts.Problems = {}
-    if renamed:
-        try:
-            action.open_ledger().transact(instances.rename_domains, renamed)
-        except errors.BootflowError as e:  # the guest runs: a hard reboot finds its domain by its uuid
-            late = dict.fromkeys(renamed, e)
+    late = work.write_names()
     outcomes: Outcomes = {}
     for build in builds:
         ended = work.ended.get(build.uuid)

@@ -758,6 +758,9 @@ class _Plan:
 def _settled(instance: Instance, power_state: int | None, rescued: bool) -> str:
     if instance.task_state == states.RESIZE_FINISH:  # its new host has all of it
         return states.RESIZED
+    if instance.operation == "evacuate":
+        there = power_state == states.RUNNING and instance.vm_state != states.STOPPED
+        return states.ACTIVE if there else states.ERROR
     if instance.operation in ("resize", "revert_resize"):
         return states.ACTIVE if power_state == states.RUNNING else states.STOPPED
     return states.settled(instance.operation, instance.vm_state, power_state, rescued)

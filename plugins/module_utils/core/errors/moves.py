@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from .base import BootflowError, InvalidInput
+from .base import BootflowError, Conflict, InvalidInput
 
 
 class CannotResizeToSameFlavor(InvalidInput):
@@ -40,3 +40,10 @@ class DiskCopyFailed(BootflowError):
     remedy = (
         "See that its new host reaches it there at the ports bootflow_copy_ports; bootflow_copy_address is the address."
     )
+
+
+class ComputeServiceInUse(Conflict):
+    """An evacuation from a host that is not forced down. The message is Nova's."""
+
+    msg_fmt = "Compute service of %(host)s is still in use."
+    remedy = "See that the host is off, or its guests would run twice; then force it down: bootflow.compute.host with bootflow_host_state: forced_down."

@@ -101,7 +101,7 @@ def _rebuilt(
             before = (stored or {}).get("properties") or {}
             planned = replanned([planned_disk(d) for d in disks], Flavor(**spec["flavor"]), image, before)
             changed = {p: disk.as_dict() for p, disk in enumerate(planned) if disk.as_dict() != disks[p]}
-    digest.update(_guest_data(row, wanted.secrets_of(row.project, row.display_name)))
+    digest.update(check_guest_data(row, wanted.secrets_of(row.project, row.display_name)))
     return spec, digest, changed
 
 
@@ -128,8 +128,12 @@ def _check_image(row: Instance, image: Image, wanted: Wanted) -> None:
         )
 
 
-def _guest_data(row: Instance, secrets: GuestSecrets | None) -> dict[str, t.Any]:
-    """What the digest says of user data and files, from the request that has them."""
+def check_guest_data(row: Instance, secrets: GuestSecrets | None) -> dict[str, t.Any]:
+    """What the digest says of user data and files, from the request that has them.
+
+    :arg secrets: of the request; None: it does not name the instance.
+    :raises InvalidInput: the instance had some, and the request is not given.
+    """
     if secrets is not None:
         return expand.guest_data_digest(secrets.user_data, secrets.injected_files)
     had = [n for n in ("user_data", "injected_files") if row.digest.get(n)]

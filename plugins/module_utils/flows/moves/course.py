@@ -89,7 +89,7 @@ def go_back(tx: Transaction, uuids: t.Sequence[str]) -> list[Moving]:
     _swap(tx, moving, states.RESIZE_REVERTING)
     ledger_moves.set_status(tx, [m.move.id for m in moving], moves.REVERTING)
     return_to_source(tx, moving)
-    claims.release_moves(tx, [m.uuid for m in moving])
+    claims.release_moves(tx, {(m.move.dest_compute, m.uuid) for m in moving})
     return load(tx, [m.uuid for m in moving])
 
 
@@ -132,7 +132,10 @@ def _relocate(tx: Transaction, moving: t.Sequence[Moving], to_new: bool) -> None
                 instances.replace_disk(tx, m.uuid, position, {**disk, "size_gb": flavor.root_gb})
     instances.relocate(tx, rows)
     ports.bind_each(tx, {row["uuid"]: row["host"] for row in rows})
-    claims.exchange(tx, list(ids))
+    places = {
+        m.uuid: [(m.move.source_compute, m.move.source_node), (m.move.dest_compute, m.move.dest_node)] for m in moving
+    }
+    claims.exchange(tx, places)
 
 
 # --- revert -------------------------------------------------------------------------------------------------------------
@@ -230,7 +233,7 @@ def _finish_one(tx: Transaction, its: Operation, m: Moving, result: Result) -> N
 def leave_new_host(tx: Transaction, m: Moving, cleaned: bool, reason: str) -> None:
     """An instance that never was on the host that it was to go to: the claim there ends when the host has nothing of it."""
     if cleaned:
-        claims.release_moves(tx, [m.uuid])
+        claims.release_moves(tx, {(m.move.dest_compute, m.uuid)})
     else:
         cleanups.add(tx, m.move.dest_compute, m.uuid, m.row.domain_name, reason)
 

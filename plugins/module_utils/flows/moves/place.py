@@ -39,9 +39,15 @@ class Mover:
 
 
 def claim(
-    tx: Transaction, movers: t.Sequence[Mover], read_fleet: ReadFleet, options: SchedulerOptions
+    tx: Transaction,
+    movers: t.Sequence[Mover],
+    read_fleet: ReadFleet,
+    options: SchedulerOptions,
+    kind: str = claims.MOVE,
 ) -> dict[str, Candidate | errors.BootflowError]:
     """uuid -> the host that was found and claimed for the move, or why there is none. The rows are locked.
+
+    :arg kind: of the claims.
 
     An instance never goes to a host with leftovers of it, and not where it is. A host that its boot forced does not bind its moves.
     """
@@ -56,7 +62,7 @@ def claim(
     for mover in movers:
         uuid = mover.row.uuid
         try:
-            requests.append(_request(mover, fleet, options, members, barred[uuid]))
+            requests.append(_request(mover, fleet, options, members, barred[uuid], kind))
         except errors.BootflowError as e:
             found[uuid] = e
     return {**found, **claims.claim(tx, requests)}
@@ -68,6 +74,7 @@ def _request(
     options: SchedulerOptions,
     members: t.Mapping[str, ServerGroup],
     barred: t.Collection[str],
+    kind: str,
 ) -> claims.ClaimRequest:
     """:raises NoValidHost: and its like."""
     row = mover.row
@@ -81,7 +88,7 @@ def _request(
     )
     (candidates,) = claims.candidates_of(select_destinations(fleet, request, options))
     wanted = (resource_request(mover.spec), candidates, DedicatedRequest.of(request), group)
-    return claims.ClaimRequest(row.uuid, *wanted, kind=claims.MOVE)
+    return claims.ClaimRequest(row.uuid, *wanted, kind=kind)
 
 
 def _without(group: ServerGroup, host: str) -> ServerGroup:

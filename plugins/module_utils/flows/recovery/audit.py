@@ -31,6 +31,7 @@ from ..boot import failure
 from ..instances import cleanup, delete
 from ..instances.operations import BY_TASK_STATE
 from ..moves.course import AT_WORK
+from ..moves.evacuated import EVACUATE
 from . import operations, power_sync, reservations, storage_audit, volume_audit
 
 #: The parts of a report that are compared with the ledger, in addition to the inventory's settings.
@@ -158,6 +159,8 @@ def _instances(tx: Transaction, named: t.Collection[str]) -> dict[str, audit.Ins
 
 def _operation(task_state: str | None) -> str:
     """The operation that a host's report settles; "" for none."""
+    if task_state == EVACUATE.during:
+        return EVACUATE.name
     if task_state in AT_WORK:
         return "revert_resize" if task_state == states.RESIZE_REVERTING else "resize"
     return BY_TASK_STATE[task_state].name if task_state in BY_TASK_STATE else ""

@@ -17,7 +17,7 @@ from ...core.instances import moves, states
 from ...ledger.compute import cleanups, instances
 from ...ledger.compute import moves as ledger_moves
 from ...ledger.db.transaction import Transaction
-from ..moves import course
+from ..moves import course, evacuated
 from ..moves.course import Moving
 
 DIED = "the run that moved it died"
@@ -35,7 +35,11 @@ def settle(tx: Transaction, power_states: t.Mapping[str, int], uuids: t.Sequence
     settled = {}
     for row in rows:
         if row.uuid in found:
-            settled[row.uuid] = _settle(tx, Moving(row, found[row.uuid]), power_states.get(row.uuid))
+            power_state, move = power_states.get(row.uuid), found[row.uuid]
+            if move.migration_type == moves.EVACUATION:
+                settled[row.uuid] = evacuated.settle(tx, row, move, power_state)
+            else:
+                settled[row.uuid] = _settle(tx, Moving(row, move), power_state)
     for row in rows:
         if row.uuid not in found:  # a ledger that was repaired by hand
             power_state = power_states.get(row.uuid)

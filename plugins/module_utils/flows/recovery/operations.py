@@ -20,10 +20,12 @@ from ...ledger.db.transaction import Transaction
 from ..instances import operation
 from ..instances.operations import BY_TASK_STATE
 from ..moves.course import AT_WORK
+from ..moves.evacuated import EVACUATE
 from . import moves
 
 #: The task_states that a host's report settles.
-SETTLED = (*BY_TASK_STATE, *AT_WORK)
+MOVING = (*AT_WORK, str(EVACUATE.during))
+SETTLED = (*BY_TASK_STATE, *MOVING)
 
 # What leads on from the vm_state that is left.
 _NEXT = {states.ERROR: "run the same again", states.RESCUED: "unrescue it"}
@@ -64,9 +66,9 @@ def settle(
         if (row.run_id, row.updated_at)
         == (found[row.uuid].run_id, found[row.uuid].updated_at)  # no other run was faster
     ]
-    settled = moves.settle(tx, power_states, [r.uuid for r in rows if r.task_state in AT_WORK])
+    settled = moves.settle(tx, power_states, [r.uuid for r in rows if r.task_state in MOVING])
     for row in rows:
-        if row.task_state in AT_WORK:
+        if row.task_state in MOVING:
             continue
         its = BY_TASK_STATE[str(row.task_state)]
         power_state = power_states.get(row.uuid)

@@ -310,17 +310,30 @@ def release_on(tx: Transaction, cleaned: t.Collection[tuple[str, str]]) -> int:
     return _release(tx, {uuid for _host, uuid in cleaned}, lambda host, uuid, _kind: (host, uuid) in cleaned)
 
 
-def release_moves(tx: Transaction, uuids: t.Collection[str]) -> int:
-    """Release the claims of these instances on the hosts where they are not: their moves are decided. Returns their number."""
-    return _release(tx, uuids, lambda _host, _uuid, kind: kind == MOVE)
+def release_moves(tx: Transaction, left: t.Collection[tuple[str, str]]) -> int:
+    """Release the claims of moves on these hosts, where the instances will not be. {(host, instance's uuid)}. Returns their number.
+
+    A host that an earlier move left, and that is still to be cleaned, keeps its own.
+    """
+    return _release(tx, {u for _h, u in left}, lambda host, uuid, kind: kind == MOVE and (host, uuid) in left)
 
 
-def exchange(tx: Transaction, uuids: t.Collection[str]) -> None:
-    """These instances go over to the hosts of their moves, or back: the claim there is theirs now, and the other the move's."""
+def exchange(tx: Transaction, between: t.Mapping[str, t.Collection[tuple[str, str]]]) -> None:
+    """These instances go over to the hosts of their moves, or back: the claim there is theirs now, and the other the move's.
+
+    :arg between: uuid -> the two (host, node) of its move. Claims on others belong to what is still to be cleaned there.
+    """
+    n = compute_nodes.c
     for table, kind in ((claims, claims.c.kind), (device_claims, device_claims.c.claim_kind)):
-        mine = bulk.among(tx, table.c.instance_uuid, sorted(uuids))
-        for before, after in ((MOVE, _BETWEEN), (BUILD, MOVE), (_BETWEEN, BUILD)):
-            tx.execute(table.update().where(mine, kind == before).values({kind: after}))
+        c = table.c
+        query = sa.select(c.id, c.instance_uuid, kind.label("kind"), n.host, n.node)
+        query = query.join(compute_nodes, n.id == c.compute_node_id)
+        rows = tx.execute(query.where(bulk.among(tx, c.instance_uuid, sorted(between)))).all()
+        mine = [r for r in rows if (r.host, r.node) in between[r.instance_uuid]]
+        of_move, at_home = ([r.id for r in mine if r.kind == its] for its in (MOVE, BUILD))
+        for ids, after in ((of_move, _BETWEEN), (at_home, MOVE), (of_move, BUILD)):
+            if ids:
+                tx.execute(table.update().where(bulk.among(tx, c.id, sorted(ids))).values({kind: after}))
 
 
 def _release(tx: Transaction, uuids: t.Collection[str], chosen: t.Callable[[str, str, str], bool]) -> int:

@@ -61,6 +61,11 @@ def hosts(tx: Transaction) -> set[str]:
     return {r.host for r in tx.execute(sa.select(cleanups.c.host).distinct())}
 
 
+def forget(tx: Transaction, due: t.Sequence[CleanupRow]) -> None:
+    """These hosts keep what they have: the instances are theirs again."""
+    tx.execute(cleanups.delete().where(bulk.among(tx, cleanups.c.id, [c.id for c in due])))
+
+
 def done(tx: Transaction, cleaned: t.Collection[tuple[str, str]]) -> None:
     """The hosts are cleaned of these instances: forget the rows, release claims and addresses. {(host, instance's uuid)}"""
     claims.release_on(tx, cleaned)

@@ -349,3 +349,22 @@ def test_two_runs_want_the_last_place(world: Movers) -> None:
     assert found[1].failed[two].code == "ComputeResourcesUnavailable"
     assert world.used("h3")[0] == 2048
     world.call(course.finish, course.RESIZE, {one: course.Result(states.RUNNING, BROKEN)})
+
+
+@pytest.mark.parametrize("far", ["not at all", "over and back"])
+def test_what_an_earlier_move_left_keeps_its_claim(world: Movers, far: str) -> None:
+    uuid = world.boot("web")
+    first = world.row(uuid).host
+    world.move(uuid)
+    world.call(confirm.confirm, Selection(uuids=[uuid]))
+    world.report("h3")
+    (moving,) = world.set_out(uuids=[uuid]).moving
+    assert (moving.move.source_compute, moving.move.dest_compute) == (other(first), "h3"), "it is still to be cleaned"
+    if far == "over and back":
+        world.call(course.switch, [uuid])
+        world.call(course.go_back, [uuid])
+    world.call(course.finish, course.MIGRATE, {uuid: course.Result(states.RUNNING, BROKEN)})
+    assert world.row(uuid).host == other(first) and not any(world.used("h3"))
+    assert any(world.used(first)) and world.used(first) == world.used(other(first))
+    world.cleaned(first)
+    assert not any(world.used(first))

@@ -1,0 +1,229 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Action behind the module bootflow.compute.instance_evacuate."""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+from dataclasses import replace
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_states import POWER_STATES
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import INSTANCES
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds as of_ledger
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.rebuild import Wanted
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import evacuate, evacuated
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import (
+    cleanups,
+    fleet,
+    history,
+    instances,
+    nodes,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
+from ansible_collections.bootflow.compute.plugins.plugin_utils import (
+    host_settings,
+    rebuild,
+    scheduler_settings,
+    tables,
+)
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, outcome
+from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host, lease_kept
+
+# As playbooks/evacuate.yml registers what the controller and the hosts answered.
+BEGUN, BUILT = "bootflow_evacuation_begun", "bootflow_evacuation_built"
+
+Item = t.Dict[str, t.Any]
+
+
+class ActionModule(LedgerAction):
+    ARGUMENTS = {
+        "phase": {"type": "str", "choices": ["check", "begin", "build", "finish"], "default": "begin"},
+        **INSTANCES.options(),
+        **REQUEST.options("default_availability_zone"),
+        **SCHEDULER.options(),
+        **RUN.options("facts_max_age", "print_table"),
+    }
+
+    def act(self) -> dict[str, t.Any]:
+        phases = {"check": self._check, "begin": self._begin, "build": self._build, "finish": self._finish}
+        return phases[self.options["phase"]]()
+
+    def _wanted(self, built_as: Wanted) -> evacuate.Wanted:
+        return evacuate.Wanted(Selection.from_options(self.options), built_as.secrets_of)
+
+    # --- on the controller ----------------------------------------------------------------------------------------------
+
+    def _check(self) -> dict[str, t.Any]:
+        """Fail before any host is asked for anything. Names the hosts that should report before others are chosen."""
+        scheduler_settings.check(self)
+        ledger = self.rehearsal_ledger() if self.check_mode else self.open_ledger()
+        built_as = rebuild.wanted(self, None)
+        rows = ledger.inspect(evacuate.check, self._wanted(built_as))
+        rebuild.check_files(self, replace(built_as, image_of=lambda project, name: None), rows)
+        configurations = scheduler_settings.configurations(self)
+        if not self.check_mode and ledger.inspect(nodes.differing, configurations):
+            ledger.transact(nodes.configure, configurations)
+        away = {str(r.host) for r in rows}
+
+        def stale(tx: Transaction) -> list[str]:
+            hosts, to_clean = [h for h in self.hosts_to_use() if h not in away], cleanups.hosts(tx)
+            found = nodes.stale_hosts(tx, hosts, host_settings.facts_age(self.options))
+            return found + [h for h in hosts if h in to_clean and h not in found]
+
+        return {"changed": False, "stale_hosts": ledger.inspect(stale)}
+
+    def _begin(self) -> dict[str, t.Any]:
+        wanted = self._wanted(rebuild.wanted(self, None))
+        options = scheduler_settings.scheduler_options(self, self.context().now)
+        hosts = self.hosts_to_use()
+        aggregates, host_vars = scheduler_settings.aggregates_of(self), scheduler_settings.vars_for_filters(self)
+        begun = self.write(
+            lambda tx: evacuate.begin(
+                tx, wanted, lambda tx, needs: fleet.read(tx, hosts, aggregates, host_vars, needs), options
+            )
+        )
+        items = [
+            {
+                "uuid": row.uuid,
+                "name": row.display_name,
+                "domain": row.domain_name,
+                "source": begun.sources[row.uuid],
+                "destination": row.host,
+                "vm_state": row.vm_state,
+            }
+            for row in begun.rows
+        ]
+        failed = [
+            {"name": row.display_name, "uuid": u, "host": row.host, "error": begun.failed[u].as_dict()}
+            for u, row in begun.of_failed.items()
+        ]
+        return {
+            "changed": bool(items or failed),
+            "instances": items,
+            "not_placed": failed,
+            "hosts": sorted({str(i["destination"]) for i in items}),
+            "diff": diff(
+                "instances",
+                "".join("%s %s: %s\n" % (i["name"], i["uuid"], i["source"]) for i in items),
+                "".join("%s %s: %s\n" % (i["name"], i["uuid"], i["destination"]) for i in items),
+            ),
+        }
+
+    # --- on each new host -----------------------------------------------------------------------------------------------
+
+    def _build(self) -> dict[str, t.Any]:
+        host = self.task_vars["inventory_hostname"]
+        items = [i for i in self._begun().get("instances", []) if i["destination"] == host]
+        if self.check_mode or not items:
+            return {"changed": False, "outcomes": {}}
+
+        def load(tx: Transaction) -> list[Build]:
+            rows = evacuated.built_on(tx, host, [i["uuid"] for i in items])
+            return of_ledger.load(tx, [r for r in rows if instances.is_placed(r)])
+
+        problems: dict[str, errors.BootflowError] = {}
+        outcomes: dict[str, dict[str, t.Any]] = {}
+        mine = [i["uuid"] for i in items]
+        with lease_kept(self):
+            try:
+                work = rebuild.Rebuilding(self, self.open_ledger().inspect(load))
+                mine = sorted(work.builds)
+                work.run()
+                outcomes = {u: {"power_state": e.power_state} for u, e in work.ended.items()}
+                problems = {**work.problems, **work.write_names()}
+            except errors.BootflowError as e:
+                problems = dict.fromkeys(mine, e)
+            except Exception as e:  # the instances fail, never the play
+                problems = dict.fromkeys(mine, self.unexpected(e))
+            failed = [i for i in items if i["uuid"] in problems and i["uuid"] not in outcomes]
+            left = clean_host(self, [{"uuid": i["uuid"], "name": i["domain"]} for i in failed])
+        self._note(problems)
+        for uuid, problem in problems.items():
+            its = outcomes.setdefault(uuid, {"cleaned": uuid not in left})
+            its["error"] = problem.as_dict()
+        return {"changed": True, "outcomes": outcomes}
+
+    def _note(self, problems: t.Mapping[str, errors.BootflowError]) -> None:
+        frames = {u: e.details["traceback"] for u, e in problems.items() if e.details.get("traceback")}
+        if frames:
+            with contextlib.suppress(errors.BootflowError), contextlib.closing(self.open_ledger()) as ledger:
+                ledger.transact(history.note, frames, evacuated.EVACUATE.name)
+
+    # --- finish -----------------------------------------------------------------------------------------------------------
+
+    def _begun(self) -> t.Mapping[str, t.Any]:
+        return t.cast("t.Mapping[str, t.Any]", self.task_vars["hostvars"]["localhost"].get(BEGUN) or {})
+
+    def _result(self, item: Item) -> evacuated.Result:
+        answer = self.task_vars["hostvars"][item["destination"]].get(BUILT) or {}
+        its = (answer.get("outcomes") or {}).get(item["uuid"])
+        if its is None:  # what the host has of it, nobody knows
+            silent = errors.RemoteError(reason="%s returned no result" % item["destination"])
+            return evacuated.Result(error=silent, cleaned=False)
+        if its.get("error") and "power_state" not in its:
+            return evacuated.Result(error=errors.from_dict(its["error"]), cleaned=bool(its.get("cleaned")))
+        return evacuated.Result(int(its["power_state"]))
+
+    def _finish(self) -> dict[str, t.Any]:
+        begun = self._begun()
+        items: dict[str, Item] = {i["uuid"]: i for i in begun.get("instances", [])}
+        results = {} if self.check_mode else {u: self._result(i) for u, i in items.items()}
+        failed: dict[str, errors.BootflowError] = {}
+        places: dict[str, tuple[str | None, str]] = {}
+
+        def finish(tx: Transaction) -> dict[str, errors.BootflowError]:
+            found = evacuated.finish(tx, results)
+            rows = instances.select_live(tx, uuids=sorted(results))
+            places.update({r.uuid: (r.host, r.vm_state) for r in rows})
+            return found
+
+        if results:
+            failed = self.open_ledger().transact(finish)
+        shown = []
+        for uuid, item in items.items():
+            after = states.STOPPED if item["vm_state"] == states.STOPPED else states.ACTIVE
+            host, vm_state = places.get(uuid, (item["destination"], after))
+            problem = failed.get(uuid)
+            shown.append(
+                {
+                    "name": item["name"],
+                    "uuid": uuid,
+                    "source": item["source"],
+                    "destination": item["destination"],
+                    "host": host,
+                    "vm_state": vm_state,
+                    "power_state": results[uuid].power_state if uuid in results else states.NOSTATE,
+                    "error": None if problem is None else problem.as_dict(),
+                }
+            )
+        lost = begun.get("not_placed", [])
+        if self.options["print_table"]:
+            tables.show(self._display, self._lines(shown, lost))
+        listed = [errors.failed_item(i["name"], i["uuid"], i["error"], host=i["host"]) for i in shown if i["error"]]
+        listed += [errors.failed_item(i["name"], i["uuid"], i["error"], host=i["host"]) for i in lost]
+        error = errors.OperationFailed(listed, len(shown) + len(lost), operation=evacuated.EVACUATE.called)
+        return outcome(error, changed=len(listed) < len(shown) + len(lost), instances=shown)
+
+    def _lines(self, shown: t.Sequence[Item], lost: t.Sequence[Item]) -> list[str]:
+        if not shown and not lost:
+            return ["evacuate: no instance is selected."]
+        rows: list[tuple[t.Any, ...]] = []
+        for i in shown:
+            power = POWER_STATES.get(i["power_state"]) if i["power_state"] else None
+            note = i["error"]["code"] if i["error"] else ""
+            rows.append((i["name"], i["uuid"], i["source"], i["destination"], i["vm_state"], power, note))
+        rows += [(i["name"], i["uuid"], i["host"], None, None, None, i["error"]["code"]) for i in lost]
+        head = ("INSTANCE", "UUID", "FROM", "TO", "VM_STATE", "POWER_STATE", "NOTE")
+        title = "Would evacuate (nothing is touched):" if self.check_mode else "evacuate:"
+        return [title, *tables.table(head, rows)]

@@ -1,0 +1,135 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Evacuating instances from a host that is forced down: they are rebuilt from their images on other hosts.
+
+In one transaction each gets a host and goes over to it; its old host owes a cleanup, and its claim there stays until that is done. Where
+the new host fails, the instance goes back to the old one, as long as that still owes the cleanup.
+source: Nova's API.evacuate, and ComputeManager.rebuild_instance with recreate
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ...core import errors
+from ...core.instances import moves
+from ...core.request.guest_data import GuestSecrets
+from ...core.scheduler.options import SchedulerOptions
+from ...ledger.compute import claims, cleanups, history, instances, nodes
+from ...ledger.compute import moves as ledger_moves
+from ...ledger.compute.claims import Candidate
+from ...ledger.compute.instances import Instance
+from ...ledger.db.transaction import Transaction
+from ...ledger.storage import attachments
+from ..instances import operation
+from ..instances.operation import Selection
+from ..instances.rebuild import check_guest_data
+from .evacuated import EVACUATE, relocate
+from .place import Mover, ReadFleet, claim
+
+
+@dataclass(frozen=True)
+class Wanted:
+    selection: Selection
+    secrets_of: t.Callable[[str, str], GuestSecrets | None] = lambda project, name: None  # as of a rebuild
+
+
+@dataclass
+class Begun:
+    rows: list[Instance] = field(default_factory=list)  # on their new hosts, owned by this run
+    sources: dict[str, str] = field(default_factory=dict)  # uuid -> the host that it was on
+    failed: dict[str, errors.BootflowError] = field(default_factory=dict)  # uuid -> why it has no host
+    of_failed: dict[str, Instance] = field(default_factory=dict)
+
+
+def check(tx: Transaction, wanted: Wanted) -> list[Instance]:
+    """The selected instances. Writes nothing.
+
+    :raises BootflowError: what begin() raises of states and hosts.
+    """
+    rows = operation.select(tx, wanted.selection, lock=False)
+    _check(tx, wanted, rows)
+    return rows
+
+
+def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: SchedulerOptions) -> Begun:
+    """Begin to evacuate the selected instances: all, or with an error none. As in Nova, one for which there is no host fails alone.
+
+    :raises ComputeServiceInUse: a host is not forced down. :raises BootflowError: see operation.begin().
+    """
+    rows = operation.select(tx, wanted.selection)
+    found = _check(tx, wanted, rows)
+    operation.start(tx, EVACUATE, found)
+    history.start_events_on(tx, {r.uuid: r.host for r in found}, EVACUATE.name)
+    movers = {r.uuid: Mover(r, r.spec) for r in found if instances.is_placed(r)}
+    hosts = claim(tx, list(movers.values()), read_fleet, options, kind=claims.BUILD)
+    begun = Begun(sources={u: m.row.host for u, m in movers.items()})
+    begun.failed = {u: h for u, h in hosts.items() if isinstance(h, errors.BootflowError)}
+    begun.of_failed = {u: movers[u].row for u in begun.failed}
+    operation.finish(tx, EVACUATE, {u: operation.Outcome(error=e) for u, e in begun.failed.items()})
+    _go_over(tx, [(movers[u].row, h) for u, h in hosts.items() if isinstance(h, Candidate)])
+    placed = sorted(set(movers) - set(begun.failed))
+    begun.rows = instances.select_live(tx, uuids=placed) if placed else []
+    return begun
+
+
+def _check(tx: Transaction, wanted: Wanted, rows: t.Sequence[Instance]) -> list[Instance]:
+    operation.refuse_unknown(tx, rows, wanted.selection)
+    down = {n.host for n in nodes.rows(tx, ("host", "forced_down")) if n.forced_down}
+    dead = operation.dead_runs(tx, rows)
+    having = attachments.of_instances(tx, [r.uuid for r in rows]) if rows else {}
+    refused: list[errors.BootflowError] = []
+    for row in rows:
+        try:
+            operation.check(tx, EVACUATE, row, dead)
+            if EVACUATE.is_begun(row.task_state):
+                raise errors.InstanceInvalidState(
+                    method=EVACUATE.called, instance_uuid=row.uuid, attr="task_state", state=row.task_state,
+                    remedy="The run that did this is dead: bootflow.compute.audit settles it.",
+                )  # fmt: skip
+            if row.host is None:
+                raise errors.InstanceNotReady(instance_id=row.uuid)
+            if row.host not in down:
+                raise errors.ComputeServiceInUse(host=row.host)
+            _check_movable(row, bool(having.get(row.uuid)))
+            check_guest_data(row, wanted.secrets_of(row.project, row.display_name))
+        except errors.BootflowError as e:
+            refused.append(e)
+    operation.refuse(refused)
+    return list(rows)
+
+
+def _check_movable(row: Instance, has_volumes: bool) -> None:
+    """:raises MoveNotSupported: it has more than its image can make again."""
+    if has_volumes or row.spec.get("is_bfv"):
+        raise errors.MoveNotSupported(instance_uuid=row.uuid, reason="it has volumes")
+    if row.spec.get("whole_disks"):
+        raise errors.MoveNotSupported(instance_uuid=row.uuid, reason="it has whole disks of its host")
+
+
+def _go_over(tx: Transaction, placed: t.Sequence[tuple[Instance, Candidate]]) -> None:
+    """The instances are on their new hosts, whose claims are theirs; the old ones owe a cleanup."""
+    entered = []
+    for row, to in placed:
+        cleanups.add(tx, str(row.host), row.uuid, row.domain_name, "it was evacuated to %s" % to.host)
+        entered.append(
+            {
+                "instance_uuid": row.uuid,
+                "migration_type": moves.EVACUATION,
+                "status": moves.ACCEPTED,
+                "source_compute": row.host,
+                "source_node": row.node,
+                "dest_compute": to.host,
+                "dest_node": to.node,
+                "old_request_spec_id": row.request_spec_id,
+                "new_request_spec_id": row.request_spec_id,
+                "old_vm_state": row.vm_state,
+                "source_limits": row.limits,
+                "dest_limits": dict(to.limits),
+            }
+        )
+    ledger_moves.add(tx, entered)
+    relocate(tx, [(row.uuid, to.host, to.node, dict(to.limits)) for row, to in placed])

@@ -1,0 +1,112 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Evacuations after their beginning: what new hosts made of the instances, or dead runs left of them, in the ledger.
+
+source: Nova's ComputeManager.rebuild_instance with recreate
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ...core import errors
+from ...core.instances import moves, states
+from ...ledger.compute import claims, cleanups, history, instances, ports, runs
+from ...ledger.compute import moves as ledger_moves
+from ...ledger.compute.instances import Instance
+from ...ledger.compute.moves import MoveRow
+from ...ledger.db.transaction import Transaction
+from ..instances import operation
+from ..instances.operation import Operation
+
+EVACUATE = Operation("evacuate", "rebuild")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the new host made of an instance."""
+
+    power_state: int = states.NOSTATE
+    error: errors.BootflowError | None = None
+    cleaned: bool = True  # after an error: it has nothing of the instance
+
+
+def relocate(tx: Transaction, places: t.Sequence[tuple[str, str, str, dict[str, t.Any] | None]]) -> None:
+    """Write where these locked instances are. :arg places: (uuid, host, node, limits of the claim)"""
+    if places:
+        names = ("uuid", "host", "node", "limits")
+        instances.relocate(tx, [{**dict(zip(names, p)), "launched_on": p[1]} for p in places])
+        ports.bind_each(tx, {p[0]: p[1] for p in places})
+
+
+def built_on(tx: Transaction, host: str, uuids: t.Sequence[str]) -> list[Instance]:
+    """Those of these instances that this run evacuates to ``host``."""
+    rows = instances.select_live(tx, uuids=uuids, run_id=tx.run.id, host=host)
+    return [r for r in rows if r.task_state == EVACUATE.during]
+
+
+def finish(tx: Transaction, results: t.Mapping[str, Result]) -> dict[str, errors.BootflowError]:
+    """Write what came of the evacuations. Returns uuid -> why it failed.
+
+    An instance is active on its new host, or stopped as it was. Where that failed it is back on the old one, with the state that it had.
+    """
+    runs.renew(tx)
+    rows = {r.uuid: r for r in instances.select_live(tx, uuids=sorted(results), run_id=tx.run.id, lock=True)}
+    rows = {u: r for u, r in rows.items() if r.task_state == EVACUATE.during}
+    found = ledger_moves.open_of(tx, rows)
+    for uuid, row in sorted(rows.items()):
+        _end(tx, row, found[uuid], results[uuid])
+    failed = {u: r.error for u, r in results.items() if r.error is not None and u in rows}
+    hosts = {u: found[u].dest_compute for u in rows}
+    history.add_faults(tx, failed, hosts)
+    operation.journal(tx, EVACUATE, sorted(set(rows) - set(failed)), failed, hosts)
+    return {**failed, **instances.swap_errors(tx, set(results) - set(rows), [EVACUATE.during])}
+
+
+def _end(tx: Transaction, row: Instance, move: MoveRow, result: Result) -> None:
+    was_off = move.old_vm_state == states.STOPPED
+    values: dict[str, t.Any] = {"power_state": result.power_state, "launched_at": tx.now}
+    vm_state, status = states.STOPPED if was_off else states.ACTIVE, moves.DONE
+    if result.error is not None:
+        status = moves.FAILED
+        values = {"power_state": states.NOSTATE}
+        vm_state = move.old_vm_state if _go_back(tx, row, move, result.cleaned) else states.ERROR
+    notify = tx.context.notify_on_state_change
+    instances.swap(
+        tx, [row.uuid], [row.task_state], None, notify, vm_state=vm_state, task_state=None, run_id=tx.run.id, **values
+    )
+    ledger_moves.set_status(tx, [move.id], status)
+
+
+def _go_back(tx: Transaction, row: Instance, move: MoveRow, cleaned: bool) -> bool:
+    """Whether the old host can have the instance again: it has not been cleaned of it meanwhile."""
+    owed = [c for c in cleanups.of_instances(tx, [row.uuid]) if c.host == move.source_compute]
+    if not owed:
+        return False
+    cleanups.forget(tx, owed)
+    relocate(tx, [(row.uuid, move.source_compute, move.source_node, move.source_limits)])
+    if cleaned:
+        claims.release_on(tx, {(move.dest_compute, row.uuid)})
+    else:
+        cleanups.add(tx, move.dest_compute, row.uuid, row.domain_name, "its evacuation failed")
+    return True
+
+
+def settle(tx: Transaction, row: Instance, move: MoveRow, power_state: int | None) -> str:
+    """The run that evacuated this locked instance is dead. Its new host has it, or a part of it. Returns its vm_state now."""
+    runs_there = power_state == states.RUNNING and move.old_vm_state != states.STOPPED
+    vm_state = states.ACTIVE if runs_there else states.ERROR
+    notify = tx.context.notify_on_state_change
+    values: dict[str, t.Any] = {"vm_state": vm_state, "power_state": power_state or states.NOSTATE, "run_id": tx.run.id}
+    instances.swap(tx, [row.uuid], [row.task_state], None, notify, task_state=None, **values)
+    ledger_moves.set_status(tx, [move.id], moves.DONE if runs_there else moves.FAILED)
+    problem = errors.RemoteError(
+        reason="run %s died while it did '%s' with instance %s" % (row.run_id or "unknown", EVACUATE.called, row.uuid),
+        remedy="The instance is %s now; rebuild it." % vm_state,
+    )
+    failed: dict[str, errors.BootflowError] = {} if runs_there else {row.uuid: problem}
+    operation.journal(tx, EVACUATE, [row.uuid] if runs_there else [], failed, {row.uuid: row.host})
+    return vm_state

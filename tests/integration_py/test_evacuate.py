@@ -1,0 +1,52 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A host that dies, its instances elsewhere, and its return."""
+
+from __future__ import annotations
+
+from flow import Flow, entry
+from test_operations import READY, guest, operate, states_of, wait_ready
+
+VIRSH = ("virsh", "-q", "-c", "qemu:///system")
+
+
+def test_a_dead_host_is_evacuated_and_comes_back(flow: Flow) -> None:
+    dead, *others = flow.lab.hosts
+    flow.boot(entry("web", max_count=2), **READY, bootflow_hosts=[dead.name])
+    before = flow.instances()
+    assert flow.run("heartbeat").returncode == 0  # the others have not reported yet
+    operate(flow, "stop", "web-2", bootflow_shutdown_timeout=5)
+    refused = flow.run("evacuate", bootflow_host=[dead.name])
+    assert refused.returncode == 2 and "Compute service of %s is still in use" % dead.name in refused.output
+
+    dead.run(*VIRSH, "destroy", before["web-1"]["uuid"])  # its power fails
+    dead.fail("network")
+    assert flow.run("host", bootflow_host=[dead.name], bootflow_host_state="forced_down").returncode == 0
+    planned = flow.run("evacuate", "--check", bootflow_host=[dead.name])
+    assert planned.returncode == 0 and "Would evacuate" in planned.output, planned.output
+    assert {r["host"] for r in flow.instances().values()} == {dead.name}
+    done = flow.run("evacuate", bootflow_host=[dead.name])
+    assert done.returncode == 0, done.output
+    rows = flow.instances()
+    assert {r["host"] for r in rows.values()} <= {h.name for h in others}
+    assert {n: (r["vm_state"], r["task_state"], guest(flow, n)) for n, r in rows.items()} == {
+        "web-1": ("active", None, "running"),
+        "web-2": ("stopped", None, "shut off"),
+    }
+    assert [r["uuid"] for r in rows.values()] == [r["uuid"] for r in before.values()]
+    wait_ready(flow, "web-1")
+    owed = flow.query("SELECT instance_uuid, host FROM cleanups")
+    assert {(o["instance_uuid"], o["host"]) for o in owed} == {(r["uuid"], dead.name) for r in rows.values()}
+
+    dead.restore()
+    assert flow.run("host", bootflow_host=[dead.name], bootflow_host_state="up").returncode == 0
+    audited = flow.run("audit")
+    assert audited.returncode == 0, audited.output
+    assert dead.run(*VIRSH, "list", "--all", "--name").stdout.split() == [] and not flow.query("SELECT 1 FROM cleanups")
+    assert not set(dead.run("ls", "/var/lib/bootflow/instances").stdout.split()) & {r["uuid"] for r in rows.values()}
+    assert states_of(flow) == {("active", None), ("stopped", None)}
+    flow.check_ledger()
+    flow.delete("web-1", "web-2")
+    assert flow.residue() == {}

@@ -1,0 +1,189 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Evacuations, all phases on a real ledger, with hosts whose modules answer as the real ones do."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.bootflow.compute.plugins.action import instance_evacuate
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations as recovery
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, service_state
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
+from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, request
+
+from .test_instance_operation import vm_states
+from .test_rebuild import Rebuilding, row_of
+
+HOSTS = ("h1", "h2", "h3")
+
+
+class Evacuating(Rebuilding):
+    def __init__(self, world: World):
+        super().__init__(world)
+        self.hostvars["h3"] = {}
+
+    def makes_disks(self, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        self.disks.update({i["uuid"]: i["disks"] for i in arguments["instances"]})
+        return {
+            i["uuid"]: self.outcome("instance_disks", i["uuid"], disks=[], pending=[]) for i in arguments["instances"]
+        }
+
+    def phase(self, host: str, phase: str, **options: t.Any) -> dict[str, t.Any]:
+        self.hostvars[host].update(self.variables)
+        ports = WorldPorts(self.world, "o", lambda name, arguments: self.answer(host, name, arguments))
+        ports.display.display = lambda text, **_how: self.shown.append(text)
+        hosts = {"hostvars": self.hostvars, "groups": {"bootflow_compute": list(HOSTS)}}
+        variables = {**self.hostvars[host], **hosts, "inventory_hostname": host, "ansible_play_hosts_all": list(HOSTS)}
+        action = action_of(instance_evacuate, ports, variables, self.check_mode, phase=phase, **options)
+        return t.cast("dict[str, t.Any]", action.act())
+
+    def evacuate(self, **options: t.Any) -> dict[str, t.Any]:
+        self.phase("localhost", "check", **options)
+        begun = self.phase("localhost", "begin", **options)
+        self.hostvars["localhost"][instance_evacuate.BEGUN] = begun
+        for host in begun["hosts"]:
+            self.hostvars[host][instance_evacuate.BUILT] = self.phase(host, "build")
+        return self.phase("localhost", "finish", **options)
+
+
+@pytest.fixture
+def fleet(world: World) -> Evacuating:
+    """web-1 and web-2 on h1; h2 has room for one of them."""
+    world.report("h1", memory=2)
+    world.accept(request("web", 2))
+    world.schedule()
+    world.build("h1")
+    world.report("h2", memory=1)
+    return Evacuating(world)
+
+
+def force_down(world: World, host: str = "h1") -> None:
+    with world.ledger.write() as tx:
+        service_state.set_state(tx.for_run(world.context()), [host], "forced_down", "dead")
+
+
+def claims_of(world: World) -> list[tuple[str, str, str]]:
+    hosts = {n.id: n.host for n in world.rows(tables.compute_nodes)}
+    names = {r.uuid: r.display_name for r in world.rows(tables.instances)}
+    return sorted((names[c.instance_uuid], hosts[c.compute_node_id], c.kind) for c in world.rows(tables.claims))
+
+
+def test_a_host_that_is_not_forced_down(fleet: Evacuating) -> None:
+    before = fleet.world.everything()
+    with pytest.raises(errors.ComputeServiceInUse, match="Compute service of h1 is still in use"):
+        fleet.evacuate(hosts=["h1"])
+    assert fleet.world.everything() == before
+
+
+def test_over_to_another_host_and_the_old_one_is_cleaned(fleet: Evacuating) -> None:
+    world = fleet.world
+    world.report("h3", memory=1)
+    force_down(world)
+    addresses = world.rows(tables.ip_allocations)
+    done = fleet.evacuate(hosts=["h1"])
+    assert done["changed"] and "failed" not in done
+    rows = {n: row_of(world, n) for n in ("web-1", "web-2")}
+    assert sorted(str(r.host) for r in rows.values()) == ["h2", "h3"] and set(fleet.disks) == {
+        r.uuid for r in rows.values()
+    }
+    assert vm_states(world) == dict.fromkeys(rows, (states.ACTIVE, None))
+    assert claims_of(world) == sorted(
+        [(n, str(r.host), "build") for n, r in rows.items()] + [(n, "h1", "build") for n in rows]
+    )
+    assert {p.host for p in world.rows(tables.ports)} == {"h2", "h3"} and world.rows(tables.ip_allocations) == addresses
+    assert [(m.migration_type, m.status) for m in world.rows(tables.migrations)] == [("evacuation", "done")] * 2
+    with world.ledger.write() as tx:
+        due = cleanups.of_host(tx.for_run(world.context()), "h1")
+        assert {c.instance_uuid for c in due} == {r.uuid for r in rows.values()}
+        cleanups.done(tx.for_run(world.context()), {("h1", c.instance_uuid) for c in due})
+    assert claims_of(world) == sorted((n, str(r.host), "build") for n, r in rows.items()), "the old host is free again"
+    assert world.rows(tables.ip_allocations) == addresses
+    actions = {(a.action, a.message) for a in world.rows(tables.instance_actions) if a.action != "create"}
+    assert actions == {("evacuate", None)}
+
+
+def test_one_for_which_there_is_no_host_stays(fleet: Evacuating) -> None:
+    force_down(fleet.world)
+    done = fleet.evacuate(hosts=["h1"])
+    assert [i["error"]["code"] for i in done["failed_items"]] == ["NoValidHost"]
+    hosts = sorted(str(row_of(fleet.world, n).host) for n in ("web-1", "web-2"))
+    assert hosts == ["h1", "h2"] and set(vm_states(fleet.world).values()) == {(states.ACTIVE, None)}
+    assert len(claims_of(fleet.world)) == 3
+
+
+def test_one_that_was_off_stays_off(fleet: Evacuating) -> None:
+    fleet.play("stop", names=["web-1"])
+    force_down(fleet.world)
+    done = fleet.evacuate(names=["web-1"])
+    assert [(i["vm_state"], i["power_state"], i["host"]) for i in done["instances"]] == [("stopped", 4, "h2")]
+
+
+@pytest.mark.parametrize("cleaned", [True, False])
+def test_a_new_host_that_fails(fleet: Evacuating, cleaned: bool) -> None:
+    force_down(fleet.world)
+    uuid = row_of(fleet.world, "web-1").uuid
+    fleet.fails = {"domain": uuid, "instance_cleanup": "" if cleaned else uuid}
+    before = claims_of(fleet.world)
+    done = fleet.evacuate(names=["web-1"])
+    assert [(i["host"], i["vm_state"], bool(i["error"])) for i in done["instances"]] == [("h1", "active", True)]
+    owed = [(c.host, c.instance_uuid) for c in fleet.world.rows(tables.cleanups)]
+    assert owed == ([] if cleaned else [("h2", uuid)])
+    assert claims_of(fleet.world) == (before if cleaned else sorted([*before, ("web-1", "h2", "build")]))
+    fleet.world.report("h3", memory=1)
+    fleet.fails = {}
+    assert "failed" not in fleet.evacuate(names=["web-1"])
+    assert row_of(fleet.world, "web-1").host in ("h2", "h3") and row_of(fleet.world, "web-1").host != (
+        "h2" if not cleaned else ""
+    )
+
+
+def test_the_old_host_was_cleaned_before_the_new_one_failed(fleet: Evacuating) -> None:
+    world = fleet.world
+    force_down(world)
+    uuid = row_of(world, "web-1").uuid
+    fleet.fails = {"domain": uuid}
+    begun = fleet.phase("localhost", "begin", names=["web-1"])
+    fleet.hostvars["localhost"][instance_evacuate.BEGUN] = begun
+    fleet.hostvars["h2"][instance_evacuate.BUILT] = fleet.phase("h2", "build")
+    with world.ledger.write() as tx:
+        cleanups.done(tx.for_run(world.context()), {("h1", uuid)})
+    done = fleet.phase("localhost", "finish", names=["web-1"])
+    assert [(i["host"], i["vm_state"]) for i in done["instances"]] == [("h2", "error")]
+    fleet.fails = {}
+    assert "failed" not in fleet.play("rebuild", names=["web-1"])
+    assert vm_states(world)["web-1"] == (states.ACTIVE, None)
+
+
+@pytest.mark.parametrize(
+    ("power_state", "vm_state"),
+    [(states.RUNNING, states.ACTIVE), (states.SHUTDOWN, states.ERROR), (None, states.ERROR)],
+)
+def test_a_dead_run_is_settled_by_the_new_host(fleet: Evacuating, power_state: int | None, vm_state: str) -> None:
+    world = fleet.world
+    force_down(world)
+    fleet.phase("localhost", "begin", names=["web-1"])
+    row = row_of(world, "web-1")
+    assert (row.host, row.task_state) == ("h2", states.REBUILDING)
+    world.time += 10_000
+    with world.ledger.write() as tx:
+        reported = {} if power_state is None else {row.uuid: power_state}
+        assert recovery.settle(tx.for_run(world.context("z")), "h2", reported, world.time) == {row.uuid: vm_state}
+    assert vm_states(world)["web-1"] == (vm_state, None)
+    assert [m.status for m in world.rows(tables.migrations)] == ["done" if vm_state == states.ACTIVE else "failed"]
+
+
+def test_check_mode_tells_where_to(fleet: Evacuating) -> None:
+    force_down(fleet.world)
+    fleet.check_mode = True
+    before = fleet.world.everything()
+    done = fleet.evacuate(names=["web-1"])
+    assert [(i["source"], i["destination"], i["vm_state"]) for i in done["instances"]] == [("h1", "h2", "active")]
+    assert fleet.world.everything() == before and not fleet.disks and "Would evacuate" in fleet.shown[-1]

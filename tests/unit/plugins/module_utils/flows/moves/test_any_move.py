@@ -1,0 +1,316 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Random moves, reverts, evacuations, deaths of runs and of hosts: never two running copies, never a guest without its disks."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup, operation
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Outcome, Selection
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import OPERATIONS
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import (
+    cold,
+    confirm,
+    course,
+    evacuate,
+    evacuated,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations as recovery
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import service_state
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.tests.unit.worlds.histories import run_histories
+from ansible_collections.bootflow.compute.tests.unit.worlds.ledgers import MEMORY
+from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
+
+HOSTS = ("h1", "h2", "h3")
+NAMES = ("a", "b")
+BROKEN = errors.RemoteError(reason="it broke")
+
+names, hosts = st.sampled_from(NAMES), st.sampled_from(HOSTS)
+
+
+@dataclass
+class Trip:
+    """What the run that is alive does with an instance."""
+
+    kind: str  # move, revert, evacuate
+    source: str
+    dest: str
+    runs: bool  # its guest runs when all is done
+    at: str = "begun"
+
+
+@dataclass
+class Host:
+    guests: dict[str, bool] = field(
+        default_factory=dict
+    )  # uuid -> whether it runs; a guest that is defined has its disks
+    dead: bool = False
+
+
+class Histories(RuleBasedStateMachine):
+    open: t.Callable[[], World]
+
+    @initialize()
+    def start(self) -> None:
+        self.world = type(self).open()
+        self.hosts = {h: Host() for h in HOSTS}
+        for host in HOSTS:
+            self.world.report(host, memory=2)
+        self.uuids = {name: self.world.boot(name) for name in NAMES}
+        for uuid in self.uuids.values():
+            self.hosts[self.row(uuid).host].guests[uuid] = True
+        self.trips: dict[str, Trip] = {}
+        self.age = 0
+
+    def teardown(self) -> None:
+        if hasattr(self, "world"):
+            self.world.ledger.close()
+
+    def row(self, uuid: str) -> t.Any:
+        return self.world.row(uuid)
+
+    def call(self, function: t.Callable[..., t.Any], *arguments: t.Any) -> t.Any:
+        with self.world.ledger.write() as tx:
+            result = function(tx.for_run(self.world.context("r%d" % self.age)), *arguments)
+            self.world.check(tx)
+            return result
+
+    def idle(self, name: str) -> bool:
+        return name not in self.trips
+
+    # --- a cold migration ----------------------------------------------------------------------------------------------
+
+    @rule(name=names)
+    def migrate(self, name: str) -> None:
+        backends = dict.fromkeys(HOSTS, "qcow2")
+        wanted = cold.Wanted(Selection(names=[name]), HOSTS, backends)
+        try:
+            begun = self.call(cold.begin, wanted, self.world.fleet, self.world.options())
+        except errors.BootflowError:
+            return
+        for m in begun.moving:
+            self.trips[name] = Trip("move", m.move.source_compute, m.move.dest_compute, m.runs)
+
+    @rule(name=names, fails=st.booleans())
+    def depart(self, name: str, fails: bool) -> None:
+        trip = self.trips.get(name)
+        if trip is None or (trip.kind, trip.at) != ("move", "begun"):
+            return
+        if fails or self.hosts[trip.source].dead:
+            self.end(name, course.MIGRATE, error=True)
+        else:
+            self.hosts[trip.source].guests[self.uuids[name]] = False
+            trip.at = "departed"
+
+    @rule(name=names, fails=st.booleans())
+    def go_over(self, name: str, fails: bool) -> None:
+        """The disks arrive, or a part of them, and the instance goes over."""
+        trip, uuid = self.trips.get(name), self.uuids[name]
+        if trip is None or trip.at != "departed":
+            return
+        if fails or self.hosts[trip.dest].dead:
+            self.at_home(name, trip)
+            self.end(name, course.MIGRATE, error=True)
+            return
+        self.hosts[trip.dest].guests[uuid] = False
+        moved = [m.uuid for m in self.call(course.switch, [uuid])]
+        assert moved == [uuid]
+        trip.at = "over"
+
+    @rule(name=names, fails=st.booleans())
+    def arrive(self, name: str, fails: bool) -> None:
+        trip, uuid = self.trips.get(name), self.uuids[name]
+        if trip is None or trip.at != "over":
+            return
+        if not fails and not self.hosts[trip.dest].dead:
+            assert self.call(course.arrived_on, trip.dest, [uuid]) == [uuid]
+            self.hosts[trip.dest].guests[uuid] = trip.runs
+            self.end(name, course.MIGRATE)
+            return
+        if self.hosts[trip.dest].dead:  # what it has, nobody knows: the instance stays there
+            self.end(name, course.MIGRATE, error=True, cleaned=False)
+            return
+        self.hosts[trip.dest].guests.pop(uuid, None)
+        assert [m.uuid for m in self.call(course.go_back, [uuid])] == [uuid]
+        self.at_home(name, trip)
+        self.end(name, course.MIGRATE, error=True)
+
+    def at_home(self, name: str, trip: Trip) -> None:
+        if trip.runs and not self.hosts[trip.source].dead:
+            self.hosts[trip.source].guests[self.uuids[name]] = True
+
+    def end(self, name: str, its: operation.Operation, error: bool = False, cleaned: bool = True) -> None:
+        uuid = self.uuids[name]
+        there = self.hosts[self.row(uuid).host]
+        known = not there.dead
+        power = states.RUNNING if there.guests.get(uuid) else states.SHUTDOWN
+        result = course.Result(power if known else states.NOSTATE, BROKEN if error else None, cleaned)
+        self.call(course.finish, its, {uuid: result})
+        del self.trips[name]
+
+    # --- decided --------------------------------------------------------------------------------------------------------
+
+    @rule(name=names)
+    def confirms(self, name: str) -> None:
+        try:
+            self.call(confirm.confirm, Selection(names=[name]))
+        except errors.BootflowError:
+            return
+
+    @rule(name=names, fails=st.booleans())
+    def revert(self, name: str, fails: bool) -> None:
+        uuid = self.uuids[name]
+        try:
+            (m,) = self.call(course.begin_revert, Selection(names=[name]), HOSTS) or [None]
+        except errors.BootflowError:
+            return
+        if m is None:
+            return
+        self.trips[name] = Trip("revert", m.move.source_compute, m.move.dest_compute, m.runs)
+        if fails or self.hosts[m.move.dest_compute].dead:
+            self.end(name, course.REVERT, error=True, cleaned=False)
+            return
+        self.hosts[m.move.dest_compute].guests.pop(uuid, None)
+        self.trips[name].at = "cleaned"
+
+    @rule(name=names)
+    def come_back(self, name: str) -> None:
+        trip = self.trips.get(name)
+        if trip is None or (trip.kind, trip.at) != ("revert", "cleaned"):
+            return
+        assert self.call(course.go_back, [self.uuids[name]])
+        self.at_home(name, trip)
+        self.end(name, course.REVERT)
+
+    # --- a host dies ----------------------------------------------------------------------------------------------------
+
+    @rule(host=hosts)
+    def dies(self, host: str) -> None:
+        """Its power fails, and it is forced down."""
+        if sum(h.dead for h in self.hosts.values()) == 2:
+            return
+        it = self.hosts[host]
+        it.dead = True
+        it.guests = dict.fromkeys(it.guests, False)
+        self.call(service_state.set_state, [host], "forced_down")
+
+    @rule(host=hosts)
+    def comes_back(self, host: str) -> None:
+        self.hosts[host].dead = False
+        self.call(service_state.set_state, [host], "up")
+        self.reports(host)
+
+    @rule(name=names)
+    def evacuates(self, name: str) -> None:
+        try:
+            begun = self.call(
+                evacuate.begin, evacuate.Wanted(Selection(names=[name])), self.world.fleet, self.world.options()
+            )
+        except errors.BootflowError:
+            return
+        for row in begun.rows:
+            self.trips[name] = Trip("evacuate", begun.sources[row.uuid], row.host, row.vm_state != states.STOPPED)
+
+    @rule(name=names, fails=st.booleans(), cleaned=st.booleans())
+    def builds(self, name: str, fails: bool, cleaned: bool) -> None:
+        trip, uuid = self.trips.get(name), self.uuids[name]
+        if trip is None or trip.kind != "evacuate":
+            return
+        there = self.hosts[trip.dest]
+        if fails or there.dead:
+            cleaned = cleaned and not there.dead
+            if not cleaned:
+                there.guests[uuid] = False
+            result = evacuated.Result(error=BROKEN, cleaned=cleaned)
+        else:
+            there.guests[uuid] = trip.runs
+            result = evacuated.Result(states.RUNNING if trip.runs else states.SHUTDOWN)
+        self.call(evacuated.finish, {uuid: result})
+        del self.trips[name]
+
+    # --- what goes on beside -------------------------------------------------------------------------------------------
+
+    @rule(name=names, what=st.sampled_from(("stop", "start")))
+    def operates(self, name: str, what: str) -> None:
+        uuid, row = self.uuids[name], self.row(self.uuids[name])
+        try:
+            begun = self.call(operation.begin, OPERATIONS[what], Selection(names=[name]), HOSTS)
+        except errors.BootflowError:
+            return
+        if not begun.rows:
+            return
+        there = self.hosts[row.host]
+        works = not there.dead and uuid in there.guests
+        if works:
+            there.guests[uuid] = what == "start"
+        power = states.RUNNING if what == "start" else states.SHUTDOWN
+        outcome = Outcome(power) if works else Outcome(error=BROKEN)
+        self.call(operation.finish, OPERATIONS[what], {uuid: outcome})
+
+    @rule()
+    def kill(self) -> None:
+        """The run dies wherever it is, and its lease runs out."""
+        self.age += 1
+        self.world.time += 601
+        self.trips.clear()
+
+    @rule(host=hosts)
+    def reports(self, host: str) -> None:
+        """A host that answers is cleaned first, and tells then what there is."""
+        it = self.hosts[host]
+        if it.dead:
+            return
+        due = [u for u, h in self.world.cleanups() if h == host]
+        if due:
+            for uuid in due:
+                it.guests.pop(uuid, None)
+            self.call(cleanup.finish, {host: due})
+        self.world.time += 1
+        powers = {u: states.RUNNING if on else states.SHUTDOWN for u, on in it.guests.items()}
+        self.call(recovery.settle, host, powers, self.world.time)
+
+    # --- the laws --------------------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: hasattr(self, "trips"))
+    @invariant()
+    def a_guest_runs_once(self) -> None:
+        for name, uuid in self.uuids.items():
+            copies = [h for h, it in self.hosts.items() if it.guests.get(uuid)]
+            assert len(copies) <= 1, "%s runs on %s" % (name, copies)
+
+    @precondition(lambda self: hasattr(self, "trips"))
+    @invariant()
+    def an_instance_at_rest_is_where_its_disks_are(self) -> None:
+        for uuid in self.uuids.values():
+            row = self.row(uuid)
+            if row.task_state is None and row.vm_state != states.ERROR:
+                assert uuid in self.hosts[row.host].guests, "%s on %s has no disks" % (row.display_name, row.host)
+
+    @precondition(lambda self: hasattr(self, "trips"))
+    @invariant()
+    def the_journal_is_closed_where_nothing_is_at_work(self) -> None:
+        idle = {u for u in self.uuids.values() if self.row(u).task_state is None}
+        for table in (tables.instance_actions, tables.instance_action_events):
+            assert not [r for r in self.world.rows(table) if r.instance_uuid in idle and r.finish_time is None]
+
+
+@pytest.mark.hypothesis
+@pytest.mark.parametrize(("kind", "count"), [("memory", 25), ("postgresql", 2)])
+def test_any_move(kind: str, count: int, request: pytest.FixtureRequest) -> None:
+    class Here(Histories):
+        @staticmethod
+        def open() -> World:
+            return World(request.getfixturevalue("postgres").emptied() if kind == "postgresql" else MEMORY)
+
+    run_histories(Here, count)
