@@ -253,6 +253,7 @@ def disk(tmp_path):
     subprocess.run(["losetup", "--detach", done.stdout.strip()], check=False)
 
 
+@pytest.mark.long
 def test_whole_disks(flow: Flow, disk: str) -> None:
     flow.variables["bootflow_flavors"] = [flavor("own-disk", bootflow__whole_disks="1")]
     flow.variables["bootflow_facts_max_age"] = 0  # each boot reports the disk as its guest has it

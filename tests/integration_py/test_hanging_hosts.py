@@ -116,6 +116,7 @@ def test_a_stopped_libvirtd_does_not_hold_a_report(flow: Flow) -> None:
     nothing_stays(flow)
 
 
+@pytest.mark.long
 def test_a_stopped_libvirtd_does_not_hold_a_build(flow: Flow) -> None:
     """Builds go to it because its report is fresh, and from it to the other hosts, which it does not hold up."""
     flow.run("heartbeat")

@@ -52,6 +52,7 @@ def fleet(flow: Flow, guest_image: Path, tmp_path: Path):
         host.run("ip", "link", "delete", "br0")
 
 
+@pytest.mark.long
 def test_the_fleet_boots_by_its_zones_groups_and_flavors(fleet: Fleet) -> None:
     web = {**SERVER, "name": "web", "max_count": 3, "scheduler_hints": {"group": "web"}}
     there = {**SERVER, "name": "there", "availability_zone": "rack-b"}

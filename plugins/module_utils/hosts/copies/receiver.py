@@ -17,7 +17,7 @@ import typing as t
 
 from ...core.errors import Conflict, DiskCopyFailed, DiskFull, InvalidInput
 from ..disks.file_disks import records_of, write_records
-from ..images.images import QEMU_IMG_PACKAGE
+from ..images.images import QEMU_IMG_PACKAGE, check_image_file
 from ..os.batch import progress
 from ..os.command import program, run
 from ..os.files import fsync
@@ -46,6 +46,7 @@ def fetch_instance(
     :arg files: as sender.prepare() described them. :arg sizes: of disks, in bytes, where they are to be larger
     :raises Conflict: the host has something of the instance already. :raises DiskFull: there is not enough room.
     :raises DiskCopyFailed: they could not be fetched, or arrived with another checksum. What arrived is removed.
+    :raises ImageUnacceptable: a disk refers to other files.
     """
     folder = instance_dir(instances_path, uuid)
     with host_lock(instances_path, "instance-" + os.path.basename(folder)):
@@ -103,6 +104,10 @@ def _fetch(
                 sha256 = receive_file(stream, fd, int(file["size"]))
             finally:
                 os.close(fd)
+            if file["record"] is not None and file["record"]["format"] == "qcow2":
+                check_image_file(
+                    part, "qcow2", name
+                )  # a host that was taken over could name a file of this one as its base
             size = _grow(part, file["record"], sizes.get(name, 0))
             if file["record"] is not None:
                 write_records(folder, {**records_of(folder), name: {**file["record"], "virtual_size": size}})

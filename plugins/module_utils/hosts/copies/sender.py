@@ -194,13 +194,11 @@ class _Server:
     def _serve(self, connection: socket.socket) -> None:
         connection.settimeout(_PATIENCE)
         try:
-            with (
-                contextlib.suppress(OSError, Garbled, ValueError),
-                self.context.wrap_socket(connection, server_side=True) as secured,
-            ):
-                stream = t.cast(Stream, secured.makefile("rwb"))
-                while self._answer(stream):
-                    pass
+            with contextlib.suppress(OSError, Garbled, ValueError):
+                with self.context.wrap_socket(connection, server_side=True) as secured:
+                    stream = t.cast(Stream, secured.makefile("rwb"))
+                    while self._answer(stream):
+                        pass
         finally:
             connection.close()
             self.places.release()

@@ -175,3 +175,20 @@ def test_a_disk_that_cannot_go(hosts: tuple[str, str]) -> None:
         sender._listen((49400, 49401))
     for listener in taken:
         listener.close()
+
+
+@needs_programs
+def test_a_disk_that_names_a_file_of_the_new_host_is_refused(hosts: tuple[str, str]) -> None:
+    """As one sent by a host that was taken over: it says that the layer is a disk of its own."""
+    source, target = hosts
+    records = Path(source, UUID, "disk.info")
+    data = json.loads(records.read_text())
+    data["disk"]["base"] = ""
+    records.write_text(json.dumps(data))
+    place, files = offer(source)
+    try:
+        with pytest.raises(errors.ImageUnacceptable, match="backed by"):
+            fetch(target, place, files)
+        assert UUID not in os.listdir(target)
+    finally:
+        receiver.stop(place, STOP)
