@@ -98,6 +98,8 @@ class History(RuleBasedStateMachine):
         self.total = dict(ROOM)
         self.reserved = dict.fromkeys(HOSTS, 0)
         self.runs = 0
+        self.told: dict[str, tuple[t.Any, t.Any]] = {}  # uuid -> vm_state and task_state, as notified
+        self.heard = 0  # the last notification of these
         for host in HOSTS:
             self.reports(host)
         for name in names:
@@ -416,6 +418,23 @@ class History(RuleBasedStateMachine):
             assert _state(row) == instance.state
 
     @invariant()
+    def every_change_of_state_is_notified(self) -> None:
+        """Each notification begins where the one before it ended, the first with nothing, and the last is in the row."""
+        if not hasattr(self, "world"):
+            return
+        c = tables.notifications.c
+        for one in self.world.rows(tables.notifications, c.id > self.heard):
+            self.heard = max(self.heard, one.id)
+            if one.event_type == "compute.instance.update":
+                its = one.payload
+                before = (its["old_state"], its["old_task_state"])
+                assert before == self.told.get(one.instance_uuid, (None, None)), its
+                # The first one is Nova's, from nothing to building without a task_state.
+                task_state = its["new_task_state"] if one.instance_uuid in self.told else states.SCHEDULING
+                self.told[one.instance_uuid] = (its["state"], task_state)
+        assert self.told == {r.uuid: (r.vm_state, r.task_state) for r in self.world.rows(tables.instances)}
+
+    @invariant()
     def nodes_hold_what_the_model_holds(self) -> None:
         if not hasattr(self, "world"):
             return
@@ -441,6 +460,13 @@ class History(RuleBasedStateMachine):
         assert all(n == 1 for n in apart.values()), apart
 
 
+class ToldWorld(World):
+    """All runs notify of vm_state and task_state."""
+
+    def context(self, run: str = "a", **fields: t.Any) -> t.Any:
+        return super().context(run, **{"notify_on_state_change": "vm_and_task_state", **fields})
+
+
 def _state(row: t.Any) -> str:
     if row.task_state is None:
         return {states.ACTIVE: "active", states.STOPPED: "stopped", states.ERROR: "error", states.BUILDING: "placed"}[
@@ -457,7 +483,7 @@ def test_any_history(kind: str, count: int, request: pytest.FixtureRequest) -> N
         def open() -> World:
             known = [network(1, addresses=ADDRESSES)]
             if kind == "postgresql":
-                return World(request.getfixturevalue("postgres").emptied(), known)
-            return World(MEMORY, known)
+                return ToldWorld(request.getfixturevalue("postgres").emptied(), known)
+            return ToldWorld(MEMORY, known)
 
     run_histories(Here, count)

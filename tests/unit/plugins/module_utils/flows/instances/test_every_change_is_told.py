@@ -134,3 +134,40 @@ def test_a_guest_that_shut_down_by_itself(told: World) -> None:
     with told.ledger.write() as tx:
         power_sync.follow(tx.for_run(told.context("s")), {"h1": power_sync.Report(told.time, {uuid: states.SHUTDOWN})})
     assert life(told, uuid)[-2:] == [(states.ACTIVE, states.POWERING_OFF), (states.STOPPED, None)]
+
+
+# Each operation, from each vm_state in which it may begin, with each end.
+BEGINNINGS = [(name, vm) for name, o in OPERATIONS.items() for vm in sorted(o.rule.vm_states or (states.ACTIVE,))]
+ENDS = {
+    "done": operation.Outcome(states.RUNNING),
+    "failed": operation.Outcome(states.NOSTATE, errors.LibvirtError(reason="x")),
+    "failed, off": operation.Outcome(states.SHUTDOWN, errors.LibvirtError(reason="x")),
+    "failed, on": operation.Outcome(states.RUNNING, errors.LibvirtError(reason="x")),
+}
+
+
+@pytest.mark.parametrize(("name", "vm_state"), BEGINNINGS)
+def test_each_operation_with_each_end(told: World, name: str, vm_state: str) -> None:
+    its = OPERATIONS[name]
+    uuid = told.boot("web")
+    c = tables.notifications.c
+    for end, outcome in ENDS.items():
+        with told.ledger.write() as tx:
+            before = tables.instances.update().where(tables.instances.c.uuid == uuid)
+            tx.execute(before.values(vm_state=vm_state, task_state=None))
+        seen = max(n.id for n in told.rows(tables.notifications))
+        with told.ledger.write() as tx:
+            of_run = tx.for_run(told.context("o"))
+            operation.begin(of_run, its, operation.Selection(uuids=[uuid]), ("h1",))
+            operation.finish(of_run, its, {uuid: outcome})
+        found = told.rows(tables.notifications, c.id > seen)
+        updates = [n.payload for n in found if n.event_type == "compute.instance.update"]
+        state: State = (vm_state, None)
+        for payload in updates:
+            assert (payload["old_state"], payload["old_task_state"]) == state, (end, updates)
+            state = (payload["state"], payload["new_task_state"])
+        row = told.row(uuid)
+        assert state == (row.vm_state, row.task_state), (end, updates)
+        assert bool(updates) == (its.during is not None)
+        moments = [n.event_type.rpartition(".")[2] for n in found if n.event_type != "compute.instance.update"]
+        assert moments == (["start", "error" if outcome.error else "end"] if its.notification else []), end
