@@ -55,7 +55,7 @@ def begin(tx: Transaction, selection: Selection, missing_ok: bool = False, soft:
     found = _marked(tx, ended)
     begun = operation.enter(tx, SOFT_DELETE, kept)
     history.start_events_on(tx, {r.uuid: r.host for r in begun.rows}, SOFT_DELETE.name)
-    hosts = {r.host for r in begun.rows if r.host is not None}
+    hosts = {r.host for r in begun.rows if r.host is not None} | _end_moves(tx, begun.rows)
     return Deleting(found.rows, sorted(hosts.union(found.hosts)), kept)
 
 
@@ -86,14 +86,21 @@ def _marked(tx: Transaction, rows: list[Instance]) -> Deleting:
     return Deleting(rows=rows, hosts=sorted(hosts))
 
 
-def _end_moves(tx: Transaction, rows: t.Sequence[Instance]) -> None:
-    """The other host of a move that is not decided has something of the instance too."""
+def _end_moves(tx: Transaction, rows: t.Sequence[Instance]) -> set[str]:
+    """The other host of a move that is not decided has something of the instance too: it is cleaned, as when the move is confirmed. Returns these
+    hosts. source: Nova's _confirm_resize_on_deleting
+    """
     found = ledger_moves.open_of(tx, [r.uuid for r in rows])
+    hosts: set[str] = set()
     for row in rows:
         move = found.get(row.uuid)
         for host in {move.source_compute, move.dest_compute} - {row.host} if move is not None else ():
             cleanups.add(tx, host, row.uuid, row.domain_name, "it was deleted before its move was decided")
-    ledger_moves.set_status(tx, [m.id for m in found.values()], moves.ERROR)
+            hosts.add(host)
+    waited = {m.id for m in found.values() if m.status == moves.FINISHED}
+    ledger_moves.set_status(tx, waited, moves.CONFIRMED)
+    ledger_moves.set_status(tx, {m.id for m in found.values()} - waited, moves.ERROR)
+    return hosts
 
 
 def withdraw(tx: Transaction, rows: t.Sequence[Instance]) -> None:

@@ -23,6 +23,7 @@ from ...ledger.compute import moves as ledger_moves
 from ...ledger.compute.instances import Instance
 from ...ledger.compute.moves import MoveRow
 from ...ledger.db.transaction import Transaction
+from ...ledger.storage import attachments
 from ..instances import operation
 from ..instances.operation import Operation, Selection
 
@@ -144,9 +145,18 @@ def _relocate(tx: Transaction, moving: t.Sequence[Moving], to_new: bool) -> None
 def begin_revert(tx: Transaction, selection: Selection, known_hosts: t.Collection[str]) -> list[Moving]:
     """Begin to bring the selected instances back: all of them, or with an error none.
 
-    :raises BootflowError: see operation.begin().
+    :raises MoveNotSupported: one of them got volumes since it was moved. :raises BootflowError: see operation.begin().
     """
     begun = operation.begin(tx, REVERT, selection, known_hosts)
+    volumes = attachments.of_instances(tx, [r.uuid for r in begun.rows])
+    operation.refuse(
+        [
+            errors.MoveNotSupported(
+                instance_uuid=uuid, reason="it has volumes", remedy="Detach them first, or confirm the move."
+            )
+            for uuid in volumes
+        ]
+    )
     found = ledger_moves.open_of(tx, [r.uuid for r in begun.rows])
     refuse_without_move(begun.rows, found, REVERT)
     ledger_moves.set_status(tx, [m.id for m in found.values()], moves.REVERTING)

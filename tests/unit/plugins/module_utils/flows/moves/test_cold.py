@@ -14,14 +14,15 @@ import pytest
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import plan as core_audit
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import moves, states
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup, delete
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Outcome, Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import cold, confirm, course
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import audit as recovery_audit
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations as recovery
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import purge
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import claims
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import SMALL, World, request
 
 LARGE = dataclasses.replace(SMALL, name="large", memory_mb=2048, vcpus=2, root_gb=3)
@@ -299,6 +300,19 @@ def test_delete_cleans_both_hosts(world: Movers, moment: str) -> None:
     assert world.finish() == (["web"], []) and not world.claims() and not world.addresses()
 
 
+def test_a_resized_one_that_can_be_restored_is_confirmed(world: Movers) -> None:
+    uuid = world.boot("web")
+    source = world.row(uuid).host
+    world.move(uuid)
+    which = Selection(uuids=[uuid])
+    deleting = world.call(lambda tx: delete.begin(tx, which, soft=True), run="d")
+    assert deleting.hosts == ["h1", "h2"] and world.status(uuid) == ["confirmed"]
+    assert [i["uuid"] for i in world.of_host(source)] == [uuid]
+    off = {uuid: Outcome(states.SHUTDOWN)}
+    world.call(lambda tx: delete.removed(tx, {source: [uuid]}, {}, powered_off=off), run="d")
+    assert world.state(uuid) == ("soft-delete", None, other(source)) and world.claims() == {(uuid, other(source))}
+
+
 def test_the_audit_keeps_the_claims_of_a_move(world: Movers) -> None:
     uuid = world.boot("web")
     world.move(uuid, LARGE)
@@ -368,3 +382,21 @@ def test_what_an_earlier_move_left_keeps_its_claim(world: Movers, far: str) -> N
     assert any(world.used(first)) and world.used(first) == world.used(other(first))
     world.cleaned(first)
     assert not any(world.used(first))
+
+
+def test_volumes_that_came_later_are_detached_before_a_revert(bworld: BootWorld) -> None:
+    for host in ("h1", "h2"):
+        bworld.report(host)
+    uuid = bworld.boot("guest")
+    bworld.store("s1", lvm=100)
+    bworld.make("data")
+    bworld.work()
+    with bworld.ledger.write() as tx:
+        moves_of = tx.for_run(bworld.context("m"))
+        wanted = cold.Wanted(Selection(uuids=[uuid]), tuple(QCOW2), QCOW2)
+        assert cold.begin(moves_of, wanted, bworld.fleet, bworld.options()).moving
+        course.switch(moves_of, [uuid])
+        course.finish(moves_of, course.MIGRATE, {uuid: course.Result(states.RUNNING)})
+    bworld.attach({"instance": "guest", "volume": "data"}, run="v")
+    with bworld.ledger.write() as tx, pytest.raises(errors.MoveNotSupported, match="it has volumes"):
+        course.begin_revert(tx.for_run(bworld.context("r")), Selection(uuids=[uuid]), tuple(QCOW2))
