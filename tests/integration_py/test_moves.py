@@ -115,8 +115,9 @@ def test_migrate_a_stopped_one_and_what_is_refused(flow: Flow) -> None:
     operate(flow, "migrate", "web")
     row = flow.instances()["web"]
     assert row["vm_state"] == "resized" and row["host"] != source and guest(flow, "web") == "shut off"
+    time.sleep(1)
     done = flow.run("confirm_resize", bootflow_resize_confirm_window=1)
-    assert done.returncode == 0, done.output
+    assert done.returncode == 0 and "web" in done.output, done.output
     assert states_of(flow) == {("stopped", None)} and list(traces(flow, "web")) == [row["host"]]
     operate(flow, "start", "web")
     wait_boots(flow, "web", 2)
