@@ -179,7 +179,7 @@ def _reservations(tx: Transaction, evidence: Evidence) -> dict[str, list[dict[st
 
 
 def _worked_on(row: InstanceSize) -> bool:
-    working = row.vm_state == states.BUILDING or row.task_state in (states.DELETING, *BY_TASK_STATE)
+    working = row.vm_state == states.BUILDING or row.task_state in (states.DELETING, *operations.SETTLED)
     return row.deleted == instances.LIVE and working
 
 

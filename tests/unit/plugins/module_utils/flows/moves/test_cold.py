@@ -330,6 +330,29 @@ def test_the_audit_keeps_the_claims_of_a_move(world: Movers) -> None:
         tx.execute(tables.migrations.update().values(status=moves.FINISHED))
 
 
+@pytest.mark.parametrize("moment", ["begin", "switch", "revert"])
+def test_the_audit_settles_what_a_dead_run_left(world: Movers, moment: str) -> None:
+    uuid = world.boot("web")
+    source = world.row(uuid).host
+    if moment == "revert":
+        world.move(uuid)
+        world.call(course.begin_revert, Selection(uuids=[uuid]), tuple(QCOW2))
+    else:
+        world.set_out(uuids=[uuid])
+    if moment == "switch":
+        world.call(course.switch, [uuid])
+    world.time += 100_000
+    domains = [core_audit.Domain(uuid, "web", power_state=states.SHUTDOWN)]
+    snapshots = {h: core_audit.Snapshot(h, h, world.time + 1, domains, [uuid]) for h in ("h1", "h2")}
+    evidence = core_audit.Evidence(snapshots=snapshots)
+    found = world.call(recovery_audit.plan, evidence, run="z")
+    vm_state = "stopped" if moment == "begin" else "resized"
+    assert [(f.kind, f.action) for f in found if f.kind == core_audit.DEAD_OPERATION] == [("dead_operation", "settle")]
+    world.call(recovery_audit.repair, found, evidence, run="z")
+    assert world.state(uuid) == (vm_state, None, source if moment == "begin" else other(source))
+    assert not {f.kind for f in world.call(recovery_audit.plan, evidence, run="z") if f.changes} - {"cleanup"}
+
+
 def test_the_former_request_outlives_a_purge(world: Movers) -> None:
     uuid = world.boot("web")
     world.move(uuid, LARGE)
