@@ -65,7 +65,15 @@ def wanted(action: LedgerAction, image: str | None, follow_file: bool = False) -
         named = request.image(project, name) if follow_file else None
         return None if named is None else catalogue.image(named)
 
+    checks: dict[str, t.Any] = {}
+    if image is not None or follow_file:
+        from ansible_collections.bootflow.compute.plugins.plugin_utils import (
+            rebuild_hosts,
+        )  # the scheduler, which no other operation needs
+
+        checks["check_host"] = rebuild_hosts.checker(action)
     return Wanted(
+        **checks,
         image=None if image is None else catalogue.image(image),
         image_of=image_of,
         pci_aliases=catalogue.pci_aliases,

@@ -128,6 +128,7 @@ class HostPasses(Filter):
         self.path = path
         once = getattr(made, "run_once_per_request", getattr(made, "run_filter_once_per_request", False))
         self.run_once_per_request = bool(once)
+        self.run_on_rebuild = bool(getattr(made, "run_on_rebuild", getattr(made, "RUN_ON_REBUILD", False)))
         self.per_host = bool(getattr(made, "per_host", True))
         hints = getattr(made, "hints", ())
         self.hints = (hints,) if isinstance(hints, str) else tuple(hints)

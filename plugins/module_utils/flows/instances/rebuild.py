@@ -41,6 +41,8 @@ class Wanted:
         None
     )  # of the request, where it names the instance
     allow_zero_disk: bool = True
+    #: raises where the host of an instance must not have the image of its new request
+    check_host: t.Callable[[Transaction, Instance, t.Mapping[str, t.Any]], None] = lambda tx, row, spec: None
 
     def image_for(self, row: Instance) -> Image | None:
         """What ``row`` is rebuilt from; None: its own."""
@@ -57,6 +59,7 @@ def begin(
     """Begin to rebuild the selected instances, all of them or none. Returns also uuid -> what each was, without those that a dead
     run left in the middle of it: nobody knows what is on their disks.
 
+    :raises NoValidHost: its host must not have the image.
     :raises BootflowError: see operation.begin(); an image that does not fit, another one for a root that is a volume, user data that
         the ledger does not have.
     """
@@ -66,7 +69,7 @@ def begin(
     disks = instances.disks_of(tx, [r.uuid for r in begun.rows])
     for row in begun.rows:
         try:
-            rebuilt.append((row, *_rebuilt(row, disks[row.uuid], wanted)))
+            rebuilt.append((row, *_rebuilt(tx, row, disks[row.uuid], wanted)))
         except errors.BootflowError as e:
             refused.append(e)
     operation.refuse(refused)
@@ -80,7 +83,7 @@ def begin(
 
 
 def _rebuilt(
-    row: Instance, disks: t.Sequence[t.Mapping[str, t.Any]], wanted: Wanted
+    tx: Transaction, row: Instance, disks: t.Sequence[t.Mapping[str, t.Any]], wanted: Wanted
 ) -> tuple[dict[str, t.Any], dict[str, t.Any], dict[int, dict[str, t.Any]]]:
     """The instance's new request and digest, and its disks that change, by their position."""
     spec, digest = dict(row.spec), dict(row.digest)
@@ -98,6 +101,8 @@ def _rebuilt(
         if not spec.get("is_bfv"):
             _check_image(row, image, wanted)
             spec["image"], digest["image"] = new, expand.image_digest(image)
+            if stored is None or (stored["id"], stored["checksum"]) != (image.id, image.checksum):
+                wanted.check_host(tx, row, spec)
             before = (stored or {}).get("properties") or {}
             planned = replanned([planned_disk(d) for d in disks], Flavor(**spec["flavor"]), image, before)
             changed = {p: disk.as_dict() for p, disk in enumerate(planned) if disk.as_dict() != disks[p]}

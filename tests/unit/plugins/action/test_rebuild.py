@@ -266,3 +266,20 @@ def test_user_data_comes_from_the_request(world: World) -> None:
     assert fleet.play("rebuild", names=["one"])["changed"]
     (drive,) = fleet.drives.values()
     assert "echo new" in str(unpack_files(drive["files"]))
+
+
+@pytest.mark.parametrize("refused", [True, False])
+def test_its_host_must_be_one_for_the_image(fleet: Rebuilding, refused: bool) -> None:
+    """By filters that look at images; that the host is full of instances, or disabled, does not count."""
+    image = {**OTHER, "properties": {"hw_architecture": "aarch64"}} if refused else OTHER
+    fleet.variables["bootflow_images"] = catalogue(image)
+    fleet.world.report("h1", memory=1, disabled=True)
+    fleet.world.report("h2", memory=1, disabled=True)
+    before = fleet.world.everything()
+    if refused:
+        with pytest.raises(errors.NoValidHost, match="ImagePropertiesFilter rejects h. for image debian"):
+            fleet.play("rebuild", names=["web-1", "web-2"], rebuild_image="debian")
+        assert fleet.world.everything() == before
+        assert "failed" not in fleet.play("rebuild", names=["web-1"]), "its own image is not asked about"
+    else:
+        assert "failed" not in fleet.play("rebuild", names=["web-1", "web-2"], rebuild_image="debian")

@@ -22,6 +22,7 @@ class AggregateImagePropertiesIsolation(AggregateRule):
     """
 
     name = "AggregateImagePropertiesIsolation"
+    run_on_rebuild = True
 
     settings = (
         Setting(

@@ -37,6 +37,7 @@ class Filter(abc.ABC):
     """Base of the filters.
 
     ``run_once_per_request``: the answer is the same for all instances of a request.
+    ``run_on_rebuild``: it is asked too whether an instance may get another image where it is (Nova's RUN_ON_REBUILD).
     ``per_host``: the answer for a host depends on that host alone; after a pick only that host is asked again.
     ``settings``: the variables it reads, as attributes of ``conf``.
     ``hints``: the scheduler hints it reads. ``needs_*``: the fields of HostState that the ledger has to fill in for it; for a
@@ -50,6 +51,7 @@ class Filter(abc.ABC):
     needs_pci = False
     needs_metrics = False
     run_once_per_request = False
+    run_on_rebuild = False
     per_host = True
     settings: tuple[Setting, ...] = ()
     counts_capacity = False  # compares a need with free capacity; "nearest miss" compares its shortfalls

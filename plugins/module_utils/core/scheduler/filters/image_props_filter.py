@@ -40,6 +40,7 @@ class ImagePropertiesFilter(Filter):
     """
 
     name = "ImagePropertiesFilter"
+    run_on_rebuild = True
     run_once_per_request = True
     settings = (
         Setting(

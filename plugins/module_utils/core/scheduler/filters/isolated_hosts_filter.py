@@ -21,6 +21,7 @@ class IsolatedHostsFilter(Filter):
     """
 
     name = "IsolatedHostsFilter"
+    run_on_rebuild = True
     run_once_per_request = True
     settings = (
         Setting(

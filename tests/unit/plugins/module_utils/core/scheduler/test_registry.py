@@ -13,6 +13,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.model import
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler import registry
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.host_state import HostState
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.on_rebuild import check_host
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import select_destinations
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.request_spec import RequestSpec
 
@@ -99,6 +100,23 @@ class Ask:
             ("b", 7168, 1, 1, full - 1024),
             ("b", 6144, 2, 2, full - 2048),  # as the request has alternates to find
         ]
+
+
+@pytest.mark.parametrize(("flag", "calls"), [("", 0), ("RUN_ON_REBUILD = True", 1), ("run_on_rebuild = True", 1)])
+def test_a_user_filter_of_images_is_asked_on_rebuild(tmp_path, flag, calls):
+    (tmp_path / "f.py").write_text(
+        "ASKED = []\nclass Ask:\n    %s\n    def host_passes(self, host_state, spec):\n"
+        "        ASKED.append(host_state.host)\n        return not ASKED[1:], 'twice'\n" % (flag or "pass")
+    )
+    options = make_options(enabled_filters=["Ask", "RamFilter"], weighers=[], user_filter_dirs=[str(tmp_path)])
+    hosts = fleet(a={}, b={"free_ram_mb": 0})
+    check_host(hosts, spec(), options, "b", "b")
+    assert sys.modules[options.user_classes["Ask"][0].__module__].ASKED == ["b"] * calls
+    if calls:
+        with pytest.raises(NoValidHost, match="Ask rejects b .*: twice"):
+            check_host(hosts, spec(), options, "b", "b")
+    with pytest.raises(NoValidHost, match="c has not reported"):
+        check_host(hosts, spec(), options, "c", "c")
 
 
 def test_a_filter_over_all_hosts(tmp_path):
