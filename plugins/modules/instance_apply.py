@@ -11,7 +11,7 @@ short_description: Make the instances of a project as a file has them
 version_added: "0.1.0"
 description:
   - Compares the requested instances with those of their project, and names what has to be done so that they are as requested. The playbook
-    P(bootflow.compute.apply#playbook) does it.
+    C(bootflow.compute.apply) does it.
   - What is in the ledger alone (metadata, description, tags, access addresses, locks) is changed by the module itself; boots, deletions, operations and
     volumes are for other modules.
 author: bootflow.compute authors (@bootflow)

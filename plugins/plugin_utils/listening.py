@@ -146,17 +146,15 @@ class Listening:
         except OSError as e:
             self._fail(listener, "%s: %s" % (listener.argv[0], e.strerror))
         listener.process = process
-        for stream, is_error in ((process.stdout, False), (process.stderr, True)):
-            assert stream is not None
+        for stream, is_error in ((_pipe(process.stdout), False), (_pipe(process.stderr), True)):
             os.set_blocking(stream.fileno(), False)
             self._selector.register(stream, selectors.EVENT_READ, (listener, is_error))
         self._send(listener, "%d\n%s" % (len(self._source), self._source))
 
     def _send(self, listener: _Listener, text: str) -> None:
         """A few kB at most, with no other unread: a pipe takes them without waiting."""
-        assert listener.process is not None and listener.process.stdin is not None
         try:
-            listener.process.stdin.write(text.encode())
+            _pipe(_alive(listener).stdin).write(text.encode())
         except OSError:
             self._fail(listener, self._why(listener))
 
@@ -164,8 +162,7 @@ class Listening:
         process, listener.process, listener.listening = listener.process, None, False
         if process is None:
             return
-        for stream in (process.stdin, process.stdout, process.stderr):
-            assert stream is not None
+        for stream in map(_pipe, (process.stdin, process.stdout, process.stderr)):
             with contextlib.suppress(KeyError):
                 self._selector.unregister(stream)
             with contextlib.suppress(OSError):
@@ -186,13 +183,13 @@ class Listening:
 
     def _why(self, listener: _Listener) -> str:
         """What its program said last."""
-        assert listener.process is not None and listener.process.stderr is not None
+        process = _alive(listener)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            listener.process.wait(0.5)
+            process.wait(0.5)
         with contextlib.suppress(OSError):
-            listener.said += (listener.process.stderr.read(ERRORS_KEPT) or b"").decode(errors="replace")
+            listener.said += (_pipe(process.stderr).read(ERRORS_KEPT) or b"").decode(errors="replace")
         lines = [line for line in listener.said.splitlines() if line.strip()]
-        return legible(" ".join(lines[-2:])) or "the connection ended (%s)" % listener.process.returncode
+        return legible(" ".join(lines[-2:])) or "the connection ended (%s)" % process.returncode
 
     def _end_silent(self) -> None:
         now = time.monotonic()
@@ -207,8 +204,7 @@ class Listening:
         """What it says is added to ``heard``, also if it ends then."""
         if listener.process is None:  # it ended while its other stream was read
             return
-        stream = listener.process.stderr if is_error else listener.process.stdout
-        assert stream is not None
+        stream = _pipe(listener.process.stderr if is_error else listener.process.stdout)
         try:
             found = os.read(stream.fileno(), 1024**2)
         except BlockingIOError:
@@ -261,3 +257,13 @@ class Listening:
 
 class _Ended(Exception):
     """The listener ended; it is in _lost."""
+
+
+def _alive(listener: _Listener) -> subprocess.Popen[bytes]:
+    """Its program, which was started."""
+    return t.cast("subprocess.Popen[bytes]", listener.process)
+
+
+def _pipe(stream: t.IO[bytes] | None) -> t.IO[bytes]:
+    """A stream of a program that was started with pipes."""
+    return t.cast("t.IO[bytes]", stream)

@@ -264,7 +264,7 @@ def test_user_data_comes_from_the_request(world: World) -> None:
         fleet.play("rebuild", names=["one"])
     fleet.variables["bootflow_instances"] = [{"name": "one", "user_data": "#!/bin/sh\necho new\n"}]
     assert fleet.play("rebuild", names=["one"])["changed"]
-    (drive,) = fleet.drives.values()
+    drive = fleet.drives[row_of(world, "one").uuid]
     assert "echo new" in str(unpack_files(drive["files"]))
 
 

@@ -34,8 +34,9 @@ class Movers(World):
     """A world whose instances move. Runs have names of one letter; ``m`` moves."""
 
     def set_out(
-        self, run: str = "m", flavor: t.Any = None, backends: t.Mapping[str, str] = QCOW2, **which: t.Any
+        self, run: str = "m", flavor: t.Any = None, backends: t.Mapping[str, str] | None = None, **which: t.Any
     ) -> t.Any:
+        backends = QCOW2 if backends is None else backends
         quotas = which.pop("quotas", {})
         wanted = cold.Wanted(Selection(**which), tuple(backends), backends, flavor, quotas=quotas)
         with self.ledger.write() as tx:
