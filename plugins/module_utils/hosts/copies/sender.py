@@ -24,6 +24,7 @@ import time
 import typing as t
 from dataclasses import dataclass, field
 
+from ...core.disks.rescue import DISK as RESCUE
 from ...core.errors import InvalidDiskInfo, InvalidInput, RemoteError
 from ..disks.file_disks import records_of
 from ..images.images import QEMU_IMG_PACKAGE, convert
@@ -63,6 +64,8 @@ def prepare(instances_path: str, uuid: str, token: str) -> tuple[Offer, list[dic
     offer, described = Offer(token), []
     with host_lock(instances_path, "instance-" + os.path.basename(folder)):
         for name, record in sorted(records_of(folder).items()):
+            if name == RESCUE:  # what a killed run left of it
+                continue
             path = os.path.join(folder, checked_disk_name(name))
             if record.get("format") not in _FOLDER_FORMATS or not os.path.isfile(path) or os.path.islink(path):
                 raise InvalidDiskInfo(reason="%s is not a disk that can be copied to another host" % path)

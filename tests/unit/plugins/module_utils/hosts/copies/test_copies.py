@@ -99,6 +99,7 @@ def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
     records = {
         "disk": {"kind": "image", "format": "qcow2", "virtual_size": 8 * MIB, "image_id": "i", "base": "image"},
         "disk.swap": {"kind": "swap", "format": "raw", "virtual_size": MIB, "image_id": "", "base": ""},
+        "disk.rescue": {"kind": "image", "format": "qcow2", "virtual_size": MIB, "image_id": "r", "base": "rescue"},
     }
     (folder / "disk.info").write_text(json.dumps(records))
     return str(source), str(target)
