@@ -77,7 +77,8 @@ class _Listener:
     unread: bytes = b""
     said: str = ""  # on stderr
     number: int = 0  # of the last question
-    asked_at: float | None = None  # of the question without an answer
+    asked_at: float | None = None  # of the question without an answer, seconds since the epoch
+    asked_since: float = 0.0  # the same, monotonic
     asked: list[Event] | None = None  # the events of that question
     events: list[Event] = field(default_factory=list)  # not asked about yet
     everything: bool = False  # all guests are to be asked for
@@ -194,9 +195,13 @@ class Listening:
     def _end_silent(self) -> None:
         now = time.monotonic()
         for listener in self._listeners.values():
-            if listener.process is not None and now - listener.heard > SILENCE:
-                with contextlib.suppress(_Ended):
+            if listener.process is None:
+                continue
+            with contextlib.suppress(_Ended):
+                if now - listener.heard > SILENCE:
                     self._fail(listener, "it said nothing for %d s" % (now - listener.heard))
+                if listener.asked_at is not None and now - listener.asked_since > SILENCE:
+                    self._fail(listener, "it did not answer for %d s" % (now - listener.asked_since))
 
     # --- what they say -----------------------------------------------------------------------------------------------------
 
@@ -250,7 +255,7 @@ class Listening:
         listener.asked = None if everything else listener.events
         listener.events, listener.everything = [], False
         listener.number += 1
-        listener.asked_at = self._clock()
+        listener.asked_at, listener.asked_since = self._clock(), time.monotonic()
         named = None if everything or len(uuids) > MOST_NAMED else uuids
         self._send(listener, json.dumps({"ask": listener.number, "uuids": named}) + "\n")
 

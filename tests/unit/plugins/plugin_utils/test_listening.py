@@ -194,6 +194,14 @@ def test_silence_ends_a_listener_and_a_line_keeps_it(host: Host, monkeypatch: py
     assert "it said nothing for" in lost.reason
 
 
+def test_one_that_lives_and_does_not_answer_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "SILENCE", 0.5)
+    lives = "echo 'bootflow {\"listening\": true}'; while :; do echo 'bootflow {\"alive\": true}'; sleep 0.1; done"
+    with Listening({"h1": ["/bin/sh", "-c", lives]}) as listeners:
+        (lost,) = until(listeners, Lost)
+    assert "it did not answer for" in lost.reason
+
+
 def test_hosts_do_not_wait_for_each_other(tmp_path: Path) -> None:
     hosts = {"h%d" % n: Host(tmp_path / ("h%d" % n)) for n in range(3)}
     with Listening({**{h: its.argv for h, its in hosts.items()}, "deaf": ["sleep", "60"]}) as listeners:
