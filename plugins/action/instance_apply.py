@@ -8,7 +8,14 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.apply.plan import BOOT, REPLACE, Change, Plan
+from ansible_collections.bootflow.compute.plugins.module_utils.core.apply.fields import RESIZE
+from ansible_collections.bootflow.compute.plugins.module_utils.core.apply.plan import (
+    BOOT,
+    CONFIRM,
+    REPLACE,
+    Change,
+    Plan,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.apply import APPLY
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
@@ -80,7 +87,6 @@ class ActionModule(LedgerAction):
 
     def _ask(self, file: fleet.File) -> dict[str, t.Any]:
         self._check_variables(file)
-        _check_able(file)
         scheduler_settings.check(self)
         variable_names.warn(self, scheduler_settings.variables_of_hosts(self))
         ledger = self.rehearsal_ledger() if self.check_mode else self.open_ledger()
@@ -146,7 +152,7 @@ class ActionModule(LedgerAction):
     def _begin(self, file: fleet.File) -> dict[str, t.Any]:
         """Without check mode: change what is in the ledger alone. Names what has to be done on hosts."""
         if self.check_mode:
-            return {"changed": False, "operations": {}, "attach": [], "detach": []}
+            return {"changed": False, "operations": {}, "resizes": False, "flavor": None, "attach": [], "detach": []}
         begun = self.open_ledger().transact(fleet.begin, file)
         operations = begun.operations
         if self.options["booted"] is not None:  # what failed before is not tried twice
@@ -155,6 +161,8 @@ class ActionModule(LedgerAction):
         return {
             "changed": begun.changed,
             "operations": operations,
+            "resizes": bool(operations.keys() & {RESIZE, CONFIRM}),
+            "flavor": begun.flavor,
             "attach": begun.attach,
             "detach": begun.detach,
         }
@@ -199,23 +207,6 @@ class ActionModule(LedgerAction):
         }
         message = "%d of %d instances fit on no host." % (len(items), len(boots))
         return outcome(errors.ApplyIncomplete(items, len(boots), message=message), **result)
-
-
-def _check_able(file: fleet.File) -> None:
-    """:raises InvalidRequest: something is allowed that this version cannot do."""
-    problems = Problems()
-    allowed = {"bootflow_apply_allow": file.allow}
-    allowed.update({"instances[%d].allow" % index: request.allow for index, request in enumerate(file.requests)})
-    for path, names in allowed.items():
-        for name in sorted(set(names) - set(fleet.ABLE)):
-            problems.add(
-                path,
-                errors.NotSupportedYet(
-                    feature="What needs a %s (%s)" % (name, name),
-                    remedy="Leave it out: the plan says what needs it. Delete the instance and apply the file, where it may be lost.",
-                ),
-            )
-    problems.raise_if_any()
 
 
 def _host(change: Change, boots: t.Mapping[str, t.Mapping[str, t.Any]]) -> str | None:

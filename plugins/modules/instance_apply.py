@@ -156,6 +156,14 @@ operations:
   description: Names of operations, each with the UUIDs of its instances, in no order; those that start guests come first.
   type: dict
   returned: with O(phase=begin)
+resizes:
+  description: Whether something has to be resized, or waits to be confirmed.
+  type: bool
+  returned: with O(phase=begin)
+flavor:
+  description: The flavor of those that have to be resized; null if none has to be.
+  type: str
+  returned: with O(phase=begin)
 attach:
   description: Volumes to attach, in the form of C(bootflow_attachments).
   type: list

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from flow import Flow, entry
+from flow import FLAVORS, Flow, entry
 from test_operations import MARKING, READY, guest, wait_ready
 
 
@@ -76,6 +76,25 @@ def test_images_and_user_data_by_a_rebuild_where_it_is_allowed(flow: Flow) -> No
     rows = flow.instances()
     assert rows["web"]["uuid"] == before["web"]["uuid"] and guest(flow, "web") == guest(flow, "db") == "running"
     assert plan(applied(flow, *file)) == ["nothing to do; 2 as the file has them."]
+    applied(flow, bootflow_prune=True)
+    assert flow.residue() == {}
+
+
+@pytest.mark.long
+def test_flavors_by_a_resize_where_it_is_allowed(flow: Flow) -> None:
+    flow.variables["bootflow_flavors"] = [*FLAVORS, {**FLAVORS[0], "name": "more", "memory_mb": 224}]
+    applied(flow, entry("web"), entry("db"))
+    before = flow.instances()
+    file = [entry("web", flavor="more", allow=["resize"]), entry("db", flavor="more")]
+    done = applied(flow, *file, bootflow_shutdown_timeout=15)
+    assert "~ web flavor tiny -> more: resize, restarts the guest" in done and "Applied: 1 of 1 changes." in done
+    rows = flow.instances()
+    assert (rows["web"]["vm_state"], rows["web"]["memory_mb"], guest(flow, "web")) == ("active", 224, "running")
+    assert rows["web"]["uuid"] == before["web"]["uuid"] and rows["web"]["host"] != before["web"]["host"]
+    assert (rows["db"]["memory_mb"], rows["db"]["host"]) == (192, before["db"]["host"])
+    again = applied(flow, *file)
+    assert plan(again)[-1] == "nothing to do, 1 not allowed; 1 as the file has it." and "changed=0" in again
+    flow.check_ledger()
     applied(flow, bootflow_prune=True)
     assert flow.residue() == {}
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from ..instances import states
 from ..request import expand
 from . import fields
-from .fields import LIVE, NEVER, REBUILD, RESTART, VOLUMES
+from .fields import LIVE, NEVER, REBUILD, RESIZE, RESTART, VOLUMES
 
 # Kinds of changes beside those of fields.py.
 BOOT = "boot"
@@ -41,8 +41,9 @@ UP = {states.ACTIVE: "", states.STOPPED: "start", states.PAUSED: "unpause", stat
 #: vm_state -> the operation that leads there from a guest that runs
 DOWN = {states.ACTIVE: "", states.STOPPED: "stop", states.PAUSED: "pause", states.SUSPENDED: "suspend"}
 HARD_REBOOT = "reboot"
+CONFIRM = "confirm_resize"
 #: In this order: first those that start guests.
-OPERATIONS = ("start", "unpause", "resume", HARD_REBOOT, REBUILD, "stop", "pause", "suspend")
+OPERATIONS = ("start", "unpause", "resume", HARD_REBOOT, REBUILD, RESIZE, CONFIRM, "stop", "pause", "suspend")
 
 _OTHERWISE = {
     states.RESCUED: "it is rescued: unrescue it first",
@@ -176,7 +177,6 @@ def plan(
     present: t.Iterable[Present],
     prune: bool = False,
     allow: t.Collection[str] = (),
-    able: t.Collection[str] = (RESTART,),
     ids: t.Mapping[str, str] | None = None,
     names: t.Mapping[str, str] | None = None,
 ) -> Plan:
@@ -184,7 +184,6 @@ def plan(
 
     :arg present: the living instances of the file's projects.
     :arg prune: delete what the file does not have. :arg allow: bootflow_apply_allow.
-    :arg able: those of fields.ALLOWABLE that this version can do.
     :arg ids: the file's words for volumes -> their ids. :arg names: of ids, for people.
     """
     targets = {(w.project, w.name): w for w in wanted}
@@ -203,14 +202,27 @@ def plan(
         if instance is None:
             changes.append(Change(BOOT, target.name, target.project, how=_after_boot(target)))
             continue
-        planner = _Planner(instance, target, {*allow, *target.allow}, able, ids or {}, names or {})
+        planner = _Planner(instance, target, {*allow, *target.allow}, ids or {}, names or {})
         found = planner.changes()
         changes += found
         same += not found
         if planner.drift:
             drift.setdefault(planner.drift, []).append(target.name)
+    changes = _one_flavor(changes, targets)
     by_words = tuple((words, tuple(its)) for words, its in sorted(drift.items()))
     return Plan(tuple(changes), tuple(kept), by_words, same)
+
+
+def _one_flavor(changes: t.Iterable[Change], targets: t.Mapping[Key, Wanted]) -> list[Change]:
+    """A run resizes to one flavor: to the others the next ones do."""
+
+    def flavor(change: Change) -> str:
+        return str((targets[change.project, change.name].digest["flavor"] or {}).get("name"))
+
+    found = list(changes)
+    first = min((flavor(c) for c in found if c.done and c.kind == RESIZE), default="")
+    why = "a run resizes to one flavor, this one to %s: apply again" % first
+    return [_not_done(c, why) if c.done and c.kind == RESIZE and flavor(c) != first else c for c in found]
 
 
 def _natural(name: str) -> tuple[str, int, str]:
@@ -246,12 +258,11 @@ class _Planner:
         instance: Present,
         target: Wanted,
         allowed: t.Collection[str],
-        able: t.Collection[str],
         ids: t.Mapping[str, str],
         names: t.Mapping[str, str],
     ):
         self.instance, self.target = instance, target
-        self.allowed, self.able = allowed, able
+        self.allowed = allowed
         self.ids, self.names = ids, names
         self.differing, drift = expand.differing(instance.digest, target.digest, names)
         self.drift = tuple(d.words("%s: was %s, is %s") for d in drift)
@@ -260,7 +271,7 @@ class _Planner:
         instance = self.instance
         if not instance.launched:
             return self._never_ran()
-        found = self._of_fields()
+        found = [*self._of_resize(), *self._of_fields()]
         found += self._of_volumes()
         found += self._of_state()
         if instance.locked_by_another:
@@ -295,8 +306,7 @@ class _Planner:
                 why = "cannot be changed, %s; delete it and boot it again" % rule.why
                 found.append(self._change(NEVER, what, why, done=False, field=difference.field))
             else:
-                steps = (REBUILD,) if rule.how == REBUILD else ()
-                found.append(self._allowed(rule.how, what, field=difference.field, steps=steps))
+                found.append(self._allowed(rule.how, what, field=difference.field, steps=(rule.how,)))
         return found
 
     def _has_drive(self, field: str) -> bool:
@@ -306,9 +316,6 @@ class _Planner:
     def _allowed(self, kind: str, what: str, **more: t.Any) -> Change:
         """A change that ends or restarts the guest."""
         cost = fields.COSTS[kind]
-        if kind not in self.able:
-            why = "needs a %s, which this version cannot do" % kind
-            return self._change(kind, what, why, done=False, **{**more, "steps": ()})
         if kind not in self.allowed:
             why = "needs %s in bootflow_apply_allow (%s)" % (kind, cost)
             return self._change(kind, what, why, done=False, needs=kind, **{**more, "steps": ()})
@@ -328,13 +335,24 @@ class _Planner:
         steps = self._steps() or ("",)
         return steps[0] in (*filter(None, UP.values()), HARD_REBOOT)
 
+    def _of_resize(self) -> list[Change]:
+        """A resize that the file asked for, and that was not confirmed yet: its run died in between."""
+        if not self._confirms():
+            return []
+        what = "resize to %s" % (self.target.digest["flavor"] or {}).get("name")
+        return [self._change(CONFIRM, what, "confirm", field="flavor", steps=(CONFIRM,))]
+
+    def _confirms(self) -> bool:
+        resized = self.instance.vm_state == states.RESIZED and not any(d.field == "flavor" for d in self.differing)
+        return resized and RESIZE in self.allowed
+
     # --- its state ----------------------------------------------------------------------------------------------------
 
     def _steps(self) -> tuple[str, ...] | None:
         """The operations that lead to its state; None: none do."""
         target = VM_STATES.get(self.target.state or "", self.instance.vm_state)
         now = self.instance.vm_state
-        if now == target:
+        if now == target or self._confirms():  # what it is after that is seen by the next run
             return ()
         if now == states.ERROR and target == states.STOPPED:
             return (DOWN[target],)

@@ -62,8 +62,8 @@ VARIABLES = frozenset(
 RESULTS = frozenset(
     PREFIX + name
     for name in (
-        "accepted", "admin_passwords", "applied", "apply_asked", "apply_begun", "apply_followed", "apply_planned", "attached",
-        "attaching", "audit_finished", "audited", "auditing", "booted", "cleaned", "confirmed",
+        "accepted", "admin_passwords", "applied", "apply_asked", "apply_begun", "apply_followed", "apply_planned", "apply_resized",
+        "attached", "attaching", "audit_finished", "audited", "auditing", "booted", "cleaned", "confirmed",
         "consoles", "consoles_chosen", "consoles_read",
         "deleted", "deleting", "detached", "detaching", "ended", "evacuation_begun", "evacuation_built",
         "evacuation_checked", "evacuation_finished", "go_on", "history", "hosts_listed", "image_cache", "inspected",

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from ...core import errors
 from ...core.apply import plan as planning
-from ...core.apply.fields import LIVE, REBUILD, RESTART
+from ...core.apply.fields import LIVE, RESIZE
 from ...core.apply.plan import ATTACH, BOOT, DELETE, DETACH, LOCK, REPLACE, Change, Key, Plan, Present, Wanted
 from ...core.instances import states
 from ...core.instances.request import ServerRequest
@@ -32,8 +32,6 @@ from ..instances import delete, lock, operation
 BLOCK_DEVICES = "block_device_mapping"
 #: Fields that are compared with what an instance has, not with what its request said.
 RECORDED = (BLOCK_DEVICES, "config_drive")
-#: What can be done where it is allowed.
-ABLE = (REBUILD, RESTART)
 
 
 @dataclass(frozen=True)
@@ -60,6 +58,7 @@ class Begun:
     operations: dict[str, list[str]] = field(default_factory=dict)  # operation -> uuids
     attach: list[dict[str, t.Any]] = field(default_factory=list)  # in the form of bootflow_attachments
     detach: list[dict[str, t.Any]] = field(default_factory=list)
+    flavor: str | None = None  # of those to be resized
 
 
 @dataclass
@@ -146,6 +145,8 @@ def begin(tx: Transaction, file: File) -> Begun:
         for step in change.steps if change.uuid is not None else ():
             its = begun.operations.setdefault(step, [])
             its += [] if change.uuid in its else [str(change.uuid)]
+        if change.kind == RESIZE:
+            begun.flavor = file.requests[found.entries[key]].flavor.name
         begun.changed = begun.changed or change.kind in (LIVE, LOCK)
     _redefine(tx, file, found, fields)
     return begun
@@ -210,7 +211,6 @@ def _read(tx: Transaction, file: File, locked: bool = False) -> _Read:
         _present(tx, rows),
         file.prune,
         file.allow,
-        ABLE,
         ids,
         names,
     )

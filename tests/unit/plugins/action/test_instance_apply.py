@@ -125,9 +125,9 @@ def test_what_the_file_no_longer_has_and_what_is_not_allowed(fleet: Fleet) -> No
     result = fleet.apply(entry("web", flavor="large", metadata={"a": "b"}), bootflow_prune=True, check=True)
     assert fleet.shown[1:] == [
         "- old: delete",
-        "! web flavor small -> large: needs a resize, which this version cannot do",
+        "! web flavor small -> large: needs resize in bootflow_apply_allow (resize, restarts the guest)",
         "~ web metadata.a none -> b: the guest's config drive keeps the old one",
-        "1 to change, 1 to delete, 1 cannot be changed; 0 as the file has them.",
+        "1 to change, 1 to delete, 1 not allowed; 0 as the file has them.",
     ]
     assert [c["kind"] for c in result["changes"] if c["done"]] == ["delete", "live"]
     assert fleet.refused(entry("web"), bootflow_prune=True, bootflow_prune_max=0).code == "PruneRefused"
@@ -184,10 +184,17 @@ def test_a_rebuild_where_it_is_allowed(fleet: Fleet) -> None:
     assert begun["operations"] == {"rebuild": [c["uuid"] for c in planned["changes"] if c["name"] == "web"][:1]}
 
 
-def test_what_this_version_cannot_do_is_not_allowed_in_vain(fleet: Fleet) -> None:
-    refused = fleet.refused(entry("web"), entry("db", allow=["resize"]), bootflow_apply_allow=["rebuild", "restart"])
-    assert isinstance(refused, errors.InvalidRequest)
-    assert [(e["path"], e["code"]) for e in refused.errors] == [("instances[1].allow", "NotSupportedYet")]
+def test_a_resize_where_it_is_allowed(fleet: Fleet) -> None:
+    fleet.apply(entry("web"))
+    fleet.variables = {"bootflow_instances": [entry("web", flavor="large")], "bootflow_apply_allow": ["resize"]}
+    planned = fleet.hostvars["localhost"]["bootflow_apply_planned"] = fleet.phase("plan")
+    assert fleet.shown[-2] == "~ web flavor small -> large: resize, restarts the guest"
+    begun = fleet.phase("begin")
+    assert begun["operations"] == {"resize": [planned["changes"][0]["uuid"]]} and begun["flavor"] == "large"
+    left = fleet.phase("finish")
+    assert left["error_code"] == "ApplyIncomplete" and left["failed_items"][0]["state"] == (
+        "web flavor small -> large: resize, restarts the guest"
+    )
 
 
 def test_what_could_not_be_done_fails_and_says_why(fleet: Fleet) -> None:
