@@ -20,7 +20,7 @@ from ...core.errors import BootflowError, LibvirtError
 from ...core.guest.domain.element import parse
 from ...core.instances.power_states import NOSTATE
 from ..libvirt.connection import libvirt, libvirt_errors
-from ..libvirt.domains import DomainSpec, checked_xml, cut_off, find_domain, power_state
+from ..libvirt.domains import DomainSpec, checked_xml, cut_off, find_domain, power_state, with_logins
 from ..libvirt.power import PowerSpec, ensure_power
 from ..os.batch import progress
 from ..os.files import read_text, remove_files, write_file
@@ -144,7 +144,10 @@ def restore(
             cut_off(found.domain)
         _remove_disks(folder)
         if found.defined or found.domain is None:
-            forced = _define(connection, uuid, read_text(os.path.join(folder, DEFINITION)), spec.xml)
+            own, of_ledger = read_text(os.path.join(folder, DEFINITION)), spec.xml
+            if found.domain is not None:
+                of_ledger = with_logins(of_ledger, _definition(found.domain))
+            forced = _define(connection, uuid, own, of_ledger)
         # The last that tells of a rescue: until then the next restore begins again.
         remove_files(os.path.join(folder, DEFINITION))
     if not spec.start:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 import typing as t
@@ -116,6 +117,36 @@ def login_users(*texts: t.Any) -> set[str]:
     return {user for text in texts for user in _LOGIN_USER.findall(text or "")}
 
 
+def with_logins(xml: str, before: str) -> str:
+    """``xml`` with the users with whom QEMU logs in to the same volumes by the definition ``before``.
+
+    A run knows only the users that it made itself; the secrets of others are in libvirt.
+    """
+    known = {name: auth.get("username") for name, auth in _logins(parse(before))}
+    root = parse(xml)
+    for name, auth in _logins(root):
+        auth.set("username", known.get(name) or auth.get("username"))
+    return to_text(root) if known else xml
+
+
+def _logins(root: t.Any) -> t.Iterator[tuple[str, t.Any]]:
+    """(name of the source, <auth>) of each disk that has one."""
+    for auth in root.iterfind("devices/disk//auth[@username]"):
+        disk = next(auth.iterancestors("disk"))
+        yield str(disk.find("source").get("name")), auth
+
+
+@contextlib.contextmanager
+def _hidden(xml: str) -> t.Iterator[None]:
+    """What libvirt says of a failure in the block does not name the users in ``xml``."""
+    try:
+        yield
+    except LibvirtError as error:
+        for user in login_users(xml):
+            error.message = error.message.replace(user, "********")
+        raise
+
+
 def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False) -> dict[str, t.Any]:
     """Define, start and wait according to ``spec``; only missing steps are done.
 
@@ -141,6 +172,8 @@ def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False)
         with libvirt_errors():
             spec = _named(spec, domain.name()) if spec.spare_names else spec
             before = domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
+        if spec.restart:
+            spec = replace(spec, xml=with_logins(spec.xml, before))
         differences = list(spec.differences(spec.xml, before)) if spec.differences else []
     define = bool(differences)
     start = spec.state != "defined" and (domain is None or spec.restart or not _active(domain))
@@ -165,7 +198,8 @@ def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False)
         }
     if define and not check_mode:
         progress.mark_changed()
-        domain, spec = _define(connection, spec)
+        with _hidden(spec.xml):
+            domain, spec = _define(connection, spec)
     result["reserved"] = [r.address for r in spec.reservations if reserve(connection, r, check_mode)]
     result["changed"] = result["changed"] or bool(result["reserved"])
     if check_mode:
@@ -177,7 +211,8 @@ def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False)
         progress.mark_changed()
         if spec.restart:
             cut_off(domain)
-        _start(domain, paused=spec.state == "paused" or spec.vif_plugging_timeout > 0)
+        with _hidden(spec.xml):
+            _start(domain, paused=spec.state == "paused" or spec.vif_plugging_timeout > 0)
         resume = spec.state == "running" and spec.vif_plugging_timeout > 0
     if resume:
         progress.mark_changed()

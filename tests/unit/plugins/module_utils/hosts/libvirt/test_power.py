@@ -448,3 +448,46 @@ def test_the_states_of_all_domains_in_one_call(world):
 
     with pytest.raises(LibvirtError, match="gone"):
         domains.power_states(types.SimpleNamespace(getAllDomainStats=gone))
+
+
+# --- restarted by another definition --------------------------------------------------------------------------------------
+
+LOGIN = (
+    "<domain><name>web-1</name><uuid>%s</uuid><devices><disk type='network'><source protocol='iscsi' name='iqn.a/1'/>"
+    "<auth username='%%s'><secret type='iscsi' usage='iqn.a'/></auth></disk></devices></domain>" % UUID
+)
+
+
+class Logged(Domain):
+    """QEMU logs in to its volume as the user ``old``, of a run that is gone."""
+
+    definition = LOGIN % "old"
+
+    def XMLDesc(self, _flags):
+        return self.definition
+
+
+def test_a_restart_keeps_the_logins_of_other_runs(world):
+    """A user of the new run would not be let in: its secret is not the one that libvirt has."""
+    guest = world.domains[UUID] = Logged(world.clock)
+
+    def define(xml, _flags):
+        guest.definition = xml
+        return guest
+
+    world.defineXMLFlags = define
+    domains.libvirt.VIR_DOMAIN_DEFINE_VALIDATE = 1
+    spec = DomainSpec(
+        UUID, "web-1", LOGIN % "new", restart=True, vif_plugging_timeout=0.0, differences=lambda wanted, have: ["x"]
+    )
+    assert ensure_domain(world, spec)["started"] and 'username="old"' in guest.definition
+    guest.starts = False
+    guest.createWithFlags = lambda _flags: (_ for _ in ()).throw(Error(INTERNAL, "user old: Authentication failure"))
+    with pytest.raises(LibvirtError) as raised:
+        ensure_domain(world, spec)
+    assert "old" not in raised.value.message and "Authentication" in raised.value.message
+
+
+@pytest.mark.parametrize("before", ["<domain/>", LOGIN.replace("iqn.a/1", "iqn.b/1") % "old"])
+def test_logins_to_other_volumes_are_not_taken(before):
+    assert "username='new'" in domains.with_logins(LOGIN % "new", before).replace('"', "'")
