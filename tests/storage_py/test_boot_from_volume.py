@@ -139,6 +139,8 @@ def test_a_rescue_has_the_volumes_behind_it(volumes: VolumeFlow) -> None:
     done = volumes.run("unrescue", bootflow_names=["db"])
     assert done.returncode == 0 and volumes.instances()["db"]["vm_state"] == "active", done.output
     assert definition() == before
+    done = volumes.run("reboot", bootflow_names=["db"], bootflow_reboot_type="HARD")
+    assert done.returncode == 0, "a run that does not know the secret of the volume: " + done.output
     volumes.delete("db")
     assert volumes.residue() == {}
 
