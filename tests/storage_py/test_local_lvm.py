@@ -78,6 +78,7 @@ def rescued_and_back(flow: LocalFlow, uuid: str) -> None:
     wait_said(MIB)
     rescue, *others = flow.disks(uuid).values()
     assert rescue.find("source").get("file") == folder + "/disk.rescue" and rescue.find("driver").get("type") == "qcow2"
+    assert others.pop().find("source").get("file") == folder + "/disk.config.rescue"
     assert [{k: v for k, v in d.find("source").attrib.items() if k != "index"} for d in others] == [
         {k: v for k, v in each.items() if k != "index"} for each in own
     ]
