@@ -181,6 +181,5 @@ def test_qcow2_files_on_a_logical_volume(compute: ComputeHost, tmp_path) -> None
         driver = disk.find("driver")
         assert disk.get("type") == "file" and (driver.get("type"), driver.get("cache")) == ("qcow2", "writeback")
 
-    rescued_and_back(flow, uuid)
     flow.delete("app")
     nothing_left(flow)
