@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import sqlite3
 import subprocess
 import time
@@ -87,7 +88,12 @@ def test_a_guest_that_powers_itself_off_is_stopped_at_once(flow: Flow, guests: d
     process = flow.start("watch", {})
     try:
         with event_source(flow) as lines:
-            wait("all hosts are listened to", lambda: log.read_text().count("Listening to ") == 3)
+            names = {h.name for h in flow.lab.hosts}
+            wait(
+                "all hosts are listened to",
+                lambda: set(re.findall(r"Listening to (\w+)", log.read_text())) == names,
+                90,
+            )
             events = [json.loads(lines.readline()) for _host in flow.lab.hosts]
             assert {(e["event"], e["host"]) for e in events} == {("Listening", h.name) for h in flow.lab.hosts}
             power_off(flow, one)

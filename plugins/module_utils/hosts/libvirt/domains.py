@@ -131,9 +131,9 @@ def with_logins(xml: str, before: str) -> str:
 
 def _logins(root: t.Any) -> t.Iterator[tuple[str, t.Any]]:
     """(name of the source, <auth>) of each disk that has one."""
-    for auth in root.iterfind("devices/disk//auth[@username]"):
-        disk = next(auth.iterancestors("disk"))
-        yield str(disk.find("source").get("name")), auth
+    for disk in root.iterfind("devices/disk"):
+        for auth in disk.iterfind(".//auth[@username]"):
+            yield str(disk.find("source").get("name")), auth
 
 
 @contextlib.contextmanager

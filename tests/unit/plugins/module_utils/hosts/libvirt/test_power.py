@@ -482,7 +482,11 @@ def test_a_restart_keeps_the_logins_of_other_runs(world):
     )
     assert ensure_domain(world, spec)["started"] and 'username="old"' in guest.definition
     guest.starts = False
-    guest.createWithFlags = lambda _flags: (_ for _ in ()).throw(Error(INTERNAL, "user old: Authentication failure"))
+
+    def refused(_flags):
+        raise Error(INTERNAL, "user old: Authentication failure")
+
+    guest.createWithFlags = refused
     with pytest.raises(LibvirtError) as raised:
         ensure_domain(world, spec)
     assert "old" not in raised.value.message and "Authentication" in raised.value.message
