@@ -132,7 +132,7 @@ def test_the_blocks_are_all_known():
     """A block of commands that is added to the README has to be run, too."""
     known = ("-->", "$ ", "git clone", "scripts/test", "pip install", "compute.prepare")  # the first is a picture
     assert [[text in block for text in known].index(True) for block in blocks()] == list(range(len(known)))
-    assert len(list(tour())) == 4
+    assert len(list(tour())) == 5
 
 
 def test_every_command_prints_what_the_readme_shows(printed):
