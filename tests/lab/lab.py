@@ -5,7 +5,7 @@
 """Compute hosts for tests, out of namespaces of this machine: each has its own libvirtd, virtlogd and sshd.
 
 A host has its own network, mount, UTS, IPC and pid namespace, and private writable layers over /etc, /var/lib, /var/cache
-and /var/log (overlays), /run and Ansible's folder of root (tmpfs): what is done there never touches the machine. It shares
+and /var/log (overlays), /run and Ansible's folder of root (tmpfs), an empty ~/.bashrc: what is done there never touches the machine. It shares
 the packages, /dev, /tmp and the rest.
 A bridge joins the hosts with the controller (this machine): management 198.18.X.0/24, and a second network whose Linux
 bridge ``br-guests`` in each host is for guests that are to be on one network across hosts (198.19.X.0/24).
@@ -41,6 +41,7 @@ PRIVATE_TREES = ("/etc", "/var/lib", "/var/cache", "/var/log")
 GROUP = "bootflow_compute"
 REMOTE_HOME = "/root/.ansible"  # Ansible's files on a host; a controller on this machine has its own of the same name
 FAILURES = ("libvirtd", "network", "ssh", "spawn", "disk")
+SHELL_FILE = "/root/.bashrc"  # read before each command that comes by SSH; what this machine's says is not the hosts'
 INSTANCES_PATH = "/var/lib/bootflow/instances"
 PROGRAMS = (
     "ip",
@@ -614,6 +615,8 @@ def host_init(lab, name):
             os.makedirs(path)
         os.makedirs(REMOTE_HOME, exist_ok=True)
         run("mount", "-t", "tmpfs", "-o", "mode=700", "lab-ansible", REMOTE_HOME)
+        if os.path.exists(SHELL_FILE):
+            run("mount", "--bind", "/dev/null", SHELL_FILE)
         mount_private_trees(host.directory)
         configure_host(lab, host, lab.state()["host_uuids"][name])
         for sysctl in ("ipv4/ip_forward", "ipv6/conf/all/forwarding"):
