@@ -6,10 +6,14 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import os
+import pickle
 import subprocess
 import sys
 import types
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -131,3 +135,29 @@ def test_ansible_uses_it(tmp_path: Path) -> None:
         found.append(any("using cached module" in line for line in said))
         assert any("ANSIBALLZ: Creating module" in line for line in said) != found[-1], said
     assert found == [False, True]
+    (kept,) = (tmp_path / "home" / packed_modules.FOLDER).glob("*/*")
+    _imports_from(kept, tmp_path)
+
+
+def _imports_from(kept: Path, folder: Path) -> None:
+    """What is kept has byte code, which this Python uses, and sources, for a Python that cannot read it."""
+    archive = base64.b64decode(pickle.loads(kept.read_bytes()).zip_data)
+    (folder / "ours.zip").write_bytes(archive)
+    with zipfile.ZipFile(io.BytesIO(archive)) as ours, zipfile.ZipFile(folder / "others.zip", "w") as others:
+        sources = {n for n in ours.namelist() if n.endswith(".py")}
+        assert {n for n in ours.namelist() if n.endswith(".pyc")} == {n + "c" for n in sources}
+        for name in ours.namelist():
+            content = ours.read(name)
+            others.writestr(name, b"\0\0\r\n" + content[4:] if name.endswith(".pyc") else content)
+    module = "ansible_collections.bootflow.compute.plugins.modules.compute_node_info"
+    asked = "import sys; sys.path.insert(0, sys.argv[1]); import %s as found; print(found.__file__)" % module
+    for name, suffix in (("ours.zip", ".pyc"), ("others.zip", ".py")):
+        environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+        program = [sys.executable, "-c", asked, str(folder / name)]
+        done = subprocess.run(program, env=environment, capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == str(folder / name / (module.replace(".", "/") + suffix))
+
+
+def test_the_file_of_another_ansible_is_kept_as_it_is() -> None:
+    for other in (b"", b"zip", pickle.dumps({"zip_data": b""}), pickle.dumps(types.SimpleNamespace(zip_data=b"eA=="))):
+        assert packed_modules._with_byte_code(other) == other
