@@ -77,6 +77,10 @@ def history_table(view: t.Mapping[str, t.Any]) -> list[str]:
     rows += [
         (n["created_at"], "notification", n["event_type"], "", "", _told(n["payload"])) for n in view["notifications"]
     ]
+    rows += [
+        (m["created_at"], "migration", m["migration_type"], m["source_compute"], m["status"], _moved(m))
+        for m in view["migrations"]
+    ]
     lines = [(*row[:-1], (row[-1] or "").partition("\n")[0]) for row in sorted(rows, key=lambda row: str(row[0]))]
     title = "%s %s, %s" % (view["name"], view["uuid"], view["vm_state"])
     return [title, *table(("TIME", "KIND", "WHAT", "HOST", "RESULT", "DETAILS"), lines)]
@@ -84,6 +88,12 @@ def history_table(view: t.Mapping[str, t.Any]) -> list[str]:
 
 def _result(step: t.Mapping[str, t.Any], name: str) -> str:
     return "at work" if step["finish_time"] is None else str(step[name] or "Success")
+
+
+def _moved(move: t.Mapping[str, t.Any]) -> str:
+    """Where a move leads, and from which flavor to which."""
+    other = move["old_flavor"] != move["new_flavor"]
+    return "to %s%s" % (move["dest_compute"], ", %(old_flavor)s -> %(new_flavor)s" % move if other else "")
 
 
 def _told(payload: t.Mapping[str, t.Any]) -> str:

@@ -194,6 +194,7 @@ class Instance:
     run: str = ""
     run_dead: bool = False
     operation: str = ""  # of a run at work or dead (stop, start, ...)
+    over: bool = False  # a move of it is open, and it is on its new host
 
     @property
     def busy(self) -> bool:
@@ -756,12 +757,12 @@ class _Plan:
 
 
 def _settled(instance: Instance, power_state: int | None, rescued: bool) -> str:
-    if instance.task_state == states.RESIZE_FINISH:  # its new host has all of it
-        return states.RESIZED
     if instance.operation == "evacuate":
         there = power_state == states.RUNNING and instance.vm_state != states.STOPPED
         return states.ACTIVE if there else states.ERROR
     if instance.operation in ("resize", "revert_resize"):
+        if instance.over and (instance.operation == "resize" or power_state is not None):
+            return states.RESIZED  # its new host has all of it
         return states.ACTIVE if power_state == states.RUNNING else states.STOPPED
     return states.settled(instance.operation, instance.vm_state, power_state, rescued)
 

@@ -78,7 +78,7 @@ def survey(tx: Transaction, evidence: Evidence) -> audit.Ledger:
     return audit.Ledger(
         id=ledger_id(tx),
         nodes=_nodes(tx),
-        instances=_instances(tx, named),
+        instances=_instances(tx, named, moving),
         claims=[
             audit.Claim(
                 r.id,
@@ -128,7 +128,9 @@ def _nodes(tx: Transaction) -> list[audit.Node]:
     return [audit.Node(r.id, r.host, r.node, dict(zip(names, values(r)))) for r in rows]
 
 
-def _instances(tx: Transaction, named: t.Collection[str]) -> dict[str, audit.Instance]:
+def _instances(
+    tx: Transaction, named: t.Collection[str], moving: t.Mapping[str, moves.MoveRow]
+) -> dict[str, audit.Instance]:
     rows = instances.living_and(tx, named)
     working = {r.run_id for r in rows.values() if r.run_id and _worked_on(r)}
     dead = runs.dead_among(tx, working)
@@ -153,6 +155,7 @@ def _instances(tx: Transaction, named: t.Collection[str]) -> dict[str, audit.Ins
             run=r.run_id or "",
             run_dead=_worked_on(r) and (not r.run_id or r.run_id in dead),
             operation=_operation(r.task_state),
+            over=r.uuid in moving and moving[r.uuid].dest_compute == r.host,
         )
     return found
 

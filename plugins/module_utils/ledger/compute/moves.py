@@ -51,6 +51,16 @@ def open_of(tx: Transaction, uuids: t.Collection[str]) -> dict[str, MoveRow]:
     return {r.instance_uuid: r for r in tx.rows(sa.select(migrations).where(*mine).order_by(c.id), MoveRow)}
 
 
+def all_of(tx: Transaction, uuids: t.Collection[str]) -> dict[str, list[MoveRow]]:
+    """uuid -> all moves of the instance, live or deleted, oldest first."""
+    found: dict[str, list[MoveRow]] = {uuid: [] for uuid in uuids}
+    if found:
+        mine = bulk.among(tx, migrations.c.instance_uuid, sorted(found))
+        for row in tx.rows(sa.select(migrations).where(mine).order_by(migrations.c.id), MoveRow):
+            found[row.instance_uuid].append(row)
+    return found
+
+
 def set_status(tx: Transaction, ids: t.Collection[int], status: str) -> None:
     """Write how far these moves are."""
     if ids:

@@ -14,7 +14,7 @@ from ...core.model import Network
 from ...core.networks.network_info import PortRecord
 from ...core.times import utc
 from ..db.transaction import Transaction
-from . import claims, history, instances, ports
+from . import claims, history, instances, moves, ports, requests
 from .groups import group_names
 from .history import LastFault
 from .instances import Instance, InstanceRow
@@ -101,14 +101,16 @@ def _addresses(port: PortRecord, network: Network) -> list[dict[str, t.Any]]:
 
 
 def details(tx: Transaction, rows: t.Sequence[Instance]) -> list[dict[str, t.Any]]:
-    """instance_views with the flavor's numbers, the disks and the journal of each."""
-    disks = instances.disks_of(tx, [r.uuid for r in rows])
+    """instance_views with the flavor's numbers, the disks, the moves and the journal of each."""
+    uuids = [r.uuid for r in rows]
+    disks, moved = instances.disks_of(tx, uuids), migrations(tx, uuids)
     return [
         {
             **view,
             "flavor_details": row.spec["flavor"],
             "scheduler_hints": row.spec["scheduler_hints"],
             "disks": disks[row.uuid],
+            "migrations": moved[row.uuid],
             "events": history.events_of(tx, row.uuid),
         }
         for view, row in zip(instance_views(tx, rows), rows)
@@ -116,8 +118,9 @@ def details(tx: Transaction, rows: t.Sequence[Instance]) -> list[dict[str, t.Any
 
 
 def histories(tx: Transaction, rows: t.Sequence[InstanceRow]) -> list[dict[str, t.Any]]:
-    """What happened to each of these instances, live or deleted: see history.all_of()."""
-    its = history.all_of(tx, [r.uuid for r in rows])
+    """What happened to each of these instances, live or deleted: see history.all_of(); and its moves."""
+    uuids = [r.uuid for r in rows]
+    its, moved = history.all_of(tx, uuids), migrations(tx, uuids)
     return [
         {
             "name": row.display_name,
@@ -129,6 +132,30 @@ def histories(tx: Transaction, rows: t.Sequence[InstanceRow]) -> list[dict[str, 
             "created_at": utc(row.created_at),
             "deleted_at": utc(row.deleted_at),
             **its[row.uuid],
+            "migrations": moved[row.uuid],
         }
         for row in rows
     ]
+
+
+def migrations(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, list[dict[str, t.Any]]]:
+    """uuid -> the moves of the instance, oldest first. source: Nova's os-migrations"""
+    found = moves.all_of(tx, uuids)
+    ids = {i for its in found.values() for m in its for i in (m.old_request_spec_id, m.new_request_spec_id)}
+    flavors = {key: row.spec["flavor"]["name"] for key, row in requests.specs(tx, ids).items()}
+    return {
+        uuid: [
+            {
+                "migration_type": m.migration_type,
+                "status": m.status,
+                "source_compute": m.source_compute,
+                "dest_compute": m.dest_compute,
+                "old_flavor": flavors.get(m.old_request_spec_id),  # None: a purge removed that request
+                "new_flavor": flavors.get(m.new_request_spec_id),
+                "created_at": utc(m.created_at),
+                "updated_at": utc(m.updated_at),
+            }
+            for m in its
+        ]
+        for uuid, its in found.items()
+    }

@@ -11,6 +11,7 @@ import typing as t
 
 import pytest
 
+from ansible_collections.bootflow.compute.plugins.action import instance_info
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import plan as core_audit
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import moves, states
@@ -22,6 +23,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery im
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import purge
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import claims
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import SMALL, World, request
 
@@ -331,26 +333,30 @@ def test_the_audit_keeps_the_claims_of_a_move(world: Movers) -> None:
         tx.execute(tables.migrations.update().values(status=moves.FINISHED))
 
 
-@pytest.mark.parametrize("moment", ["begin", "switch", "revert"])
+@pytest.mark.parametrize("moment", ["begin", "switch", "revert", "half", "back"])
 def test_the_audit_settles_what_a_dead_run_left(world: Movers, moment: str) -> None:
     uuid = world.boot("web")
     source = world.row(uuid).host
-    if moment == "revert":
+    if moment in ("revert", "half", "back"):
         world.move(uuid)
         world.call(course.begin_revert, Selection(uuids=[uuid]), tuple(QCOW2))
+        if moment == "back":
+            world.call(course.go_back, [uuid])
     else:
         world.set_out(uuids=[uuid])
     if moment == "switch":
         world.call(course.switch, [uuid])
     world.time += 100_000
     domains = [core_audit.Domain(uuid, "web", power_state=states.SHUTDOWN)]
-    snapshots = {h: core_audit.Snapshot(h, h, world.time + 1, domains, [uuid]) for h in ("h1", "h2")}
+    has = {h: [] if moment in ("half", "back") and h != source else domains for h in ("h1", "h2")}
+    snapshots = {h: core_audit.Snapshot(h, h, world.time + 1, d, [x.uuid for x in d]) for h, d in has.items()}
     evidence = core_audit.Evidence(snapshots=snapshots)
     found = world.call(recovery_audit.plan, evidence, run="z")
-    vm_state = "stopped" if moment == "begin" else "resized"
-    assert [(f.kind, f.action) for f in found if f.kind == core_audit.DEAD_OPERATION] == [("dead_operation", "settle")]
+    vm_state = "resized" if moment in ("switch", "revert") else "stopped"
+    planned = [(f.action, f.new) for f in found if f.kind == core_audit.DEAD_OPERATION]
+    assert planned == [("settle", vm_state)], "the plan says what becomes of it"
     world.call(recovery_audit.repair, found, evidence, run="z")
-    assert world.state(uuid) == (vm_state, None, source if moment == "begin" else other(source))
+    assert world.state(uuid) == (vm_state, None, other(source) if vm_state == "resized" else source)
     assert not {f.kind for f in world.call(recovery_audit.plan, evidence, run="z") if f.changes} - {"cleanup"}
 
 
@@ -424,3 +430,29 @@ def test_volumes_that_came_later_are_detached_before_a_revert(bworld: BootWorld)
     bworld.attach({"instance": "guest", "volume": "data"}, run="v")
     with bworld.ledger.write() as tx, pytest.raises(errors.MoveNotSupported, match="it has volumes"):
         course.begin_revert(tx.for_run(bworld.context("r")), Selection(uuids=[uuid]), tuple(QCOW2))
+
+
+def test_show_and_events_tell_of_moves(world: Movers) -> None:
+    uuid = world.boot("web")
+    source = world.row(uuid).host
+    world.move(uuid, LARGE)
+    world.time += 5
+    world.revert(uuid)
+    world.move(uuid)
+    for options in ({"details": True}, {"history": True}):
+        ports = WorldPorts(world, "l")
+        (found,) = action_of(instance_info, ports, {}, uuids=[uuid], print_table=True, **options).act()["instances"]
+        first, second = found["migrations"]
+        assert (first["migration_type"], first["status"], first["updated_at"][-4:]) == ("resize", "reverted", ":25Z")
+        assert (first["source_compute"], first["dest_compute"]) == (source, other(source))
+        assert (first["old_flavor"], first["new_flavor"]) == ("small", "large")
+        assert (second["migration_type"], second["status"], second["new_flavor"]) == ("migration", "finished", "small")
+        shown = "\n".join(ports.shown)
+        assert "migration_type: resize" in shown or "to %s, small -> large" % other(source) in shown
+    world.delete(uuids=[uuid])
+    for host in ("h1", "h2"):
+        world.removed(host, [uuid])
+    world.finish()
+    ports = WorldPorts(world, "l")
+    (found,) = action_of(instance_info, ports, {}, uuids=[uuid], history=True).act()["instances"]
+    assert len(found["migrations"]) == 2
