@@ -35,8 +35,8 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     boot_volume_settings,
     guest_of_build,
     handover,
+    host_reports,
     host_settings,
-    host_variables,
     scheduler_settings,
     storage_reports,
     storage_settings,
@@ -198,7 +198,7 @@ class ActionModule(LedgerAction):
         configurations = scheduler_settings.configurations(self)
         read_fleet = self._fleet_reader()
         ledger = self.rehearsal_ledger()
-        reports = self._reports()
+        reports = host_reports.of_this_run(self)
         makes_volumes = boot_volume_settings.makes_volumes(request.requests)
         stored = volume_settings.configurations(self) if makes_volumes else {}
         from_storage = storage_reports.of_this_run(self) if makes_volumes else []
@@ -208,16 +208,12 @@ class ActionModule(LedgerAction):
             if makes_volumes:
                 backends.configure(tx, stored)
                 storage_reports.rehearse(tx, from_storage)
+            host_reports.rehearse(tx, reports, configurations)
+            apply_plan.rehearse_resizes(self, tx, request.catalogue, read_fleet)
             apply_plan.rehearse_deletions(self, tx)
             accepted = accept.accept(tx, request.requests, options)
             if not accepted.builds:
                 return {"changed": False, "hosts": [], "plan": [], "msg": "Nothing has to be built."}
-            for host, report in reports.items():
-                if report.get("reported"):
-                    nodes.record_report(tx, host, report["compute_node"], configurations[host])
-                else:
-                    nodes.record_unreachable(tx, host, report["error"]["message"])
-            nodes.configure(tx, configurations)
             found = self._rehearse(tx, accepted, read_fleet, connectors, makes_volumes)
         plan = self._plans(found)
         diffs = _diffs([p for p in plan if p["xml"]])
@@ -238,11 +234,6 @@ class ActionModule(LedgerAction):
         items = [errors.failed_item(p["name"], p["uuid"], {**p["error"], "remedy": ""}) for p in plan if p["error"]]
         message = "%d of %d instances fit on no host." % (len(items), len(plan))
         return outcome(errors.BootFailed(items, len(plan), message=message, remedy=REMEDY), **answer)
-
-    def _reports(self) -> dict[str, t.Mapping[str, t.Any]]:
-        """host -> what it reported in this playbook, or why it did not; hosts that were not asked are left out."""
-        found = host_variables.results(self.task_vars["hostvars"], self.compute_hosts(), "bootflow_reported")
-        return {h: report for h, report in found.items() if report.get("reported") or report.get("error")}
 
     def _rehearse(
         self,

@@ -6,15 +6,19 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.apply.fields import RESIZE
 from ansible_collections.bootflow.compute.plugins.module_utils.core.apply.plan import (
     BOOT,
     CONFIRM,
+    HARD_REBOOT,
     REPLACE,
+    UP,
     Change,
     Plan,
+    not_done,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.apply import APPLY
@@ -22,6 +26,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.req
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.apply import fleet
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import power_sync
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
@@ -31,6 +36,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     boot_request,
     boot_volume_settings,
     host_variables,
+    resize_settings,
     scheduler_settings,
     tables,
     variable_names,
@@ -41,6 +47,10 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.results import ou
 
 #: Variables with which the playbook hands the instances of its steps around.
 OF_STEPS = ("names", "uuids", "reservation_ids", "host", "all", "delete_all", "attachments")
+#: Operations after which a guest runs.
+STARTING = (*filter(None, UP.values()), HARD_REBOOT)
+
+Rehearsed = t.TypeVar("Rehearsed")
 
 
 class ActionModule(LedgerAction):
@@ -75,6 +85,7 @@ class ActionModule(LedgerAction):
             prune=o["prune"],
             prune_max=o["prune_max"],
             allow=o["allow"],
+            moves=resize_settings.wanted(self, Selection(), self.request.catalogue.pci_aliases),
         )
         if len(file.projects) > 1:
             raise errors.InvalidInput(
@@ -121,22 +132,34 @@ class ActionModule(LedgerAction):
             "changes": [c.as_dict() for c in plan.changes],
             "delete": fleet.gone(plan),
             "boots": any(c.kind in (BOOT, REPLACE) for c in plan.to_do),
+            "resize": self._resizes(file) if any(c.kind == RESIZE for c in plan.to_do) else {},
         }
 
     def _rehearsed(self, file: fleet.File) -> Plan:
         """The plan; all that it does with the ledger was tried out, and nothing of that is left."""
         makes_volumes = boot_volume_settings.makes_volumes(file.requests)
         configurations = volume_settings.configurations(self) if makes_volumes else {}
-        ledger = self.rehearsal_ledger() if self.check_mode else self.open_ledger()
 
         def rehearse(tx: Transaction) -> Plan:
             if makes_volumes:
                 backends.configure(tx, configurations)
-            if self.check_mode:
-                power_sync.sync(tx, self._reports(tx))
             return fleet.rehearse(tx, file)
 
+        return self._rehearsal(rehearse)
+
+    def _rehearsal(self, function: t.Callable[[Transaction], Rehearsed]) -> Rehearsed:
+        """What ``function`` returns, of which nothing is left in the ledger."""
+        ledger = self.rehearsal_ledger() if self.check_mode else self.open_ledger()
+
+        def rehearse(tx: Transaction) -> Rehearsed:
+            if self.check_mode:
+                power_sync.sync(tx, self._reports(tx))
+            return function(tx)
+
         return ledger.rehearsal(rehearse)
+
+    def _resizes(self, file: fleet.File) -> dict[str, str]:
+        return self._rehearsal(lambda tx: fleet.resizes(tx, file))
 
     def _reports(self, tx: Transaction) -> dict[str, power_sync.Report]:
         """What the hosts said of their guests in this playbook; without check mode it is in the ledger."""
@@ -152,7 +175,7 @@ class ActionModule(LedgerAction):
     def _begin(self, file: fleet.File) -> dict[str, t.Any]:
         """Without check mode: change what is in the ledger alone. Names what has to be done on hosts."""
         if self.check_mode:
-            return {"changed": False, "operations": {}, "resizes": False, "flavor": None, "attach": [], "detach": []}
+            return self._begin_in_check_mode()
         begun = self.open_ledger().transact(fleet.begin, file)
         operations = begun.operations
         if self.options["booted"] is not None:  # what failed before is not tried twice
@@ -162,9 +185,23 @@ class ActionModule(LedgerAction):
             "changed": begun.changed,
             "operations": operations,
             "resizes": bool(operations.keys() & {RESIZE, CONFIRM}),
-            "flavor": begun.flavor,
+            "flavors": begun.flavors,
             "attach": begun.attach,
             "detach": begun.detach,
+        }
+
+    def _begin_in_check_mode(self) -> dict[str, t.Any]:
+        """Only resizes find their hosts then: of instances for which nothing has to be done first."""
+        planned = apply_plan.registered(self, apply_plan.PLANNED)
+        first = {c["uuid"] for c in planned["changes"] if c["done"] and set(c["steps"]) & set(STARTING)}
+        flavors = {u: name for u, name in planned["resize"].items() if u not in first}
+        return {
+            "changed": False,
+            "operations": {RESIZE: sorted(flavors)} if flavors else {},
+            "resizes": False,
+            "flavors": flavors,
+            "attach": [],
+            "detach": [],
         }
 
     # --- finish -------------------------------------------------------------------------------------------------------
@@ -194,21 +231,41 @@ class ActionModule(LedgerAction):
         """The plan of check mode, with the hosts of its boots."""
         boots = {p["name"]: p for p in apply_plan.registered(self, "bootflow_scheduled").get("plan") or ()}
         hosts = {name: "on %s" % p["host"] if p["host"] else "on no host" for name, p in boots.items()}
+        moves = apply_plan.registered(self, "bootflow_move_begun")
+        unplaced = {i["uuid"]: i for i in moves.get("not_placed") or ()}
+        plan = _without_room(plan, unplaced)
         lines = plan.lines(hosts)
         changed = bool(plan.to_do)
         if self.options["print_table"]:
             tables.show(self._display, ["Plan (nothing is touched):", *lines])
         items = [errors.failed_item(n, p["uuid"], p["error"]) for n, p in boots.items() if p["error"]]
+        items += [errors.failed_item(i["name"], u, i["error"], host=i["host"]) for u, i in unplaced.items()]
+        moved = {i["uuid"]: i["destination"] for i in moves.get("instances") or ()}
         result = {
             "changed": changed,
             "applied": 0,
-            "changes": [{**c.as_dict(), "host": _host(c, boots)} for c in plan.changes],
+            "changes": [{**c.as_dict(), "host": _host(c, boots, moved)} for c in plan.changes],
             "diff": {"prepared": "\n".join(lines) + "\n"} if not self.options["print_table"] else [],
         }
-        message = "%d of %d instances fit on no host." % (len(items), len(boots))
-        return outcome(errors.ApplyIncomplete(items, len(boots), message=message), **result)
+        total = len(boots) + len(unplaced) + len(moved)
+        message = "%d of %d instances fit on no host." % (len(items), total)
+        return outcome(errors.ApplyIncomplete(items, total, message=message), **result)
 
 
-def _host(change: Change, boots: t.Mapping[str, t.Mapping[str, t.Any]]) -> str | None:
+def _without_room(plan: Plan, unplaced: t.Mapping[str, t.Mapping[str, t.Any]]) -> Plan:
+    """The plan without the resizes for which there is no host."""
+    changes = [
+        not_done(c, "there is no host for it: %s" % unplaced[str(c.uuid)]["error"]["message"])
+        if c.kind == RESIZE and c.uuid in unplaced
+        else c
+        for c in plan.changes
+    ]
+    return replace(plan, changes=tuple(changes))
+
+
+def _host(change: Change, boots: t.Mapping[str, t.Mapping[str, t.Any]], moved: t.Mapping[str, str]) -> str | None:
+    """Where it would be booted, or moved to."""
+    if change.kind == RESIZE and change.done:
+        return moved.get(str(change.uuid))
     plan = boots.get(change.name) if change.kind in (BOOT, REPLACE) else None
     return None if plan is None else t.cast("str | None", plan["host"])

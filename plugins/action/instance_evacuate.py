@@ -31,6 +31,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute im
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
+    host_reports,
     host_settings,
     rebuild,
     scheduler_settings,
@@ -88,11 +89,17 @@ class ActionModule(LedgerAction):
         options = scheduler_settings.scheduler_options(self, self.context().now)
         hosts = self.hosts_to_use()
         aggregates, host_vars = scheduler_settings.aggregates_of(self), scheduler_settings.vars_for_filters(self)
-        begun = self.write(
-            lambda tx: evacuate.begin(
+        configurations = scheduler_settings.configurations(self) if self.check_mode else {}
+        reports = host_reports.of_this_run(self) if self.check_mode else {}
+
+        def begin(tx: Transaction) -> evacuate.Begun:
+            if self.check_mode:
+                host_reports.rehearse(tx, reports, configurations)
+            return evacuate.begin(
                 tx, wanted, lambda tx, needs: fleet.read(tx, hosts, aggregates, host_vars, needs), options
             )
-        )
+
+        begun = self.write(begin)
         items = [
             {
                 "uuid": row.uuid,

@@ -20,6 +20,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.instances im
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_states import POWER_STATES
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request import catalogue
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.apply import FOLLOW
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.hosts import HOST
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN, TIME_LIMITS
@@ -31,8 +32,11 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves impor
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, fleet, history, nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
+    apply_plan,
     hard_reboot,
+    host_reports,
     host_settings,
+    resize_settings,
     scheduler_settings,
     tables,
 )
@@ -62,6 +66,7 @@ class ActionModule(LedgerAction):
         "operation": {"type": "str", "choices": list(OF), "required": True},
         "phase": {"type": "str", "choices": list(PHASES), "default": "begin"},
         **MOVE.options(),
+        **FOLLOW.options(),
         **REQUEST.options("flavors", "pci_alias", "quotas", "instance_overhead", "default_availability_zone"),
         **SCHEDULER.options(),
         **RUN.options("facts_max_age", "print_table"),
@@ -98,24 +103,17 @@ class ActionModule(LedgerAction):
             self.options["flavors"], None, None, None, None, self.options["pci_alias"], default_project=""
         )
         flavor: Flavor | None = None
-        if self.operation is course.RESIZE:
+        flavors: dict[str, Flavor] = {}
+        if self.operation is course.RESIZE and self.options["follow_file"]:
+            of_file = apply_plan.registered(self, apply_plan.BEGUN).get("flavors") or {}
+            flavors = {uuid: found.flavor(name) for uuid, name in of_file.items()}
+        elif self.operation is course.RESIZE:
             if not self.options["flavor"]:
                 raise errors.InvalidInput(
                     message="bootflow_resize_flavor is not set", remedy="Name the flavor that the instances are to get."
                 )
             flavor = found.flavor(self.options["flavor"])
-        hosts = self.compute_hosts()
-        variables = scheduler_settings.variables_of_hosts(self)
-        return cold.Wanted(
-            Selection.from_options(self.options),
-            frozenset(hosts),
-            {h: HOST.of(variables[h]).disk_backend for h in hosts},
-            flavor,
-            found.pci_aliases,
-            self.options["instance_overhead"],
-            scheduler_settings.reading_of(self).filters,
-            self.options["quotas"],
-        )
+        return resize_settings.wanted(self, Selection.from_options(self.options), found.pci_aliases, flavor, flavors)
 
     def _check(self) -> dict[str, t.Any]:
         """Fail before any host is asked for anything. Names the hosts that should report before others are chosen."""
@@ -139,30 +137,37 @@ class ActionModule(LedgerAction):
         if self.reverts:
             selection, known = Selection.from_options(self.options), frozenset(self.compute_hosts())
             moving = self.write(lambda tx: course.begin_revert(tx, selection, known))
-            return self._begun(cold.Begun(moving, rows={m.uuid: m.row for m in moving}), {})
+            return self._begun(cold.Begun(moving, rows={m.uuid: m.row for m in moving}), {}, None)
         wanted = self._wanted()
         options = scheduler_settings.scheduler_options(self, self.context().now)
         hosts = self.hosts_to_use()
         aggregates, host_vars = scheduler_settings.aggregates_of(self), scheduler_settings.vars_for_filters(self)
 
+        configurations = scheduler_settings.configurations(self) if self.check_mode else {}
+        reports = host_reports.of_this_run(self) if self.check_mode else {}
+
         def begin(tx: Transaction) -> tuple[cold.Begun, dict[str, str]]:
+            if self.check_mode:
+                host_reports.rehearse(tx, reports, configurations)
             begun = cold.begin(
                 tx, wanted, lambda tx, needs: fleet.read(tx, hosts, aggregates, host_vars, needs), options
             )
             return begun, {r.host: r.host_ip for r in nodes.rows(tx, ("host", "node", "host_ip"))}
 
-        return self._begun(*self.write(begin))
+        return self._begun(*self.write(begin), wanted)
 
     def _address_of(self, host: str, reported: str | None) -> str:
         """Where other hosts reach ``host``: bootflow_copy_address, else as it reported, else where Ansible does."""
         variables = self.task_vars["hostvars"][host]
         return str(HOST.of(variables).copy_address or reported or variables.get("ansible_host") or host)
 
-    def _begun(self, begun: cold.Begun, addresses: t.Mapping[str, str]) -> dict[str, t.Any]:
-        sizes = {}
-        flavor = self.options["flavor"]
-        if flavor and not self.reverts:
-            sizes = {"disk": self._wanted().flavor.root_gb * GIB}  # type: ignore[union-attr]
+    def _begun(self, begun: cold.Begun, addresses: t.Mapping[str, str], wanted: cold.Wanted | None) -> dict[str, t.Any]:
+        """:arg wanted: None: a revert."""
+
+        def sizes(uuid: str) -> dict[str, int]:
+            flavor = wanted.flavor_for(uuid) if wanted is not None else None
+            return {} if flavor is None else {"disk": flavor.root_gb * GIB}
+
         items = [
             {
                 "uuid": m.uuid,
@@ -174,7 +179,7 @@ class ActionModule(LedgerAction):
                 "vm_state": m.row.vm_state,
                 "runs": m.runs,
                 "details": OPERATIONS["stop"].details(m.row),
-                "sizes": sizes,
+                "sizes": sizes(m.uuid),
             }
             for m in begun.moving
         ]
@@ -436,13 +441,16 @@ class ActionModule(LedgerAction):
                     "error": None if problem is None else problem.as_dict(),
                 }
             )
-        if self.options["print_table"]:
+        follows = self.check_mode and self.options["follow_file"]  # then what applies the file prints the plan
+        if self.options["print_table"] and not follows:
             tables.show(self._display, self._lines(shown, begun))
         listed = [errors.failed_item(i["name"], i["uuid"], i["error"], host=i["host"]) for i in shown if i["error"]]
         listed += [
             errors.failed_item(i["name"], i["uuid"], i["error"], host=i["host"]) for i in begun.get("not_placed", [])
         ]
         total = len(shown) + len(begun.get("not_placed", []))
+        if follows:
+            return {"changed": len(listed) < total, "instances": shown}
         error = errors.OperationFailed(listed, total, operation=self.operation.called)
         return outcome(error, changed=len(listed) < total, instances=shown)
 

@@ -134,8 +134,13 @@ changes:
       description: Whether it is, or has, to be done.
       type: bool
       returned: always
+    steps:
+      description: The operations that do it, in their order.
+      type: list
+      elements: str
+      returned: always
     host:
-      description: In check mode, where it would be booted.
+      description: In check mode, where it would be booted, or moved to by a resize.
       type: str
       returned: in check mode with O(phase=finish)
 delete:
@@ -146,6 +151,10 @@ delete:
 boots:
   description: Whether something has to be booted.
   type: bool
+  returned: with O(phase=plan)
+resize:
+  description: UUIDs of the instances that have to be resized, with their new flavors, without those of which volumes are detached before.
+  type: dict
   returned: with O(phase=plan)
 hosts:
   description: Compute hosts that should report before the plan is made.
@@ -160,9 +169,9 @@ resizes:
   description: Whether something has to be resized, or waits to be confirmed.
   type: bool
   returned: with O(phase=begin)
-flavor:
-  description: The flavor of those that have to be resized; null if none has to be.
-  type: str
+flavors:
+  description: UUIDs of the instances that have to be resized, with their new flavors.
+  type: dict
   returned: with O(phase=begin)
 attach:
   description: Volumes to attach, in the form of C(bootflow_attachments).

@@ -24,7 +24,7 @@ extends_documentation_fragment:
   - bootflow.compute.scheduler
   - bootflow.compute.instance_selection
 attributes:
-  check_mode: {support: full, details: Hosts are chosen in a transaction that is rolled back. No host is asked for anything.}
+  check_mode: {support: full, details: Hosts are chosen in a transaction that is rolled back, by what they reported. No host does anything.}
   diff_mode: {support: full}
 options:
   operation:
@@ -41,6 +41,11 @@ options:
   flavor:
     description: The new flavor, with O(operation=resize). Read from the variable C(bootflow_resize_flavor).
     type: str
+  follow_file:
+    description:
+      - With O(operation=resize), the instances get the flavors that the playbook apply has planned, instead of O(flavor).
+      - Read from the variable C(bootflow_follow_file), which the playbook apply sets, else false.
+    type: bool
   hosts:
     description: Instances on these compute hosts. Read from the variable C(bootflow_host).
     type: list

@@ -83,7 +83,8 @@ options:
     type: dict
   follow_file:
     description:
-      - With O(operation=rebuild) and without O(rebuild_image), each instance gets the image that its entry of C(bootflow_instances) has.
+      - With O(operation=rebuild) and without O(rebuild_image), each instance gets the image and the key pair that its entry of
+        C(bootflow_instances) has.
       - Read from the variable C(bootflow_follow_file), which the playbook apply sets, else false.
     type: bool
   print_table:

@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue import Catalogue
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.apply import resizes
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import delete
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves.place import ReadFleet
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
+from ansible_collections.bootflow.compute.plugins.plugin_utils import resize_settings, scheduler_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import CONTROLLER, LedgerAction
 
 # As the playbook registers the tasks of its action.
-PLANNED = "bootflow_apply_planned"
+PLANNED, BEGUN = "bootflow_apply_planned", "bootflow_apply_begun"
 
 
 def registered(action: LedgerAction, name: str) -> t.Mapping[str, t.Any]:
@@ -24,3 +29,15 @@ def rehearse_deletions(action: LedgerAction, tx: Transaction) -> None:
     """Check mode: what the plan deletes before the boot has no names, quota or room any more."""
     if action.options["follow_file"]:
         delete.rehearse(tx, registered(action, PLANNED).get("delete") or [])
+
+
+def rehearse_resizes(action: LedgerAction, tx: Transaction, catalogue: Catalogue, read_fleet: ReadFleet) -> None:
+    """Check mode: what the plan resizes before the boot is on its new hosts, with its new flavors."""
+    planned = registered(action, PLANNED).get("resize") or {} if action.options["follow_file"] else {}
+    if planned:
+        flavors = {uuid: catalogue.flavor(name) for uuid, name in planned.items()}
+        wanted = resize_settings.wanted(
+            action, Selection(uuids=sorted(planned)), catalogue.pci_aliases, flavors=flavors
+        )
+        options = scheduler_settings.scheduler_options(action, tx.now)
+        resizes.rehearse(tx, wanted, read_fleet, options)

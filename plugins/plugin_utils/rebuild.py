@@ -45,7 +45,7 @@ GIB = 1024**3
 
 # Variables, which no other operation has to render.
 _VARIABLES = {
-    **CATALOGUE.options("images"),
+    **CATALOGUE.options("images", "keypairs"),
     **REQUEST.options("allow_zero_disk_flavor", "pci_alias"),
     "instances": REQUEST.named("instances").but(required=False),
     "project": QUOTA.named("project"),
@@ -58,12 +58,18 @@ def wanted(action: LedgerAction, image: str | None, follow_file: bool = False) -
     :raises ImageNotFound, InvalidRequest: it is not in the catalogue, or wrong there.
     """
     found = read_settings(_VARIABLES, {}, action.variable)
-    catalogue = parse_catalogue(None, found["images"], None, None, None, found["pci_alias"])
+    catalogue = parse_catalogue(None, found["images"], None, found["keypairs"], None, found["pci_alias"])
     request = SecretsOfRequest(found["instances"], found["project"])
 
     def image_of(project: str, name: str) -> Image | None:
         named = request.image(project, name) if follow_file else None
         return None if named is None else catalogue.image(named)
+
+    def key_of(project: str, name: str) -> tuple[str | None, str | None] | None:
+        if not follow_file or not request.names(project, name):
+            return None
+        named = request.key_name(project, name)
+        return named, None if named is None else catalogue.keypair(named)
 
     checks: dict[str, t.Any] = {}
     if image is not None or follow_file:
@@ -76,6 +82,7 @@ def wanted(action: LedgerAction, image: str | None, follow_file: bool = False) -
         **checks,
         image=None if image is None else catalogue.image(image),
         image_of=image_of,
+        key_of=key_of,
         pci_aliases=catalogue.pci_aliases,
         secrets_of=request.of,
         allow_zero_disk=found["allow_zero_disk_flavor"],

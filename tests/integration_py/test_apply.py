@@ -82,18 +82,42 @@ def test_images_and_user_data_by_a_rebuild_where_it_is_allowed(flow: Flow) -> No
 
 @pytest.mark.long
 def test_flavors_by_a_resize_where_it_is_allowed(flow: Flow) -> None:
-    flow.variables["bootflow_flavors"] = [*FLAVORS, {**FLAVORS[0], "name": "more", "memory_mb": 224}]
-    applied(flow, entry("web"), entry("db"))
+    """To two flavors in one run; a third instance may not, a fourth cannot be."""
+    sizes = {"more": (224, 1), "most": (256, 2), "large": (192, 3)}
+    flavors = [{**FLAVORS[0], "name": n, "memory_mb": m, "root_gb": g} for n, (m, g) in sizes.items()]
+    flow.variables["bootflow_flavors"] = [*FLAVORS, *flavors]
+    applied(flow, entry("web"), entry("app"), entry("db"), entry("big", flavor="large"))
     before = flow.instances()
-    file = [entry("web", flavor="more", allow=["resize"]), entry("db", flavor="more")]
+    allow = {"allow": ["resize"]}
+    file = [
+        entry("web", flavor="more", **allow),
+        entry("app", flavor="most", **allow),
+        entry("db", flavor="more"),
+        entry("big", **allow),
+    ]
+    why = "Server disk was unable to be resized because: the flavor has a root disk of 1 GB, the instance 3 GB"
+    planned = applied(flow, *file, options=("--check", "--diff"))
+    assert plan(planned) == [
+        "~ app flavor tiny -> most: resize, restarts the guest",
+        "! big flavor large -> tiny: cannot be resized, %s" % why,
+        "! db flavor tiny -> more: needs resize in bootflow_apply_allow (resize, restarts the guest)",
+        "~ web flavor tiny -> more: resize, restarts the guest",
+        "2 to change, 1 not allowed, 1 cannot be changed; 0 as the file has them.",
+    ]
+    assert flow.instances() == before
     done = applied(flow, *file, bootflow_shutdown_timeout=15)
-    assert "~ web flavor tiny -> more: resize, restarts the guest" in done and "Applied: 1 of 1 changes." in done
+    assert "Applied: 2 of 2 changes." in done
     rows = flow.instances()
-    assert (rows["web"]["vm_state"], rows["web"]["memory_mb"], guest(flow, "web")) == ("active", 224, "running")
-    assert rows["web"]["uuid"] == before["web"]["uuid"] and rows["web"]["host"] != before["web"]["host"]
+    for name, memory in (("web", 224), ("app", 256)):
+        assert (rows[name]["vm_state"], rows[name]["memory_mb"], guest(flow, name)) == ("active", memory, "running")
+        assert rows[name]["uuid"] == before[name]["uuid"] and rows[name]["host"] != before[name]["host"]
+    row = rows["app"]
+    info = flow.lab.host(row["host"]).run("qemu-img", "info", "-U", "/var/lib/bootflow/instances/%s/disk" % row["uuid"])
+    assert "virtual size: 2 GiB" in info.stdout, "each disk has the size of its own flavor"
     assert (rows["db"]["memory_mb"], rows["db"]["host"]) == (192, before["db"]["host"])
     again = applied(flow, *file)
-    assert plan(again)[-1] == "nothing to do, 1 not allowed; 1 as the file has it." and "changed=0" in again
+    assert plan(again)[-1] == "nothing to do, 1 not allowed, 1 cannot be changed; 2 as the file has them."
+    assert "changed=0" in again
     flow.check_ledger()
     applied(flow, bootflow_prune=True)
     assert flow.residue() == {}

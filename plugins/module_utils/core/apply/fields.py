@@ -4,7 +4,8 @@
 
 """How each field of an entry changes on an instance that exists.
 
-source: Nova's API.update_instance (what a PUT of a server may change), ServerMetadataController, API.rebuild and API.resize
+source: Nova's API.update_instance (what a PUT of a server may change; the hostname since 2.90), ServerMetadataController, API.rebuild (the key pair
+since 2.54, the user data since 2.57) and API.resize
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ class Field:
     why: str = ""  # NEVER: why not; LIVE: what the guest notices
 
 
-_FIRST_BOOT = "the guest read it when it first booted"
+_DRIVE = "the guest's config drive keeps the old one"
 _PLACED = "it counts when an instance is placed"
 
 FIELDS: dict[str, Field] = {
     "description": Field(LIVE),
-    "metadata": Field(LIVE, "the guest's config drive keeps the old one"),
+    "metadata": Field(LIVE, _DRIVE),
     "tags": Field(LIVE),
     "access_ip_v4": Field(LIVE),
     "access_ip_v6": Field(LIVE),
@@ -54,9 +55,9 @@ FIELDS: dict[str, Field] = {
     "image": Field(REBUILD),
     "root_image": Field(NEVER, "its root disk is a volume, which was made of the image"),
     "user_data": Field(REBUILD),
-    "key_name": Field(NEVER, _FIRST_BOOT),
+    "key_name": Field(REBUILD),
     "injected_files": Field(REBUILD),
-    "hostname": Field(NEVER, _FIRST_BOOT),
+    "hostname": Field(LIVE, _DRIVE),
     "config_drive": Field(NEVER, "it is made when an instance is booted"),
     "networks": Field(NEVER, "interfaces are made when an instance is booted"),
     "security_groups": Field(NEVER, "interfaces are made when an instance is booted"),
@@ -67,6 +68,10 @@ FIELDS: dict[str, Field] = {
     "user": Field(NEVER, "an instance keeps its owner"),
     "project": Field(NEVER, "an instance stays in its project"),
 }
+
+
+#: What reaches a guest by its config drive alone.
+ON_DRIVE = ("user_data", "injected_files", "key_name")
 
 
 def rule(field: str) -> Field:

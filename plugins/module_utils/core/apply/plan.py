@@ -126,6 +126,7 @@ class Change:
             "how": self.how,
             "needs": self.needs or None,
             "done": self.done,
+            "steps": list(self.steps),
         }
 
 
@@ -208,21 +209,8 @@ def plan(
         same += not found
         if planner.drift:
             drift.setdefault(planner.drift, []).append(target.name)
-    changes = _one_flavor(changes, targets)
     by_words = tuple((words, tuple(its)) for words, its in sorted(drift.items()))
     return Plan(tuple(changes), tuple(kept), by_words, same)
-
-
-def _one_flavor(changes: t.Iterable[Change], targets: t.Mapping[Key, Wanted]) -> list[Change]:
-    """A run resizes to one flavor: to the others the next ones do."""
-
-    def flavor(change: Change) -> str:
-        return str((targets[change.project, change.name].digest["flavor"] or {}).get("name"))
-
-    found = list(changes)
-    first = min((flavor(c) for c in found if c.done and c.kind == RESIZE), default="")
-    why = "a run resizes to one flavor, this one to %s: apply again" % first
-    return [_not_done(c, why) if c.done and c.kind == RESIZE and flavor(c) != first else c for c in found]
 
 
 def _natural(name: str) -> tuple[str, int, str]:
@@ -242,11 +230,12 @@ def _surplus(instance: Present, prune: bool) -> list[Change]:
         return []
     change = Change(DELETE, instance.name, instance.project, instance.uuid, "delete")
     if instance.locked_by_another:
-        return [_not_done(change, "locked by %s" % instance.locked_by_another)]
+        return [not_done(change, "locked by %s" % instance.locked_by_another)]
     return [change]
 
 
-def _not_done(change: Change, why: str) -> Change:
+def not_done(change: Change, why: str) -> Change:
+    """``change``, which is not to be done."""
     return replace(change, how=why, done=False, needs="", steps=())
 
 
@@ -276,7 +265,7 @@ class _Planner:
         found += self._of_state()
         if instance.locked_by_another:
             who = "locked by %s" % instance.locked_by_another
-            found = [_not_done(c, who) if c.done else c for c in found]
+            found = [not_done(c, who) if c.done else c for c in found]
         return found + self._of_lock()
 
     def _change(self, kind: str, what: str = "", how: str = "", **more: t.Any) -> Change:
@@ -288,7 +277,7 @@ class _Planner:
             return [self._change(BOOT, how=_after_boot(self.target))]
         change = self._change(REPLACE, "boot again", "it never ran, and the file has another definition now")
         who = self.instance.locked_by_another
-        return [_not_done(change, "locked by %s" % who) if who else change]
+        return [not_done(change, "locked by %s" % who) if who else change]
 
     def _of_fields(self) -> list[Change]:
         found = []
@@ -302,8 +291,9 @@ class _Planner:
                 if difference.field == "metadata":
                     change = self._in_states(change, "update_instance_metadata")
                 found.append(change)
-            elif rule.how == NEVER:
-                why = "cannot be changed, %s; delete it and boot it again" % rule.why
+            elif rule.how == NEVER or (difference.field in fields.ON_DRIVE and not self.instance.config_drive):
+                reason = rule.why or "the instance has no config drive"
+                why = "cannot be changed, %s; delete it and boot it again" % reason
                 found.append(self._change(NEVER, what, why, done=False, field=difference.field))
             else:
                 found.append(self._allowed(rule.how, what, field=difference.field, steps=(rule.how,)))
@@ -328,7 +318,7 @@ class _Planner:
         reached = {self.instance.vm_state, *(() if not self._rises() else (states.ACTIVE,))}
         if allowed is None or reached & allowed:
             return change
-        return _not_done(change, _OTHERWISE.get(self.instance.vm_state, "not while it is %s" % self.instance.vm_state))
+        return not_done(change, _OTHERWISE.get(self.instance.vm_state, "not while it is %s" % self.instance.vm_state))
 
     def _rises(self) -> bool:
         """Whether the guest is started, or goes on, on its way to its state."""
@@ -387,7 +377,7 @@ class _Planner:
         change = self._change(LOCK, what, field="locked")
         if not instance.locked_by_another:
             return [change]
-        return [_not_done(change, "locked by %s" % instance.locked_by_another)]
+        return [not_done(change, "locked by %s" % instance.locked_by_another)]
 
     # --- its volumes --------------------------------------------------------------------------------------------------
 
@@ -414,7 +404,7 @@ class _Planner:
                 found.append(self._volume(ATTACH, volume, device))
             elif before is not None and {**before, "uuid": ""} != {**device, "uuid": ""}:
                 why = "stays attached as it is: take it out of the file, apply, and put it in again"
-                found.append(_not_done(self._volume(NEVER, volume, device, "volume %s"), why))
+                found.append(not_done(self._volume(NEVER, volume, device, "volume %s"), why))
         for volume, device in sorted(old.volumes.items()):
             if volume not in new.volumes and volume in there.union(self.instance.on_the_way):
                 found.append(self._volume(DETACH, volume, device))

@@ -85,8 +85,7 @@ def request_digest(request: ServerRequest) -> dict[str, t.Any]:
         "tags": list(request.tags),
         **guest_data_digest(request.user_data, request.injected_files),
         "config_drive": request.config_drive,
-        "key_name": request.key_name,
-        "key_data": _sha256(request.key_data),
+        **key_digest(request.key_name, request.key_data),
         "block_device_mapping": [asdict(device) for device in request.block_device_mapping],
         "security_groups": list(request.security_groups),
         "access_ip_v4": request.access_ip_v4,
@@ -103,6 +102,11 @@ def guest_data_digest(user_data: t.Optional[str], files: t.Iterable[InjectedFile
         "user_data": _sha256(user_data),
         "injected_files": {file.path: _sha256(file.contents) for file in sorted(files, key=lambda file: file.path)},
     }
+
+
+def key_digest(name: t.Optional[str], public_key: t.Optional[str]) -> dict[str, t.Any]:
+    """What a digest has of a key pair."""
+    return {"key_name": name, "key_data": _sha256(public_key)}
 
 
 @dataclass(frozen=True)

@@ -164,6 +164,16 @@ class SecretsOfRequest:
         given = None if index is None else self.entries[index].get("image")
         return None if given is None or given == "" else str(given)
 
+    def names(self, project: str, name: str) -> bool:
+        """Whether the request has an entry for this instance."""
+        return self._entry_of(project, name) is not None
+
+    def key_name(self, project: str, name: str) -> t.Optional[str]:
+        """The key pair that the request says for this instance; None if it says none."""
+        index = self._entry_of(project, name)
+        given = None if index is None else self.entries[index].get("key_name")
+        return None if given is None or given == "" else str(given)
+
     def _entry_of(self, project: str, name: str) -> t.Optional[int]:
         alone = self._index.get((project, name))
         if alone is not None and _most(self.entries[alone]) == 1:

@@ -15,8 +15,8 @@ FOLLOW = Table(
             "follow_file",
             bool,
             False,
-            "Set by the playbook `apply` for its boots (instances that ran stay as they are, whatever the request says of them) and rebuilds (each gets the"
-            " image of its entry).",
+            "Set by the playbook `apply` for its boots (instances that ran stay as they are, whatever the request says of them), resizes (each gets the"
+            " flavor of its entry) and rebuilds (each gets the image and the key pair of its entry).",
         ),
     )
 )

@@ -19,6 +19,7 @@ from ...core.apply.fields import LIVE, RESIZE
 from ...core.apply.plan import ATTACH, BOOT, DELETE, DETACH, LOCK, REPLACE, Change, Key, Plan, Present, Wanted
 from ...core.instances import states
 from ...core.instances.request import ServerRequest
+from ...core.model import Flavor
 from ...core.reading.problems import Problems
 from ...core.request import expand
 from ...core.volumes.states import ATTACHED
@@ -28,6 +29,8 @@ from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, volumes
 from ..boot import accept, redefine
 from ..instances import delete, lock, operation
+from ..moves import cold
+from ..moves.place import Mover
 
 BLOCK_DEVICES = "block_device_mapping"
 #: Fields that are compared with what an instance has, not with what its request said.
@@ -44,6 +47,7 @@ class File:
     prune: bool = False
     prune_max: int = 10
     allow: t.Collection[str] = ()  # bootflow_apply_allow
+    moves: cold.Wanted | None = None  # what resizes are judged by; None: they are not
 
     @property
     def projects(self) -> list[str]:
@@ -58,7 +62,7 @@ class Begun:
     operations: dict[str, list[str]] = field(default_factory=dict)  # operation -> uuids
     attach: list[dict[str, t.Any]] = field(default_factory=list)  # in the form of bootflow_attachments
     detach: list[dict[str, t.Any]] = field(default_factory=list)
-    flavor: str | None = None  # of those to be resized
+    flavors: dict[str, str] = field(default_factory=dict)  # uuid -> flavor of those to be resized
 
 
 @dataclass
@@ -67,6 +71,7 @@ class _Read:
     rows: dict[Key, Instance]
     entries: dict[Key, int]  # of the file
     digests: list[dict[str, t.Any]]
+    movers: dict[str, Mover] = field(default_factory=dict)  # uuid -> what is resized
 
 
 def hosts_to_ask(tx: Transaction, file: File) -> list[str]:
@@ -80,7 +85,7 @@ def hosts_to_ask(tx: Transaction, file: File) -> list[str]:
 def rehearse(tx: Transaction, file: File) -> Plan:
     """The plan, after all that it deletes and boots was tried out in ``tx``, which is rolled back.
 
-    :raises PruneRefused: it deletes too many. :raises InvalidRequest: see accept.accept()
+    :raises PruneRefused: it deletes too many. :raises InvalidRequest: see accept.accept(). :raises OverQuota: of what it resizes.
     :raises InstanceIsLocked, InstanceBusy: what has to be deleted.
     """
     found = _read(tx, file)
@@ -91,6 +96,10 @@ def rehearse(tx: Transaction, file: File) -> Plan:
             count=len(pruned), most=file.prune_max, names=", ".join(c.name for c in pruned[: operation.MOST_NAMED])
         )
     _check_volumes(tx, file, found)
+    if file.moves is not None:
+        cold.check_quota(tx, dataclasses.replace(file.moves, flavors=_flavors(file, found)), [*found.movers.values()])
+    for uuid, mover in found.movers.items():  # they count with their new flavor for the quota of what is booted
+        instances.write(tx, [uuid], **{n: mover.spec["flavor"][n] for n in ("vcpus", "memory_mb")})
     delete.rehearse(tx, gone(plan))
     accepted = accept.accept(tx, file.requests, dataclasses.replace(file.options, follow=True))
     rows = instances.select_live(tx, uuids=[*accepted.created, *accepted.resumed])
@@ -145,11 +154,23 @@ def begin(tx: Transaction, file: File) -> Begun:
         for step in change.steps if change.uuid is not None else ():
             its = begun.operations.setdefault(step, [])
             its += [] if change.uuid in its else [str(change.uuid)]
-        if change.kind == RESIZE:
-            begun.flavor = file.requests[found.entries[key]].flavor.name
         begun.changed = begun.changed or change.kind in (LIVE, LOCK)
+    begun.flavors = {uuid: flavor.name for uuid, flavor in _flavors(file, found).items()}
     _redefine(tx, file, found, fields)
     return begun
+
+
+def resizes(tx: Transaction, file: File) -> dict[str, str]:
+    """uuid -> flavor of the instances that are resized, but for those of which volumes are detached first. Writes nothing."""
+    found = _read(tx, file)
+    detached = {c.uuid for c in found.plan.to_do if c.kind == DETACH}
+    return {u: flavor.name for u, flavor in _flavors(file, found).items() if u not in detached}
+
+
+def _flavors(file: File, found: _Read) -> dict[str, Flavor]:
+    """uuid -> flavor of the instances that are resized."""
+    mine = [c for c in found.plan.to_do if c.kind == RESIZE]
+    return {str(c.uuid): file.requests[found.entries[c.project, c.name]].flavor for c in mine}
 
 
 def record(tx: Transaction, file: File) -> bool:
@@ -214,7 +235,23 @@ def _read(tx: Transaction, file: File, locked: bool = False) -> _Read:
         ids,
         names,
     )
-    return _Read(plan, rows, entries, digests)
+    return _judged(tx, file, _Read(plan, rows, entries, digests))
+
+
+def _judged(tx: Transaction, file: File, found: _Read) -> _Read:
+    """The plan without the resizes that cannot be: one of them would keep the others from theirs."""
+    flavors = _flavors(file, found)
+    if not flavors or file.moves is None:
+        return found
+    rows = [r for r in found.rows.values() if r.uuid in flavors]
+    detached = {str(c.uuid) for c in found.plan.to_do if c.kind == DETACH}
+    wanted = dataclasses.replace(file.moves, flavors=flavors)
+    movers, refused = cold.judge(tx, wanted, rows, detached)
+    why = {uuid: "cannot be resized, %s" % e.message for uuid, e in refused.items()}
+    changes = [
+        planning.not_done(c, why[c.uuid]) if c.kind == RESIZE and c.uuid in why else c for c in found.plan.changes
+    ]
+    return dataclasses.replace(found, plan=dataclasses.replace(found.plan, changes=tuple(changes)), movers=movers)
 
 
 def _rows(tx: Transaction, file: File, locked: bool = False) -> dict[Key, Instance]:

@@ -9,6 +9,7 @@ import typing as t
 
 from ...core.instances.request import ServerRequest
 from ...core.request import expand
+from ...core.request.hostname import instance_hostname
 from ...ledger.compute import instances, requests
 from ...ledger.compute.instances import Instance
 from ...ledger.db.transaction import Transaction
@@ -50,6 +51,9 @@ def write(tx: Transaction, new: t.Iterable[New]) -> None:
         entry = requests.Entry(spec_id, {**row.digest, **{f: digest[f] for f in fields}}, spec)
         requests.add_specs(tx, row.reservation_id, [entry])
         instances.write(tx, [m.row.uuid for m in members], request_spec_id=spec_id, updated_at=tx.now)
+        for m in members if "hostname" in fields else ():
+            hostname = instance_hostname(request.name, m.row.display_name, m.row.uuid, request.hostname)
+            instances.write(tx, [m.row.uuid], hostname=hostname)
 
 
 def in_place(

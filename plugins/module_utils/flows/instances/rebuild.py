@@ -36,6 +36,8 @@ class Wanted:
 
     image: Image | None = None  # None: that of image_of, else each one's own
     image_of: t.Callable[[str, str], Image | None] = lambda project, name: None  # of the file that they follow
+    #: name and public key of the file that they follow; None: the instance keeps its key pair
+    key_of: t.Callable[[str, str], tuple[str | None, str | None] | None] = lambda project, name: None
     pci_aliases: t.Mapping[str, t.Any] = field(default_factory=dict)
     secrets_of: t.Callable[[str, str], GuestSecrets | None] = lambda project, name: (
         None
@@ -49,7 +51,7 @@ class Wanted:
         return self.image or self.image_of(row.project, row.display_name)
 
 
-#: What an instance was, to be kept by one whose host touched nothing: its request's id and its disks.
+#: What an instance was, to be kept by one whose host touched nothing: its request's id, its key pair and its disks.
 Before = t.Dict[str, t.Any]
 
 
@@ -74,7 +76,11 @@ def begin(
             refused.append(e)
     operation.refuse(refused)
     before = {
-        r.uuid: {"request_spec_id": r.request_spec_id, "disks": {str(p): disks[r.uuid][p] for p in changed}}
+        r.uuid: {
+            "request_spec_id": r.request_spec_id,
+            "key_name": r.key_name,
+            "disks": {str(p): disks[r.uuid][p] for p in changed},
+        }
         for r, _spec, _digest, changed in rebuilt
         if not its.is_begun(r.task_state)
     }
@@ -106,6 +112,10 @@ def _rebuilt(
             before = (stored or {}).get("properties") or {}
             planned = replanned([planned_disk(d) for d in disks], Flavor(**spec["flavor"]), image, before)
             changed = {p: disk.as_dict() for p, disk in enumerate(planned) if disk.as_dict() != disks[p]}
+    key = wanted.key_of(row.project, row.display_name)
+    if key is not None:
+        spec["key_name"], spec["key_data"] = key
+        digest.update(expand.key_digest(*key))
     digest.update(check_guest_data(row, wanted.secrets_of(row.project, row.display_name)))
     return spec, digest, changed
 
@@ -168,13 +178,13 @@ def _write(
     for (key, members), spec_id in zip(together.items(), requests.new_ids(tx, len(together)) if together else ()):
         digest, spec = entries[key]
         requests.add_specs(tx, members[0].reservation_id, [requests.Entry(spec_id, digest, spec)])
-        instances.write(tx, [r.uuid for r in members], request_spec_id=spec_id)
+        instances.write(tx, [r.uuid for r in members], request_spec_id=spec_id, key_name=spec["key_name"])
 
 
 def keep(tx: Transaction, its: Operation, before: t.Mapping[str, Before]) -> None:
     """Give these instances back what they were: their hosts touched nothing. Those that this run no longer owns are left alone."""
     for row in instances.select_live(tx, uuids=sorted(before), run_id=tx.run.id, task_state=its.during, lock=True):
         was = before[row.uuid]
-        instances.write(tx, [row.uuid], request_spec_id=was["request_spec_id"])
+        instances.write(tx, [row.uuid], request_spec_id=was["request_spec_id"], key_name=was["key_name"])
         for position, disk in was["disks"].items():
             instances.replace_disk(tx, row.uuid, int(position), disk)

@@ -35,12 +35,13 @@ from .place import Mover, ReadFleet, claim
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a run asks for. ``flavor`` None: a cold migration."""
+    """What a run asks for. Neither ``flavor`` nor ``flavors``: a cold migration."""
 
     selection: Selection
     known_hosts: t.Collection[str]
     backends: t.Mapping[str, str]  # host -> its backend of local disks
     flavor: Flavor | None = None
+    flavors: t.Mapping[str, Flavor] = field(default_factory=dict)  # uuid -> flavor of those that get another one
     pci_aliases: t.Any = field(default_factory=dict)  # core.resources.pci.request.parse_aliases()
     overhead: t.Mapping[str, float] = field(default_factory=dict)  # bootflow_instance_overhead
     filters: t.Collection[str] | None = None  # names of the enabled filters
@@ -48,7 +49,11 @@ class Wanted:
 
     @property
     def operation(self) -> Operation:
-        return MIGRATE if self.flavor is None else RESIZE
+        return MIGRATE if self.flavor is None and not self.flavors else RESIZE
+
+    def flavor_for(self, uuid: str) -> Flavor | None:
+        """What the instance is resized to."""
+        return self.flavors.get(uuid, self.flavor)
 
 
 @dataclass
@@ -73,7 +78,7 @@ def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: Sched
     :raises BootflowError: see operation.begin(); of a flavor see core.instances.moves.check_flavor().
     :raises OverQuota: the new flavor is more than its project may have.
     """
-    if wanted.flavor is not None:  # take turns with others that add to the usage, before any row is locked
+    if wanted.operation is RESIZE:  # take turns with others that add to the usage, before any row is locked
         take_turns(tx, "project", {r.project for r in operation.select(tx, wanted.selection, lock=False)})
     rows = operation.select(tx, wanted.selection)
     found = _check(tx, wanted, rows)
@@ -82,7 +87,7 @@ def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: Sched
         return begun
     its = wanted.operation
     placed = [m.row for m in found.values()]
-    _check_quota(tx, wanted, placed)
+    check_quota(tx, wanted, list(found.values()))
     operation.start(tx, its, placed)
     history.start_events_on(tx, {r.uuid: r.host for r in placed}, its.name)
     history.notify(tx, sorted(found), "compute.instance.resize.prep.start", {})
@@ -100,12 +105,10 @@ def _check(tx: Transaction, wanted: Wanted, rows: t.Sequence[Instance]) -> dict[
     operation.refuse_unknown(tx, rows, wanted.selection)
     its = wanted.operation
     dead = operation.dead_runs(tx, rows)
-    volumes = attachments.of_instances(tx, [r.uuid for r in rows])
-    specs: dict[int, dict[str, t.Any]] = {}  # with the new flavor, by the id of the present request
-    found: dict[str, Mover] = {}
     refused: list[errors.BootflowError] = []
+    able: list[Instance] = []
     for row in rows:
-        if _has_it(row, wanted):
+        if _has_it(row, wanted.flavor_for(row.uuid)):
             continue
         try:
             operation.check(tx, its, row, dead, wanted.known_hosts)
@@ -114,34 +117,56 @@ def _check(tx: Transaction, wanted: Wanted, rows: t.Sequence[Instance]) -> dict[
                     method=its.called, instance_uuid=row.uuid, attr="task_state", state=row.task_state,
                     remedy="The run that did this is dead: bootflow.compute.audit settles it.",
                 )  # fmt: skip
-            if instances.is_placed(row):
-                if wanted.flavor is not None:
-                    moves.check_flavor(row.spec["flavor"], wanted.flavor, bool(row.spec.get("is_bfv")), row.uuid)
-                _check_movable(row, wanted, row.uuid in volumes)
-                if row.request_spec_id not in specs:
-                    specs[row.request_spec_id] = _resized(row.spec, wanted)
-                there = wanted.backends[row.host]
-                barred = {h for h, backend in wanted.backends.items() if backend != there}
-                found[row.uuid] = Mover(row, specs[row.request_spec_id], barred)
+            able.append(row)
         except errors.BootflowError as e:
             refused.append(e)
-    operation.refuse(refused)
+    found, unfit = judge(tx, wanted, able)
+    operation.refuse([*refused, *unfit.values()])
     return found
 
 
-def _has_it(row: Instance, wanted: Wanted) -> bool:
+def judge(
+    tx: Transaction, wanted: Wanted, rows: t.Sequence[Instance], detached: t.Collection[str] = ()
+) -> tuple[dict[str, Mover], dict[str, errors.BootflowError]]:
+    """(uuid -> what can be moved, uuid -> why the others cannot), whatever their states are.
+
+    :arg detached: instances whose volumes are detached first.
+    """
+    volumes = set(attachments.of_instances(tx, [r.uuid for r in rows])).difference(detached) if rows else set()
+    specs: dict[tuple[int, str], dict[str, t.Any]] = {}  # by the id of the present request, and the new flavor
+    found: dict[str, Mover] = {}
+    refused: dict[str, errors.BootflowError] = {}
+    for row in rows:
+        flavor = wanted.flavor_for(row.uuid)
+        if not instances.is_placed(row) or row.host not in wanted.backends:
+            continue
+        try:
+            if flavor is not None:
+                moves.check_flavor(row.spec["flavor"], flavor, bool(row.spec.get("is_bfv")), row.uuid)
+            _check_movable(row, wanted, flavor, row.uuid in volumes)
+            key = (row.request_spec_id, flavor.name if flavor is not None else "")
+            if key not in specs:
+                specs[key] = _resized(row.spec, flavor, wanted)
+        except errors.BootflowError as e:
+            refused[row.uuid] = e
+            continue
+        there = wanted.backends[row.host]
+        barred = {h for h, backend in wanted.backends.items() if backend != there}
+        found[row.uuid] = Mover(row, specs[key], barred)
+    return found, refused
+
+
+def _has_it(row: Instance, flavor: Flavor | None) -> bool:
     """Whether the same resize was done before."""
     waits = row.vm_state == states.RESIZED and row.task_state is None
-    return waits and wanted.flavor is not None and row.spec["flavor"]["name"] == wanted.flavor.name
+    return waits and flavor is not None and row.spec["flavor"]["name"] == flavor.name
 
 
-def _check_movable(row: PlacedInstance, wanted: Wanted, has_volumes: bool) -> None:
+def _check_movable(row: PlacedInstance, wanted: Wanted, flavor: Flavor | None, has_volumes: bool) -> None:
     backend = wanted.backends[row.host]
     if has_volumes or row.spec.get("is_bfv"):
         reason = "it has volumes"
-    elif row.spec.get("whole_disks") or (
-        wanted.flavor is not None and "bootflow:whole_disks" in wanted.flavor.extra_specs
-    ):
+    elif row.spec.get("whole_disks") or (flavor is not None and "bootflow:whole_disks" in flavor.extra_specs):
         reason = "it has whole disks of its host"
     elif backend in ON_LVM:
         reason = "its disks are logical volumes of %s (bootflow_disk_backend: %s)" % (row.host, backend)
@@ -150,9 +175,9 @@ def _check_movable(row: PlacedInstance, wanted: Wanted, has_volumes: bool) -> No
     raise errors.MoveNotSupported(instance_uuid=row.uuid, reason=reason)
 
 
-def _resized(spec: t.Mapping[str, t.Any], wanted: Wanted) -> dict[str, t.Any]:
+def _resized(spec: t.Mapping[str, t.Any], flavor: Flavor | None, wanted: Wanted) -> dict[str, t.Any]:
     """The request with the new flavor, and what that asks a host for."""
-    flavor, data = wanted.flavor, spec["image"] or {}
+    data = spec["image"] or {}
     if flavor is None:
         return dict(spec)
     properties = data.get("properties") or {}
@@ -173,28 +198,35 @@ def _resized(spec: t.Mapping[str, t.Any], wanted: Wanted) -> dict[str, t.Any]:
     }
 
 
-def _check_quota(tx: Transaction, wanted: Wanted, rows: t.Sequence[Instance]) -> None:
-    """What the new flavor has more. source: Nova's upsize_quota_delta"""
-    flavor = wanted.flavor
-    limited = {r.project for r in rows if quotas.limited(wanted.quotas, r.project)} if flavor is not None else set()
+def check_quota(tx: Transaction, wanted: Wanted, movers: t.Sequence[Mover]) -> None:
+    """What the new flavors have more. source: Nova's upsize_quota_delta
+
+    :raises OverQuota: it is too much.
+    """
+    projects = {m.row.project for m in movers} if wanted.operation is RESIZE else set()
+    limited = {p for p in projects if quotas.limited(wanted.quotas, p)}
     used = instances.usage(tx, limited) if limited else {}
     for project in sorted(limited):
-        mine = [r for r in rows if r.project == project]
+        mine = [(m.spec["flavor"], m.row) for m in movers if m.row.project == project]
         more = {
             "instances": 0,
-            "cores": sum(max(0, t.cast(Flavor, flavor).vcpus - r.vcpus) for r in mine),
-            "ram": sum(max(0, t.cast(Flavor, flavor).memory_mb - r.memory_mb) for r in mine),
+            "cores": sum(max(0, int(flavor["vcpus"]) - row.vcpus) for flavor, row in mine),
+            "ram": sum(max(0, int(flavor["memory_mb"]) - row.memory_mb) for flavor, row in mine),
         }
         quotas.check_again(more, used[project], quotas.limits_of(wanted.quotas, project), project)
 
 
 def _enter(tx: Transaction, wanted: Wanted, placed: t.Sequence[tuple[Mover, Candidate]]) -> None:
-    """Enter the moves, and the requests with the new flavor: one for the instances that share the former."""
-    of_old: dict[int, int] = {}
-    if wanted.flavor is not None:
-        first = {m.row.request_spec_id: m for m, _host in placed}
-        ids = requests.new_ids(tx, len(first))
-        of_old = dict(zip(first, ids))
+    """Enter the moves, and the requests with the new flavor: one for the instances that share the former and the flavor."""
+    resizes = wanted.operation is RESIZE
+
+    def key_of(mover: Mover) -> tuple[int, str]:
+        return mover.row.request_spec_id, str(mover.spec["flavor"]["name"])
+
+    of_old: dict[tuple[int, str], int] = {}
+    if resizes:
+        first = {key_of(m): m for m, _host in placed}
+        of_old = dict(zip(first, requests.new_ids(tx, len(first))))
         for key, mover in first.items():
             its = {k: v for k, v in mover.spec["flavor"].items() if k in mover.row.digest["flavor"]}
             entry = requests.Entry(of_old[key], {**mover.row.digest, "flavor": its}, mover.spec)
@@ -204,14 +236,14 @@ def _enter(tx: Transaction, wanted: Wanted, placed: t.Sequence[tuple[Mover, Cand
         [
             {
                 "instance_uuid": mover.row.uuid,
-                "migration_type": moves.MIGRATION if wanted.flavor is None else moves.RESIZE,
+                "migration_type": moves.RESIZE if resizes else moves.MIGRATION,
                 "status": moves.MIGRATING,
                 "source_compute": mover.row.host,
                 "source_node": mover.row.node,
                 "dest_compute": host.host,
                 "dest_node": host.node,
                 "old_request_spec_id": mover.row.request_spec_id,
-                "new_request_spec_id": of_old.get(mover.row.request_spec_id, mover.row.request_spec_id),
+                "new_request_spec_id": of_old.get(key_of(mover), mover.row.request_spec_id),
                 "old_vm_state": mover.row.vm_state,
                 "source_limits": mover.row.limits,
                 "dest_limits": dict(host.limits),

@@ -110,6 +110,18 @@ def test_over_to_another_host_and_the_old_one_is_cleaned(fleet: Evacuating) -> N
     assert actions == {("evacuate", None)}
 
 
+def test_check_mode_knows_what_hosts_report_in_its_run(fleet: Evacuating) -> None:
+    force_down(fleet.world)
+    fleet.check_mode = True
+    assert "h3" in fleet.phase("localhost", "check", hosts=["h1"])["stale_hosts"]
+    facts = {"hypervisor_hostname": "h3", "memory_mb": 4096, "local_gb": 4000, "vcpus": 500, "domains": []}
+    fleet.hostvars["h3"]["bootflow_reported"] = {"reported": True, "compute_node": facts}
+    before = fleet.world.everything()
+    begun = fleet.phase("localhost", "begin", hosts=["h1"])
+    assert not begun["not_placed"] and "h3" in {i["destination"] for i in begun["instances"]}
+    assert fleet.world.everything() == before
+
+
 def test_one_for_which_there_is_no_host_stays(fleet: Evacuating) -> None:
     force_down(fleet.world)
     done = fleet.evacuate(hosts=["h1"])

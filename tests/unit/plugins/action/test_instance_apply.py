@@ -9,7 +9,12 @@ import typing as t
 
 import pytest
 
-from ansible_collections.bootflow.compute.plugins.action import boot_accept, boot_schedule, instance_apply
+from ansible_collections.bootflow.compute.plugins.action import (
+    boot_accept,
+    boot_schedule,
+    instance_apply,
+    instance_move,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import operation
@@ -23,7 +28,10 @@ from .test_boot_settings import FLAVOR, IMAGE
 
 CATALOGUE = {
     "bootflow_networks": [{"name": "blue", "subnets": [{"cidr": "10.0.0.0/24"}]}],
-    "bootflow_flavors": [FLAVOR, {**FLAVOR, "name": "large", "memory_mb": 2 * FLAVOR["memory_mb"]}],
+    "bootflow_flavors": [
+        {**FLAVOR, "name": name, "memory_mb": times * FLAVOR["memory_mb"]}
+        for name, times in (("small", 1), ("large", 2), ("huge", 6), ("giant", 64))
+    ],
     "bootflow_images": [IMAGE],
 }
 
@@ -55,7 +63,13 @@ class Fleet:
         mine.clear()
         self.phase("ask", check)
         planned = mine["bootflow_apply_planned"] = self.phase("plan", check)
-        self.operate(self.phase("begin", check))
+        begun = mine["bootflow_apply_begun"] = self.phase("begin", check)
+        if check and begun["operations"]:
+            moving = {"operation": "resize", "follow_file": True, "uuids": begun["operations"]["resize"]}
+            mine["bootflow_move_begun"] = self.task(instance_move, check, phase="begin", **moving)
+            self.task(instance_move, check, phase="finish", **moving)
+        else:
+            self.operate(begun)
         if planned["delete"] and not check:
             for host in self.world.delete("a", uuids=planned["delete"]).hosts:
                 self.world.removed(host, [i["uuid"] for i in self.world.of_host(host, "a")], "a")
@@ -184,17 +198,55 @@ def test_a_rebuild_where_it_is_allowed(fleet: Fleet) -> None:
     assert begun["operations"] == {"rebuild": [c["uuid"] for c in planned["changes"] if c["name"] == "web"][:1]}
 
 
-def test_a_resize_where_it_is_allowed(fleet: Fleet) -> None:
-    fleet.apply(entry("web"))
-    fleet.variables = {"bootflow_instances": [entry("web", flavor="large")], "bootflow_apply_allow": ["resize"]}
-    planned = fleet.hostvars["localhost"]["bootflow_apply_planned"] = fleet.phase("plan")
-    assert fleet.shown[-2] == "~ web flavor small -> large: resize, restarts the guest"
-    begun = fleet.phase("begin")
-    assert begun["operations"] == {"resize": [planned["changes"][0]["uuid"]]} and begun["flavor"] == "large"
+def test_resizes_to_several_flavors_where_they_are_allowed(fleet: Fleet) -> None:
+    fleet.apply(entry("web"), entry("db"))
+    file = [entry("web", flavor="large"), entry("db", flavor="huge")]
+    fleet.variables = {"bootflow_instances": file, "bootflow_apply_allow": ["resize"]}
+    mine = fleet.hostvars["localhost"]
+    planned = mine["bootflow_apply_planned"] = fleet.phase("plan")
+    assert fleet.shown[-3:-1] == [
+        "~ db flavor small -> huge: resize, restarts the guest",
+        "~ web flavor small -> large: resize, restarts the guest",
+    ]
+    uuids = {c["name"]: c["uuid"] for c in planned["changes"]}
+    begun = mine["bootflow_apply_begun"] = fleet.phase("begin")
+    assert begun["flavors"] == {uuids["web"]: "large", uuids["db"]: "huge"} == planned["resize"]
+    assert sorted(begun["operations"]["resize"]) == sorted(uuids.values())
+    moving = {"operation": "resize", "follow_file": True, "uuids": begun["operations"]["resize"]}
+    assert fleet.task(instance_move, phase="check", **moving)["stale_hosts"] == []
+    moved = fleet.task(instance_move, phase="begin", **moving)
+    assert len(moved["instances"]) == 2 and not moved["not_placed"]
     left = fleet.phase("finish")
     assert left["error_code"] == "ApplyIncomplete" and left["failed_items"][0]["state"] == (
-        "web flavor small -> large: resize, restarts the guest"
+        "db flavor small -> huge: resize, restarts the guest"
     )
+
+
+def test_hosts_of_boots_in_check_mode_count_what_is_resized_before(fleet: Fleet) -> None:
+    """Each host has room for two that are huge."""
+    fleet.apply(entry("web"))
+    (row,) = fleet.world.rows(tables.instances, tables.instances.c.deleted == "")
+    other = {"h1": "h2", "h2": "h1"}[row.host]
+    file = [entry("web", flavor="huge", allow=["resize"]), entry("db", flavor="huge")]
+    before = fleet.world.everything()
+    result = fleet.apply(*file, check=True)
+    assert {c["name"]: c["host"] for c in result["changes"]} == {"web": other, "db": row.host}
+    assert fleet.shown[1:] == [
+        "+ db boot on %s" % row.host,
+        "~ web flavor small -> huge: resize, restarts the guest",
+        "1 to boot, 1 to change; 0 as the file has them.",
+    ]
+    too_many = fleet.apply(*file, entry("more", flavor="huge", count=3), check=True)
+    assert {i["error"]["code"] for i in too_many["failed_items"]} == {"NoValidHost"}
+    assert fleet.world.everything() == before
+
+
+def test_a_resize_without_a_host_is_told_by_the_plan(fleet: Fleet) -> None:
+    fleet.apply(entry("web"))
+    failed = fleet.apply(entry("web", flavor="giant", allow=["resize"]), check=True)
+    assert failed["error_code"] == "ApplyIncomplete" and failed["failed_items"][0]["error"]["code"] == "NoValidHost"
+    assert fleet.shown[1].startswith("! web flavor small -> giant: there is no host for it: No valid host")
+    assert fleet.shown[-1] == "nothing to do, 1 cannot be changed; 0 as the file has them."
 
 
 def test_what_could_not_be_done_fails_and_says_why(fleet: Fleet) -> None:

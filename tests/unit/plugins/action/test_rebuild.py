@@ -158,6 +158,31 @@ def test_each_as_its_file_has_it(fleet: Rebuilding) -> None:
     assert row_of(fleet.world, "web-2").digest["image"]["name"] == "debian", "without apply it keeps its own"
 
 
+def test_the_key_pair_is_that_of_the_file(fleet: Rebuilding) -> None:
+    key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKnMZ7zpKone94Qf1WdxfLIwlVeHizLtLkO1VfU4fAVz ops"
+    fleet.variables["bootflow_keypairs"] = {"ops": key}
+    fleet.variables["bootflow_instances"] = [{"name": "web", "count": 2, "image": IMAGE.id, "key_name": "ops"}]
+    fleet.play("rebuild", names=["web-1"])
+    assert row_of(fleet.world, "web-1").key_name is None, "without apply it keeps its own"
+    fleet.fails = {"domain": row_of(fleet.world, "web-2").uuid}
+    fleet.play("rebuild", names=["web-1", "web-2"], follow_file=True)
+    row = row_of(fleet.world, "web-1")
+    assert (row.key_name, row.spec["key_data"], row.digest["key_name"]) == ("ops", key, "ops")
+    drive = unpack_files(fleet.drives[row.uuid]["files"])
+    assert key in drive["openstack/latest/meta_data.json"].decode()
+
+
+def test_a_key_pair_is_kept_where_nothing_was_touched(fleet: Rebuilding) -> None:
+    fleet.variables["bootflow_keypairs"] = {
+        "ops": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKnMZ7zpKone94Qf1WdxfLIwlVeHizLtLkO1VfU4fAVz"
+    }
+    fleet.variables["bootflow_instances"] = [{"name": "web", "count": 2, "image": IMAGE.id, "key_name": "ops"}]
+    fleet.image_size = 9 * GIB
+    assert fleet.play("rebuild", names=["web-1"], follow_file=True)["failed_items"]
+    row = row_of(fleet.world, "web-1")
+    assert (row.key_name, row.spec["key_name"], row.digest["key_name"]) == (None, None, None)
+
+
 def test_a_file_of_an_image_that_is_not_there_is_found_before_anything_is_touched(fleet: Rebuilding) -> None:
     fleet.variables["bootflow_images"] = catalogue({**OTHER, "url": None, "path": "/nowhere/debian.qcow2"})
     fleet.variables["bootflow_instances"] = [{"name": "web", "count": 2, "image": "debian"}]

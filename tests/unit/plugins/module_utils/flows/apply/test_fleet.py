@@ -21,6 +21,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.planne
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import attach, lock, operation
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Outcome, Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import find
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import cold
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import Instance
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
@@ -246,6 +247,57 @@ def test_fields_that_a_boot_refuses_change_live(two_hosts: World) -> None:
     assert planned(world, file(world, new)).to_do == []
     specs = {r.request_spec_id for r in world.rows(tables.instances, tables.instances.c.deleted == instances.LIVE)}
     assert len(specs) == 1, "they still share their request"
+
+
+def test_a_hostname_of_the_file_is_that_of_the_instance(two_hosts: World) -> None:
+    world = two_hosts
+    apply(world, file(world, request("web"), request("db", 2)))
+    apply(world, file(world, request("web", hostname="shop"), request("db", 2)), "b")
+    assert {n: r.hostname for n, r in living(world).items()} == {"web": "shop", "db-1": "db-1", "db-2": "db-2"}
+    assert planned(world, file(world, request("web", hostname="shop"), request("db", 2))).to_do == []
+    apply(world, file(world, request("web"), request("db", 2)), "c")
+    assert living(world)["web"].hostname == "web"
+
+
+def moves(**more: t.Any) -> cold.Wanted:
+    return cold.Wanted(Selection(), ("h1", "h2"), {"h1": "qcow2", "h2": "qcow2"}, **more)
+
+
+def test_a_resize_that_cannot_be_is_told_and_keeps_no_other(two_hosts: World) -> None:
+    world = two_hosts
+    big, more = (dataclasses.replace(SMALL, name=n, memory_mb=2048, root_gb=g) for n, g in (("big", 5), ("more", 6)))
+    apply(world, file(world, request("a"), request("b", flavor=big), request("c")))
+    wanted = [request("a", flavor=big), request("b"), request("c", flavor=more)]
+    its = file(world, *wanted, allow=["resize"], moves=moves())
+    why = "Server disk was unable to be resized because: the flavor has a root disk of 1 GB, the instance 5 GB"
+    assert planned(world, its).lines() == [
+        "~ a flavor small -> big: resize, restarts the guest",
+        "! b flavor big -> small: cannot be resized, %s" % why,
+        "~ c flavor small -> more: resize, restarts the guest",
+        "2 to change, 1 cannot be changed; 0 as the file has them.",
+    ]
+    rows = living(world)
+    with world.ledger.for_run(world.context("b")).rehearse() as tx:
+        begun = fleet.begin(tx, its)
+        assert fleet.resizes(tx, its) == begun.flavors == {rows["a"].uuid: "big", rows["c"].uuid: "more"}
+    assert sorted(begun.operations["resize"]) == sorted(begun.flavors)
+
+
+def test_what_resizes_need_more_counts_for_the_quota(two_hosts: World) -> None:
+    world = two_hosts
+    apply(world, file(world, request("a")))
+    big = dataclasses.replace(SMALL, name="big", memory_mb=2048)
+    quotas = {"ram": 2047, "instances": -1, "cores": -1}
+    its = file(world, request("a", flavor=big), allow=["resize"], moves=moves(quotas=quotas), quotas=quotas)
+    with pytest.raises(errors.OverQuota):
+        planned(world, its)
+    quotas["ram"] = 2048 + 1023
+    both = dataclasses.replace(its, requests=[*its.requests, request("b")])
+    with pytest.raises(errors.InvalidRequest) as refused:
+        planned(world, both)
+    assert [e["code"] for e in refused.value.errors] == ["OverQuota"]
+    quotas["ram"] += 1
+    assert len(planned(world, both).to_do) == 2
 
 
 def test_volumes_of_the_file_come_and_go(bworld: BootWorld) -> None:

@@ -39,8 +39,8 @@ class Movers(World):
         self, run: str = "m", flavor: t.Any = None, backends: t.Mapping[str, str] | None = None, **which: t.Any
     ) -> t.Any:
         backends = QCOW2 if backends is None else backends
-        quotas = which.pop("quotas", {})
-        wanted = cold.Wanted(Selection(**which), tuple(backends), backends, flavor, quotas=quotas)
+        quotas, flavors = which.pop("quotas", {}), which.pop("flavors", {})
+        wanted = cold.Wanted(Selection(**which), tuple(backends), backends, flavor, flavors, quotas=quotas)
         with self.ledger.write() as tx:
             return cold.begin(tx.for_run(self.context(run)), wanted, self.fleet, self.options())
 
@@ -148,6 +148,26 @@ def test_a_resize_reverted(world: Movers) -> None:
     world.move(uuid, LARGE, states.SHUTDOWN)
     world.call(confirm.confirm, Selection(uuids=[uuid]))
     assert world.state(uuid)[0] == "stopped", "its guest is off"
+
+
+def test_several_flavors_in_one_run(world: Movers) -> None:
+    world.report("h1", 16)
+    world.report("h2", 16)
+    one, two, three = world.accept(request("web", 3)).created
+    for host in sorted({s.host for s in world.schedule().placed.values()}):
+        world.build(host)
+    more = dataclasses.replace(LARGE, name="more", vcpus=3)
+    flavors = {one: LARGE, two: more, three: LARGE}
+    total = {"cores": 3 + 1 + 2, "ram": -1, "instances": -1}
+    with pytest.raises(errors.OverQuota):
+        world.set_out(uuids=[one, two, three], flavors=flavors, quotas=total)
+    begun = world.set_out(uuids=[one, two, three], flavors=flavors, quotas={**total, "cores": 3 + 1 + 2 + 1})
+    assert not begun.failed and len({m.move.new_request_spec_id for m in begun.moving}) == 2
+    world.call(course.switch, [one, two, three])
+    world.call(course.finish, course.RESIZE, dict.fromkeys(flavors, course.Result(states.RUNNING)))
+    assert [world.size(u)[1:5:3] for u in (one, two, three)] == [(2, "large"), (3, "more"), (2, "large")]
+    assert len(world.set_out(uuids=[one, two, three], flavors=flavors).unchanged) == 3
+    world.call(confirm.confirm, Selection(uuids=[one, two, three]))
 
 
 def test_neighbours_keep_their_flavor(world: Movers) -> None:

@@ -1,0 +1,37 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What compute hosts reported in this playbook, where check mode keeps it out of the ledger."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import nodes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
+from ansible_collections.bootflow.compute.plugins.plugin_utils import host_variables
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+
+# As playbooks register the task compute_report.
+REPORTED = "bootflow_reported"
+
+
+def of_this_run(action: LedgerAction) -> dict[str, t.Mapping[str, t.Any]]:
+    """host -> what it reported in this playbook, or why it did not; hosts that were not asked are left out."""
+    found = host_variables.results(action.task_vars["hostvars"], action.compute_hosts(), REPORTED)
+    return {h: report for h, report in found.items() if report.get("reported") or report.get("error")}
+
+
+def rehearse(
+    tx: Transaction,
+    reports: t.Mapping[str, t.Mapping[str, t.Any]],
+    configurations: t.Mapping[str, t.Mapping[str, t.Any]],
+) -> None:
+    """Check mode: what hosts reported is in the ledger, until ``tx`` is rolled back."""
+    for host, report in reports.items():
+        if report.get("reported"):
+            nodes.record_report(tx, host, report["compute_node"], configurations[host])
+        else:
+            nodes.record_unreachable(tx, host, report["error"]["message"])
+    nodes.configure(tx, configurations)

@@ -1,0 +1,39 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What resizes and cold migrations are begun with, from the options of an action."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.hosts import HOST
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import cold
+from ansible_collections.bootflow.compute.plugins.plugin_utils import scheduler_settings
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+
+
+def wanted(
+    action: LedgerAction,
+    selection: Selection,
+    pci_aliases: t.Any,
+    flavor: Flavor | None = None,
+    flavors: t.Mapping[str, Flavor] | None = None,
+) -> cold.Wanted:
+    """:arg flavor: for all. :arg flavors: uuid -> flavor"""
+    hosts = action.compute_hosts()
+    variables = scheduler_settings.variables_of_hosts(action)
+    return cold.Wanted(
+        selection,
+        frozenset(hosts),
+        {h: HOST.of(variables[h]).disk_backend for h in hosts},
+        flavor,
+        flavors or {},
+        pci_aliases,
+        action.options["instance_overhead"],
+        scheduler_settings.reading_of(action).filters,
+        action.options["quotas"],
+    )
