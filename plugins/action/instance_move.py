@@ -136,7 +136,7 @@ class ActionModule(LedgerAction):
     def _begin(self) -> dict[str, t.Any]:
         if self.reverts:
             selection, known = Selection.from_options(self.options), frozenset(self.compute_hosts())
-            moving = self.write(lambda tx: course.begin_revert(tx, selection, known))
+            moving = self.write(lambda tx: course.begin_revert(tx, selection, known, self.options["quotas"]))
             return self._begun(cold.Begun(moving, rows={m.uuid: m.row for m in moving}), {}, None)
         wanted = self._wanted()
         options = scheduler_settings.scheduler_options(self, self.context().now)

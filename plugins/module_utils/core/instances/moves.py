@@ -40,16 +40,17 @@ ENDED = (CONFIRMED, REVERTED, COMPLETED, DONE, FAILED, CANCELLED, ERROR)
 STATUSES = OPEN + ENDED
 
 
-def check_flavor(old: t.Mapping[str, t.Any], new: Flavor, volume_backed: bool, uuid: str) -> None:
+def check_flavor(old: t.Mapping[str, t.Any], new: Flavor, volume_backed: bool, uuid: str, image_gb: int = 0) -> None:
     """Check whether an instance may be resized.
 
     :arg old: its flavor, as its request has it. :arg volume_backed: its root disk is a volume, which has a size of its own.
+    :arg image_gb: what its root disk has become with a flavor whose root_gb is 0.
     :raises CannotResizeToSameFlavor, CannotResizeDisk, MoveNotSupported: it may not.
     """
     if old["name"] == new.name and all(old[name] == getattr(new, name) for name in _SIZES):
         raise CannotResizeToSameFlavor()
     if not volume_backed:
-        _check_root(int(old["root_gb"]), new.root_gb)
+        _check_root(int(old["root_gb"]), new.root_gb, image_gb)
     for name, what, unit in (("ephemeral_gb", "ephemeral disk", "GB"), ("swap", "swap", "MB")):
         before, after = int(old[name]), int(getattr(new, name))
         if after < before:
@@ -66,7 +67,9 @@ def check_flavor(old: t.Mapping[str, t.Any], new: Flavor, volume_backed: bool, u
 _SIZES = ("memory_mb", "vcpus", "root_gb", "ephemeral_gb", "swap", "extra_specs")
 
 
-def _check_root(before: int, after: int) -> None:
+def _check_root(before: int, after: int, image_gb: int) -> None:
+    if before == 0 and after > 0:
+        before = image_gb
     if after == 0 and before > 0:
         raise CannotResizeDisk(reason="Resize to zero disk flavor is not allowed.")  # Nova's words
     if after < before:

@@ -131,6 +131,15 @@ _ALLOW_REBOOT: frozenset[str | None] = frozenset(
     (None, REBOOTING, REBOOT_PENDING, REBOOT_STARTED, REBOOTING_HARD, RESUMING, UNPAUSING, PAUSING, SUSPENDING)
 )
 
+# What a run does with an instance on its host alone: where that is lost, the instance is as it was before.
+_ON_ONE_HOST: frozenset[str | None] = frozenset(
+    (
+        None, UPDATING_PASSWORD, REBOOTING, REBOOT_PENDING, REBOOT_STARTED, REBOOTING_HARD, REBOOT_PENDING_HARD,
+        REBOOT_STARTED_HARD, PAUSING, UNPAUSING, SUSPENDING, RESUMING, POWERING_OFF, POWERING_ON, RESCUING,
+        REBUILD_BLOCK_DEVICE_MAPPING, REBUILD_SPAWNING,
+    )
+)  # fmt: skip
+
 _USED = _in(ACTIVE, STOPPED, PAUSED, SUSPENDED)
 _ATTACHABLE = _in(ACTIVE, PAUSED, STOPPED, RESIZED, SOFT_DELETED, SHELVED, SHELVED_OFFLOADED)
 _INTERFACE = _in(ACTIVE, PAUSED, STOPPED)
@@ -173,7 +182,8 @@ ACTIONS: dict[str, Action] = {
         then=(REBUILD_BLOCK_DEVICE_MAPPING, REBUILD_SPAWNING),
         dies_to=ERROR,
     ),
-    "evacuate": Action(_in(ACTIVE, STOPPED, ERROR), during=REBUILDING),
+    # Nova's begins in any task_state, and a lock does not keep an instance on a dead host.
+    "evacuate": Action(_in(ACTIVE, STOPPED, ERROR), _ON_ONE_HOST, during=REBUILDING, locks=False),
     "delete": Action(None, None, during=DELETING, result=DELETED, must_have_launched=False),
     "force_delete": Action(None, None, during=DELETING, result=DELETED, must_have_launched=False),
     "soft_delete": Action(None, None, during=SOFT_DELETING, result=SOFT_DELETED),

@@ -88,6 +88,11 @@ def zero_disk_gb(image: t.Mapping[str, t.Any] | None) -> int:
     return max(int(image["min_disk"]), raw)
 
 
+def local_root_gb(flavor_gb: int, image: t.Mapping[str, t.Any] | None, volume_backed: bool) -> int:
+    """GB that an instance claims for its root disk. :arg flavor_gb: root_gb of its flavor. :arg image: see zero_disk_gb()"""
+    return 0 if volume_backed else flavor_gb or zero_disk_gb(image)
+
+
 def shutdown_timeout(properties: t.Mapping[str, t.Any]) -> t.Optional[int]:
     """The image's seconds; None: those of the host. source: Nova's _get_power_off_values
 

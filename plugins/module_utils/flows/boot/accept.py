@@ -27,7 +27,7 @@ from ...core.reading.problems import Problems
 from ...core.request import expand
 from ...core.request.catalogue_images import image_data
 from ...core.request.hostname import instance_hostname
-from ...core.request.image_rules import zero_disk_gb
+from ...core.request.image_rules import local_root_gb
 from ...ledger.compute import groups, history, instances, ports, requests, runs
 from ...ledger.compute.instances import Instance
 from ...ledger.db import bulk
@@ -514,7 +514,7 @@ class _Writer:
             "availability_zone": request.availability_zone,
             "memory_mb": flavor.memory_mb,
             "vcpus": flavor.vcpus,
-            "root_gb": 0 if plan.volume_backed else flavor.root_gb or zero_disk_gb(image_data(plan.meta)),
+            "root_gb": local_root_gb(flavor.root_gb, image_data(plan.meta), plan.volume_backed),
             "ephemeral_gb": flavor.ephemeral_gb,
             "swap_mb": flavor.swap,
             "config_drive": config_drive_rules.config_drive_wanted(

@@ -306,7 +306,7 @@ def start(tx: Transaction, operation: Operation, rows: t.Sequence[Instance]) -> 
 
 
 def _end_others(tx: Transaction, operation: Operation, rows: t.Sequence[Instance]) -> None:
-    """Close the journal of what is at work on these instances, where the operation takes its place (a hard reboot)."""
+    """Close the journal of what is at work on these instances, where the operation takes its place (a hard reboot, an evacuation)."""
     taken = [r for r in rows if r.task_state is not None and r.task_state in (operation.rule.task_states or ())]
     if not taken:
         return

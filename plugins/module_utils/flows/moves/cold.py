@@ -14,9 +14,10 @@ from dataclasses import asdict, dataclass, field
 
 from ...core import errors
 from ...core.disks.local import ON_LVM
-from ...core.instances import moves, quotas, states
+from ...core.instances import moves, states
 from ...core.model import Flavor, Image
 from ...core.reading.problems import Problems
+from ...core.request.image_rules import zero_disk_gb
 from ...core.request.requested_resources import requested_resources
 from ...core.resources.claims import overhead_of
 from ...core.scheduler.options import SchedulerOptions
@@ -29,6 +30,7 @@ from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments
 from ..instances import operation
 from ..instances.operation import Operation, Selection
+from . import course
 from .course import MIGRATE, RESIZE, Moving, load
 from .place import Mover, ReadFleet, claim
 
@@ -142,7 +144,8 @@ def judge(
             continue
         try:
             if flavor is not None:
-                moves.check_flavor(row.spec["flavor"], flavor, bool(row.spec.get("is_bfv")), row.uuid)
+                volume_backed = bool(row.spec.get("is_bfv"))
+                moves.check_flavor(row.spec["flavor"], flavor, volume_backed, row.uuid, zero_disk_gb(row.spec["image"]))
             _check_movable(row, wanted, flavor, row.uuid in volumes)
             key = (row.request_spec_id, flavor.name if flavor is not None else "")
             if key not in specs:
@@ -199,21 +202,9 @@ def _resized(spec: t.Mapping[str, t.Any], flavor: Flavor | None, wanted: Wanted)
 
 
 def check_quota(tx: Transaction, wanted: Wanted, movers: t.Sequence[Mover]) -> None:
-    """What the new flavors have more. source: Nova's upsize_quota_delta
-
-    :raises OverQuota: it is too much.
-    """
-    projects = {m.row.project for m in movers} if wanted.operation is RESIZE else set()
-    limited = {p for p in projects if quotas.limited(wanted.quotas, p)}
-    used = instances.usage(tx, limited) if limited else {}
-    for project in sorted(limited):
-        mine = [(m.spec["flavor"], m.row) for m in movers if m.row.project == project]
-        more = {
-            "instances": 0,
-            "cores": sum(max(0, int(flavor["vcpus"]) - row.vcpus) for flavor, row in mine),
-            "ram": sum(max(0, int(flavor["memory_mb"]) - row.memory_mb) for flavor, row in mine),
-        }
-        quotas.check_again(more, used[project], quotas.limits_of(wanted.quotas, project), project)
+    """:raises OverQuota: what the new flavors have more is too much."""
+    if wanted.operation is RESIZE:
+        course.check_quota(tx, [(m.row, m.spec["flavor"]) for m in movers], wanted.quotas)
 
 
 def _enter(tx: Transaction, wanted: Wanted, placed: t.Sequence[tuple[Mover, Candidate]]) -> None:

@@ -16,12 +16,14 @@ import typing as t
 from dataclasses import dataclass
 
 from ...core import errors
-from ...core.instances import moves, states
+from ...core.instances import moves, quotas, states
 from ...core.model import Flavor
+from ...core.request.image_rules import local_root_gb
 from ...ledger.compute import claims, cleanups, history, instances, ports, requests, runs
 from ...ledger.compute import moves as ledger_moves
 from ...ledger.compute.instances import Instance
 from ...ledger.compute.moves import MoveRow
+from ...ledger.db.locks import take_turns
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments
 from ..instances import operation
@@ -114,7 +116,8 @@ def _relocate(tx: Transaction, moving: t.Sequence[Moving], to_new: bool) -> None
     disks = instances.disks_of(tx, list(ids))
     rows: list[dict[str, t.Any]] = []
     for m in moving:
-        flavor = Flavor(**specs[ids[m.uuid]].spec["flavor"])
+        spec = specs[ids[m.uuid]].spec
+        flavor = Flavor(**spec["flavor"])
         rows.append(
             {
                 "uuid": m.uuid,
@@ -125,11 +128,11 @@ def _relocate(tx: Transaction, moving: t.Sequence[Moving], to_new: bool) -> None
                 "request_spec_id": ids[m.uuid],
                 "memory_mb": flavor.memory_mb,
                 "vcpus": flavor.vcpus,
-                "root_gb": flavor.root_gb,
+                "root_gb": local_root_gb(flavor.root_gb, spec["image"], bool(spec.get("is_bfv"))),
             }
         )
         for position, disk in enumerate(disks[m.uuid]):
-            if disk["kind"] == "image" and disk["size_gb"] != flavor.root_gb and flavor.root_gb:
+            if disk["kind"] == "image" and disk["size_gb"] != flavor.root_gb:
                 instances.replace_disk(tx, m.uuid, position, {**disk, "size_gb": flavor.root_gb})
     instances.relocate(tx, rows)
     ports.bind_each(tx, {row["uuid"]: row["host"] for row in rows})
@@ -142,11 +145,20 @@ def _relocate(tx: Transaction, moving: t.Sequence[Moving], to_new: bool) -> None
 # --- revert -------------------------------------------------------------------------------------------------------------
 
 
-def begin_revert(tx: Transaction, selection: Selection, known_hosts: t.Collection[str]) -> list[Moving]:
+def begin_revert(
+    tx: Transaction,
+    selection: Selection,
+    known_hosts: t.Collection[str],
+    limits: t.Mapping[str, t.Any] | None = None,
+) -> list[Moving]:
     """Begin to bring the selected instances back: all of them, or with an error none.
 
+    :arg limits: bootflow_quotas.
     :raises MoveNotSupported: one of them got volumes since it was moved. :raises BootflowError: see operation.begin().
+    :raises OverQuota: the former flavor has more, and that is too much now.
     """
+    if limits:  # take turns with others that add to the usage, before any row is locked
+        take_turns(tx, "project", {r.project for r in operation.select(tx, selection, lock=False)})
     begun = operation.begin(tx, REVERT, selection, known_hosts)
     volumes = attachments.of_instances(tx, [r.uuid for r in begun.rows])
     operation.refuse(
@@ -159,8 +171,32 @@ def begin_revert(tx: Transaction, selection: Selection, known_hosts: t.Collectio
     )
     found = ledger_moves.open_of(tx, [r.uuid for r in begun.rows])
     refuse_without_move(begun.rows, found, REVERT)
+    moving = [Moving(r, found[r.uuid]) for r in begun.rows]
+    specs = requests.specs(tx, {m.move.old_request_spec_id for m in moving}) if limits and moving else {}
+    check_quota(tx, [(m.row, specs[m.move.old_request_spec_id].spec["flavor"]) for m in moving if specs], limits)
     ledger_moves.set_status(tx, [m.id for m in found.values()], moves.REVERTING)
-    return [Moving(r, found[r.uuid]) for r in begun.rows]
+    return moving
+
+
+def check_quota(
+    tx: Transaction,
+    wanted: t.Sequence[tuple[Instance, t.Mapping[str, t.Any]]],
+    limits: t.Mapping[str, t.Any] | None,
+) -> None:
+    """What these instances would have more with these flavors. source: Nova's upsize_quota_delta
+
+    :raises OverQuota: it is too much.
+    """
+    limited = {p for p in {row.project for row, _flavor in wanted} if quotas.limited(limits, p)}
+    used = instances.usage(tx, limited) if limited else {}
+    for project in sorted(limited):
+        mine = [(row, flavor) for row, flavor in wanted if row.project == project]
+        more = {
+            "instances": 0,
+            "cores": sum(max(0, int(flavor["vcpus"]) - row.vcpus) for row, flavor in mine),
+            "ram": sum(max(0, int(flavor["memory_mb"]) - row.memory_mb) for row, flavor in mine),
+        }
+        quotas.check_again(more, used[project], quotas.limits_of(limits, project), project)
 
 
 def refuse_without_move(rows: t.Sequence[Instance], found: t.Mapping[str, MoveRow], its: Operation) -> None:

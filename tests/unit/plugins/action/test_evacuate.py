@@ -7,12 +7,16 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.action import instance_evacuate
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import lock, operation
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import OPERATIONS
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations as recovery
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, service_state
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
@@ -108,6 +112,40 @@ def test_over_to_another_host_and_the_old_one_is_cleaned(fleet: Evacuating) -> N
     assert world.rows(tables.ip_allocations) == addresses
     actions = {(a.action, a.message) for a in world.rows(tables.instance_actions) if a.action != "create"}
     assert actions == {("evacuate", None)}
+
+
+@pytest.mark.parametrize(
+    "name, at_work", [("stop", "powering-off"), ("hard_reboot", "reboot_started_hard"), ("rebuild", "rebuild_spawning")]
+)
+def test_what_a_run_did_on_the_dead_host_does_not_keep_an_instance_there(
+    fleet: Evacuating, name: str, at_work: str
+) -> None:
+    """Nor does a lock: both as in Nova."""
+    world = fleet.world
+    world.report("h3", memory=1)
+    with world.ledger.write() as tx:
+        operation.begin(tx.for_run(world.context("x")), OPERATIONS[name], Selection(names=["web-1"]), HOSTS)
+    with world.ledger.write() as tx:
+        other = replace(world.context("l"), run=replace(world.context("l").run, actor="bob"))
+        lock.lock(tx.for_run(other), Selection(names=["web-2"]))
+    assert vm_states(world)["web-1"] == (states.ACTIVE, at_work)
+    force_down(world)
+    done = fleet.evacuate(hosts=["h1"])
+    assert "failed" not in done and vm_states(world) == dict.fromkeys(("web-1", "web-2"), (states.ACTIVE, None))
+    called = OPERATIONS[name].called
+    (left,) = [a for a in world.rows(tables.instance_actions) if a.action == called]
+    assert left.finish_time is not None and left.message == "Error"
+    events = [e for e in world.rows(tables.instance_action_events) if e.event == name]
+    assert ["evacuate took its place" in str(e.details) for e in events] == [True] * len(events)
+
+
+@pytest.mark.parametrize("task_state", [states.DELETING, states.RESIZE_MIGRATING, states.REBUILDING])
+def test_what_is_not_of_one_host_alone_is_not_evacuated(fleet: Evacuating, task_state: str) -> None:
+    force_down(fleet.world)
+    with fleet.world.ledger.write() as tx:
+        tx.execute(tables.instances.update().values(task_state=task_state, run_id="gone"))
+    with pytest.raises(errors.InstanceInvalidState, match="task_state %s" % task_state):
+        fleet.evacuate(hosts=["h1"])
 
 
 def test_check_mode_knows_what_hosts_report_in_its_run(fleet: Evacuating) -> None:

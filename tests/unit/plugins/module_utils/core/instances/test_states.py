@@ -18,6 +18,10 @@ ANY = set(states.VM_STATES)
 RESOURCES = "active stopped paused suspended"
 
 # action: vm_states, task_states (text "none", "any" or a list), during, result
+ON_ONE_HOST = (
+    "none updating_password rebooting reboot_pending reboot_started rebooting_hard reboot_pending_hard reboot_started_hard pausing"
+    " unpausing suspending resuming powering-off powering-on rescuing rebuild_block_device_mapping rebuild_spawning"
+)
 TABLE = {
     "stop": ("active error", "none", "powering-off", "stopped"),
     "start": ("stopped", "none", "powering-on", "active"),
@@ -45,7 +49,7 @@ TABLE = {
     "snapshot_volume_backed": ("active stopped suspended", "none", "image_snapshot_pending", None),
     "backup": (RESOURCES, "none", "image_backup", None),
     "rebuild": ("active stopped error", "none", "rebuilding", None),
-    "evacuate": ("active stopped error", "none", "rebuilding", None),
+    "evacuate": ("active stopped error", ON_ONE_HOST, "rebuilding", None),
     "delete": ("any", "any", "deleting", "deleted"),
     "force_delete": ("any", "any", "deleting", "deleted"),
     "soft_delete": ("any", "any", "soft-deleting", "soft-delete"),
@@ -126,7 +130,7 @@ def test_soft_delete_needs_a_launch():
 def test_the_lock(action):
     vm, task = TABLE[action][:2]
     args = (action, "active" if vm == "any" else vm.split()[0], "migrating" if task == "migrating" else None)
-    if action in ("snapshot", "snapshot_volume_backed", "backup"):
+    if action in ("snapshot", "snapshot_volume_backed", "backup", "evacuate"):
         states.check_action(*args, locked=True)
     else:
         with pytest.raises(InstanceIsLocked):

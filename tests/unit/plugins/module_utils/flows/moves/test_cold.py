@@ -25,7 +25,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute im
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld
-from ansible_collections.bootflow.compute.tests.unit.worlds.world import SMALL, World, request
+from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE, SMALL, World, request
 
 LARGE = dataclasses.replace(SMALL, name="large", memory_mb=2048, vcpus=2, root_gb=3)
 QCOW2 = {"h1": "qcow2", "h2": "qcow2", "h3": "qcow2"}
@@ -258,6 +258,46 @@ def test_what_cannot_move(world: Movers) -> None:
     world.boot("shrinks", flavor=LARGE)
     with pytest.raises(errors.CannotResizeDisk, match="3 GB"):
         world.set_out(names=["shrinks"], flavor=SMALL)
+
+
+def test_a_revert_to_more_counts_for_the_quota(world: Movers) -> None:
+    """source: Nova's revert_resize, which checks what a resize down gave back"""
+    big = dataclasses.replace(SMALL, name="big", memory_mb=2048, vcpus=2)
+    uuid = world.boot("web", flavor=big)
+    world.move(uuid, dataclasses.replace(big, name="less", memory_mb=1024, vcpus=1))
+    world.boot("neighbour")
+    everything = world.everything()
+    limits = {"ram": 2048, "instances": -1, "cores": -1}
+    with pytest.raises(errors.OverQuota):
+        world.call(course.begin_revert, Selection(uuids=[uuid]), tuple(QCOW2), limits)
+    assert world.everything() == everything
+    limits["ram"] = 3072
+    assert world.call(course.begin_revert, Selection(uuids=[uuid]), tuple(QCOW2), limits)
+
+
+def test_root_disks_that_are_as_large_as_their_image(world: Movers) -> None:
+    """A flavor with root_gb 0: the instance claims the image's size wherever it is, and gets no smaller disk."""
+    zero, image = dataclasses.replace(SMALL, name="zero", root_gb=0), dataclasses.replace(IMAGE, min_disk=3)
+    uuid = world.boot("web", flavor=zero, image=image)
+    source = world.row(uuid).host
+
+    def disk() -> tuple[int, int, int, int]:
+        with world.ledger.read() as tx:
+            size = cold.instances.disks_of(tx, [uuid])[uuid][0]["size_gb"]
+        return world.row(uuid).root_gb, size, world.used("h1")[1], world.used("h2")[1]
+
+    before = disk()
+    assert before[:2] == (3, 0)
+    with pytest.raises(errors.CannotResizeDisk, match="2 GB, the instance 3 GB"):
+        world.set_out(uuids=[uuid], flavor=dataclasses.replace(LARGE, root_gb=2))
+    world.move(uuid, dataclasses.replace(LARGE, root_gb=4))
+    assert disk()[:2] == (4, 4)
+    world.revert(uuid)
+    assert disk() == before
+    world.move(uuid)
+    assert disk() == (3, 0, 3, 3), "it can be rebuilt there"
+    world.call(confirm.confirm, Selection(uuids=[uuid]))
+    world.cleaned(source)
 
 
 def test_confirmed_after_a_while(world: Movers) -> None:
