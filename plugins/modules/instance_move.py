@@ -24,7 +24,9 @@ extends_documentation_fragment:
   - bootflow.compute.scheduler
   - bootflow.compute.instance_selection
 attributes:
-  check_mode: {support: full, details: Hosts are chosen in a transaction that is rolled back, by what they reported. No host does anything.}
+  check_mode:
+    support: full
+    details: Hosts are chosen in a transaction that is rolled back, by what they reported. No host does anything.
   diff_mode: {support: full}
 options:
   operation:
