@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "lab"))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import copies  # noqa: E402
 import flow as flow_module  # noqa: E402
 import tiny_guest  # noqa: E402
 
@@ -63,9 +64,16 @@ def lab(worker_id):
 
 @pytest.fixture
 def flow(lab, guest_image, tmp_path):
-    """The playbooks against the lab with a ledger of its own; every host is whole again and empty at the end."""
-    yield flow_module.Flow(lab, tmp_path, guest_image)
+    """The playbooks against the lab with a ledger of its own; every host is whole again and empty at the end.
+
+    Whatever a test does: no instance of its ledger ever had two running guests.
+    """
+    made = flow_module.Flow(lab, tmp_path, guest_image)
+    with copies.Watch() as watch:
+        yield made
+    mine = {row["uuid"] for row in made.query("SELECT uuid FROM instances")}
     _empty(lab)
+    assert not watch.twice & mine, "guests that ran twice"
 
 
 @pytest.fixture

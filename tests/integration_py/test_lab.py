@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
 
+import copies
 import pytest
+import tiny_guest
 
 import lab as lab_module
 
@@ -207,3 +210,27 @@ def test_down_leaves_nothing_after_a_crash(tmp_path):
     assert not os.path.exists(crashed.directory)
     with open("/proc/mounts", encoding="utf-8") as mounts:
         assert crashed.directory not in mounts.read()
+
+
+def test_a_guest_that_runs_twice_is_seen(lab, still_image, tmp_path):
+    uuid = "22222222-2222-3333-4444-555555555555"
+    first, second = lab.hosts[:2]
+    xml = {}
+    for host in (first, second):
+        disk = tmp_path / ("%s.qcow2" % host.name)
+        shutil.copy(still_image, disk)
+        xml[host.name] = tmp_path / ("%s.xml" % host.name)
+        xml[host.name].write_text(tiny_guest.domain_xml(uuid, "twin", str(disk), "qcow2"))
+    try:
+        with copies.Watch() as watch:
+            virsh(first, "create", str(xml[first.name]))
+            time.sleep(1)
+            assert uuid not in watch.twice
+            virsh(second, "create", str(xml[second.name]))
+            end = time.monotonic() + 10
+            while uuid not in watch.twice:
+                assert time.monotonic() < end
+                time.sleep(0.1)
+    finally:
+        for host in (first, second):
+            virsh(host, "destroy", uuid, check=False)
