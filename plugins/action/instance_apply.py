@@ -9,7 +9,7 @@ import typing as t
 from dataclasses import replace
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.apply.fields import RESIZE
+from ansible_collections.bootflow.compute.plugins.module_utils.core.apply.fields import REBUILD, RESIZE
 from ansible_collections.bootflow.compute.plugins.module_utils.core.apply.plan import (
     BOOT,
     CONFIRM,
@@ -48,7 +48,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.results import ou
 #: Variables with which the playbook hands the instances of its steps around.
 OF_STEPS = ("names", "uuids", "reservation_ids", "host", "all", "delete_all", "attachments")
 #: Operations after which a guest runs.
-STARTING = (*filter(None, UP.values()), HARD_REBOOT)
+STARTING = (*filter(None, UP.values()), HARD_REBOOT, REBUILD)
 
 Rehearsed = t.TypeVar("Rehearsed")
 

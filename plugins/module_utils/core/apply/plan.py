@@ -77,6 +77,7 @@ class Present:
     vm_state: str
     digest: t.Mapping[str, t.Any]
     launched: bool = True  # whether it ever ran
+    torn: bool = False  # a rebuild of it, or an evacuation, did not end: its disks may be missing
     locked: bool = False
     locked_reason: str = ""
     locked_by_another: str = ""  # another user than the one who applies the file
@@ -262,7 +263,7 @@ class _Planner:
             return self._never_ran()
         found = [*self._of_resize(), *self._of_fields()]
         found += self._of_volumes()
-        found += self._of_state()
+        found += self._of_state(rebuilt=any(c.kind == REBUILD and c.done for c in found))
         if instance.locked_by_another:
             who = "locked by %s" % instance.locked_by_another
             found = [not_done(c, who) if c.done else c for c in found]
@@ -322,8 +323,9 @@ class _Planner:
 
     def _rises(self) -> bool:
         """Whether the guest is started, or goes on, on its way to its state."""
-        steps = self._steps() or ("",)
-        return steps[0] in (*filter(None, UP.values()), HARD_REBOOT)
+        first = (self._steps() or ("",))[0]
+        needed = {HARD_REBOOT: RESTART, REBUILD: REBUILD}.get(first)
+        return needed in self.allowed if needed else first in UP.values() and first != ""
 
     def _of_resize(self) -> list[Change]:
         """A resize that the file asked for, and that was not confirmed yet: its run died in between."""
@@ -338,28 +340,32 @@ class _Planner:
 
     # --- its state ----------------------------------------------------------------------------------------------------
 
-    def _steps(self) -> tuple[str, ...] | None:
-        """The operations that lead to its state; None: none do."""
-        target = VM_STATES.get(self.target.state or "", self.instance.vm_state)
+    def _steps(self, rebuilt: bool = False) -> tuple[str, ...] | None:
+        """The operations that lead to its state, or out of error; None: none do. :arg rebuilt: a rebuild comes before them"""
         now = self.instance.vm_state
+        unsaid = states.ACTIVE if now == states.ERROR else now
+        target = VM_STATES.get(self.target.state or "", unsaid)
         if now == target or self._confirms():  # what it is after that is seen by the next run
             return ()
-        if now == states.ERROR and target == states.STOPPED:
-            return (DOWN[target],)
-        up = HARD_REBOOT if now == states.ERROR else UP.get(now)
+        up = UP.get(now)
+        if now == states.ERROR:
+            if target == states.STOPPED and not self.instance.torn:
+                return (DOWN[target],)
+            up = "" if rebuilt else REBUILD if self.instance.torn else HARD_REBOOT
         return None if up is None else tuple(s for s in (up, DOWN[target]) if s)
 
-    def _of_state(self) -> list[Change]:
-        steps = self._steps()
+    def _of_state(self, rebuilt: bool) -> list[Change]:
+        steps = self._steps(rebuilt)
         if steps == ():
             return []
         now = self.instance.vm_state
-        what = "state %s -> %s" % (_WORDS.get(now, now), self.target.state)
+        what = "state %s -> %s" % (_WORDS.get(now, now), self.target.state or "running")
         if steps is None:
             why = _OTHERWISE.get(now, "not while it is %s" % now)
             return [self._change(STATE, what, why, done=False, field="state")]
-        if HARD_REBOOT in steps:
-            return [self._allowed(RESTART, what, field="state", steps=steps)]
+        for step, kind in ((HARD_REBOOT, RESTART), (REBUILD, REBUILD)):
+            if step in steps:
+                return [self._allowed(kind, what, field="state", steps=steps)]
         return [self._change(STATE, what, ", then ".join(steps), field="state", steps=steps)]
 
     # --- its lock -----------------------------------------------------------------------------------------------------

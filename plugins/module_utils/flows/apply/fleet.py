@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from ...core import errors
 from ...core.apply import plan as planning
-from ...core.apply.fields import LIVE, RESIZE
+from ...core.apply.fields import LIVE, REBUILD, RESIZE
 from ...core.apply.plan import ATTACH, BOOT, DELETE, DETACH, LOCK, REPLACE, Change, Key, Plan, Present, Wanted
 from ...core.instances import states
 from ...core.instances.request import ServerRequest
@@ -23,16 +23,19 @@ from ...core.model import Flavor
 from ...core.reading.problems import Problems
 from ...core.request import expand
 from ...core.volumes.states import ATTACHED
-from ...ledger.compute import instances, runs
+from ...ledger.compute import history, instances, runs
 from ...ledger.compute.instances import Instance
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, volumes
 from ..boot import accept, redefine
 from ..instances import delete, lock, operation
 from ..moves import cold
+from ..moves.evacuated import EVACUATE
 from ..moves.place import Mover
 
 BLOCK_DEVICES = "block_device_mapping"
+#: Actions that make the disks of an instance anew: where one failed, they may be missing.
+OF_DISKS = (REBUILD, EVACUATE.action)
 #: Fields that are compared with what an instance has, not with what its request said.
 RECORDED = (BLOCK_DEVICES, "config_drive")
 
@@ -286,6 +289,8 @@ def _wanted(request: ServerRequest, digest: t.Mapping[str, t.Any], key: Key) -> 
 
 def _present(tx: Transaction, rows: t.Mapping[Key, Instance]) -> list[Present]:
     attached = attachments.of_instances(tx, [r.uuid for r in rows.values()])
+    in_error = [r.uuid for r in rows.values() if r.vm_state == states.ERROR]
+    torn = history.whose_last_failed(tx, in_error, OF_DISKS)
     return [
         Present(
             uuid=row.uuid,
@@ -294,6 +299,7 @@ def _present(tx: Transaction, rows: t.Mapping[Key, Instance]) -> list[Present]:
             vm_state=row.vm_state,
             digest=row.digest,
             launched=row.launched_at is not None,
+            torn=row.uuid in torn,
             config_drive=bool(row.config_drive),
             locked=row.locked_by is not None,
             locked_reason=row.locked_reason or "",

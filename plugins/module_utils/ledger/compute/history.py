@@ -316,6 +316,17 @@ def text(words: str) -> str:
     return words.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
 
 
+def whose_last_failed(tx: Transaction, uuids: t.Sequence[str], actions: t.Collection[str]) -> set[str]:
+    """The instances whose newest action is one of these, and did not succeed."""
+    if not uuids:
+        return set()
+    c = instance_actions.c
+    newest = sa.select(sa.func.max(c.id)).where(bulk.among(tx, c.instance_uuid, uuids)).group_by(c.instance_uuid)
+    failed = sa.or_(c.finish_time.is_(None), c.message == ERROR)
+    mine = (c.id.in_(newest), c.action.in_(sorted(actions)), failed)
+    return set(tx.execute(sa.select(c.instance_uuid).where(*mine)).scalars())
+
+
 def with_event(tx: Transaction, uuids: t.Sequence[str], event: str) -> set[str]:
     """The instances whose journal has ``event``."""
     c = instance_action_events.c

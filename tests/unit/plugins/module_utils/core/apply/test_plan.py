@@ -154,7 +154,18 @@ def test_an_error_is_left_only_where_a_restart_is_allowed() -> None:
         "! web-1 state error -> running: needs restart in bootflow_apply_allow (hard reboot, restarts the guest)"
     )
     assert lines(want=[dataclasses.replace(want[0], allow=frozenset(["restart"]))], have=have)[0].startswith("~ web-1")
-    assert plan.plan([wanted()], have).changes == (), "without a state it is left alone"
+    assert plan.plan([wanted()], have).changes == plan.plan(want, have).changes, "no file wants an error"
+
+
+def test_a_rebuild_that_did_not_end_is_done_again_where_one_is_allowed() -> None:
+    have = [present(vm_state=states.ERROR, torn=True)]
+    assert lines(want=[wanted(allow=["restart"])], have=have)[0] == (
+        "! web-1 state error -> running: needs rebuild in bootflow_apply_allow (rebuild, replaces the guest's local disks)"
+    )
+    (change,) = plan.plan([wanted(state="stopped", allow=["rebuild"])], have).to_do
+    assert (change.steps, change.what) == (("rebuild", "stop"), "state error -> stopped")
+    both = plan.plan([wanted(state="paused", image="alpine", allow=["rebuild"])], have)
+    assert [c.steps for c in both.to_do] == [("rebuild",), ("pause",)], "once"
 
 
 def test_a_state_from_which_no_operation_leads_is_told() -> None:
@@ -254,6 +265,7 @@ PRESENT = st.builds(
                 [s for s in states.VM_STATES if s not in (states.DELETED, states.SOFT_DELETED)]
             ),
             "launched": st.booleans(),
+            "torn": st.booleans(),
             "locked": st.booleans(),
             "volumes": st.lists(st.sampled_from("vwz"), unique=True).map(tuple),
         },
@@ -273,7 +285,9 @@ def done(change: Change, want: Wanted | None, had: Present | None) -> Present | 
         devices = [str(d["uuid"]) for d in want.digest["block_device_mapping"]]
         return Present("new-" + want.name, want.name, "default", states.ACTIVE, want.digest, volumes=tuple(devices))
     assert had is not None
-    if change.kind in (fields.LIVE, fields.RESIZE, fields.REBUILD):
+    if change.kind == fields.REBUILD and had.vm_state == states.ERROR:
+        had = dataclasses.replace(had, vm_state=states.ACTIVE, torn=False)
+    if change.kind in (fields.LIVE, fields.RESIZE, fields.REBUILD) and change.field != "state":
         return dataclasses.replace(had, digest={**had.digest, change.field: want.digest[change.field]})
     if change.kind == plan.LOCK:
         return dataclasses.replace(had, locked=bool(want.locked), locked_reason=want.locked_reason)
@@ -284,7 +298,7 @@ def done(change: Change, want: Wanted | None, had: Present | None) -> Present | 
     now = had.vm_state
     if change.kind == plan.CONFIRM:
         return dataclasses.replace(had, vm_state=states.ACTIVE)
-    for step in sorted(change.steps, key=plan.OPERATIONS.index):
+    for step in sorted(set(change.steps) - {fields.REBUILD}, key=plan.OPERATIONS.index):
         rule = states.check_action("hard_reboot" if step == plan.HARD_REBOOT else step, now, None)
         now = str(rule.result)
     return dataclasses.replace(had, vm_state=now)

@@ -224,6 +224,28 @@ def test_an_instance_that_never_ran_gives_its_name_to_the_corrected_request(two_
     assert new.uuid != failed.uuid and new.vm_state == states.ACTIVE and new.spec["flavor"]["name"] == "other"
 
 
+@pytest.mark.parametrize(
+    ("operations", "needed"),
+    [(["rebuild"], "rebuild"), (["reboot"], "restart"), (["rebuild", "reboot"], "restart")],
+)
+def test_an_error_is_told_with_what_leads_out_of_it(two_hosts: World, operations: list[str], needed: str) -> None:
+    """By the operation that failed last: what another one found does not replace the guest's disks."""
+    world = two_hosts
+    its = file(world, request("web"))
+    apply(world, its)
+    uuid = living(world)["web"].uuid
+    for name in operations:
+        operation_ = find(name, "HARD")
+        failed = Outcome(error=errors.DiskFull(host="h1", path="/", reason="full"), vm_state=states.ERROR)
+        with world.ledger.write() as tx:
+            operation.begin(tx.for_run(world.context("b")), operation_, Selection(uuids=[uuid]), {"h1", "h2"})
+        with world.ledger.write() as tx:
+            operation.finish(tx.for_run(world.context("b")), operation_, {uuid: failed})
+    assert living(world)["web"].vm_state == states.ERROR
+    (change,) = planned(world, its).changes
+    assert (change.done, change.needs, change.what) == (False, needed, "state error -> running")
+
+
 def test_what_another_user_locked_is_told_and_stays(two_hosts: World) -> None:
     world = two_hosts
     apply(world, file(world, request("web"), request("old")))
