@@ -183,7 +183,9 @@ class ActionModule(LedgerAction):
         wanted = self.options["hosts"]
         known = set(ledger.inspect(ledger_audit.hosts_named))
         return Evidence(
-            snapshots={h: _snapshot(h, a) for h, a in answers.items() if a["inspected"]},
+            snapshots={
+                h: _snapshot(h, a, host_settings.resumes(self, h)) for h, a in answers.items() if a["inspected"]
+            },
             unreachable={h: a["error"]["message"] for h, a in answers.items() if not a["inspected"]},
             strangers=frozenset(known - set(self.compute_hosts())),
             hosts=frozenset(wanted) if wanted else None,
@@ -348,7 +350,7 @@ class ActionModule(LedgerAction):
         return {"changed": bool(gone), "deleted": gone, "left": left}
 
 
-def _snapshot(host: str, answer: t.Mapping[str, t.Any]) -> Snapshot:
+def _snapshot(host: str, answer: t.Mapping[str, t.Any], resumes: bool) -> Snapshot:
     facts = answer["compute_node"]
     return Snapshot(
         host=host,
@@ -360,6 +362,8 @@ def _snapshot(host: str, answer: t.Mapping[str, t.Any]) -> Snapshot:
         columns=ledger_audit.columns_of(facts, answer["configuration"]),
         networks=_networks(answer["dhcp"]),
         networks_error=answer["dhcp"].get("error"),
+        boot_id=facts.get("boot_id") or "",
+        resumes=resumes,
     )
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.amounts import counted
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_sync import RESUME
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations, power_sync
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, nodes
@@ -39,7 +41,9 @@ class ActionModule(LedgerAction):
             return {"changed": False, "reported": True, "compute_node": facts, "configuration": configuration}
         ledger = self.open_ledger()
         cleaned = self._clean_up(ledger, host)
-        settled, synced = ledger.transact(_record, host, facts, configuration, asked_at)
+        settled, synced = ledger.transact(
+            _record, host, facts, configuration, asked_at, host_settings.resumes(self, host)
+        )
         return {
             "changed": bool(cleaned or settled or synced.changed),
             "reported": True,
@@ -48,7 +52,18 @@ class ActionModule(LedgerAction):
             "cleaned": cleaned,
             "settled": settled,
             "stopped": sorted(synced.stopped),
+            "to_resume": self._to_resume(host, synced),
         }
+
+    def _to_resume(self, host: str, synced: power_sync.Synced) -> list[str]:
+        """The instances whose guests lost their power with the host's restart."""
+        found = sorted(f.uuid for f in synced.found if f.action == RESUME)
+        if found:
+            text = (
+                "%s restarted, and guests of %s wait to be started again: ansible-playbook bootflow.compute.power_sync"
+            )
+            self._display.display(text % (host, counted(len(found), "active instances")))
+        return found
 
     def _clean_up(self, ledger: Ledger, host: str) -> list[str]:
         """Rid the host of what earlier runs could not remove."""
@@ -69,13 +84,16 @@ def _record(
     facts: t.Mapping[str, t.Any],
     configuration: t.Mapping[str, t.Any],
     asked_at: float,
+    resumes: bool,
 ) -> tuple[dict[str, str], power_sync.Synced]:
     """Enter the report. Returns the instances that it brought out of an operation whose run died, uuid -> vm_state, and what else it changes of
-    instances. A guest that should not run is left to the playbook power_sync.
+    instances. A guest that should not run, or is to run again after its host's restart, is left to the playbook power_sync.
     """
     power_states = {d["uuid"]: d["power_state"] for d in facts["domains"]}
     rescued = [d["uuid"] for d in facts["domains"] if d.get("rescued")]
-    settled = operations.settle(tx, host, power_states, asked_at, rescued)
-    synced = power_sync.sync(tx, {host: power_sync.Report(asked_at, power_states)})
+    reports = {host: power_sync.Report(asked_at, power_states, facts.get("boot_id") or "", resumes)}
+    restarted = host in power_sync.restarted(tx, reports)
+    settled = operations.settle(tx, host, power_states, asked_at, rescued, restarted)
+    synced = power_sync.sync(tx, reports)
     nodes.record_report(tx, host, facts, configuration)
     return settled, synced

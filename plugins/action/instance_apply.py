@@ -35,6 +35,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     apply_plan,
     boot_request,
     boot_volume_settings,
+    host_settings,
     host_variables,
     resize_settings,
     scheduler_settings,
@@ -165,7 +166,12 @@ class ActionModule(LedgerAction):
         """What the hosts said of their guests in this playbook; without check mode it is in the ledger."""
         said = host_variables.results(self.task_vars["hostvars"], self.compute_hosts(), "bootflow_reported")
         return {
-            host: power_sync.Report(tx.now, {d["uuid"]: d["power_state"] for d in report["compute_node"]["domains"]})
+            host: power_sync.Report(
+                tx.now,
+                {d["uuid"]: d["power_state"] for d in report["compute_node"]["domains"]},
+                report["compute_node"].get("boot_id") or "",
+                host_settings.resumes(self, host),
+            )
             for host, report in said.items()
             if report.get("reported") and report.get("compute_node")
         }

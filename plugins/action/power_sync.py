@@ -11,21 +11,26 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.amounts import counted
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import power_sync as core
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_states import POWER_STATES
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import operation
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Outcome
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Operation, Outcome
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import power_sync
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery.power_sync import STOP, Report
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery.power_sync import RESUME, STOP, Report
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import Instance
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings, tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
-# As playbooks/power_sync.yml registers what the controller and the hosts answered. What is to be stopped is handed to the
-# module instance_operation, which reads it under the third name and answers under the last.
+# As playbooks/power_sync.yml registers what the controller and the hosts answered. What is to be stopped, and then what is to be
+# started again, is handed to the module instance_operation, which reads it under the third name and answers under the last two.
 BEGUN = "bootflow_power_begun"
 ASKED = "bootflow_power_asked"
 SYNCED = "bootflow_operation_begun"
 OPERATED = "bootflow_operated"
+RESUMED = "bootflow_resumed"
 
 COUNTS = (
     "%s: While synchronizing instance power states, found %d instances in the database and %d instances on the"
@@ -35,12 +40,18 @@ COUNTS = (
 
 class ActionModule(LedgerAction):
     ARGUMENTS = {
-        "phase": {"type": "str", "choices": ["begin", "ask", "sync", "finish"], "default": "begin"},
+        "phase": {"type": "str", "choices": ["begin", "ask", "sync", "resume", "finish"], "default": "begin"},
         **RUN.options("print_table"),
     }
 
     def act(self) -> dict[str, t.Any]:
-        phases = {"begin": self._begin, "ask": self._ask, "sync": self._sync, "finish": self._finish}
+        phases = {
+            "begin": self._begin,
+            "ask": self._ask,
+            "sync": self._sync,
+            "resume": self._resume,
+            "finish": self._finish,
+        }
         return phases[self.options["phase"]]()
 
     def _begin(self) -> dict[str, t.Any]:
@@ -54,25 +65,16 @@ class ActionModule(LedgerAction):
             host = self.task_vars["inventory_hostname"]
             self._display.warning("%s did not answer and is left out: %s" % (host, e.paragraph))
             return {"changed": False, "answered": False, "error": e.as_dict()}
-        return {"changed": False, "answered": True, "asked_at": asked_at, "power_states": answer["power_states"]}
+        return {"changed": False, "answered": True, "asked_at": asked_at, **answer}
 
     # --- sync: on the controller, for all hosts -----------------------------------------------------------------------
 
     def _sync(self) -> dict[str, t.Any]:
-        reports, silent = {}, []
-        for host in self._registered("localhost", BEGUN).get("hosts", []):
-            asked = self._registered(host, ASKED)
-            if asked.get("answered"):
-                reports[host] = Report(asked["asked_at"], asked["power_states"])
-            else:
-                silent.append(host)
+        reports, silent = self._reports()
         synced = self.write(lambda tx: power_sync.follow(tx, reports))
         for host, counts in synced.counts.items():
             self._display.warning(COUNTS % (host, *counts))
-        work: dict[str, list[dict[str, t.Any]]] = {}
-        for row in synced.to_stop:
-            item = {"uuid": row.uuid, "name": row.display_name, "vm_state": row.vm_state, "volumes": False}
-            work.setdefault(str(row.host), []).append({**item, "details": STOP.details(row)})
+        work, resume = _work(STOP, synced.to_stop), _work(RESUME, synced.to_resume)
         return {
             "changed": synced.changed,
             "compared": synced.compared,
@@ -82,35 +84,67 @@ class ActionModule(LedgerAction):
             "counts": {host: {"ledger": ours, "host": theirs} for host, (ours, theirs) in synced.counts.items()},
             "hosts": sorted(work),
             "work": work,
+            "hosts_to_resume": sorted(resume),
+            "resume": resume,
         }
+
+    def _reports(self) -> tuple[dict[str, Report], list[str]]:
+        """What the hosts answered, and those that did not."""
+        reports, silent = {}, []
+        for host in self._registered("localhost", BEGUN).get("hosts", []):
+            asked = self._registered(host, ASKED)
+            if asked.get("answered"):
+                its = (asked["asked_at"], asked["power_states"], asked["boot_id"])
+                reports[host] = Report(*its, host_settings.resumes(self, host))
+            else:
+                silent.append(host)
+        return reports, silent
+
+    def _resume(self) -> dict[str, t.Any]:
+        """What the module instance_operation is to do next; what was stopped is done."""
+        synced = self._registered("localhost", SYNCED)
+        return {**synced, "changed": False, "stops": synced["work"], "work": synced["resume"]}
 
     # --- finish: on the controller, for all hosts ---------------------------------------------------------------------
 
     def _finish(self) -> dict[str, t.Any]:
         synced = self._registered("localhost", SYNCED)
-        answers = self._answers(synced)
+        stopped = self._answers(synced.get("stops", synced.get("work", {})), OPERATED)
+        started = self._answers(synced.get("resume", {}), RESUMED)
+        answers = {**stopped, **started}
         failed = {u: errors.from_dict(o["error"]) for u, o in answers.items() if o.get("error")}
         if answers and not self.check_mode:
-            outcomes = {u: Outcome(int(o.get("power_state") or 0), failed.get(u)) for u, o in answers.items()}
-            failed = self.open_ledger().transact(operation.finish, STOP, outcomes)
-        instances = [_instance(f, answers.get(f["uuid"], {}), failed.get(f["uuid"])) for f in synced.get("found", [])]
+            reports, _silent = self._reports()
+            outcomes = {u: _outcome(o, failed.get(u), u in started) for u, o in answers.items()}
+
+            def finish(tx: Transaction) -> dict[str, errors.BootflowError]:
+                found = operation.finish(tx, STOP, {u: outcomes[u] for u in stopped})
+                found.update(operation.finish(tx, RESUME, {u: outcomes[u] for u in started}))
+                if started:
+                    again = {u for u in started if outcomes[u].vm_state == states.ACTIVE}
+                    power_sync.resumed(tx, {h: reports[h] for h in synced["resume"]}, again)
+                return found
+
+            failed = self.open_ledger().transact(finish)
+        instances = [_instance(f, answers.get(f["uuid"]), failed.get(f["uuid"])) for f in synced.get("found", [])]
         for instance in instances:
             if instance["error"]:
                 problem = failed[instance["uuid"]].paragraph
-                text = "%(name)s on %(host)s was not stopped; the next sync tries it again: " % instance
-                self._display.warning(text + problem)
+                self._display.warning(_FAILED[instance["action"] == core.RESUME] % instance + problem)
         if self.options["print_table"]:
             tables.show(self._display, self._lines(synced, instances))
         changed = any(o.get("changed") for o in answers.values())
         return {"changed": changed, "instances": instances}
 
-    def _answers(self, synced: t.Mapping[str, t.Any]) -> dict[str, dict[str, t.Any]]:
-        """uuid -> its outcome, of the instances that their hosts had to stop."""
+    def _answers(
+        self, work: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]], registered: str
+    ) -> dict[str, dict[str, t.Any]]:
+        """uuid -> its outcome, of the instances that their hosts had to stop or to start."""
         answers = {}
-        for host, items in synced.get("work", {}).items():
-            outcomes = self._registered(host, OPERATED).get("outcomes", {})
+        for host, items in work.items():
+            outcomes = self._registered(host, registered).get("outcomes", {})
             silent = errors.RemoteError(reason="%s returned no result" % host).as_dict()
-            answers.update({i["uuid"]: outcomes.get(i["uuid"]) or {"error": silent} for i in items})
+            answers.update({i["uuid"]: outcomes.get(i["uuid"]) or {"error": silent, "silent": True} for i in items})
         return answers
 
     def _registered(self, host: str, name: str) -> t.Mapping[str, t.Any]:
@@ -141,11 +175,40 @@ class ActionModule(LedgerAction):
         return [title % of, *tables.table(head, rows), *silent]
 
 
+_FAILED = (
+    "%(name)s on %(host)s was not stopped; the next sync tries it again: ",
+    "%(name)s on %(host)s was not started after the restart of its host, and is %(vm_state)s now: ",
+)
+
+
+def _work(its: Operation, rows: t.Sequence[Instance]) -> dict[str, list[dict[str, t.Any]]]:
+    """host -> what the module instance_operation takes of each instance."""
+    work: dict[str, list[dict[str, t.Any]]] = {}
+    for row in rows:
+        item = {"uuid": row.uuid, "name": row.display_name, "vm_state": row.vm_state, "volumes": False}
+        work.setdefault(str(row.host), []).append({**item, "details": its.details(row)})
+    return work
+
+
+def _outcome(answer: t.Mapping[str, t.Any], problem: errors.BootflowError | None, started: bool) -> Outcome:
+    """Of a guest that was to be stopped, or ``started``: where that failed for good the instance is in error, as in Nova."""
+    vm_state = None
+    if started and problem is not None:
+        vm_state = (
+            states.ACTIVE if isinstance(problem, errors.HostUnreachable) or answer.get("silent") else states.ERROR
+        )
+    return Outcome(int(answer.get("power_state") or 0), problem, vm_state)
+
+
 def _instance(
-    found: t.Mapping[str, t.Any], answer: t.Mapping[str, t.Any], problem: errors.BootflowError | None
+    found: t.Mapping[str, t.Any], answer: t.Mapping[str, t.Any] | None, problem: errors.BootflowError | None
 ) -> dict[str, t.Any]:
     """What became of an instance that was found to be different."""
-    stopped = found["action"] is not None and problem is None
+    done = found["action"] is not None and problem is None
+    resumes = found["action"] == core.RESUME
+    its = RESUME if resumes else STOP
+    answer = answer or {}
+    left = _outcome(answer, problem, resumes).vm_state or found["vm_state"]
     return {
         "name": found["name"],
         "uuid": found["uuid"],
@@ -155,8 +218,8 @@ def _instance(
         "reported": found["reported"],
         "action": found["action"],
         "reason": found["reason"],
-        "vm_state": STOP.rule.result if stopped else found["vm_state"],
-        "power_state": answer["power_state"] if stopped and answer else found["reported"],
+        "vm_state": its.rule.result if done else left,
+        "power_state": answer["power_state"] if done and answer else found["reported"],
         "forced": bool(answer.get("forced")),
         "error": None if problem is None else problem.as_dict(),
     }

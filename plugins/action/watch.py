@@ -16,7 +16,7 @@ import typing as t
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.amounts import counted
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_states import NOSTATE, POWER_STATES
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_sync import EVENTS
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_sync import EVENTS, RESUME
 from ansible_collections.bootflow.compute.plugins.module_utils.core.legible import legible
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.hosts import HOST
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import WATCH, WATCHED
@@ -28,6 +28,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery.po
     Synced,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
+from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_LIMIT, LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.listening import Heard, Listening, Lost, command
 
@@ -46,7 +47,7 @@ class ActionModule(LedgerAction):
         self._lost: set[str] = set()
         programs = self._programs()
         if not programs:
-            self._display.warning("There is no host to listen to.")
+            self._warn("There is no host to listen to.")
         elif self.options["write"]:
             self._open().close()  # a wrong URL, or a ledger that is not there, ends the task at once
         with contextlib.ExitStack() as stack:
@@ -71,7 +72,7 @@ class ActionModule(LedgerAction):
             try:
                 found[host] = self.ports.program(host, variables, line)
             except errors.BootflowError as e:
-                self._display.warning(e.paragraph)
+                self._warn(e.paragraph)
         return found
 
     def _listen(self, listening: Listening, file: t.BinaryIO | None, hosts: bool) -> None:
@@ -106,7 +107,8 @@ class ActionModule(LedgerAction):
         reports, noticed = {}, {}
         for each in heard:
             if each.events is None:
-                reports[each.host] = Report(each.asked_at, each.power_states)
+                resumes = host_settings.resumes(self, each.host)
+                reports[each.host] = Report(each.asked_at, each.power_states, each.boot_id, resumes)
                 continue
             names: dict[str, list[str]] = {}
             for event in each.events:
@@ -121,7 +123,7 @@ class ActionModule(LedgerAction):
                 ledger.close()
         except errors.BootflowError as e:
             hosts = sorted({each.host for each in heard})
-            self._display.warning("What %s said was not written: %s" % (", ".join(hosts), e.paragraph))
+            self._warn("What %s said was not written: %s" % (", ".join(hosts), e.paragraph))
             self._again.update(dict.fromkeys(hosts, time.monotonic() + PAUSE_OF_LEDGER))
             return
         for part in synced:
@@ -132,9 +134,13 @@ class ActionModule(LedgerAction):
 
     # --- people and files -----------------------------------------------------------------------------------------------
 
+    def _warn(self, text: str) -> None:
+        """At once: Ansible shows the warnings of a task when the task ends, and this one may never."""
+        self._display.display(legible("[WARNING]: %s" % text))
+
     def _tell_lost(self, lost: Lost) -> None:
         error = errors.HostUnreachable(host=lost.host, reason=lost.reason)
-        self._display.warning("%s It is tried again after %d s." % (error.paragraph, lost.pause))
+        self._warn("%s It is tried again after %d s." % (error.paragraph, lost.pause))
         self._lost.add(lost.host)
 
     def _tell_listening(self, heard: Heard) -> None:
@@ -190,5 +196,6 @@ def _line(found: Found, stopped: bool, check_mode: bool) -> str:
         POWER_STATES[found.reported],
     )
     done = "It would be stopped in the ledger." if check_mode else "It is stopped in the ledger."
-    left = "The next power_sync stops it." if found.action and not stopped else ""
+    does = "starts" if found.action == RESUME else "stops"
+    left = "The next power_sync %s it." % does if found.action and not stopped else ""
     return legible(" ".join(filter(None, (its, found.reason, done if stopped else left))))

@@ -302,6 +302,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.con
     LIBVIRT_ARGUMENTS,
     connect,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.boots import check_not_ending
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.ownership import LEDGER_ARGUMENTS
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (
@@ -352,6 +353,7 @@ def main():
                 more["iscsi"] = iscsi_ends(connection, args["iqn_prefixes"], args["known_targets"])
             if args["list_reservations"]:
                 more["dhcp"] = dhcp_networks(connection)
+        check_not_ending()  # after the states of the guests, which end first
     except Exception as error:
         fail(module, error)
     module.exit_json(changed=False, compute_node=node, **more)

@@ -51,6 +51,11 @@ settled:
   description: Instances that a run left in the middle of an operation when it died, UUID to vm_state, by what the host reported.
   type: dict
   returned: when it answered
+to_resume:
+  description: UUIDs of active instances whose guests lost their power with a restart of the host. The playbook power_sync starts them.
+  type: list
+  elements: str
+  returned: when it answered
 stopped:
   description: UUIDs of instances that are stopped now, as their guests had shut down by themselves.
   type: list

@@ -42,6 +42,10 @@ power_states:
   type: dict
   returned: success
   sample: {6a2c1f0e-3c5e-5d7b-8d3f-9f1c2b3a4d5e: 1}
+boot_id:
+  description: The kernel's name for the host's start, another one after each restart; empty if the host has none.
+  type: str
+  returned: success
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -51,6 +55,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.con
     connect,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domains import power_states
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.boots import (
+    boot_id,
+    check_not_ending,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (
     TIME_LIMIT_ARGUMENTS,
@@ -63,11 +71,13 @@ def main():
     keep_time_limit(module)
     args = module.params
     try:
+        boot = boot_id()  # before the states: those of a later start are never taken for this one's
         with connect(args["libvirt_uri"], args["libvirt_timeout"]) as connection:
             found = power_states(connection)
+        check_not_ending()  # after the states, which change first
     except Exception as error:
         fail(module, error)
-    module.exit_json(changed=False, power_states=found)
+    module.exit_json(changed=False, power_states=found, boot_id=boot)
 
 
 if __name__ == "__main__":

@@ -12,12 +12,14 @@ short_description: Let the ledger follow the power states of the guests
 version_added: "0.1.0"
 description:
   - One step of the playbook C(power_sync), by Nova's rules. O(phase=begin) names the hosts, O(phase=ask) asks one of them for the states of its domains,
-    O(phase=sync) writes what differs for all hosts in one transaction, and O(phase=finish) writes what came of those that had to be stopped.
+    O(phase=sync) writes what differs for all hosts in one transaction, and O(phase=finish) writes what came of those that had to be stopped or started.
   - The power state of each guest is written.
   - An instance that is active or paused, and whose guest is off, is stopped. An instance that is stopped, and whose guest has power, is stopped again on
     its host by M(bootflow.compute.instance_operation), and so is an active one whose guest suspended itself.
   - A guest that is paused, or that its host does not have, is only reported.
   - Instances with a task_state, and those that were written after their host was asked, are left alone. A lock does not keep an instance from it.
+  - An active instance whose guest lost its power with a restart of its host is rebooted hard by M(bootflow.compute.instance_operation), unless the host's
+    C(bootflow_resume_guests_state_on_host_boot) is false. Where that fails for good the instance is in error.
   - A stop that fails does not fail the task. The instance is what it was, with a fault, and the next sync tries again.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.ledger]
@@ -27,7 +29,7 @@ options:
   phase:
     description: Which step. V(ask) runs on the compute hosts, the others on the controller.
     type: str
-    choices: [begin, ask, sync, finish]
+    choices: [begin, ask, sync, resume, finish]
     default: begin
   print_table:
     description: Print what was found and done. Read from the variable C(bootflow_print_table), else true.
@@ -36,8 +38,8 @@ notes:
   - Runs on the controller, inside the ansible-playbook process. With O(phase=ask) it runs M(bootflow.compute.domain_info) on the host.
   - >-
     The steps read what others returned from C(bootflow_power_begun) and C(bootflow_operation_begun) of C(localhost), and C(bootflow_power_asked)
-    and C(bootflow_operated) of the hosts; register them under these names, O(phase=sync) as C(bootflow_operation_begun), since
-    M(bootflow.compute.instance_operation) reads it.
+    C(bootflow_operated) and C(bootflow_resumed) of the hosts; register them under these names, O(phase=sync) and O(phase=resume) as
+    C(bootflow_operation_begun), since M(bootflow.compute.instance_operation) reads it.
 seealso:
   - module: bootflow.compute.domain_info
   - module: bootflow.compute.instance_operation
@@ -72,6 +74,10 @@ asked_at:
   description: When the host was asked, in seconds since the epoch.
   type: float
   returned: O(phase=ask), when it answered
+boot_id:
+  description: The kernel's name for the host's start.
+  type: str
+  returned: O(phase=ask), when it answered
 power_states:
   description: As M(bootflow.compute.domain_info) returns them.
   type: dict
@@ -96,9 +102,22 @@ found:
   elements: dict
   returned: O(phase=sync)
 work:
-  description: What each of RV(hosts) has to stop.
+  description: What each of RV(hosts) has to stop; with O(phase=resume) what each of RV(hosts_to_resume) has to start.
   type: dict
-  returned: O(phase=sync)
+  returned: O(phase=sync) and O(phase=resume)
+hosts_to_resume:
+  description: The hosts that restarted and have guests to start.
+  type: list
+  elements: str
+  returned: O(phase=sync) and O(phase=resume)
+resume:
+  description: What each of RV(hosts_to_resume) has to start.
+  type: dict
+  returned: O(phase=sync) and O(phase=resume)
+stops:
+  description: What each of RV(hosts) had to stop.
+  type: dict
+  returned: O(phase=resume)
 instances:
   description: The instances whose guests were not as the ledger had them. In check mode, what would become of them.
   type: list
@@ -130,7 +149,8 @@ instances:
       type: int
       returned: always
     action:
-      description: What Nova's rules do, V(stop), or V(force_stop) for an instance that is not active; null for nothing.
+      description: What Nova's rules do, V(stop), or V(force_stop) for an instance that is not active, V(resume_state_on_host_boot) after a
+        restart of the host; null for nothing.
       type: str
       returned: always
     reason:

@@ -13,7 +13,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.local 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.setting import Table, Values
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.hosts import CONFIGURATION, HOST
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN, WATCHED
 
 MOST_NAMED = 5
 RATIOS = ("ram_allocation_ratio", "disk_allocation_ratio", "cpu_allocation_ratio")
@@ -181,6 +181,11 @@ def node_info_arguments(action: OnHostOfLedger, configuration: t.Mapping[str, t.
         "volume_group": volume_group(host),
         "disk_medium": host.disk_medium,
     }
+
+
+def resumes(action: OnHost, host: str) -> bool:
+    """Whether the guests of ``host`` run again after its restart."""
+    return bool(WATCHED.of(action.task_vars["hostvars"][host]).resume_guests_state_on_host_boot)
 
 
 def at_once(most: int, items: int) -> int:

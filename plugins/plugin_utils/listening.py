@@ -54,6 +54,7 @@ class Heard:
     asked_at: float  # seconds since the epoch
     power_states: t.Mapping[str, int]  # uuid -> Nova's number, of those that are there
     events: t.Sequence[Event] | None  # in their order; None: all guests of the host, at the beginning
+    boot_id: str = ""  # of the host
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,7 @@ class _Listener:
     asked: list[Event] | None = None  # the events of that question
     events: list[Event] = field(default_factory=list)  # not asked about yet
     everything: bool = False  # all guests are to be asked for
+    boot_id: str = ""  # of the host, as it said
 
 
 class Listening:
@@ -240,12 +242,13 @@ class Listening:
             self._fail(listener, said.error)
         if said.listening:
             listener.listening = listener.everything = True
+            listener.boot_id = said.boot_id
         if said.event is not None:
             listener.events.append(said.event)
         if said.power_states is None or said.answer != listener.number or listener.asked_at is None:
             return []
         asked_at, listener.asked_at = listener.asked_at, None
-        return [Heard(listener.host, asked_at, said.power_states, listener.asked)]
+        return [Heard(listener.host, asked_at, said.power_states, listener.asked, listener.boot_id)]
 
     def _ask(self, listener: _Listener) -> None:
         """One question at a time: what happens meanwhile is asked about next."""

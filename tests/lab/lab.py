@@ -40,6 +40,7 @@ PREFIX = "bfl"
 PRIVATE_TREES = ("/etc", "/var/lib", "/var/cache", "/var/log")
 GROUP = "bootflow_compute"
 REMOTE_HOME = "/root/.ansible"  # Ansible's files on a host; a controller on this machine has its own of the same name
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
 FAILURES = ("libvirtd", "network", "ssh", "spawn", "disk")
 SHELL_FILE = "/root/.bashrc"  # read before each command that comes by SSH; what this machine's says is not the hosts'
 INSTANCES_PATH = "/var/lib/bootflow/instances"
@@ -248,6 +249,36 @@ class Host:
             self.run(*sshd_command(self.lab.directory, self.name))
         wait_until(self.ssh_answers, 30, "an answer of %s's sshd" % (self.name,))
         self.lab.note_failure(self.name, None)
+
+    def begin_to_end(self):
+        """systemd shuts it down; its guests end first. restart() follows."""
+        says = "#!/bin/sh\\necho stopping\\nexit 1\\n"
+        self.run(
+            "sh", "-c", "mkdir -p /run/systemd/system; printf '%s' >/run/systemctl; chmod 755 /run/systemctl" % says
+        )
+        self.run("mount", "--bind", "/run/systemctl", shutil.which("systemctl"))
+
+    def restart(self):
+        """As its power button does it: guests and networks end, /run is empty of them, libvirt starts, the kernel has another boot_id."""
+        self.stop_daemon("libvirtd")
+        if "systemctl" in self.run("cat", "/proc/mounts").stdout:
+            self.run("umount", shutil.which("systemctl"))
+            self.run("rm", "-r", "/run/systemd")
+        self.run(
+            "sh", "-c", "pkill -KILL qemu-system; pkill -KILL dnsmasq; rm -rf /run/libvirt/qemu /run/libvirt/network"
+        )
+        wait_until(lambda: self.run("pgrep", "qemu-system", check=False).returncode != 0, 10, "end of the guests")
+        for path in self.run("sh", "-c", "ls -d /sys/class/net/*/bridge 2>/dev/null || true").stdout.split():
+            self.run("ip", "link", "delete", path.split("/")[4])
+        self.run("sh", "-c", "echo %s >/run/lab-boot-id" % uuid.uuid4())
+        if BOOT_ID not in self.run("cat", "/proc/mounts").stdout:
+            self.run("mount", "--bind", "/run/lab-boot-id", BOOT_ID)
+        self.run("libvirtd", "-d")
+        wait_until(
+            lambda: self.run("virsh", "-c", "qemu:///system", "version", check=False).returncode == 0,
+            30,
+            "start of libvirtd",
+        )
 
     def stop_daemon(self, name):
         pid_file = {"libvirtd": "/run/libvirtd.pid", "sshd": "/run/sshd.pid"}[name]

@@ -107,10 +107,12 @@ _PROFILE: dict[str, Shape] = {
 }
 # What many nodes share: see ledger/compute/profiles.py.
 PROFILE: Shape = record({}, _PROFILE)
+BOOT_ID: Shape = text(64)
 NODE: Shape = record(
     {"hypervisor_hostname": name, "memory_mb": count, "local_gb": count, "vcpus": count, "domains": items(_domain)},
     {
         "host_uuid": text(36),
+        "boot_id": BOOT_ID,
         "host_ip": text(64, pattern=re.compile(r"[0-9a-fA-F:.]+")),
         "memory_mb_used": count,
         "local_gb_used": count,

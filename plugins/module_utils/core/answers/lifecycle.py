@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from ..errors import InvalidAnswer
 from ..instances.power_states import power_state_of
 from ..legible import legible
-from .shapes import Misshapen, Shape, flag, items, mapping, message, record, uuid, whole
+from .shapes import Misshapen, Shape, flag, items, mapping, message, record, text, uuid, whole
 
 MARK = "bootflow "  # before each line of the listener: a login shell may print others
 LONGEST_LINE = 8 * 1024**2  # bytes: the states of 100,000 domains
@@ -52,11 +52,13 @@ class Said:
     event: Event | None = None
     answer: int | None = None  # the number of the question
     power_states: t.Mapping[str, int] | None = None  # with an answer: uuid -> Nova's number
+    boot_id: str = ""  # with listening: of the host
     error: str = ""  # it ends, because of this
 
 
 _SAYS: dict[str, Shape] = {
     "listening": flag,
+    "boot_id": text(64),
     "alive": flag,
     "event": items(whole(-1), most=3, exactly=3),  # type, detail, type of the last job where the guest was migrated
     "uuid": uuid,
@@ -91,6 +93,7 @@ def read(host: str, line: str) -> Said | None:
     states = {u.lower(): power_state_of(state) for u, state in said.get("states", {}).items()}
     found = Said(
         listening=bool(said.get("listening")),
+        boot_id=said.get("boot_id", ""),
         answer=said.get("answer"),
         power_states=states if "answer" in said else None,
         error=legible(said.get("error", "")),

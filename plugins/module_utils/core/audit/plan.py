@@ -155,6 +155,8 @@ class Snapshot:
     volumes: t.Mapping[str, t.Sequence[str]] = field(default_factory=dict)  # UUID -> its disks that are logical volumes
     networks: t.Optional[t.Mapping[str, DhcpNetwork]] = None  # of libvirt, by name; None: they were not read
     networks_error: t.Optional[t.Mapping[str, t.Any]] = None  # why not
+    boot_id: str = ""  # of the start of the host, as the kernel names it; "": not known
+    resumes: bool = True  # its guests run again after a restart: bootflow_resume_guests_state_on_host_boot
 
 
 @dataclass(frozen=True)
@@ -166,6 +168,7 @@ class Evidence:
     strangers: t.Collection[str] = ()  # in the ledger, not in the inventory
     hosts: t.Optional[t.Collection[str]] = None  # only differences on these; None: all
     remove_orphans: bool = False
+    restarted: t.Collection[str] = ()  # hosts whose guests do not all run again yet as they did before a restart
     storage: StorageEvidence = field(default_factory=StorageEvidence)  # of volumes, see volumes.storage_audit
 
 
@@ -456,7 +459,7 @@ class _Plan:
             instance.uuid,
             "state",
             now,
-            now if waits else _settled(instance, power_state, rescued),
+            now if waits else _settled(instance, power_state, rescued, instance.host in self.evidence.restarted),
             WAIT if waits else SETTLE,
             waits,
             key=instance.run,
@@ -756,7 +759,7 @@ class _Plan:
         self.add(ORPHAN_RESERVATION, host, None, what, found.address, found.address, REPORT, remedy)
 
 
-def _settled(instance: Instance, power_state: int | None, rescued: bool) -> str:
+def _settled(instance: Instance, power_state: int | None, rescued: bool, restarted: bool) -> str:
     if instance.operation == "evacuate":
         there = power_state == states.RUNNING and instance.vm_state != states.STOPPED
         return states.ACTIVE if there else states.ERROR
@@ -764,7 +767,7 @@ def _settled(instance: Instance, power_state: int | None, rescued: bool) -> str:
         if instance.over and (instance.operation == "resize" or power_state is not None):
             return states.RESIZED  # its new host has all of it
         return states.ACTIVE if power_state == states.RUNNING else states.STOPPED
-    return states.settled(instance.operation, instance.vm_state, power_state, rescued)
+    return states.settled(instance.operation, instance.vm_state, power_state, rescued, restarted)
 
 
 def _holds(instance: Instance) -> bool:

@@ -18,6 +18,7 @@ from .power_states import CRASHED, NOSTATE, POWER_PAUSED, POWER_STATES, POWER_SU
 STOP = "stop"  # the operation, with its own rules
 FORCE_STOP = "force_stop"  # the same, whatever the vm_state is
 DELETE = "delete"
+RESUME = "resume_state_on_host_boot"  # its guest is started again
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ _NOT_FOUND = "Instance is unexpectedly not found. Ignore."
 _NOT_STOPPED = "Instance is not stopped. Calling the stop API."
 _PAUSED_SHUT_DOWN = "Paused instance shutdown by itself. Calling the stop API."
 _NOT_DELETED = "Instance is not (soft-)deleted."
+_RESTARTED = "Its host restarted. Starting the guest again."  # ours
 
 Row = t.Dict[int, t.Tuple[t.Optional[str], str]]
 
@@ -77,8 +79,12 @@ TABLE: dict[str, Row] = {
 }
 
 
-def decide(known: Known, host: str, power_state: int) -> Decision:
-    """What follows from ``power_state``, which ``host`` reports of the guest; NOSTATE where it has none."""
+def decide(known: Known, host: str, power_state: int, restarted: bool = False) -> Decision:
+    """What follows from ``power_state``, which ``host`` reports of the guest; NOSTATE where it has none.
+
+    :arg restarted: the host has restarted, and its guests are to run again as they did: an active instance whose guest is off did not shut
+        itself down. source: Nova's ComputeManager._resume_guests_state
+    """
     if known.host != host:
         reason = "During the sync_power process the instance has moved from host %s to host %s" % (host, known.host)
         return Decision(reason=reason, skipped=True)
@@ -86,6 +92,8 @@ def decide(known: Known, host: str, power_state: int) -> Decision:
         reason = "During sync_power_state the instance has a pending task (%s). Skip." % known.task_state
         return Decision(reason=reason, skipped=True)
     action, reason = TABLE.get(known.vm_state, {}).get(power_state, (None, ""))
+    if restarted and known.vm_state == states.ACTIVE and power_state in (NOSTATE, SHUTDOWN, CRASHED):
+        action, reason = RESUME, _RESTARTED
     if action == STOP and known.shutdown_terminate and power_state in (SHUTDOWN, CRASHED):
         action = DELETE
     return Decision(None if power_state == known.power_state else power_state, action, reason)

@@ -216,7 +216,7 @@ POWER_STATES_OF: dict[str, frozenset[int]] = {
 }
 
 
-def settled(action: str, vm_state: str, power_state: int | None, rescued: bool = False) -> str:
+def settled(action: str, vm_state: str, power_state: int | None, rescued: bool = False, restarted: bool = False) -> str:
     """The vm_state after ``action`` of a dead run: the action's result if the guest is in it, else unchanged.
 
     A reboot, or the end of a rescue, has a guest off for a while: where it ended there, the instance is stopped, so that a
@@ -224,6 +224,7 @@ def settled(action: str, vm_state: str, power_state: int | None, rescued: bool =
 
     :arg power_state: the reported one; None: the host does not have the guest.
     :arg rescued: its domain is that of a rescue.
+    :arg restarted: its host has restarted, and its guests are to run again: an active one that is off in its reboot is active still.
     source: Nova's init_host
     """
     rule = ACTIONS[action]
@@ -238,6 +239,8 @@ def settled(action: str, vm_state: str, power_state: int | None, rescued: bool =
     if rule.result is not None and power_state in POWER_STATES_OF.get(rule.result, ()):
         return rule.result
     reboots = rule.result in (rule.vm_states or ())
+    if restarted and reboots and vm_state == ACTIVE:
+        return ACTIVE
     return STOPPED if reboots and vm_state in (ACTIVE, PAUSED) and power_state in POWER_STATES_OF[STOPPED] else vm_state
 
 

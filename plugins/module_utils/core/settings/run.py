@@ -216,6 +216,13 @@ WATCHED = Table(
             True,
             "Playbook `watch`: listen to the events of the host's guests, as Nova's setting does.",
         ),
+        Setting(
+            "resume_guests_state_on_host_boot",
+            bool,
+            True,
+            "After a restart of the host, `power_sync` starts the guests of active instances; otherwise these instances are stopped. Nova's"
+            " setting of that name is false.",
+        ),
     )
 )
 

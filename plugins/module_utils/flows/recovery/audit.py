@@ -13,13 +13,14 @@ from __future__ import annotations
 import operator
 import typing as t
 from collections import defaultdict
-from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field, replace
 
 from ...core import errors
 from ...core.audit import plan as audit
 from ...core.audit.plan import Evidence, Finding
 from ...core.instances import states
 from ...core.instances.power_states import POWER_STATES
+from ...core.instances.power_sync import RESUME
 from ...core.resources.claims import Overhead, ResourceRequest, usage_delta
 from ...ledger.compute import claims, cleanups, groups, instances, moves, nodes, ports, requests, runs
 from ...ledger.compute.instances import InstanceSize
@@ -100,7 +101,8 @@ def survey(tx: Transaction, evidence: Evidence) -> audit.Ledger:
 
 def plan(tx: Transaction, evidence: Evidence) -> list[Finding]:
     """The findings for the current state of the ledger. Writes nothing."""
-    found = audit.plan(survey(tx, evidence), evidence)
+    again = power_sync.restarted(tx, {host: _report(s) for host, s in evidence.snapshots.items()})
+    found = audit.plan(survey(tx, evidence), replace(evidence, restarted=again))
     return found + volume_audit.plan(tx, evidence) + storage_audit.plan(tx, evidence)
 
 
@@ -225,16 +227,21 @@ def follow(tx: Transaction, evidence: Evidence) -> list[Finding]:
     No guest loses its power by that: the playbook power_sync does it.
     """
     snapshots = evidence.snapshots.items()
-    guests = {host: {d.uuid: d.power_state for d in snapshot.domains} for host, snapshot in snapshots}
-    synced = power_sync.sync(tx, {h: power_sync.Report(s.began_at, guests[h]) for h, s in snapshots})
+    synced = power_sync.sync(tx, {h: _report(s) for h, s in snapshots})
     return [_power(f, synced) for f in synced.found if f.action or f.uuid in synced.written]
+
+
+def _report(snapshot: audit.Snapshot) -> power_sync.Report:
+    power_states = {d.uuid: d.power_state for d in snapshot.domains}
+    return power_sync.Report(snapshot.began_at, power_states, snapshot.boot_id, snapshot.resumes)
 
 
 def _power(found: power_sync.Found, synced: power_sync.Synced) -> Finding:
     its = (audit.POWER_STATE, found.host, found.uuid)
     if found.uuid in synced.stopped:
         return Finding(*its, "vm_state", found.vm_state, states.STOPPED, audit.SETTLE)
-    remedy = "bootflow.compute.power_sync stops the guest." if found.action else ""
+    does = "starts" if found.action == RESUME else "stops"
+    remedy = "bootflow.compute.power_sync %s the guest." % does if found.action else ""
     old, new = POWER_STATES[found.power_state], POWER_STATES[found.reported]
     action = audit.RECORD if found.uuid in synced.written else audit.REPORT
     return Finding(*its, "power_state", old, new, action, remedy)
@@ -298,9 +305,10 @@ class _Repair:
     def _settle(self) -> None:
         for host in sorted({str(f.host) for f in self.by_kind[audit.DEAD_OPERATION]}):
             snapshot = self.evidence.snapshots[host]
-            power_states = {d.uuid: d.power_state for d in snapshot.domains}
+            report = _report(snapshot)
             rescued = [d.uuid for d in snapshot.domains if d.rescued]
-            operations.settle(self.tx, host, power_states, snapshot.began_at, rescued)
+            restarted = host in power_sync.restarted(self.tx, {host: report})
+            operations.settle(self.tx, host, report.power_states, snapshot.began_at, rescued, restarted)
 
     def _adopt(self) -> None:
         """Adopt what dead runs left: they lose every swap, and other runs see the new owner."""

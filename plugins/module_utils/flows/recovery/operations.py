@@ -49,11 +49,13 @@ def settle(
     power_states: t.Mapping[str, int],
     asked_at: float,
     rescued: t.Collection[str] | None = None,
+    restarted: bool = False,
 ) -> dict[str, str]:
     """Settle operations of dead runs on ``host``. Returns uuid -> its vm_state now.
 
     :arg power_states: of the reported guests; a missing guest does not exist.
     :arg asked_at: when the host was asked: rows written after that are left alone.
+    :arg restarted: the host has restarted: an active guest that is off in the middle of its reboot is active still, and is started again.
     :arg rescued: uuids of guests whose domains are those of a rescue; None: not known, and what depends on it waits.
     """
     found = {r.uuid: r for r in left(tx, host) if r.updated_at < asked_at}
@@ -74,7 +76,8 @@ def settle(
         power_state = power_states.get(row.uuid)
         if not states.is_over(its.name, power_state) or (rescued is None and its.name in states.OF_A_RESCUE):
             continue
-        settled[row.uuid] = states.settled(its.name, row.vm_state, power_state, row.uuid in (rescued or ()))
+        is_rescue = row.uuid in (rescued or ())
+        settled[row.uuid] = states.settled(its.name, row.vm_state, power_state, is_rescue, restarted)
         instances.swap(
             tx,
             [row.uuid],

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from ...core.instances import power_sync
 from ...core.instances.power_states import CRASHED, NOSTATE, SHUTDOWN
 from ...core.instances.power_sync import Decision, Known
-from ...ledger.compute import history, instances, runs
+from ...ledger.compute import history, instances, nodes, runs
 from ...ledger.compute.instances import Instance, InstancePower
 from ...ledger.db.transaction import Transaction
 from ..instances import operation
@@ -26,6 +26,7 @@ from ..instances.operations import OPERATIONS
 from . import operations
 
 STOP = OPERATIONS["stop"]
+RESUME = OPERATIONS["hard_reboot"]  # as Nova's resume_state_on_host_boot: networks, volumes and definition anew
 OFF = (SHUTDOWN, CRASHED)
 
 
@@ -35,6 +36,8 @@ class Report:
 
     asked_at: float  # when the host was asked, in seconds since the epoch
     power_states: t.Mapping[str, int]  # uuid of each of its domains, also of those that are no instances
+    boot_id: str = ""  # of the start of the host that these are from; "": not known
+    resumes: bool = True  # bootflow_resume_guests_state_on_host_boot of the host
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ class Found:
     vm_state: str  # before
     power_state: int  # in the ledger, before
     reported: int
-    action: str | None  # power_sync.STOP, FORCE_STOP
+    action: str | None  # power_sync.STOP, FORCE_STOP, RESUME
     reason: str  # Nova's words; empty: only the power_state is new
 
 
@@ -68,19 +71,45 @@ class Synced:
     to_stop: list[Instance] = field(
         default_factory=list
     )  # taken into the operation stop: their guests still have power
+    to_resume: list[Instance] = field(default_factory=list)  # taken into RESUME: their hosts restarted
     compared: int = 0  # instances
     counts: dict[str, tuple[int, int]] = field(default_factory=dict)  # host -> instances and domains, where they differ
 
     @property
     def changed(self) -> bool:
-        return bool(self.written or self.stopped or self.to_stop)
+        return bool(self.written or self.stopped or self.to_stop or self.to_resume)
 
 
 def follow(tx: Transaction, reports: t.Mapping[str, Report], stops: bool = True) -> Synced:
     """The sync of a run: what dead runs left half done on these hosts is settled first. See sync()."""
-    for host in sorted(operations.hosts_to_ask(tx) & set(reports)):
-        operations.settle(tx, host, reports[host].power_states, reports[host].asked_at)
+    left = sorted(operations.hosts_to_ask(tx) & set(reports))
+    again = restarted(tx, {host: reports[host] for host in left})
+    for host in left:
+        its = reports[host]
+        operations.settle(tx, host, its.power_states, its.asked_at, restarted=host in again)
     return sync(tx, reports, stops=stops)
+
+
+def restarted(tx: Transaction, reports: t.Mapping[str, Report]) -> set[str]:
+    """The hosts that restarted, and whose guests do not all run again yet as they did."""
+    return _restarted(reports, _known_boots(tx, reports))
+
+
+def _known_boots(tx: Transaction, reports: t.Mapping[str, Report]) -> dict[str, str]:
+    said = [host for host, its in reports.items() if its.boot_id]
+    return nodes.boot_ids(tx, said) if said else {}
+
+
+def _restarted(reports: t.Mapping[str, Report], known: t.Mapping[str, str]) -> set[str]:
+    said = {host: its.boot_id for host, its in reports.items() if its.boot_id and its.resumes}
+    return {host for host, boot_id in said.items() if known.get(host) not in (None, "", boot_id)}
+
+
+def resumed(tx: Transaction, reports: t.Mapping[str, Report], left: t.Collection[str] = ()) -> None:
+    """The guests of these hosts were started, as far as they can be. :arg left: instances that are to be tried again"""
+    rows = instances.powers(tx, hosts=reports)
+    busy = {str(r.host) for r in rows if r.task_state is not None or r.uuid in left}
+    nodes.record_boots(tx, {h: its.boot_id for h, its in reports.items() if its.boot_id and h not in busy})
 
 
 def follow_events(tx: Transaction, noticed: t.Mapping[str, Noticed]) -> Synced:
@@ -115,12 +144,23 @@ def sync(tx: Transaction, reports: t.Mapping[str, Report], stops: bool = False) 
     does not keep them from it, as it does not keep Nova's own tasks.
 
     :arg reports: by host.
-    :arg stops: guests that have power and should not have it are taken into the operation stop (``to_stop``), which the
-        caller does on their hosts and finishes. Otherwise they are only found.
+    :arg stops: guests that have power and should not have it are taken into the operation stop (``to_stop``), those that lost it with
+        their host's restart into a hard reboot (``to_resume``), which the caller does on their hosts and finishes. Otherwise they
+        are only found. A host's start counts as dealt with when none is left, so that a run that dies on the way leaves them to the next one.
     """
     rows = instances.powers(tx, hosts=reports)
     synced = Synced(compared=len(rows), counts=_counts(rows, reports))
-    suspects = {r.uuid: str(r.host) for r in _suspects(rows, reports)}
+    known = _known_boots(tx, reports)
+    again = _restarted(reports, known)
+    differing = list(_differing(rows, reports, again))
+    suspects = {r.uuid: str(r.host) for r, decision in differing if _holds(tx, r, reports, decision)}
+    # What this report cannot decide may be theirs.
+    waiting = {
+        str(r.host) for r in (*(r for r in rows if r.task_state is not None), *(r for r, _decision in differing))
+    }
+    waiting &= again
+    new = {h: r.boot_id for h, r in reports.items() if h in known and known[h] != r.boot_id and h not in waiting}
+    nodes.record_boots(tx, new)
     if not suspects:
         return synced
     runs.renew(tx)
@@ -128,8 +168,8 @@ def sync(tx: Transaction, reports: t.Mapping[str, Report], stops: bool = False) 
     for row in instances.powers(tx, uuids=suspects):
         host = suspects[row.uuid]
         reported = reports[host].power_states.get(row.uuid, NOSTATE)
-        decision = _decide(row, host, reported)
-        if not decision.skipped and row.updated_at < reports[host].asked_at:
+        decision = _decide(row, host, reported, host in again)
+        if not decision.skipped and _holds(tx, row, reports, decision):
             decided.append((row, reported, decision))
     _finish(tx, decided, synced, stops)
     return synced
@@ -151,22 +191,29 @@ def _counts(rows: t.Sequence[InstancePower], reports: t.Mapping[str, Report]) ->
     return {host: (ours, theirs) for host, (ours, theirs) in numbers.items() if ours != theirs}
 
 
-def _decide(row: InstancePower, host: str, reported: int) -> Decision:
-    return power_sync.decide(Known(row.host, row.vm_state, row.task_state, row.power_state), host, reported)
+def _decide(row: InstancePower, host: str, reported: int, again: bool) -> Decision:
+    return power_sync.decide(Known(row.host, row.vm_state, row.task_state, row.power_state), host, reported, again)
 
 
-def _suspects(rows: t.Sequence[InstancePower], reports: t.Mapping[str, Report]) -> t.Iterator[InstancePower]:
+def _differing(
+    rows: t.Sequence[InstancePower], reports: t.Mapping[str, Report], again: t.Collection[str]
+) -> t.Iterator[tuple[InstancePower, Decision]]:
     """Those for which something follows. Few are different, so that few are locked and read again."""
-    follows: dict[tuple[str, str | None, int, int], bool] = {}
+    follows: dict[tuple[str, str | None, int, int, bool], Decision] = {}
     for row in rows:
-        report = reports[str(row.host)]
-        reported = report.power_states.get(row.uuid, NOSTATE)
-        states = (row.vm_state, row.task_state, row.power_state, reported)
+        reported = reports[str(row.host)].power_states.get(row.uuid, NOSTATE)
+        states = (row.vm_state, row.task_state, row.power_state, reported, str(row.host) in again)
         if states not in follows:
-            decision = _decide(row, str(row.host), reported)
-            follows[states] = decision != Decision() and not decision.skipped
-        if follows[states] and row.updated_at < report.asked_at:
-            yield row
+            follows[states] = _decide(row, str(row.host), reported, states[-1])
+        decision = follows[states]
+        if decision != Decision() and not decision.skipped:
+            yield row, decision
+
+
+def _holds(tx: Transaction, row: InstancePower, reports: t.Mapping[str, Report], decision: Decision) -> bool:
+    """Whether the report still says how this instance is: nobody wrote it since, but this run, when it settled a reboot of a dead one."""
+    settled = decision.action == power_sync.RESUME and row.run_id == tx.run.id
+    return settled or row.updated_at < reports[str(row.host)].asked_at
 
 
 def _write(tx: Transaction, decided: t.Sequence[tuple[InstancePower, int, Decision]], synced: Synced) -> None:
@@ -181,8 +228,14 @@ def _write(tx: Transaction, decided: t.Sequence[tuple[InstancePower, int, Decisi
 
 def _stop(tx: Transaction, synced: Synced, stops: bool) -> None:
     """The operation stop: begun for all that need it, and finished for those whose guests are off."""
-    off = {f.uuid: operation.Outcome(f.reported) for f in synced.found if f.action and f.reported in OFF}
-    begin = [f.uuid for f in synced.found if f.uuid in off or (f.action and stops)]
+    to_resume = [f.uuid for f in synced.found if f.action == power_sync.RESUME]
+    if to_resume and stops:
+        synced.to_resume = instances.select_live(tx, uuids=to_resume)
+        operation.start(tx, RESUME, synced.to_resume)
+        history.start_events_on(tx, {r.uuid: r.host for r in synced.to_resume}, RESUME.name)
+    ends = [f for f in synced.found if f.action and f.action != power_sync.RESUME]
+    off = {f.uuid: operation.Outcome(f.reported) for f in ends if f.reported in OFF}
+    begin = [f.uuid for f in ends if f.uuid in off or stops]
     if not begin:
         return
     rows = instances.select_live(tx, uuids=begin)

@@ -22,6 +22,7 @@ from ..disks.rescue import is_rescue
 from ..iscsi.connector_facts import initiator_name, qemu_opens_iscsi
 from ..libvirt.connection import libvirt, libvirt_errors
 from ..libvirt.domains import ledger_of_domain
+from ..os.boots import boot_id
 from ..os.ownership import is_of_another, ledger_of_folder
 from ..os.paths import checked_instances_path, checked_uuid
 from .metrics import cpu_metrics
@@ -77,6 +78,7 @@ def compute_node(
             "hypervisor_hostname": connection.getHostname(),
             "host_uuid": capabilities.findtext("host/uuid") or "",
             "host_ip": host_ip(),
+            "boot_id": boot_id(),
             "vcpus": online_cpus(connection),
             "memory_mb": int(connection.getInfo()[1]),
             "memory_mb_used": memory_used_mb(),

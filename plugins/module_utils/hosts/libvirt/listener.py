@@ -7,7 +7,7 @@
 The controller sends this text to the host's Python over SSH (plugin_utils/listening.py), so it imports nothing of ours. It ends
 with its standard input: nothing stays on the host. It only reads: libvirt lets any local user do that.
 
-Lines out: "bootflow " and JSON: {"listening": true}; {"event": [type, detail, job], "uuid"}; {"answer": number, "states": {uuid: state}};
+Lines out: "bootflow " and JSON: {"listening": true, "boot_id": text}; {"event": [type, detail, job], "uuid"}; {"answer": number, "states": {uuid: state}};
 {"alive": true} every ten seconds; {"error": text}, the last. Lines in, JSON: {"ask": number, "uuids": [...], or null for all domains}.
 """
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import threading
 import typing as t
@@ -38,10 +39,30 @@ def say(**words: t.Any) -> None:
             os._exit(0)
 
 
+def boot_id() -> str:
+    """The kernel's name for this start of the host."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
 def fail(text: t.Any) -> t.NoReturn:
     """The last line."""
     say(error=str(text))
     os._exit(1)
+
+
+def is_ending() -> bool:
+    """Whether systemd shuts this host down: its guests end then, and not by their own will."""
+    if not os.path.isdir("/run/systemd/system"):
+        return False
+    try:
+        done = subprocess.run(["systemctl", "is-system-running"], stdout=subprocess.PIPE, timeout=10, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return done.stdout.strip() == b"stopping"
 
 
 def on_event(connection: t.Any, domain: t.Any, event: int, detail: int, dummy: t.Any) -> None:
@@ -75,7 +96,12 @@ def answer(connection: t.Any) -> t.NoReturn:
     try:
         for line in sys.stdin:
             question = json.loads(line)
-            say(answer=question["ask"], states=states(connection, question["uuids"]))
+            found = states(connection, question["uuids"])
+            if (
+                is_ending()
+            ):  # after the states, which change first; nothing follows from an event that was not asked about
+                fail("the host is shutting down")
+            say(answer=question["ask"], states=found)
     except BaseException as error:
         fail(error)
     os._exit(0)
@@ -99,7 +125,7 @@ def main(uri: str) -> t.NoReturn:
         pass
     libvirt.virEventAddTimeout(ALIVE, lambda *dummy: say(alive=True), None)
     threading.Thread(target=answer, args=(connection,), daemon=True).start()
-    say(listening=True)
+    say(listening=True, boot_id=boot_id())
     while True:
         libvirt.virEventRunDefaultImpl()
 

@@ -16,12 +16,11 @@ import typing as t
 from ..lvm.lvm import VolumeGroup, check_group, read_group
 from ..lvm.lvm_tags import DELETING, IMAGE, INCOMPLETE, LEDGER, identity, tag_value
 from ..os.batch import run_batch
-from ..os.files import read_text
+from ..os.boots import boot_id
 from ..os.ownership import is_of_another
 from .image_cache import CachedImage, cached_images, yielding
 
 GIB = 1024**3
-BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 class Moment(t.NamedTuple):
@@ -33,7 +32,7 @@ class Moment(t.NamedTuple):
 
 def moment() -> Moment:
     """The current time. Taken before LVM is read, so that the report contains all earlier changes."""
-    return Moment(read_text(BOOT_ID), time.clock_gettime(time.CLOCK_BOOTTIME))
+    return Moment(boot_id(), time.clock_gettime(time.CLOCK_BOOTTIME))
 
 
 def _gb(size: float) -> float:

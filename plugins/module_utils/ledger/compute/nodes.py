@@ -96,7 +96,9 @@ def record_report(
     }
     mine = sa.and_(c.host == host, c.node == node)
     if tx.execute(compute_nodes.update().where(mine).values(**values)).rowcount == 0:
-        if not insert_new(tx, compute_nodes, host=host, node=node, created_at=tx.now, **values):
+        if not insert_new(
+            tx, compute_nodes, host=host, node=node, created_at=tx.now, boot_id=facts.get("boot_id") or "", **values
+        ):
             tx.execute(compute_nodes.update().where(mine).values(**values))  # another run was faster
     node_id = int(tx.execute(sa.select(c.id).where(mine)).scalar_one())
     table = node_facts_table
@@ -131,6 +133,20 @@ def _numa_profile(tx: Transaction, facts: t.Mapping[str, t.Any], configuration: 
         ]
         numa = {**numa, "cells": cells}
     return profiles.profile_id(tx, numa)
+
+
+def boot_ids(tx: Transaction, hosts: t.Collection[str]) -> dict[str, str]:
+    """host -> the start of it that was dealt with, as the kernel names it; "" where none was. Hosts without a node are left out."""
+    c = compute_nodes.c
+    return {
+        r.host: r.boot_id for r in tx.execute(sa.select(c.host, c.boot_id).where(bulk.among(tx, c.host, sorted(hosts))))
+    }
+
+
+def record_boots(tx: Transaction, boots: t.Mapping[str, str]) -> None:
+    """These starts of these hosts were dealt with. :arg boots: host -> boot_id"""
+    for host, boot_id in sorted(boots.items()):
+        tx.execute(compute_nodes.update().where(compute_nodes.c.host == host).values(boot_id=boot_id))
 
 
 def record_unreachable(tx: Transaction, host: str, reason: str) -> None:

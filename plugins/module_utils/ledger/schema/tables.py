@@ -91,6 +91,9 @@ compute_nodes = sa.Table(
     sa.Column("has_pci", sa.Boolean, nullable=False, default=False, server_default=sa.false()),
     sa.Column("has_disks", sa.Boolean, nullable=False, default=False, server_default=sa.false()),
     sa.Column("metrics", sa.JSON(none_as_null=True)),
+    sa.Column(
+        "boot_id", sa.String(64), nullable=False, default="", server_default=""
+    ),  # of the start that was dealt with
     sa.UniqueConstraint("host", "node", name="uq_compute_nodes_host_node"),
 )
 

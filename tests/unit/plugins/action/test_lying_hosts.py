@@ -42,6 +42,7 @@ NODE: dict[str, t.Any] = {
     "hypervisor_hostname": "h2",
     "host_uuid": UUID,
     "host_ip": "192.0.2.2",
+    "boot_id": "a1b2c3d4-0000-4000-8000-000000000001",
     "vcpus": 8,
     "vcpus_used": 1,
     "memory_mb": 8192,

@@ -13,6 +13,7 @@ import pytest
 from ansible_collections.bootflow.compute.plugins.action import compute_report, instance_operation, power_sync
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, request
 
@@ -26,17 +27,21 @@ class Fleet:
     def __init__(self, world: World):
         self.world = world
         self.check_mode = False
+        self.run = "s"
         self.hostvars: dict[str, dict[str, t.Any]] = {h: {} for h in ("localhost", "h1", "h2", "h3")}
         self.guests: dict[str, dict[str, int]] = {"h1": {}, "h2": {}, "h3": {}}
         self.deaf: set[str] = set()
         self.away: set[str] = set()
         self.stuck: set[str] = set()
+        self.boots: dict[str, str] = {"h1": "first", "h2": "first", "h3": "first"}
+        self.broken: dict[str, errors.BootflowError] = {}
         self.asked: list[tuple[str, str]] = []
         self.shown: list[str] = []
         self.warned: list[str] = []
 
-    def play(self) -> dict[str, t.Any]:
+    def play(self, run: str = "s") -> dict[str, t.Any]:
         """As playbooks/power_sync.yml."""
+        self.run = run
         on_localhost = self.hostvars["localhost"]
         begun = on_localhost[power_sync.BEGUN] = self.task(power_sync, "localhost", phase="begin")
         for host in begun["hosts"]:
@@ -45,11 +50,16 @@ class Fleet:
         for host in synced["hosts"]:
             done = self.task(instance_operation, host, operation="stop", phase="work")
             self.hostvars[host][power_sync.OPERATED] = done
+        if synced["hosts_to_resume"]:
+            begun = on_localhost[power_sync.SYNCED] = self.task(power_sync, "localhost", phase="resume")
+            for host in begun["hosts_to_resume"]:
+                how = {"operation": "reboot", "reboot_type": "HARD", "phase": "work"}
+                self.hostvars[host][power_sync.RESUMED] = self.task(instance_operation, host, **how)
         return {**self.task(power_sync, "localhost", phase="finish"), "synced": synced}
 
-    def task(self, module: t.Any, host: str, **options: t.Any) -> dict[str, t.Any]:
+    def task(self, module: t.Any, host: str, run: str = "", **options: t.Any) -> dict[str, t.Any]:
         self.world.time += 1
-        ports = WorldPorts(self.world, "s", lambda name, arguments: self.answer(host, name, arguments))
+        ports = WorldPorts(self.world, run or self.run, lambda name, arguments: self.answer(host, name, arguments))
         ports.shown, ports.warnings = self.shown, self.warned
         ports.display.display = lambda text, **_how: self.shown.append(text)
         ports.display.warning = self.warned.append
@@ -63,10 +73,17 @@ class Fleet:
             return {"unreachable": True, "msg": "no route"}
         mine = self.guests[host]
         if name == "domain_info":
-            return {"power_states": dict(mine)}
+            return {"power_states": dict(mine), "boot_id": self.boots[host]}
         if name == "compute_node_info":
             domains = [{"uuid": u, "name": "x", "power_state": p} for u, p in mine.items()]
-            return {"compute_node": {**FACTS, "hypervisor_hostname": host, "domains": domains}}
+            return {
+                "compute_node": {**FACTS, "hypervisor_hostname": host, "domains": domains, "boot_id": self.boots[host]}
+            }
+        if name == "virtual_network":
+            names = [n["name"] for n in arguments["networks"]]
+            return {"outcomes": {n: {"changed": False, "error": None, "active": True} for n in names}}
+        if name == "domain":
+            return self.reboot(mine, arguments)
         assert name == "domain_power" and arguments["state"] == "shutdown"
         found: dict[str, t.Any] = {}
         for uuid in (d["uuid"] for d in arguments["domains"]):
@@ -77,6 +94,21 @@ class Fleet:
             found[uuid] = {"changed": mine[uuid] != OFF, "error": None, "power_state": OFF, "forced": forced}
             mine[uuid] = mine[uuid] if self.check_mode else OFF
         return {"outcomes": found}
+
+    def reboot(self, mine: dict[str, int], arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        """A hard reboot of guests of a host."""
+        domains: dict[str, t.Any] = {}
+        for domain in arguments["domains"]:
+            uuid = domain["uuid"]
+            error = self.broken.get(uuid)
+            domains[uuid] = {
+                "changed": True,
+                "error": error and error.as_dict(),
+                "power_state": OFF if error else RUNNING,
+            }
+            domains[uuid].update({} if error else {"name": domain["name"]})
+            mine[uuid] = mine.get(uuid, OFF) if error or self.check_mode else RUNNING
+        return {"outcomes": domains}
 
     def states(self) -> dict[str, tuple[str, int]]:
         rows = [self.world.row(uuid) for guests in self.guests.values() for uuid in guests]
@@ -230,3 +262,113 @@ def test_a_report_stops_what_is_off_and_leaves_power_alone(fleet: Fleet) -> None
     assert (result["changed"], result["stopped"]) == (True, []) and fleet.states()["web-1"] == ("stopped", RUNNING)
     assert not fleet.task(compute_report, host)["changed"]
     assert ("domain_power" not in [name for _host, name in fleet.asked]) and fleet.guests[host][one] == RUNNING
+
+
+# --- after a restart of a host --------------------------------------------------------------------------------------------
+
+
+def restart(fleet: Fleet, host: str) -> list[str]:
+    """Its guests lose their power. Returns them."""
+    fleet.boots[host] += " again"
+    fleet.guests[host] = dict.fromkeys(fleet.guests[host], OFF)
+    return sorted(fleet.guests[host])
+
+
+@pytest.fixture
+def booted(fleet: Fleet) -> Fleet:
+    """A fleet whose hosts' starts are known."""
+    fleet.play()
+    return fleet
+
+
+def boot_of(fleet: Fleet, host: str) -> str:
+    return next(r.boot_id for r in fleet.world.rows(tables.compute_nodes, tables.compute_nodes.c.host == host))
+
+
+def test_active_guests_run_again_and_others_stay_off(booted: Fleet) -> None:
+    fleet = booted
+    stopped = power(fleet, "web-1", OFF)
+    fleet.play()
+    host = fleet.world.row(stopped).host
+    mine = [u for u in restart(fleet, host) if u != stopped]
+    report = fleet.task(compute_report, host)
+    assert report["to_resume"] == mine and report["stopped"] == [] and "power_sync" in fleet.shown[-1]
+    assert {fleet.world.row(u).vm_state for u in mine} == {states.ACTIVE}, "a report neither stops nor starts them"
+    assert boot_of(fleet, host) == "first"
+    result = fleet.play()
+    assert result["changed"]
+    assert {fleet.world.state(u)[:2] for u in mine} == {(states.ACTIVE, None)}
+    assert {fleet.guests[host][u] for u in mine} == {RUNNING} and fleet.guests[host][stopped] == OFF
+    shown = {i["uuid"]: i for i in result["instances"]}
+    assert {shown[u]["action"] for u in mine} == {"resume_state_on_host_boot"}
+    assert {(shown[u]["vm_state"], shown[u]["power_state"], shown[u]["error"]) for u in mine} == {
+        ("active", RUNNING, None)
+    }
+    assert "Its host restarted. Starting the guest again." in fleet.shown[-1] and boot_of(fleet, host) == "first again"
+    assert [a.message for a in fleet.world.rows(tables.instance_actions) if a.action == "reboot"] == [None] * len(mine)
+    power(fleet, fleet.world.row(mine[0]).display_name, OFF)
+    fleet.play()
+    assert fleet.world.row(mine[0]).vm_state == states.STOPPED, "afterwards it shuts itself down as ever"
+
+
+def test_without_the_setting_they_are_stopped(booted: Fleet) -> None:
+    fleet = booted
+    for host in ("h1", "h2", "h3"):
+        fleet.hostvars[host]["bootflow_resume_guests_state_on_host_boot"] = False
+    mine = restart(fleet, "h1")
+    result = fleet.play()
+    assert not result["synced"]["hosts_to_resume"] and boot_of(fleet, "h1") == "first again"
+    assert {fleet.world.row(u).vm_state for u in mine} == {states.STOPPED}
+
+
+def test_a_run_that_dies_leaves_them_to_the_next(booted: Fleet) -> None:
+    """At its worst moment: they are in a reboot, and nothing was done."""
+    fleet = booted
+    mine = restart(fleet, "h1")
+    fleet.hostvars["localhost"][power_sync.BEGUN] = fleet.task(power_sync, "localhost", phase="begin")
+    for host in ("h1", "h2", "h3"):
+        fleet.hostvars[host] = {power_sync.ASKED: fleet.task(power_sync, host, phase="ask")}
+    fleet.task(power_sync, "localhost", phase="sync")
+    assert {fleet.world.state(u)[1] for u in mine} == {"reboot_started_hard"}
+    fleet.task(compute_report, "h1")
+    assert boot_of(fleet, "h1") == "first", "a run is at it"
+    fleet.world.time += 601
+    report = fleet.task(compute_report, "h1", run="t")
+    assert set(report["settled"].values()) == {states.ACTIVE} and report["to_resume"] == mine
+    result = fleet.play(run="t")
+    assert {fleet.world.state(u)[:2] for u in mine} == {(states.ACTIVE, None)}
+    assert {fleet.guests["h1"][u] for u in mine} == {RUNNING} and result["changed"]
+    assert boot_of(fleet, "h1") == "first again"
+
+
+def test_one_that_cannot_start_is_in_error_and_a_silent_host_is_tried_again(booted: Fleet) -> None:
+    fleet = booted
+    broken, *others = restart(fleet, "h1")
+    fleet.broken = {broken: errors.InvalidDiskInfo(reason="the disk is gone")}
+    result = fleet.play()
+    assert fleet.world.row(broken).vm_state == states.ERROR and boot_of(fleet, "h1") == "first again"
+    assert {fleet.world.row(u).vm_state for u in others} == {states.ACTIVE}
+    (shown,) = [i for i in result["instances"] if i["error"]]
+    assert shown["vm_state"] == "error" and "was not started after the restart of its host" in fleet.warned[-1]
+
+    restart(fleet, "h2")
+    mine = sorted(fleet.guests["h2"])
+    fleet.hostvars["localhost"][power_sync.BEGUN] = fleet.task(power_sync, "localhost", phase="begin")
+    for host in ("h1", "h2", "h3"):
+        fleet.hostvars[host] = {power_sync.ASKED: fleet.task(power_sync, host, phase="ask")}
+    fleet.hostvars["localhost"][power_sync.SYNCED] = fleet.task(power_sync, "localhost", phase="sync")
+    fleet.hostvars["localhost"][power_sync.SYNCED] = fleet.task(power_sync, "localhost", phase="resume")
+    fleet.task(power_sync, "localhost", phase="finish")  # h2 has no result
+    assert {fleet.world.state(u)[:2] for u in mine} == {(states.ACTIVE, None)} and boot_of(fleet, "h2") == "first"
+    fleet.play()
+    assert {fleet.guests["h2"][u] for u in mine} == {RUNNING} and boot_of(fleet, "h2") == "first again"
+
+
+def test_check_mode_tells_what_would_run_again(booted: Fleet) -> None:
+    fleet = booted
+    mine = restart(fleet, "h1")
+    fleet.check_mode = True
+    before = fleet.world.everything()
+    result = fleet.play()
+    assert {i["uuid"] for i in result["instances"]} == set(mine) and "would do (nothing is touched)" in fleet.shown[-1]
+    assert fleet.world.everything() == before and set(fleet.guests["h1"].values()) == {OFF}

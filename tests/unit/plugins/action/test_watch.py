@@ -53,7 +53,7 @@ class Watch:
     def __call__(self, check_mode: bool = False, **options: t.Any) -> dict[str, t.Any]:
         self.ports = ports = WorldPorts(self.world, "w")
         ports.program = self.program  # type: ignore[method-assign]
-        ports.display.warning = self.warning
+        ports.display.display = self.display
         hostvars = {h: {"ansible_host": "192.0.2.1", **self.variables} for h in ("h1", "h2")}
         variables = {
             "hostvars": hostvars,
@@ -69,6 +69,12 @@ class Watch:
         if host == "h2":
             raise errors.HostUnreachable(host=host, reason="events need an SSH key")
         return [sys.executable, "-c", GUEST, self.uuid, json.dumps(self.states)]
+
+    def display(self, text: str, **_how: t.Any) -> None:
+        if text.startswith("[WARNING]: "):
+            self.warning(text.removeprefix("[WARNING]: "))
+        else:
+            self.ports.shown.append(text)
 
     def warning(self, text: str) -> None:
         self.ports.warnings.append(text)

@@ -94,6 +94,8 @@ def fill(ledger: database.Ledger, count: int = 7) -> None:
         "attach_status": ("attached", "detached", "attached"),
         "export": ("none", "done", "ending"),
         "connection": ("none", "done", "none"),
+        "migration_type": ("resize", "migration", "evacuation"),
+        "migrations.status": ("migrating", "finished", "error"),
     }
     with ledger.write() as tx:
         metadata = sa.MetaData()
@@ -105,8 +107,9 @@ def fill(ledger: database.Ledger, count: int = 7) -> None:
             for i in range(count):
                 row: dict[str, t.Any] = {}
                 for column in table.columns:
-                    if column.name in chosen:
-                        row[column.name] = chosen[column.name][i % 3]
+                    among = chosen.get("%s.%s" % (table.name, column.name), chosen.get(column.name))
+                    if among:
+                        row[column.name] = among[i % 3]
                     elif column.nullable and i % 2:
                         row[column.name] = None
                     else:
