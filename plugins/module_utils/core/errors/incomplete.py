@@ -73,6 +73,13 @@ class DeleteIncomplete(Incomplete):
     remedy = "Bring the host back and delete again. If it is gone for good, delete with bootflow_delete_force: true."
 
 
+class DrainIncomplete(Incomplete):
+    """Some instances are still on the host that is drained, or in check mode would be."""
+
+    msg_fmt = "%(failed)d of %(total)d instances stay on %(host)s."
+    remedy = "Move or stop them as said above, and drain the host again."
+
+
 class ApplyIncomplete(Incomplete):
     """Some changes of the playbook apply were not done, or in check mode could not be."""
 

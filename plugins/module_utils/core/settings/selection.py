@@ -142,6 +142,18 @@ MOVE = Table(
     )
 )
 
+DRAIN = Table(
+    (
+        Setting(
+            "drain_host",
+            str,
+            help="Playbook `drain`: the compute host that its instances leave.",
+            option="host",
+            required=True,
+        ),
+    )
+)
+
 CONFIRMATION = Table(
     (
         *INSTANCES,

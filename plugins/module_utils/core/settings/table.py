@@ -21,6 +21,7 @@ from .selection import (
     CONFIRMATION,
     CONSOLE,
     DELETION,
+    DRAIN,
     HOSTS,
     LISTING,
     LOCK,
@@ -54,7 +55,7 @@ SECTIONS: tuple[tuple[str, str, tuple[Setting, ...]], ...] = (
     (
         "Selecting instances (list, delete, operations such as stop)",
         "",
-        (*SELECTION, *OPERATION, *MOVE, *CONFIRMATION, *LOCK, *CONSOLE, *DELETION, *LISTING),
+        (*SELECTION, *OPERATION, *MOVE, *CONFIRMATION, *DRAIN, *LOCK, *CONSOLE, *DELETION, *LISTING),
     ),
 )
 

@@ -105,9 +105,18 @@ def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: Sched
 def _check(tx: Transaction, wanted: Wanted, rows: t.Sequence[Instance]) -> dict[str, Mover]:
     """uuid -> what is to be moved; without those that have the flavor already and wait to be confirmed."""
     operation.refuse_unknown(tx, rows, wanted.selection)
+    found, refused = sort_out(tx, wanted, rows)
+    operation.refuse(list(refused.values()))
+    return found
+
+
+def sort_out(
+    tx: Transaction, wanted: Wanted, rows: t.Sequence[Instance]
+) -> tuple[dict[str, Mover], dict[str, errors.BootflowError]]:
+    """(uuid -> what is to be moved, uuid -> why others cannot be). Left out are those that have the flavor already and wait to be confirmed."""
     its = wanted.operation
     dead = operation.dead_runs(tx, rows)
-    refused: list[errors.BootflowError] = []
+    refused: dict[str, errors.BootflowError] = {}
     able: list[Instance] = []
     for row in rows:
         if _has_it(row, wanted.flavor_for(row.uuid)):
@@ -121,10 +130,9 @@ def _check(tx: Transaction, wanted: Wanted, rows: t.Sequence[Instance]) -> dict[
                 )  # fmt: skip
             able.append(row)
         except errors.BootflowError as e:
-            refused.append(e)
+            refused[row.uuid] = e
     found, unfit = judge(tx, wanted, able)
-    operation.refuse([*refused, *unfit.values()])
-    return found
+    return found, {**refused, **unfit}
 
 
 def judge(

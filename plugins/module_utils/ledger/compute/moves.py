@@ -51,6 +51,13 @@ def open_of(tx: Transaction, uuids: t.Collection[str]) -> dict[str, MoveRow]:
     return {r.instance_uuid: r for r in tx.rows(sa.select(migrations).where(*mine).order_by(c.id), MoveRow)}
 
 
+def open_from(tx: Transaction, host: str) -> list[MoveRow]:
+    """The moves away from ``host`` that are under way, or wait to be confirmed: it is claimed for them."""
+    c = migrations.c
+    mine = (c.source_compute == host, c.status.in_(moves.OPEN))
+    return tx.rows(sa.select(migrations).where(*mine).order_by(c.id), MoveRow)
+
+
 def all_of(tx: Transaction, uuids: t.Collection[str]) -> dict[str, list[MoveRow]]:
     """uuid -> all moves of the instance, live or deleted, oldest first."""
     found: dict[str, list[MoveRow]] = {uuid: [] for uuid in uuids}

@@ -1,0 +1,88 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A host that is to be serviced: what leaves it, what stays and why, and which of its moves are confirmed.
+
+source: Nova's os-services (disable) and the client's host-servers-migrate
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ...core import errors
+from ...core.instances import moves, states
+from ...ledger.compute import cleanups, instances, service_state
+from ...ledger.compute import moves as ledger_moves
+from ...ledger.compute.instances import Instance
+from ...ledger.compute.moves import MoveRow
+from ...ledger.db.transaction import Transaction
+from . import cold
+
+REASON = "drained"
+
+
+@dataclass
+class Drained:
+    """A host on its way to be empty."""
+
+    disabled: bool = False  # it was enabled before
+    leaves: list[Instance] = field(default_factory=list)  # can be migrated
+    stays: dict[str, errors.BootflowError] = field(default_factory=dict)  # uuid -> why not
+    rows: dict[str, Instance] = field(default_factory=dict)  # of both
+
+
+def begin(tx: Transaction, host: str, wanted: cold.Wanted) -> Drained:
+    """Disable ``host``, and sort its instances out.
+
+    :arg wanted: a cold migration of the host's instances.
+    :raises ComputeHostNotFound: the ledger does not know the host.
+    """
+    changes = service_state.set_state(tx, [host], service_state.DISABLED, REASON) if _takes_instances(tx, host) else []
+    rows = instances.select_live(tx, hosts=[host])
+    found, refused = cold.sort_out(tx, wanted, rows)
+    return Drained(bool(changes), [r for r in rows if r.uuid in found], refused, {r.uuid: r for r in rows})
+
+
+def _takes_instances(tx: Transaction, host: str) -> bool:
+    """Whether it is enabled: who disabled it before keeps the reason. A host that nobody knows is refused by set_state()."""
+    known = service_state.states_of(tx, [host])
+    return host not in known or not known[host]["disabled"]
+
+
+def to_confirm(tx: Transaction, host: str) -> list[str]:
+    """The instances whose cold migration away from ``host`` is to be confirmed, also those of an earlier run: nothing can go back to a host
+    that is serviced. A resize, and a guest that should run and does not, wait for who asked for them.
+    """
+    found = {m.instance_uuid: m for m in ledger_moves.open_from(tx, host)}
+    rows = instances.select_live(tx, uuids=sorted(found)) if found else []
+    return [r.uuid for r in rows if _is_well(r, found[r.uuid])]
+
+
+def _is_well(row: Instance, move: MoveRow) -> bool:
+    if (row.vm_state, row.task_state, move.migration_type) != (states.RESIZED, None, moves.MIGRATION):
+        return False
+    return move.old_vm_state != states.ACTIVE or row.power_state == states.RUNNING
+
+
+def left(tx: Transaction, host: str) -> dict[str, tuple[Instance, errors.BootflowError | None]]:
+    """uuid -> (what the host still has something of, why; None: that is known from elsewhere)."""
+    found: dict[str, tuple[Instance, errors.BootflowError | None]] = {
+        r.uuid: (r, None) for r in instances.select_live(tx, hosts=[host])
+    }
+    waiting = sorted({m.instance_uuid for m in ledger_moves.open_from(tx, host)} - set(found))
+    for row in instances.select_live(tx, uuids=waiting) if waiting else ():
+        error = errors.InstanceInvalidState(
+            message="Instance %s went to %s, and its move is not decided" % (row.uuid, row.host),
+            remedy="See that it works there, then bootflow.compute.confirm_resize; or revert_resize.",
+        )
+        found[row.uuid] = (row, error)
+    due = {c.instance_uuid for c in cleanups.of_host(tx, host)} - set(found)
+    for row in instances.select_live(tx, uuids=sorted(due)) if due else ():
+        unclean = errors.RemoteError(
+            reason="%s is not cleaned of instance %s yet" % (host, row.uuid),
+            remedy="bootflow.compute.heartbeat, or any report of the host, does it.",
+        )
+        found[row.uuid] = (row, unclean)
+    return found

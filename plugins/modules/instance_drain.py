@@ -1,0 +1,95 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: instance_drain
+short_description: Bring the instances of a compute host that is to be serviced to others
+version_added: "0.1.0"
+description:
+  - The steps of the playbook C(drain) around those of C(migrate) and C(confirm_resize). O(phase=begin) disables the host and says which of its instances
+    can be migrated. O(phase=moved) says which migrations away from it are to be confirmed, O(phase=finish) what the host still has.
+  - A migration that left the host is confirmed, also one that was begun otherwise; a resize is not. An instance whose guest should run at its new host and does
+    not is left to be confirmed or reverted.
+  - An instance that cannot be migrated keeps no other from it. O(phase=finish) fails as long as the host has something of an instance.
+author: bootflow.compute authors (@bootflow)
+extends_documentation_fragment:
+  - bootflow.compute.attributes
+  - bootflow.compute.ledger
+  - bootflow.compute.scheduler
+attributes:
+  check_mode:
+    support: full
+    details: The plan is made in a transaction that is rolled back. No host does anything.
+  diff_mode: {support: full}
+options:
+  phase:
+    description: Which step.
+    type: str
+    choices: [begin, moved, finish]
+    default: begin
+  host:
+    description: The compute host. Read from the variable C(bootflow_drain_host).
+    type: str
+  pci_alias:
+    description: The PCI aliases of flavors and images. Read from the variable C(bootflow_pci_alias), else none.
+    type: list
+    elements: dict
+  quotas:
+    description: Quotas of the projects. Read from the variable C(bootflow_quotas), else none.
+    type: dict
+  instance_overhead:
+    description: What each instance needs of its host beside its flavor. Read from the variable C(bootflow_instance_overhead), else nothing.
+    type: dict
+  print_table:
+    description: Print the plan and the result. Read from the variable C(bootflow_print_table), else true.
+    type: bool
+notes:
+  - Runs on the controller, inside the ansible-playbook process.
+  - The steps read what others returned from C(bootflow_drain_begun), C(bootflow_move_begun) and C(bootflow_move_finished) of C(localhost).
+seealso:
+  - module: bootflow.compute.instance_move
+  - module: bootflow.compute.instance_confirm
+  - module: bootflow.compute.compute_host_state
+"""
+
+EXAMPLES = r"""
+---
+- name: Give a host no new instances, and see what can leave it
+  bootflow.compute.instance_drain:
+    host: kvm3
+  register: bootflow_drain_begun
+"""
+
+RETURN = r"""
+---
+leaves:
+  description: The instances that can be migrated, with C(name), C(uuid) and C(vm_state).
+  type: list
+  elements: dict
+  returned: O(phase=begin)
+stays:
+  description: The instances that cannot, with C(name), C(uuid), C(vm_state) and C(error).
+  type: list
+  elements: dict
+  returned: O(phase=begin)
+uuids:
+  description: UUIDs of the instances that are to be migrated, or confirmed.
+  type: list
+  elements: str
+  returned: O(phase=begin) and O(phase=moved)
+moved:
+  description: The instances that left the host, with C(name), C(uuid) and C(vm_state). In check mode, those that would.
+  type: list
+  elements: dict
+  returned: O(phase=finish)
+left:
+  description: UUIDs of the instances of which the host still has something.
+  type: list
+  elements: str
+  returned: O(phase=finish)
+"""

@@ -1,0 +1,78 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A real host that its guests leave, by runs that die on the way, until nothing of them is on it."""
+
+from __future__ import annotations
+
+import pytest
+from flow import Flow, entry
+from test_operations import READY, guest, operate
+from test_rivals import agree
+
+DRAIN = {"bootflow_shutdown_timeout": 5}
+
+
+def things_on(flow: Flow, name: str) -> set[str]:
+    """Domains, and folders of instances."""
+    host = flow.lab.host(name)
+    domains = host.run("virsh", "-q", "-c", "qemu:///system", "list", "--all", "--uuid").stdout.split()
+    files = host.run("sh", "-c", "ls /var/lib/bootflow/instances").stdout.split()
+    return {*domains, *files} & {r["uuid"] for r in flow.instances().values()}
+
+
+@pytest.mark.long
+def test_a_host_is_drained(flow: Flow) -> None:
+    name = flow.lab.hosts[0].name
+    flow.boot(entry("web", max_count=3), **READY, bootflow_hosts=[name])
+    flow.boot(entry("other"), bootflow_hosts=[flow.lab.hosts[1].name])
+    operate(flow, "stop", "web-2", bootflow_shutdown_timeout=5)
+    operate(flow, "pause", "web-3")
+    before = flow.instances()
+
+    planned = flow.run("drain", "--check", bootflow_drain_host=name, **DRAIN)
+    assert planned.returncode == 2 and "DrainIncomplete" in planned.output, planned.output
+    for line in (
+        "~ %s gets no new instances" % name,
+        "~ web-1 migrate, restarts the guest",
+        "~ web-2 migrate",
+        "! web-3 stays: ",
+    ):
+        assert line in planned.output, planned.output
+    assert {n: tuple(r) for n, r in flow.instances().items()} == {n: tuple(r) for n, r in before.items()}
+    assert not flow.query("SELECT 1 FROM compute_nodes WHERE service_disabled")
+
+    refused = flow.run("drain", bootflow_drain_host=name, **DRAIN)
+    assert refused.returncode == 2 and "1 of 3 instances stay on %s" % name in refused.output, refused.output
+    rows = flow.instances()
+    assert {n: r["host"] == name for n, r in rows.items()} == {
+        "web-1": False,
+        "web-2": False,
+        "web-3": True,
+        "other": False,
+    }
+    assert (rows["web-1"]["vm_state"], rows["web-2"]["vm_state"]) == ("active", "stopped")
+    agree(flow)
+
+    operate(flow, "unpause", "web-3")
+    process = flow.start("drain", {"bootflow_drain_host": name, **DRAIN})
+    flow.wait_for("SELECT 1 FROM instances WHERE task_state = 'resize_finish'", 90, process)
+    flow.kill(process)
+    for _again in range(2):  # the first may find that the dead run's instance has just gone over
+        done = flow.run("drain", bootflow_drain_host=name, **DRAIN)
+    assert done.returncode == 0 and "%s is empty" % name in done.output, done.output
+    assert {r["uuid"] for r in flow.instances().values()} == {r["uuid"] for r in before.values()}
+    assert name not in {r["host"] for r in flow.instances().values()} and guest(flow, "web-3") == "running"
+    assert things_on(flow, name) == set()
+    (claims,) = flow.query(
+        "SELECT count(*) AS n FROM claims k JOIN compute_nodes n ON n.id = k.compute_node_id WHERE n.host = ?", name
+    )
+    assert claims["n"] == 0
+    agree(flow)
+    again = flow.run("drain", bootflow_drain_host=name)
+    assert again.returncode == 0 and "No instance is on it." in again.output and "changed=0" in again.output, (
+        again.output
+    )
+    flow.delete(*flow.instances())
+    assert flow.residue() == {}
