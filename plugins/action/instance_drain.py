@@ -32,7 +32,7 @@ class ActionModule(LedgerAction):
     ARGUMENTS = {
         "phase": {"type": "str", "choices": ["begin", "moved", "finish"], "default": "begin"},
         **DRAIN.options(),
-        **REQUEST.options("pci_alias", "quotas", "instance_overhead"),
+        **REQUEST.options("pci_alias", "quotas", "instance_overhead", "default_availability_zone"),
         **SCHEDULER.options(),
         **RUN.options("print_table"),
     }
@@ -118,4 +118,4 @@ class ActionModule(LedgerAction):
             )
             tables.show(self._display, [text, *lines])
         error = errors.DrainIncomplete(items, len(items) + len(moved), host=self.host)
-        return outcome(error, changed=False, moved=moved, left=[i["uuid"] for i in items])
+        return outcome(error, changed=False, moved=moved, left=sorted(left))

@@ -35,6 +35,7 @@ options:
   host:
     description: The compute host. Read from the variable C(bootflow_drain_host).
     type: str
+    required: true
   pci_alias:
     description: The PCI aliases of flavors and images. Read from the variable C(bootflow_pci_alias), else none.
     type: list
@@ -45,6 +46,9 @@ options:
   instance_overhead:
     description: What each instance needs of its host beside its flavor. Read from the variable C(bootflow_instance_overhead), else nothing.
     type: dict
+  default_availability_zone:
+    description: Zone of hosts without an aggregate that has one. Read from the variable C(bootflow_default_availability_zone), else V(nova).
+    type: str
   print_table:
     description: Print the plan and the result. Read from the variable C(bootflow_print_table), else true.
     type: bool

@@ -91,7 +91,7 @@ def _empty(lab) -> None:
         host.restore()
         for uuid in host.run("virsh", "-q", "-c", "qemu:///system", "list", "--all", "--uuid").stdout.split():
             host.run("virsh", "-c", "qemu:///system", "destroy", uuid, check=False)
-            host.run("virsh", "-c", "qemu:///system", "undefine", "--nvram", uuid, check=False)
+            host.run("virsh", "-c", "qemu:///system", "undefine", "--nvram", "--managed-save", uuid, check=False)
         host.run(
             "sh",
             "-c",

@@ -124,6 +124,7 @@ class Flow:
             "ANSIBLE_LOCALHOST_WARNING": "false",
             "ANSIBLE_INVENTORY_UNPARSED_WARNING": "false",
             "ANSIBLE_NOCOLOR": "1",
+            "PYTHONUNBUFFERED": "1",  # watch is read while it runs
             "ANSIBLE_FORKS": "10",
             "ANSIBLE_TIMEOUT": "5",
             **more,

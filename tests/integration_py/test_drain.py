@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 from flow import Flow, entry
-from test_operations import READY, guest, operate
+from test_operations import READY, guest, operate, states_of
 from test_rivals import agree
 
 DRAIN = {"bootflow_shutdown_timeout": 5}
@@ -59,7 +59,10 @@ def test_a_host_is_drained(flow: Flow) -> None:
     process = flow.start("drain", {"bootflow_drain_host": name, **DRAIN})
     flow.wait_for("SELECT 1 FROM instances WHERE task_state = 'resize_finish'", 90, process)
     flow.kill(process)
-    for _again in range(2):  # the first may find that the dead run's instance has just gone over
+    done = flow.run("drain", bootflow_drain_host=name, **DRAIN)
+    if done.returncode:  # it had gone over, and its guest was not started there yet: that is for people to decide
+        assert "its move is not decided" in done.output and states_of(flow) >= {("resized", None)}, done.output
+        operate(flow, "revert_resize", "web-3")
         done = flow.run("drain", bootflow_drain_host=name, **DRAIN)
     assert done.returncode == 0 and "%s is empty" % name in done.output, done.output
     assert {r["uuid"] for r in flow.instances().values()} == {r["uuid"] for r in before.values()}
