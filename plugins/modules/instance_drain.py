@@ -37,17 +37,16 @@ options:
     type: str
     required: true
   pci_alias:
-    description: The PCI aliases of flavors and images. Read from the variable C(bootflow_pci_alias), else none.
-    type: list
-    elements: dict
+    description: The PCI devices that flavors may name. Read from the variable C(bootflow_pci_alias).
+    type: raw
   quotas:
-    description: Quotas of the projects. Read from the variable C(bootflow_quotas), else none.
+    description: What projects may have. Read from the variable C(bootflow_quotas), else unlimited.
     type: dict
   instance_overhead:
-    description: What each instance needs of its host beside its flavor. Read from the variable C(bootflow_instance_overhead), else nothing.
+    description: What the hypervisor needs for each guest. Read from the variable C(bootflow_instance_overhead), else V({}).
     type: dict
   default_availability_zone:
-    description: Zone of hosts without an aggregate that has one. Read from the variable C(bootflow_default_availability_zone), else V(nova).
+    description: Availability zone of hosts that name none. Read from the variable C(bootflow_default_availability_zone), else V(nova).
     type: str
   print_table:
     description: Print the plan and the result. Read from the variable C(bootflow_print_table), else true.
