@@ -22,10 +22,25 @@ OURS = """
 
 
 def audit(flow: Flow, *options: str, expect: int = 0, **variables) -> tuple[Run, list[dict]]:
-    """An audit, and what it found."""
+    """An audit, and what it found, but for memory that the machine of the tests was given meanwhile, as a virtual machine may be."""
     done = flow.run("audit", *options, timeout=180, **variables)
     assert done.returncode == expect, done.output
-    return done, findings(done.output)
+    return done, [f for f in findings(done.output) if not is_memory(f)]
+
+
+def is_memory(finding: dict) -> bool:
+    return (finding["kind"], finding["what"]) == ("host_facts", "memory_mb")
+
+
+def idle_audit(flow: Flow, *options: str, **variables) -> list[dict]:
+    """What an audit finds that has nothing to do."""
+    for _again in range(3):  # the memory of the machine may have grown
+        done, found = audit(flow, *options, **variables)
+        if not [f for f in findings(done.output) if is_memory(f)]:
+            break
+        flow.run("heartbeat")
+    assert changed(done.output) == 0, done.output
+    return found
 
 
 def findings(output: str) -> list[dict]:
@@ -96,8 +111,7 @@ def test_a_wrong_ledger_and_a_lost_domain(flow: Flow) -> None:
     assert "Delete the instance and boot it again" in done.output
     flow.check_ledger()
     assert flow.instances()["two"]["vm_state"] == "active", "the state is somebody else's to change"
-    again, found = audit(flow)
-    assert [f["kind"] for f in found] == ["instance_without_domain"] and changed(again.output) == 0
+    assert [f["kind"] for f in idle_audit(flow)] == ["instance_without_domain"]
     flow.delete("one", "two")
     assert flow.residue() == {}
 
@@ -110,13 +124,12 @@ def test_orphans_and_foreign_domains(flow: Flow) -> None:
     define(host, ORPHAN_UUID, "orphan", OURS)
     folder = str(uuid_module.UUID(int=7, version=4))
     host.run("mkdir", "-p", "/var/lib/bootflow/instances/%s" % folder)
-    done, found = audit(flow)
-    assert {(f["kind"], f["instance"], f["action"]) for f in found} == {
+    assert {(f["kind"], f["instance"], f["action"]) for f in idle_audit(flow)} == {
         ("foreign_domain", FOREIGN_UUID, "report"),
         ("orphan_domain", ORPHAN_UUID, "report"),
         ("orphan_folder", folder, "report"),
     }
-    assert changed(done.output) == 0 and "128 MiB are used by domains that are not instances" in done.output
+    assert "128 MiB are used by domains that are not instances" in audit(flow)[0].output
     assert domains(host) == {row["uuid"], FOREIGN_UUID, ORPHAN_UUID}
     _plan, planned = audit(flow, "--check", bootflow_audit_remove_orphans=True)
     assert sorted(f["action"] for f in planned) == ["remove", "remove", "report"]
@@ -124,8 +137,7 @@ def test_orphans_and_foreign_domains(flow: Flow) -> None:
     audit(flow, bootflow_audit_remove_orphans=True)
     assert domains(host) == {row["uuid"], FOREIGN_UUID}
     assert folder not in host.run("ls", "/var/lib/bootflow/instances").stdout
-    last, found = audit(flow, bootflow_audit_remove_orphans=True)
-    assert [f["kind"] for f in found] == ["foreign_domain"] and changed(last.output) == 0
+    assert [f["kind"] for f in idle_audit(flow, bootflow_audit_remove_orphans=True)] == ["foreign_domain"]
     host.run("virsh", "-q", "-c", "qemu:///system", "undefine", FOREIGN_UUID)
     flow.delete("one")
     assert flow.residue() == {}
@@ -150,10 +162,11 @@ def test_two_ledgers_on_one_host_leave_each_other_alone(flow: Flow, tmp_path) ->
 
     here = {"bootflow_audit_hosts": [host.name]}  # the others have not reported to these ledgers
     for check in (("--check",), ()):
-        done, found = audit(other, *check, bootflow_audit_remove_orphans=True, **here)
+        found = idle_audit(other, *check, bootflow_audit_remove_orphans=True, **here)
         assert [(f["kind"], f["host"], f["action"]) for f in found] == [("other_ledger", host.name, "report")]
-        assert found[0]["what"] == "guests of ledger " + ledger["id"] and changed(done.output) == 0
-        assert "%s: %d MiB are used by domains that are not instances" % (host.name, memory) in done.output
+        assert found[0]["what"] == "guests of ledger " + ledger["id"]
+    done, _found = audit(other, "--check", **here)
+    assert "%s: %d MiB are used by domains that are not instances" % (host.name, memory) in done.output
     listed = other.run("hosts").output
     assert "guests of ledger %s: 1; no claim counts their memory (%d MiB), vCPUs (1)" % (ledger["id"], memory) in listed
     assert domains(host) == {mine["uuid"], theirs["uuid"]}
@@ -196,8 +209,7 @@ def test_claims_of_a_killed_run_go_back_at_once(flow: Flow) -> None:
     assert {r["instance_uuid"] for r in flow.query("SELECT instance_uuid FROM claims")} == active
     assert set().union(*(domains(h) for h in flow.lab.hosts)) == active
     assert flow.query("SELECT 1 FROM cleanups") == []
-    quiet, found = audit(flow)
-    assert found == [] and changed(quiet.output) == 0
+    assert idle_audit(flow) == []
     flow.boot(*wanted)
     assert {r["vm_state"] for r in flow.instances().values()} == {"active"}
     flow.delete(*flow.instances())
