@@ -44,6 +44,8 @@ class ActionModule(LedgerAction):
         settled, synced = ledger.transact(
             _record, host, facts, configuration, asked_at, host_settings.resumes(self, host)
         )
+        if settled:  # what was settled may have something to be cleaned, without which it cannot be started
+            cleaned += self._clean_up(ledger, host)
         return {
             "changed": bool(cleaned or settled or synced.changed),
             "reported": True,

@@ -42,7 +42,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_SECRET, LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, item_errors, outcome
-from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host, lease_kept
+from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host, lease_kept, resize_arguments
 
 OF = {"resize": course.RESIZE, "migrate": course.MIGRATE, "revert_resize": course.REVERT}
 GIB = 1024**3
@@ -250,7 +250,7 @@ class ActionModule(LedgerAction):
         items = [i for i in self._items().values() if i["source"] == host]
         domains = [{"uuid": i["uuid"], **i["details"]} for i in items]
         outcomes = self._guarded([i["uuid"] for i in items], lambda: self._power(domains, "shutdown"))
-        off = [i for i in items if not outcomes[i["uuid"]].get("error")]
+        off = [i for i in items if not outcomes[i["uuid"]].get("error") and not _stays(i)]
         place: dict[str, t.Any] = {}
 
         def offer() -> tuple[Outcomes, t.Any]:
@@ -271,7 +271,7 @@ class ActionModule(LedgerAction):
             place.update(address=off[0]["address"], port=result["port"], fingerprint=result["fingerprint"])
             return result["outcomes"], item_errors(result, [i["uuid"] for i in off])
 
-        offered = self._guarded([i["uuid"] for i in off], offer)
+        offered = self._guarded([i["uuid"] for i in off], offer) if off else {}
         return {"outcomes": {**outcomes, **offered}, "place": place}
 
     def _arrive(self, host: str) -> dict[str, t.Any]:
@@ -301,7 +301,25 @@ class ActionModule(LedgerAction):
             result = self.run_module("instance_disks_fetch", arguments)
             return result["outcomes"], item_errors(result, [w["uuid"] for w in wanted])
 
-        return {"outcomes": self._guarded([w["uuid"] for w in wanted], fetch)}
+        fetched = self._guarded([w["uuid"] for w in wanted], fetch) if wanted else {}
+        return {"outcomes": {**fetched, **self._copied(host)}}
+
+    def _copied(self, host: str) -> Outcomes:
+        """The disks of those that are resized here are copied."""
+        departed = self._registered(DEPARTED, host).get("outcomes", {})
+        off = [i for i in self._items().values() if _stays(i) and i["source"] == host]
+        off = [i for i in off if not (departed.get(i["uuid"]) or {"error": True}).get("error")]
+        return self._resize_disks("prepared", [{"uuid": i["uuid"], "sizes": i["sizes"]} for i in off])
+
+    def _resize_disks(self, state: str, instances: t.Sequence[Item]) -> Outcomes:
+        """The module instance_disks_resize on the current host."""
+        uuids = [i["uuid"] for i in instances]
+
+        def resize() -> tuple[Outcomes, t.Any]:
+            result = self.run_module("instance_disks_resize", resize_arguments(self, state, instances))
+            return result["outcomes"], item_errors(result, uuids)
+
+        return self._guarded(uuids, resize) if uuids else {}
 
     def _settle(self, host: str) -> dict[str, t.Any]:
         """On the new hosts: guests start whose disks have arrived; of all others nothing remains."""
@@ -311,9 +329,16 @@ class ActionModule(LedgerAction):
         off = [i["uuid"] for i in mine if not i["runs"]]
         with contextlib.closing(self.open_ledger()) as ledger:
             uuids = ledger.inspect(course.arrived_on, host, [i["uuid"] for i in mine])
-        outcomes = self._guarded(uuids, lambda: hard_reboot.reboot(self, uuids, off))
+        here = [{"uuid": i["uuid"]} for i in mine if i["uuid"] in uuids and _stays(i)]
+        taken = self._resize_disks("resized", here)
+        ready = [u for u in uuids if not taken.get(u, {}).get("error")]
+        outcomes = {**taken, **self._guarded(ready, lambda: hard_reboot.reboot(self, ready, off))}
         to_clean = [i for i in items if (outcomes.get(i["uuid"]) or {"error": True}).get("error")]
-        problems = clean_host(self, [{"uuid": i["uuid"], "name": i["domain"]} for i in to_clean])
+        problems = clean_host(self, [{"uuid": i["uuid"], "name": i["domain"]} for i in to_clean if not _stays(i)])
+        # What another run has taken over is settled by it.
+        failed = [{"uuid": i["uuid"]} for i in to_clean if _stays(i) and i["uuid"] not in switched["lost"]]
+        went_back = self._resize_disks("undone", failed)
+        problems.update({u: errors.from_dict(r["error"]) for u, r in went_back.items() if r.get("error")})
         for item in to_clean:
             its = outcomes.setdefault(item["uuid"], {})
             problem = problems.get(item["uuid"])
@@ -331,8 +356,11 @@ class ActionModule(LedgerAction):
             with contextlib.suppress(errors.BootflowError):  # it ends by itself
                 self.run_module("instance_disks_offer", arguments)
         start = self._registered(WENT_BACK).get("start", {}).get(host, [])
-        domains = [{"uuid": uuid} for uuid in start]
-        return {"outcomes": self._guarded(start, lambda: self._power(domains, "running"))}
+        undone = self._registered(WENT_BACK).get("undone", {}).get(host, [])
+        outcomes = self._resize_disks("reverted", [{"uuid": u} for u in undone])
+        able = [u for u in start if not outcomes.get(u, {}).get("error")]
+        domains = [{"uuid": uuid} for uuid in able]
+        return {"outcomes": {**outcomes, **self._guarded(able, lambda: self._power(domains, "running"))}}
 
     # --- on the controller: over, and back --------------------------------------------------------------------------------
 
@@ -383,7 +411,7 @@ class ActionModule(LedgerAction):
         """Those that failed on their new hosts, or are reverted, are where they were when these have nothing of them."""
         items = self._items()
         if self.check_mode:
-            return {"changed": False, "results": {}, "start": {}, "hosts": []}
+            return {"changed": False, "results": {}, "start": {}, "undone": {}, "hosts": []}
         switched = self._registered(SWITCHED)
         results: dict[str, dict[str, t.Any]] = {}
         for uuid, item in items.items():
@@ -405,14 +433,18 @@ class ActionModule(LedgerAction):
         went = {m.uuid for m in self.open_ledger().transact(course.go_back, back)} if back else set()
         at_home = [u for u, r in results.items() if not r["over"] or u in went]
         start: dict[str, list[str]] = {}
+        undone: dict[str, list[str]] = {}
         for uuid in at_home:
             if items[uuid]["runs"] and uuid not in switched["lost"]:
                 start.setdefault(items[uuid]["source"], []).append(uuid)
+            if uuid in went and _stays(items[uuid]):
+                undone.setdefault(items[uuid]["source"], []).append(uuid)
         return {
             "changed": bool(went),
             "results": results,
             "start": start,
-            "hosts": sorted(set(start) | set(self._registered(BEGUN).get("sources", []))),
+            "undone": undone,
+            "hosts": sorted({*start, *undone, *self._registered(BEGUN).get("sources", [])}),
         }
 
     # --- finish -------------------------------------------------------------------------------------------------------
@@ -471,7 +503,12 @@ class ActionModule(LedgerAction):
                     error = errors.from_dict(returned["error"])
             elif not its["stays"]:
                 power_state = states.SHUTDOWN
-            found[uuid] = course.Result(power_state, error, its["cleaned"])
+            cleaned = its["cleaned"]
+            if uuid in back["undone"].get(host, ()):
+                returned = self._outcome(RETURNED, "return", host, uuid)
+                cleaned = not returned.get("error")
+                error = error or (None if cleaned else errors.from_dict(returned["error"]))
+            found[uuid] = course.Result(power_state, error, cleaned)
         return found
 
     def _lines(self, shown: t.Sequence[Item], begun: t.Mapping[str, t.Any]) -> list[str]:
@@ -499,6 +536,11 @@ class ActionModule(LedgerAction):
             return ["%s: no instance is selected." % self.options["operation"]]
         head = ("INSTANCE", "UUID", "FROM", "TO", "VM_STATE", "POWER_STATE", "NOTE")
         return [title % self.options["operation"], *tables.table(head, rows)]
+
+
+def _stays(item: Item) -> bool:
+    """Whether it is resized on its own host."""
+    return bool(item["source"] == item["destination"])
 
 
 def _vm_state(item: Item, there: bool, power_state: int) -> str:

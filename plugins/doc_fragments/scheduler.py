@@ -39,6 +39,12 @@ options:
       - A whole number, at least 1.
       - Read from the variable C(bootflow_host_subset_size), else V(1).
     type: int
+  allow_resize_to_same_host:
+    description:
+      - A resize may choose the instance's own host, which then needs room for both flavors. With one compute host there
+        is no other.
+      - Read from the variable C(bootflow_allow_resize_to_same_host), else V(false).
+    type: bool
   filter_dirs:
     description:
       - Folders with filters of your own (C(*.py)).

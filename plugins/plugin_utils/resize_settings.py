@@ -36,4 +36,5 @@ def wanted(
         action.options["instance_overhead"],
         scheduler_settings.reading_of(action).filters,
         action.options["quotas"],
+        action.options["allow_resize_to_same_host"],
     )

@@ -13,7 +13,7 @@ import typing as t
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.attachment import NONE
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import claims, runs
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import claims, cleanups, runs
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes, host_settings
@@ -25,14 +25,18 @@ def clean_host(action: LedgerAction, instances: list[dict[str, t.Any]]) -> dict[
     """Remove domain, disks and config drive of these instances from the current host. Returns uuid -> why that failed.
 
     Their whole disks here are cleared, and their volumes disconnected after their guest is gone. The ledger is read for
-    both now: what an instance no longer has may belong to another.
+    both now: what an instance no longer has may belong to another. Of one that was resized here, and stays, only what it was, or was to
+    become, is removed.
     """
     if not instances:
         return {}
     host = action.task_vars["inventory_hostname"]
-    uuids = [i["uuid"] for i in instances]
     ledger = action.open_ledger()
     try:
+        parts = ledger.inspect(cleanups.of_a_part, {(host, i["uuid"]) for i in instances})
+        left = settle_resizes(action, {uuid: part for (_host, uuid), part in parts.items()})
+        instances = [i for i in instances if (host, i["uuid"]) not in parts]
+        uuids = [i["uuid"] for i in instances]
         disks, volumes = ledger.inspect(_had_on, host, uuids)
         problems = remove_instances(action, instances, disks)
         volumes = [v for v in volumes if v.row.instance_uuid not in problems]
@@ -40,13 +44,44 @@ def clean_host(action: LedgerAction, instances: list[dict[str, t.Any]]) -> dict[
             # A guest that still exists keeps the session, which it may share with another.
             gone = [uuid for uuid in uuids if uuid not in problems]
             shared = ledger.inspect(attachments.shared_on, host, [a.volume_id for a in volumes], gone)
-            left = attached_volumes.disconnect(action, ledger, volumes, shared)
+            connected = attached_volumes.disconnect(action, ledger, volumes, shared)
             for volume in volumes:
-                if volume.id in left:
-                    problems.setdefault(volume.row.instance_uuid, left[volume.id])
+                if volume.id in connected:
+                    problems.setdefault(volume.row.instance_uuid, connected[volume.id])
     finally:
         ledger.close()
-    return problems
+    return {**problems, **left}
+
+
+def settle_resizes(action: LedgerAction, parts: t.Mapping[str, str]) -> dict[str, errors.BootflowError]:
+    """Remove what instances were before their resize on the current host (cleanups.OLD), or were to become (NEW). Returns uuid -> why that failed."""
+    if not parts:
+        return {}
+    of_part = {cleanups.OLD: "settled", cleanups.NEW: "reverted"}
+    arguments = resize_arguments(
+        action, "settled", [{"uuid": u, "state": of_part[p]} for u, p in sorted(parts.items())]
+    )
+    try:
+        with lease_kept(action):
+            return item_errors(action.run_module("instance_disks_resize", arguments), sorted(parts))
+    except errors.BootflowError as e:
+        return dict.fromkeys(parts, e)
+    except Exception as e:
+        return dict.fromkeys(parts, action.unexpected(e))
+
+
+def resize_arguments(
+    action: LedgerAction, state: str, instances: t.Sequence[t.Mapping[str, t.Any]]
+) -> dict[str, t.Any]:
+    """Arguments of the module instance_disks_resize on the current host."""
+    return {
+        **host_settings.libvirt_arguments(action),
+        "instances_path": host_settings.of(action).instances_path,
+        "ledger_id": action.ledger_id(),
+        "state": state,
+        "instances": list(instances),
+        "workers": host_settings.workers(action, len(instances)),
+    }
 
 
 def _had_on(

@@ -97,6 +97,7 @@ _KINDS = {
     "instance_disks": "copy_timeout",
     "instance_disks_fetch": "copy_timeout",
     "instance_disks_offer": "copy_timeout",
+    "instance_disks_resize": "copy_timeout",
     "volume_lvm": "clear_timeout",
 }
 

@@ -307,7 +307,7 @@ class World:
             assert node.memory_mb_used == node.reserved_memory_mb + sum(c.memory_mb for c in mine)
             assert node.local_gb_used == node.reserved_disk_gb + sum(c.disk_gb for c in mine)
             assert node.vcpus_used == node.reserved_vcpus + sum(c.vcpus for c in mine)
-            assert node.num_instances == len(mine)
+            assert node.num_instances == len({c.instance_uuid for c in mine})  # one that is resized there has two
         rows = {r.uuid: r for r in tx.execute(sa.select(tables.instances))}
         cleanups = {(r.instance_uuid, r.host) for r in tx.execute(sa.select(tables.cleanups))}
         places = {(u, h) for u, h, _id in _claims(tx)}
@@ -327,9 +327,10 @@ class World:
                 assert (row.uuid, row.host) in places, "%s runs without a claim" % row.uuid
             if row.deleted != instances.LIVE:
                 assert (row.vm_state, row.task_state, row.host) == (states.DELETED, None, None)
+        of_all = {(r.instance_uuid, r.host) for r in tx.execute(sa.select(tables.cleanups)) if r.part == "all"}
         for port in tx.execute(sa.select(tables.ports)):
             held = port.position < 0
-            assert held == ((port.instance_uuid, port.host) in cleanups), "port %s of %s" % (
+            assert held == ((port.instance_uuid, port.host) in of_all), "port %s of %s" % (
                 port.id,
                 port.instance_uuid,
             )

@@ -36,7 +36,7 @@ _ANSWERS: dict[str, tuple[dict[str, Shape], dict[str, Shape]]] = {
     "iscsi_target": ({"outcomes": outcomes.TARGETS}, {}),
     "iscsi_initiator": ({"outcomes": outcomes.CONNECTIONS}, {}),
     **dict.fromkeys(
-        ("config_drive", "domain_disk", "instance_cleanup", "iscsi_secret"),
+        ("config_drive", "domain_disk", "instance_cleanup", "instance_disks_resize", "iscsi_secret"),
         ({"outcomes": outcomes.ANY}, {}),
     ),
 }

@@ -47,6 +47,7 @@ DEAD_DELETE = "dead_delete"
 DEAD_OPERATION = "dead_operation"
 CLEANUP = "cleanup"
 STALE_CLAIM = "stale_claim"
+OF_MOVE = "move"  # key of a claim
 MISSING_CLAIM = "missing_claim"
 WRONG_CLAIM = "wrong_claim"
 DEVICE_CLAIM = "device_claim"
@@ -211,7 +212,8 @@ class Claim:
     instance: str
     node_id: int
     amounts: Amounts
-    of_move: bool = False  # on the other host of a move that is not decided
+    of_move: bool = False  # on the other host of a move, or on its own for a resize there
+    open: bool = False  # and the move is not decided
 
 
 @dataclass(frozen=True)
@@ -242,6 +244,7 @@ class Cleanup:
     instance: str
     name: str
     reason: str = ""
+    of_a_part: bool = False  # the instance is there and stays
 
 
 @dataclass(frozen=True)
@@ -471,7 +474,7 @@ class _Plan:
             if instance is not None and not instance.deleted:
                 if instance.task_state == states.DELETING and not instance.run_dead:
                     continue  # the run that deletes it also does this
-                if instance.host == cleanup.host and instance.task_state != states.DELETING:
+                if instance.host == cleanup.host and instance.task_state != states.DELETING and not cleanup.of_a_part:
                     continue  # the instance is there: nothing of it may be removed
             here = self._reach(cleanup.host) == CLEAN
             remedy = "" if here else "The repair is done when the host answers again."
@@ -501,7 +504,8 @@ class _Plan:
         for claim in self.ledger.claims:
             _add(now[claim.node_id], claim.amounts)
             guests_now[claim.node_id].add(claim.instance)
-            places.add((claim.instance, claim.node_id))
+            if not claim.of_move:
+                places.add((claim.instance, claim.node_id))
             amounts = self._kept(claim, alone=held[claim.instance] == 1)
             if amounts is not None:
                 _add(then[claim.node_id], amounts)
@@ -558,23 +562,25 @@ class _Plan:
         node = self.nodes.get(claim.node_id)
         host = node.host if node is not None else None
         instance = self.ledger.instances.get(claim.instance)
-        if (host, claim.instance) in self.to_clean or (claim.of_move and instance is not None and not instance.deleted):
+        if (host, claim.instance) in self.to_clean or (claim.open and instance is not None and not instance.deleted):
             return claim.amounts
         if (
             instance is None
             or instance.deleted
             or self._node_of(instance) is not node
             or instance.vm_state in states.ALLOW_RESOURCE_REMOVAL
+            or claim.of_move
         ):
             self.add(
                 STALE_CLAIM,
                 host,
                 claim.instance,
-                "claim",
+                "claim of a move" if claim.of_move else "claim",
                 _shown(claim.amounts),
                 None,
                 RELEASE,
                 node_id=claim.node_id,
+                key=OF_MOVE if claim.of_move else None,
             )
             return None
         if claim.amounts == instance.wanted or not alone or instance.busy:

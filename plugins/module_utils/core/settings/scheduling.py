@@ -27,6 +27,12 @@ SCHEDULER = Table(
         Setting("weight_multipliers", NUMBERS, {}, "Weigher to multiplier, where it is not the default."),
         Setting("host_subset_size", int, 1, "Number of best hosts from which the host is chosen at random.", least=1),
         Setting(
+            "allow_resize_to_same_host",
+            bool,
+            False,
+            "A resize may choose the instance's own host, which then needs room for both flavors. With one compute host there is no other.",
+        ),
+        Setting(
             "filter_dirs",
             PATHS,
             help="Folders with filters of your own (`*.py`).",

@@ -16,5 +16,5 @@ from ..attachments import life
 def finish(tx: Transaction, cleaned: t.Mapping[str, t.Collection[str]]) -> None:
     """The hosts have nothing of these instances: their volumes, claims and addresses there are free. {host: uuids}"""
     pairs = {(host, uuid) for host, uuids in cleaned.items() for uuid in uuids}
-    life.hosts_cleaned(tx, pairs)  # before any node is locked
+    life.hosts_cleaned(tx, pairs - set(cleanups.of_a_part(tx, pairs)))  # before any node is locked
     cleanups.done(tx, pairs)

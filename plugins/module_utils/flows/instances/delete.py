@@ -97,6 +97,16 @@ def _end_moves(tx: Transaction, rows: t.Sequence[Instance]) -> set[str]:
         for host in {move.source_compute, move.dest_compute} - {row.host} if move is not None else ():
             cleanups.add(tx, host, row.uuid, row.domain_name, "it was deleted before its move was decided")
             hosts.add(host)
+        if move is not None and ledger_moves.stays(move):
+            part = (
+                cleanups.OLD
+                if row.host is not None and ledger_moves.is_over(move, row.host, row.request_spec_id)
+                else cleanups.NEW
+            )
+            cleanups.add(
+                tx, move.dest_compute, row.uuid, row.domain_name, "it was deleted before its resize was decided", part
+            )
+            hosts.add(move.dest_compute)
     waited = {m.id for m in found.values() if m.status == moves.FINISHED}
     ledger_moves.set_status(tx, waited, moves.CONFIRMED)
     ledger_moves.set_status(tx, {m.id for m in found.values()} - waited, moves.ERROR)

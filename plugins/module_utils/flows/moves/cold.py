@@ -48,6 +48,7 @@ class Wanted:
     overhead: t.Mapping[str, float] = field(default_factory=dict)  # bootflow_instance_overhead
     filters: t.Collection[str] | None = None  # names of the enabled filters
     quotas: t.Mapping[str, t.Any] = field(default_factory=dict)
+    same_host: bool = False  # bootflow_allow_resize_to_same_host; a migration goes to another host in any case
 
     @property
     def operation(self) -> Operation:
@@ -94,12 +95,20 @@ def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: Sched
     history.start_events_on(tx, {r.uuid: r.host for r in placed}, its.name)
     history.notify(tx, sorted(found), "compute.instance.resize.prep.start", {})
     hosts = claim(tx, list(found.values()), read_fleet, options)
-    begun.failed = {u: h for u, h in hosts.items() if isinstance(h, errors.BootflowError)}
+    begun.failed = {u: _told(h, wanted) for u, h in hosts.items() if isinstance(h, errors.BootflowError)}
     _enter(tx, wanted, [(found[u], h) for u, h in hosts.items() if isinstance(h, Candidate)])
     history.notify(tx, sorted(set(found) - set(begun.failed)), "compute.instance.resize.prep.end", {})
     operation.finish(tx, its, {u: operation.Outcome(error=e) for u, e in begun.failed.items()})
     begun.moving = [m for m in load(tx, sorted(set(found) - set(begun.failed))) if m.uuid not in begun.failed]
     return begun
+
+
+def _told(error: errors.BootflowError, wanted: Wanted) -> errors.BootflowError:
+    """Why there is no host, with what leads out of it where the instance's own was left out."""
+    if isinstance(error, errors.NoValidHost) and wanted.operation is RESIZE and not wanted.same_host:
+        hint = "With bootflow_allow_resize_to_same_host the instance's own host is one of those that are tried."
+        error.remedy = " ".join(filter(None, (error.remedy, hint)))
+    return error
 
 
 def _check(tx: Transaction, wanted: Wanted, rows: t.Sequence[Instance]) -> dict[str, Mover]:
@@ -163,7 +172,7 @@ def judge(
             continue
         there = wanted.backends[row.host]
         barred = {h for h, backend in wanted.backends.items() if backend != there}
-        found[row.uuid] = Mover(row, specs[key], barred)
+        found[row.uuid] = Mover(row, specs[key], barred, may_stay=wanted.same_host and flavor is not None)
     return found, refused
 
 

@@ -64,7 +64,10 @@ def _decide(tx: Transaction, rows: t.Sequence[Instance], begun: bool = False) ->
         move = found[row.uuid]
         done.left[row.uuid] = move.source_compute
         done.vm_states[row.uuid] = states.STOPPED if row.power_state in OFF else states.ACTIVE
-        cleanups.add(tx, move.source_compute, row.uuid, row.domain_name, "it went to %s" % move.dest_compute)
+        part, reason = cleanups.ALL, "it went to %s" % move.dest_compute
+        if ledger_moves.stays(move):
+            part, reason = cleanups.OLD, "it was resized there"
+        cleanups.add(tx, move.source_compute, row.uuid, row.domain_name, reason, part)
         instances.swap(tx, [row.uuid], [None], None, notify, vm_state=done.vm_states[row.uuid])
     ledger_moves.set_status(tx, [m.id for m in found.values()], moves.CONFIRMED)
     history.add_events(tx, [(r.uuid, r.host) for r in rows], CONFIRM.name, history.SUCCESS)

@@ -51,6 +51,16 @@ class Moving:
         return self.row.uuid
 
     @property
+    def over(self) -> bool:
+        """Whether it is where its move takes it."""
+        return ledger_moves.is_over(self.move, self.row.host, self.row.request_spec_id)
+
+    @property
+    def of_new(self) -> str:
+        """What is cleaned of it where it was to go to, but does not."""
+        return cleanups.NEW if ledger_moves.stays(self.move) else cleanups.ALL
+
+    @property
     def runs(self) -> bool:
         """Whether its guest runs when all is done."""
         return self.move.old_vm_state == states.ACTIVE
@@ -88,7 +98,7 @@ def arrived_on(tx: Transaction, host: str, uuids: t.Sequence[str]) -> list[str]:
 def go_back(tx: Transaction, uuids: t.Sequence[str]) -> list[Moving]:
     """The new hosts of these instances have nothing of them: they are where they were, with the flavor that they had."""
     runs.renew(tx)
-    moving = [m for m in load(tx, uuids, lock=True) if m.row.host == m.move.dest_compute]
+    moving = [m for m in load(tx, uuids, lock=True) if m.over]
     _swap(tx, moving, states.RESIZE_REVERTING)
     ledger_moves.set_status(tx, [m.move.id for m in moving], moves.REVERTING)
     return_to_source(tx, moving)
@@ -263,7 +273,7 @@ def journal(
 
 def _finish_one(tx: Transaction, its: Operation, m: Moving, result: Result) -> None:
     values: dict[str, t.Any] = {"power_state": result.power_state}
-    if m.row.host == m.move.dest_compute:
+    if m.over:
         status, vm_state = moves.FINISHED, states.RESIZED
         if its is not REVERT:
             values["launched_at"] = tx.now
@@ -273,6 +283,8 @@ def _finish_one(tx: Transaction, its: Operation, m: Moving, result: Result) -> N
         vm_state = states.STOPPED if known and result.power_state != states.RUNNING else m.move.old_vm_state
         if m.row.task_state == states.RESIZE_MIGRATING:
             leave_new_host(tx, m, result.cleaned, "its move failed")
+        elif ledger_moves.stays(m.move) and not result.cleaned:
+            leave_new_host(tx, m, False, "it could not be defined again as it was")
     end(tx, m, vm_state, status, **values)
 
 
@@ -281,7 +293,7 @@ def leave_new_host(tx: Transaction, m: Moving, cleaned: bool, reason: str) -> No
     if cleaned:
         claims.release_moves(tx, {(m.move.dest_compute, m.uuid)})
     else:
-        cleanups.add(tx, m.move.dest_compute, m.uuid, m.row.domain_name, reason)
+        cleanups.add(tx, m.move.dest_compute, m.uuid, m.row.domain_name, reason, m.of_new)
 
 
 def end(tx: Transaction, m: Moving, vm_state: str, status: str, **values: t.Any) -> None:

@@ -87,6 +87,9 @@ def _go_back(tx: Transaction, row: Instance, move: MoveRow, cleaned: bool) -> bo
     if not owed:
         return False
     cleanups.forget(tx, owed)
+    if claims.moves_on(tx, move.source_compute, row.uuid):  # it was resized there, and that was still to be cleaned
+        reason = "it was resized there"
+        cleanups.add(tx, move.source_compute, row.uuid, row.domain_name, reason, cleanups.OLD)
     relocate(tx, [(row.uuid, move.source_compute, move.source_node, move.source_limits)])
     if cleaned:
         claims.release_on(tx, {(move.dest_compute, row.uuid)})

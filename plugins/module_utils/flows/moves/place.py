@@ -36,6 +36,7 @@ class Mover:
     row: PlacedInstance
     spec: t.Mapping[str, t.Any]  # its request, with the flavor that it is to have
     barred: t.Collection[str] = ()  # hosts that it cannot go to, beside its own
+    may_stay: bool = False  # its own host is as good as others
 
 
 def claim(
@@ -49,7 +50,7 @@ def claim(
 
     :arg kind: of the claims.
 
-    An instance never goes to a host with leftovers of it, and not where it is. A host that its boot forced does not bind its moves.
+    An instance never goes to a host with leftovers of it, and to its own only where it may. A host that its boot forced does not bind its moves.
     """
     uuids = [m.row.uuid for m in movers]
     members = groups.load(tx, {m.row.server_group_id for m in movers if m.row.server_group_id}, lock=True)
@@ -62,6 +63,12 @@ def claim(
     for mover in movers:
         uuid = mover.row.uuid
         try:
+            if kind == claims.MOVE and mover.row.host in barred[uuid]:
+                raise errors.InstanceNotReady(
+                    message="Host %s is not cleaned yet of what a resize of instance %s left there"
+                    % (mover.row.host, uuid),
+                    remedy="bootflow.compute.heartbeat, or any report of the host, does it.",
+                )
             requests.append(_request(mover, fleet, options, members, barred[uuid], kind))
         except errors.BootflowError as e:
             found[uuid] = e
@@ -81,14 +88,14 @@ def _request(
     group = members.get(row.server_group_id or "")
     request = replace(
         request_spec(mover.spec, [row.uuid], None, row.project),
-        ignore_hosts=tuple(sorted({row.host, *mover.barred, *barred})),
+        ignore_hosts=tuple(sorted({*mover.barred, *barred} | (set() if mover.may_stay else {row.host}))),
         instance_group=_without(group, row.host) if group is not None else None,
         force_host=None,
         force_node=None,
     )
     (candidates,) = claims.candidates_of(select_destinations(fleet, request, options))
     wanted = (resource_request(mover.spec), candidates, DedicatedRequest.of(request), group)
-    return claims.ClaimRequest(row.uuid, *wanted, kind=kind)
+    return claims.ClaimRequest(row.uuid, *wanted, kind=kind, home=row.host if kind == claims.MOVE else None)
 
 
 def _without(group: ServerGroup, host: str) -> ServerGroup:

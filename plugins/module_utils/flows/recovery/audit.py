@@ -86,14 +86,18 @@ def survey(tx: Transaction, evidence: Evidence) -> audit.Ledger:
                 r.instance_uuid,
                 r.compute_node_id,
                 (r.memory_mb, r.disk_gb, r.vcpus),
-                of_move=r.kind == claims.MOVE and r.instance_uuid in moving,
+                of_move=r.kind == claims.MOVE,
+                open=r.kind == claims.MOVE and r.instance_uuid in moving,
             )
             for r in claim_rows
         ],
         devices=[audit.Device(r.id, r.instance_uuid, r.compute_node_id, r.kind, r.device) for r in device_rows],
         ports=_ports(tx, port_rows),
         lost_addresses=ports.addresses_without_port(tx),
-        cleanups=[audit.Cleanup(r.host, r.instance_uuid, r.domain_name, r.reason) for r in cleanup_rows],
+        cleanups=[
+            audit.Cleanup(r.host, r.instance_uuid, r.domain_name, r.reason, r.part != cleanups.ALL)
+            for r in cleanup_rows
+        ],
         groups=[audit.Group(*g) for g in groups.without_members(tx)],
         reservations=_reservations(tx, evidence),
     )
@@ -157,7 +161,7 @@ def _instances(
             run=r.run_id or "",
             run_dead=_worked_on(r) and (not r.run_id or r.run_id in dead),
             operation=_operation(r.task_state),
-            over=r.uuid in moving and moving[r.uuid].dest_compute == r.host,
+            over=r.uuid in moving and moves.is_over(moving[r.uuid], r.host, r.request_spec_id),
         )
     return found
 
@@ -286,7 +290,8 @@ class _Repair:
     def _release(self) -> None:
         tx = self.tx
         for f in self.by_kind[audit.STALE_CLAIM]:
-            claims.release_on(tx, {(str(f.host), str(f.instance))})
+            release = claims.release_moves if f.key == audit.OF_MOVE else claims.release_on
+            release(tx, {(str(f.host), str(f.instance))})
         claims.forget_devices(tx, [f.key for f in self.by_kind[audit.DEVICE_CLAIM]])
         ports.remove(tx, [f.key for f in self.by_kind[audit.PORT]])
         ports.remove_addresses(tx, [f.key for f in self.by_kind[audit.ADDRESS]])
@@ -309,6 +314,11 @@ class _Repair:
             rescued = [d.uuid for d in snapshot.domains if d.rescued]
             restarted = host in power_sync.restarted(self.tx, {host: report})
             operations.settle(self.tx, host, report.power_states, snapshot.began_at, rescued, restarted)
+            # What a resize there left is all that an instance is still to become: it cannot be started before.
+            parts = [c.instance_uuid for c in cleanups.of_host(self.tx, host) if c.part != cleanups.ALL]
+            known = {f.instance for f in self.by_kind[audit.CLEANUP] if f.host == host}
+            if set(parts) - known:
+                self._todo(host).leftovers.extend(sorted(set(parts) - known))
 
     def _adopt(self) -> None:
         """Adopt what dead runs left: they lose every swap, and other runs see the new owner."""

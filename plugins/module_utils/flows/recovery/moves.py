@@ -57,18 +57,18 @@ def settle(tx: Transaction, power_states: t.Mapping[str, int], uuids: t.Sequence
 def _settle(tx: Transaction, m: Moving, power_state: int | None) -> str:
     reverts = m.row.task_state == states.RESIZE_REVERTING
     its = course.REVERT if reverts else course.OF_TYPE[m.move.migration_type]
-    over = m.row.host == m.move.dest_compute
+    over = m.over
     if over and reverts and power_state is None:
         # The new host began to be cleaned: the instance goes back, and the rest of it is removed there.
         course.return_to_source(tx, [m])
-        cleanups.add(tx, m.move.dest_compute, m.uuid, m.row.domain_name, DIED)
+        cleanups.add(tx, m.move.dest_compute, m.uuid, m.row.domain_name, DIED, m.of_new)
         vm_state, status = states.STOPPED, moves.REVERTED
     elif over:
         vm_state, status = states.RESIZED, moves.FINISHED
     else:
         vm_state = states.ACTIVE if power_state == states.RUNNING else states.STOPPED
         status = moves.REVERTED if reverts else moves.ERROR
-        if m.row.task_state == states.RESIZE_MIGRATING:
+        if m.row.task_state == states.RESIZE_MIGRATING or ledger_moves.stays(m.move):
             course.leave_new_host(tx, m, cleaned=False, reason=DIED)
     course.end(tx, m, vm_state, status, power_state=states.NOSTATE if power_state is None else power_state)
     remedy = (

@@ -15,11 +15,10 @@ import socket
 import ssl
 import typing as t
 
-from ...core.errors import Conflict, DiskCopyFailed, DiskFull, InvalidInput
-from ..disks.file_disks import records_of, write_records
-from ..images.images import QEMU_IMG_PACKAGE, check_image_file
+from ...core.errors import Conflict, DiskCopyFailed, DiskFull
+from ..disks.file_disks import grow, records_of, write_records
+from ..images.images import check_image_file
 from ..os.batch import progress
-from ..os.command import program, run
 from ..os.files import fsync
 from ..os.locks import host_lock
 from ..os.module_errors import as_bootflow_error
@@ -124,15 +123,9 @@ def _grow(path: str, record: t.Mapping[str, t.Any] | None, size: int) -> int:
     """The virtual size of the disk, which grows to ``size`` bytes where it is smaller."""
     if record is None:
         return os.path.getsize(path)
-    has = int(record["virtual_size"])
-    if size <= has:
-        return has
-    if record["format"] not in ("qcow2", "raw"):
-        raise InvalidInput(reason="disk %s has the format %s" % (path, record["format"]))
-    argv = [program("qemu-img", QEMU_IMG_PACKAGE), "resize", "-q", "-f", record["format"], path, str(size)]
-    run(argv, timeout=60.0, path=path)
+    has = grow(path, record, size)
     fsync(path)
-    return size
+    return has
 
 
 @contextlib.contextmanager

@@ -29,6 +29,7 @@ MIB = 1024**2
 KINDS = ("image", "ephemeral", "swap")
 _LABEL = re.compile(r"[A-Za-z0-9_.-]{1,16}\Z")
 _PART = ".part"
+RECORDS = "disk.info"
 
 
 @dataclass(frozen=True)
@@ -124,12 +125,24 @@ def ensure_files(
 
 def records_of(folder: str) -> dict[str, t.Any]:
     """The content of disk.info, by names of disks."""
-    data = read_json(os.path.join(folder, "disk.info"))
+    data = read_json(os.path.join(folder, RECORDS))
     return data if isinstance(data, dict) else {}
 
 
 def write_records(folder: str, records: t.Mapping[str, t.Any]) -> None:
-    write_json(os.path.join(folder, "disk.info"), records, 0o600)
+    write_json(os.path.join(folder, RECORDS), records, 0o600)
+
+
+def grow(path: str, record: t.Mapping[str, t.Any], size: int) -> int:
+    """The virtual size of a disk, by its record, which grows to ``size`` bytes where it is smaller."""
+    has = int(record["virtual_size"])
+    if size <= has:
+        return has
+    if record["format"] not in ("qcow2", "raw"):
+        raise InvalidInput(reason="disk %s has the format %s" % (path, record["format"]))
+    argv = [program("qemu-img", QEMU_IMG_PACKAGE), "resize", "-q", "-f", record["format"], path, str(size)]
+    run(argv, timeout=60.0, path=path)
+    return size
 
 
 def record_of(spec: DiskSpec, size: int, base: BaseImage | None) -> dict[str, t.Any]:

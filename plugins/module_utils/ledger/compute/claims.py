@@ -91,6 +91,7 @@ class ClaimRequest:
     dedicated: DedicatedRequest = field(default_factory=DedicatedRequest)
     group: ServerGroup | None = None  # its row is locked by the caller (groups.load)
     kind: str = BUILD
+    home: str | None = None  # of a move: the host where the instance is counted already
 
 
 def candidates_of(selections: t.Sequence[Selection]) -> list[list[Candidate]]:
@@ -178,7 +179,8 @@ class ClaimBatch:
             slot = self.members.add(request.group, node_id, candidate.host, request.instance_uuid)
         delta = usage_delta(request.resources)
         self.usage[place] = delta.apply(self.usage[place])
-        amounts = (delta.memory_mb_used, delta.local_gb_used, delta.vcpus_used, delta.num_instances)
+        guests = 0 if candidate.host == request.home else delta.num_instances
+        amounts = (delta.memory_mb_used, delta.local_gb_used, delta.vcpus_used, guests)
         self.added[node_id] = [before + more for before, more in zip(self.added[node_id], amounts)]
         numa = allocation.guest_numa if allocation is not None else None
         self.claims.append(
@@ -310,6 +312,14 @@ def release_on(tx: Transaction, cleaned: t.Collection[tuple[str, str]]) -> int:
     return _release(tx, {uuid for _host, uuid in cleaned}, lambda host, uuid, _kind: (host, uuid) in cleaned)
 
 
+def moves_on(tx: Transaction, host: str, uuid: str) -> int:
+    """How many claims of moves the instance has on ``host``."""
+    c = claims.c
+    mine = (c.instance_uuid == uuid, c.kind == MOVE, compute_nodes.c.host == host)
+    query = sa.select(sa.func.count()).select_from(claims).join(compute_nodes, compute_nodes.c.id == c.compute_node_id)
+    return int(tx.execute(query.where(*mine)).scalar_one())
+
+
 def release_moves(tx: Transaction, left: t.Collection[tuple[str, str]]) -> int:
     """Release the claims of moves on these hosts, where the instances will not be. {(host, instance's uuid)}. Returns their number.
 
@@ -334,6 +344,18 @@ def exchange(tx: Transaction, between: t.Mapping[str, t.Collection[tuple[str, st
         for ids, after in ((of_move, _BETWEEN), (at_home, MOVE), (of_move, BUILD)):
             if ids:
                 tx.execute(table.update().where(bulk.among(tx, c.id, sorted(ids))).values({kind: after}))
+    _keep_slots(tx, [uuid for uuid, places in between.items() if len(set(places)) == 1])
+
+
+def _keep_slots(tx: Transaction, uuids: t.Sequence[str]) -> None:
+    """These have both of their claims on one host, where an anti-affinity group counts them once: the place is that of the claim that stays."""
+    c = claims.c
+    for uuid in uuids:
+        mine = (c.instance_uuid == uuid, c.kind == MOVE, c.group_slot.is_not(None))
+        for row in tx.execute(sa.select(c.id, c.compute_node_id, c.group_slot).where(*mine)).all():
+            tx.execute(claims.update().where(c.id == row.id).values(group_slot=None))
+            there = (c.instance_uuid == uuid, c.kind == BUILD, c.compute_node_id == row.compute_node_id)
+            tx.execute(claims.update().where(*there).values(group_slot=row.group_slot))
 
 
 def _release(tx: Transaction, uuids: t.Collection[str], chosen: t.Callable[[str, str, str], bool]) -> int:

@@ -11,11 +11,16 @@ from __future__ import annotations
 
 import typing as t
 
+from ...core.instances.states import DELETING
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
-from ..schema.tables import cleanups
+from ..schema.tables import cleanups, instances
 from . import claims, ports
+
+#: What is removed: all that the host has of the instance; or, where the instance was resized on its own host and stays there, what it was before,
+#: or what it was to become.
+ALL, OLD, NEW = "all", "old", "new"
 
 
 class CleanupRow:
@@ -27,17 +32,19 @@ class CleanupRow:
     domain_name: str  # libvirt's
     reason: str
     created_at: float  # seconds since the epoch
+    part: str  # ALL, OLD or NEW
 
 
-def add(tx: Transaction, host: str, instance_uuid: str, domain_name: str, reason: str) -> None:
-    """Record that the instance has to be cleaned up on ``host``."""
+def add(tx: Transaction, host: str, instance_uuid: str, domain_name: str, reason: str, part: str = ALL) -> None:
+    """Record that the instance has to be cleaned up on ``host``. What was to be cleaned of a part is cleaned of all, if that is asked for."""
     c = cleanups.c
-    if tx.execute(sa.select(c.id).where(c.host == host, c.instance_uuid == instance_uuid)).first() is None:
-        tx.execute(
-            cleanups.insert().values(
-                host=host, instance_uuid=instance_uuid, domain_name=domain_name, reason=reason[:2000], created_at=tx.now
-            )
-        )
+    mine = (c.host == host, c.instance_uuid == instance_uuid)
+    found = tx.execute(sa.select(c.id, c.part).where(*mine)).first()
+    values = {"domain_name": domain_name, "reason": reason[:2000], "created_at": tx.now, "part": part}
+    if found is None:
+        tx.execute(cleanups.insert().values(host=host, instance_uuid=instance_uuid, **values))
+    elif part == ALL and found.part != ALL:
+        tx.execute(cleanups.update().where(c.id == found.id).values(**values))
 
 
 def of_host(tx: Transaction, host: str) -> list[CleanupRow]:
@@ -66,11 +73,28 @@ def forget(tx: Transaction, due: t.Sequence[CleanupRow]) -> None:
     tx.execute(cleanups.delete().where(bulk.among(tx, cleanups.c.id, [c.id for c in due])))
 
 
+def of_a_part(tx: Transaction, pairs: t.Collection[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """Which of these hosts are cleaned of a part only (OLD, NEW): the instances are there, and stay. {(host, instance's uuid)}"""
+    uuids = sorted({uuid for _host, uuid in pairs})
+    due = [r for r in of_instances(tx, uuids) if r.part != ALL and (r.host, r.instance_uuid) in pairs] if uuids else []
+    if not due:
+        return {}
+    i = instances.c
+    mine = (bulk.among(tx, i.uuid, sorted({r.instance_uuid for r in due})), i.deleted == "")
+    stays = {r.uuid for r in tx.execute(sa.select(i.uuid, i.task_state).where(*mine)) if r.task_state != DELETING}
+    return {(r.host, r.instance_uuid): r.part for r in due if r.instance_uuid in stays}
+
+
 def done(tx: Transaction, cleaned: t.Collection[tuple[str, str]]) -> None:
-    """The hosts are cleaned of these instances: forget the rows, release claims and addresses. {(host, instance's uuid)}"""
-    claims.release_on(tx, cleaned)
+    """The hosts are cleaned of these instances: forget the rows, release claims and addresses. {(host, instance's uuid)}
+
+    Where a part was cleaned only the claim of the move ends.
+    """
+    parts = of_a_part(tx, cleaned)
+    claims.release_on(tx, set(cleaned) - set(parts))
+    claims.release_moves(tx, set(parts))
     due = of_instances(tx, sorted({uuid for _host, uuid in cleaned})) if cleaned else []
     ids = [r.id for r in due if (r.host, r.instance_uuid) in cleaned]
     if ids:
         tx.execute(cleanups.delete().where(bulk.among(tx, cleanups.c.id, ids)))
-    ports.release_on(tx, cleaned)
+    ports.release_on(tx, set(cleaned) - set(parts))

@@ -36,6 +36,16 @@ class MoveRow:
     updated_at: float
 
 
+def is_over(move: MoveRow, host: str | None, request_spec_id: int) -> bool:
+    """Whether the instance, with this host and request, is where its move takes it. One that is resized on its own host is so by its request."""
+    return host == move.dest_compute and request_spec_id == move.new_request_spec_id
+
+
+def stays(move: MoveRow) -> bool:
+    """Whether it is a resize on the instance's own host."""
+    return move.source_compute == move.dest_compute
+
+
 def add(tx: Transaction, rows: t.Sequence[t.Mapping[str, t.Any]]) -> None:
     """Enter moves that begin."""
     run = {"run_id": tx.run.id, "created_at": tx.now, "updated_at": tx.now}

@@ -26,7 +26,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.model import
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import lock
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import cold, confirm, course
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import nodes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import fleet, nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import this_run
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import Context
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema.tables import metadata
@@ -138,6 +138,7 @@ def instances(life: Life) -> None:
     life.fail("h3", first, errors.RemoteError(reason="x"), cleaned=False, cleanup_reason="busy")
     life.look()
     move(life, room)
+    grow(life)
     retried = life.boot("retried", "networking")
     life.report("h1", memory=9)
     life.fail("h3", retried, errors.RemoteError(reason="x"), event="networking")
@@ -171,6 +172,22 @@ def move(life: Life, room: t.Mapping[str, t.Any]) -> None:
         course.switch(tx.for_run(life.context("m")), [uuid])
         assert not course.finish(tx.for_run(life.context("m")), course.MIGRATE, {uuid: course.Result(1)})
         confirm.confirm(tx.for_run(life.context("m")), Selection(uuids=[uuid]))
+    life.look()
+
+
+def grow(life: Life) -> None:
+    """On its own host, which is cleaned of a part then."""
+    uuid = life.boot("grower")
+    host = life.row(uuid).host
+    large = dataclasses.replace(SMALL, name="larger", memory_mb=2048)
+    with life.ledger.write() as tx:
+        tx = tx.for_run(life.context("m"))
+        wanted = cold.Wanted(Selection(uuids=[uuid]), (host,), {host: "qcow2"}, large, same_host=True)
+        alone = lambda tx, needs: fleet.read(tx, {host}, needs=needs)  # noqa: E731
+        assert cold.begin(tx, wanted, alone, life.options()).moving
+        course.switch(tx, [uuid])
+        assert not course.finish(tx, course.RESIZE, {uuid: course.Result(1)})
+        confirm.confirm(tx, Selection(uuids=[uuid]))
     life.look()
 
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 from dataclasses import dataclass, field
 
@@ -26,12 +27,14 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves impor
     evacuated,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations as recovery
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import service_state
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, fleet, service_state
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.histories import run_histories
 from ansible_collections.bootflow.compute.tests.unit.worlds.ledgers import MEMORY
-from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
+from ansible_collections.bootflow.compute.tests.unit.worlds.world import SMALL, World
 
+#: Two that an instance is resized from and to; a migration keeps it.
+FLAVORS = [SMALL, dataclasses.replace(SMALL, name="wide", vcpus=2)]
 HOSTS = ("h1", "h2", "h3")
 NAMES = ("a", "b")
 BROKEN = errors.RemoteError(reason="it broke")
@@ -48,6 +51,12 @@ class Trip:
     dest: str
     runs: bool  # its guest runs when all is done
     at: str = "begun"
+    flavor: str = ""  # after a move
+    its: operation.Operation = course.MIGRATE
+
+    @property
+    def stays(self) -> bool:
+        return self.kind != "evacuate" and self.source == self.dest
 
 
 @dataclass
@@ -56,6 +65,37 @@ class Host:
         default_factory=dict
     )  # uuid -> whether it runs; a guest that is defined has its disks
     dead: bool = False
+    # uuid -> of whose flavor its disks and definition are; and what a resize here has beside them: (new or old, flavor)
+    flavors: dict[str, str] = field(default_factory=dict)
+    beside: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    # What hosts.disks.resized does. A guest that is exchanged is undefined.
+
+    def take(self, uuid: str) -> None:
+        if self.beside.get(uuid, ("", ""))[0] == "new":
+            assert not self.guests.pop(uuid, False), "a guest runs with the disks that are exchanged"
+            self.flavors[uuid], self.beside[uuid] = self.beside[uuid][1], ("old", self.flavors[uuid])
+
+    def settle(self, uuid: str) -> None:
+        self.take(uuid)
+        self.beside.pop(uuid, None)
+
+    def undo(self, uuid: str) -> None:
+        what, flavor = self.beside.get(uuid, ("", ""))
+        if what == "new":
+            del self.beside[uuid]
+        elif what == "old":
+            self.guests.pop(uuid, None)
+            self.flavors[uuid], self.beside[uuid] = flavor, ("undone", flavor)
+
+    def revert(self, uuid: str) -> None:
+        self.undo(uuid)
+        if self.beside.pop(uuid, None):
+            self.guests.setdefault(uuid, False)
+
+    def forget(self, uuid: str) -> None:
+        for known in (self.guests, self.flavors, self.beside):
+            known.pop(uuid, None)  # type: ignore[attr-defined]
 
 
 class Histories(RuleBasedStateMachine):
@@ -66,16 +106,24 @@ class Histories(RuleBasedStateMachine):
         self.world = type(self).open()
         self.hosts = {h: Host() for h in HOSTS}
         for host in HOSTS:
-            self.world.report(host, memory=2)
+            self.world.report(host, memory=4)
         self.uuids = {name: self.world.boot(name) for name in NAMES}
         for uuid in self.uuids.values():
-            self.hosts[self.row(uuid).host].guests[uuid] = True
+            self.has(self.row(uuid).host, uuid, True)
         self.trips: dict[str, Trip] = {}
         self.age = 0
 
     def teardown(self) -> None:
         if hasattr(self, "world"):
             self.world.ledger.close()
+
+    def has(self, host: str, uuid: str, runs: bool) -> None:
+        """It has the disks and the definition by the flavor that the ledger has now."""
+        self.hosts[host].guests[uuid] = runs
+        self.hosts[host].flavors[uuid] = self.flavor(uuid)
+
+    def flavor(self, uuid: str) -> str:
+        return str(FLAVORS[self.row(uuid).vcpus - 1].name)
 
     def row(self, uuid: str) -> t.Any:
         return self.world.row(uuid)
@@ -91,16 +139,24 @@ class Histories(RuleBasedStateMachine):
 
     # --- a cold migration ----------------------------------------------------------------------------------------------
 
-    @rule(name=names)
-    def migrate(self, name: str) -> None:
+    @rule(name=names, resizes=st.booleans(), here=st.booleans())
+    def migrate(self, name: str, resizes: bool, here: bool) -> None:
+        """:arg here: its own host is the best for a resize."""
         backends = dict.fromkeys(HOSTS, "qcow2")
-        wanted = cold.Wanted(Selection(names=[name]), HOSTS, backends)
+        uuid = self.uuids[name]
+        (flavor,) = [f for f in FLAVORS if f.name != self.flavor(uuid)] if resizes else [None]
+        wanted = cold.Wanted(Selection(names=[name]), HOSTS, backends, flavor, same_host=here)
+        at_home = {self.row(uuid).host} if here and resizes else set(HOSTS)
         try:
-            begun = self.call(cold.begin, wanted, self.world.fleet, self.world.options())
+            read = lambda tx, needs: fleet.read(tx, at_home, needs=needs)  # noqa: E731
+            begun = self.call(cold.begin, wanted, read, self.world.options())
         except errors.BootflowError:
             return
         for m in begun.moving:
+            assert (m.move.source_compute == m.move.dest_compute) <= (here and resizes)
             self.trips[name] = Trip("move", m.move.source_compute, m.move.dest_compute, m.runs)
+            self.trips[name].its = wanted.operation
+            self.trips[name].flavor = flavor.name if flavor is not None else self.flavor(uuid)
 
     @rule(name=names, fails=st.booleans())
     def depart(self, name: str, fails: bool) -> None:
@@ -108,7 +164,7 @@ class Histories(RuleBasedStateMachine):
         if trip is None or (trip.kind, trip.at) != ("move", "begun"):
             return
         if fails or self.hosts[trip.source].dead:
-            self.end(name, course.MIGRATE, error=True)
+            self.end(name, trip.its, error=True)
         else:
             self.hosts[trip.source].guests[self.uuids[name]] = False
             trip.at = "departed"
@@ -121,9 +177,13 @@ class Histories(RuleBasedStateMachine):
             return
         if fails or self.hosts[trip.dest].dead:
             self.at_home(name, trip)
-            self.end(name, course.MIGRATE, error=True)
+            self.end(name, trip.its, error=True)
             return
-        self.hosts[trip.dest].guests[uuid] = False
+        if trip.stays:
+            self.hosts[trip.dest].beside[uuid] = ("new", trip.flavor)
+        else:
+            self.hosts[trip.dest].guests[uuid] = False
+            self.hosts[trip.dest].flavors[uuid] = trip.flavor
         moved = [m.uuid for m in self.call(course.switch, [uuid])]
         assert moved == [uuid]
         trip.at = "over"
@@ -133,20 +193,45 @@ class Histories(RuleBasedStateMachine):
         trip, uuid = self.trips.get(name), self.uuids[name]
         if trip is None or trip.at != "over":
             return
+        if not self.hosts[trip.dest].dead and trip.stays:
+            self.hosts[trip.dest].take(uuid)
         if not fails and not self.hosts[trip.dest].dead:
             assert self.call(course.arrived_on, trip.dest, [uuid]) == [uuid]
             self.hosts[trip.dest].guests[uuid] = trip.runs
-            self.end(name, course.MIGRATE)
+            self.end(name, trip.its)
             return
         if self.hosts[trip.dest].dead:  # what it has, nobody knows: the instance stays there
-            self.end(name, course.MIGRATE, error=True, cleaned=False)
+            self.end(name, trip.its, error=True, cleaned=False)
             return
-        self.hosts[trip.dest].guests.pop(uuid, None)
-        assert [m.uuid for m in self.call(course.go_back, [uuid])] == [uuid]
-        self.at_home(name, trip)
-        self.end(name, course.MIGRATE, error=True)
+        self.leave(trip, uuid)
+        trip.at = "cleaned"
+
+    @rule(name=names, far=st.integers(1, 3))
+    def grows(self, name: str, far: int) -> None:
+        """A resize where it is, so far without a fault."""
+        self.migrate(name, True, True)
+        for step in (self.depart, self.go_over, self.arrive)[:far]:
+            step(name, False)
+
+    @rule(name=names, exchanges=st.booleans())
+    def dies_in_the_exchange(self, name: str, exchanges: bool) -> None:
+        """The run is gone, and its host has exchanged the disks, or is about to."""
+        trip = self.trips.get(name)
+        if trip is not None and trip.at == "over" and trip.stays and not self.hosts[trip.dest].dead:
+            if exchanges:
+                self.hosts[trip.dest].take(self.uuids[name])
+            self.kill()
+
+    def leave(self, trip: Trip, uuid: str) -> None:
+        """The new host has nothing of it."""
+        if trip.stays:
+            self.hosts[trip.dest].undo(uuid)
+        else:
+            self.hosts[trip.dest].forget(uuid)
 
     def at_home(self, name: str, trip: Trip) -> None:
+        if trip.stays and not self.hosts[trip.source].dead:
+            self.hosts[trip.source].revert(self.uuids[name])
         if trip.runs and not self.hosts[trip.source].dead:
             self.hosts[trip.source].guests[self.uuids[name]] = True
 
@@ -170,7 +255,12 @@ class Histories(RuleBasedStateMachine):
 
     @rule(name=names, fails=st.booleans())
     def revert(self, name: str, fails: bool) -> None:
+        """One that goes on with a dead run's comes through: what that had removed, only a report tells."""
         uuid = self.uuids[name]
+        goes_on = self.row(uuid).task_state == states.RESIZE_REVERTING
+        if name in self.trips or (goes_on and self.hosts[self.row(uuid).host].dead):
+            return
+        fails = fails and not goes_on
         try:
             (m,) = self.call(course.begin_revert, Selection(names=[name]), HOSTS) or [None]
         except errors.BootflowError:
@@ -181,17 +271,20 @@ class Histories(RuleBasedStateMachine):
         if fails or self.hosts[m.move.dest_compute].dead:
             self.end(name, course.REVERT, error=True, cleaned=False)
             return
-        self.hosts[m.move.dest_compute].guests.pop(uuid, None)
+        self.leave(self.trips[name], uuid)
         self.trips[name].at = "cleaned"
 
     @rule(name=names)
     def come_back(self, name: str) -> None:
         trip = self.trips.get(name)
-        if trip is None or (trip.kind, trip.at) != ("revert", "cleaned"):
+        if trip is None or trip.at != "cleaned":
             return
         assert self.call(course.go_back, [self.uuids[name]])
+        if trip.stays and self.hosts[trip.source].dead:
+            self.end(name, course.REVERT, error=True, cleaned=False)
+            return
         self.at_home(name, trip)
-        self.end(name, course.REVERT)
+        self.end(name, course.REVERT if trip.kind == "revert" else trip.its, error=trip.kind == "move")
 
     # --- a host dies ----------------------------------------------------------------------------------------------------
 
@@ -231,10 +324,10 @@ class Histories(RuleBasedStateMachine):
         if fails or there.dead:
             cleaned = cleaned and not there.dead
             if not cleaned:
-                there.guests[uuid] = False
+                self.has(trip.dest, uuid, False)
             result = evacuated.Result(error=BROKEN, cleaned=cleaned)
         else:
-            there.guests[uuid] = trip.runs
+            self.has(trip.dest, uuid, trip.runs)
             result = evacuated.Result(states.RUNNING if trip.runs else states.SHUTDOWN)
         self.call(evacuated.finish, {uuid: result})
         del self.trips[name]
@@ -271,14 +364,20 @@ class Histories(RuleBasedStateMachine):
         it = self.hosts[host]
         if it.dead:
             return
-        due = [u for u, h in self.world.cleanups() if h == host]
-        if due:
-            for uuid in due:
-                it.guests.pop(uuid, None)
-            self.call(cleanup.finish, {host: due})
+        self.clean(host)
         self.world.time += 1
         powers = {u: states.RUNNING if on else states.SHUTDOWN for u, on in it.guests.items()}
         self.call(recovery.settle, host, powers, self.world.time)
+        self.clean(host)
+
+    def clean(self, host: str) -> None:
+        due = [u for u, h in self.world.cleanups() if h == host]
+        if due:
+            parts = self.call(cleanups.of_a_part, {(host, u) for u in due})
+            does = {None: Host.forget, "old": Host.settle, "new": Host.revert}
+            for uuid in due:
+                does[parts.get((host, uuid))](self.hosts[host], uuid)
+            self.call(cleanup.finish, {host: due})
 
     # --- the laws --------------------------------------------------------------------------------------------------------
 
@@ -294,8 +393,17 @@ class Histories(RuleBasedStateMachine):
     def an_instance_at_rest_is_where_its_disks_are(self) -> None:
         for uuid in self.uuids.values():
             row = self.row(uuid)
-            if row.task_state is None and row.vm_state != states.ERROR:
-                assert uuid in self.hosts[row.host].guests, "%s on %s has no disks" % (row.display_name, row.host)
+            there = self.hosts[row.host]
+            if row.task_state is not None or row.vm_state == states.ERROR:
+                continue
+            if (uuid, row.host) not in self.world.cleanups():
+                what = there.beside.get(uuid, ("", ""))[0]
+                exchanged = (
+                    row.vm_state == states.RESIZED and what != ""
+                )  # and may not be defined yet, where a run died
+                assert uuid in there.guests or exchanged, "%s on %s has no disks" % (row.display_name, row.host)
+                assert what in (("", "new", "old") if row.vm_state == states.RESIZED else ("",)), what
+                assert there.flavors[uuid] == self.flavor(uuid) or what == "new", "its guest is another one"
 
     @precondition(lambda self: hasattr(self, "trips"))
     @invariant()

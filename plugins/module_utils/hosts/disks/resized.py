@@ -1,0 +1,219 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The disks of an instance that is resized on its own host: those that it gets, and those that it had until the resize is decided.
+
+Both are in folders of the instance's own. Each step can be killed anywhere and done again, and what a killed one left becomes either of the two:
+prepare() makes copies and touches nothing else, take() exchanges them for the disks, settle() keeps what the instance has, back() brings back what it had.
+The domain is undefined before a disk gets or loses its name, so that a host which reports the guest has all of what the guest is in the ledger.
+source: Nova's libvirt driver (migrate_disk_and_power_off, finish_revert_migration: the folder UUID_resize)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import typing as t
+
+from ...core.disks.rescue import DISK as RESCUE
+from ...core.errors import Conflict, DiskFull, InvalidDiskInfo
+from ...core.guest.domain.element import parse
+from ..images.images import QEMU_IMG_PACKAGE
+from ..libvirt.connection import libvirt, libvirt_errors, tolerating
+from ..libvirt.domains import cut_off, find_domain, ledger_of_domain
+from ..os.batch import progress
+from ..os.command import program, run
+from ..os.files import fsync, remove_files, write_file
+from ..os.locks import host_lock
+from ..os.module_errors import as_bootflow_error
+from ..os.ownership import check_owner, ledger_of_folder
+from ..os.paths import checked_disk_name, instance_dir, make_dirs
+from .file_disks import RECORDS, grow, records_of, write_records
+
+#: Folders in that of the instance: what it gets, that while it is copied, and what it had.
+NEW, PART, OLD = "resize.new", "resize.part", "resize.old"
+DEFINITION = "domain.xml"
+_FORMATS = ("qcow2", "raw")
+
+
+def prepare(instances_path: str, ledger_id: str, uuid: str, sizes: t.Mapping[str, int]) -> dict[str, t.Any]:
+    """Copy the disks of an instance whose guest is off, and let the copies grow to ``sizes`` (bytes, by name). Gives {changed, disks}.
+
+    :raises Conflict: the folder belongs to another ledger. :raises DiskFull: there is no room for the copies.
+    :raises InvalidDiskInfo: a disk is missing, or not a file of a known format. :raises CommandFailed: a guest uses it.
+    """
+    with _held(instances_path, ledger_id, uuid) as folder:
+        part = os.path.join(folder, PART)
+        progress.mark_changed()
+        try:
+            _remove(folder, NEW, PART)
+            records = {n: r for n, r in records_of(folder).items() if n != RESCUE}
+            if not records:
+                raise InvalidDiskInfo(reason="folder %s has no disks" % folder)
+            _check(folder, records)
+            _remove(folder, OLD)
+            make_dirs(part, 0o700)
+            for name, record in sorted(records.items()):
+                copy = os.path.join(part, name)
+                _copy(os.path.join(folder, name), copy)
+                records[name] = {**record, "virtual_size": grow(copy, record, sizes.get(name, 0))}
+                fsync(copy)
+            write_records(part, records)
+            os.rename(part, os.path.join(folder, NEW))
+            fsync(folder)
+        except BaseException:
+            shutil.rmtree(part, ignore_errors=True)
+            raise
+        disks = [{"name": n, "size": int(r["virtual_size"])} for n, r in sorted(records.items())]
+        return {"changed": True, "disks": disks}
+
+
+def _check(folder: str, records: t.Mapping[str, t.Mapping[str, t.Any]]) -> None:
+    needed = 0
+    for name, record in sorted(records.items()):
+        path = os.path.join(folder, checked_disk_name(name))
+        if record.get("format") not in _FORMATS or not os.path.isfile(path) or os.path.islink(path):
+            raise InvalidDiskInfo(reason="%s is not a disk that can be copied" % path)
+        run([program("qemu-img", QEMU_IMG_PACKAGE), "info", "-f", record["format"], path], timeout=60.0)  # locks it
+        needed += os.stat(path).st_blocks * 512
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        reason = "the disks have %d MiB, %d are free" % (needed >> 20, free >> 20)
+        raise DiskFull(host=os.uname().nodename, path=folder, reason=reason)
+
+
+def _copy(source: str, target: str) -> None:
+    """Sparse, and without reading anything where the file system can share the blocks. A layer stays one over the same base image."""
+    argv = [program("cp", "coreutils"), "--reflink=auto", "--sparse=always", "--", source, target]
+    run(argv, timeout=24 * 3600.0, path=target)
+    os.chmod(target, 0o600)
+
+
+def take(connection: t.Any, instances_path: str, ledger_id: str, uuid: str) -> dict[str, t.Any]:
+    """The copies are the instance's disks now, the others are kept, with the guest's definition. Its guest is off, and has no domain afterwards.
+
+    Without copies, nothing is done.
+
+    :raises Conflict: the guest runs, or is another ledger's.
+    """
+    with _held(instances_path, ledger_id, uuid) as folder:
+        return {"changed": _take(connection, folder, ledger_id)}
+
+
+def settle(connection: t.Any, instances_path: str, ledger_id: str, uuid: str) -> dict[str, t.Any]:
+    """As take(), and what the instance had is removed.
+
+    :raises Conflict: see take().
+    """
+    with _held(instances_path, ledger_id, uuid) as folder:
+        taken = _take(connection, folder, ledger_id)
+        return {"changed": _remove(folder, OLD, PART) or taken}
+
+
+def back(connection: t.Any, instances_path: str, ledger_id: str, uuid: str, define: bool = True) -> dict[str, t.Any]:
+    """The instance has the disks that it had, and its guest is off. Where copies were not taken yet, they are removed, and nothing else is done.
+
+    :arg define: its guest has the definition that it had, too. Without, it has none yet: the ledger has to know first that it is what it was.
+    :raises Conflict: the guest is another ledger's.
+    """
+    with _held(instances_path, ledger_id, uuid) as folder:
+        kept = os.path.join(folder, OLD)
+        definition = os.path.join(kept, DEFINITION)
+        uuid = os.path.basename(folder)
+        there = [n for n in _names(kept) if n != DEFINITION]
+        if there:
+            progress.mark_changed()
+            domain = _domain(connection, uuid, ledger_id)
+            if domain is not None:
+                cut_off(domain)
+                _undefine(domain)
+            # The records last: until then the others are tried again.
+            for name in sorted(there, key=lambda n: n == RECORDS):
+                os.rename(os.path.join(kept, name), os.path.join(folder, name))
+                remove_files(os.path.join(kept, name))  # it is one file still, with both names, where take() was killed
+            fsync(folder)
+        removed = _remove(folder, NEW, PART)
+        if os.path.exists(definition):
+            if not define:
+                return {"changed": bool(there) or removed}
+            if _domain(connection, uuid, ledger_id) is None:
+                with open(definition, encoding="utf-8") as file, libvirt_errors():
+                    connection.defineXMLFlags(file.read(), 0)
+        return {"changed": _remove(folder, OLD) or bool(there) or removed}
+
+
+@contextlib.contextmanager
+def _held(instances_path: str, ledger_id: str, uuid: str) -> t.Iterator[str]:
+    """The folder of the instance, while nothing else works in it."""
+    folder = instance_dir(instances_path, uuid)
+    with host_lock(instances_path, "instance-" + os.path.basename(folder)):
+        check_owner("folder %s" % folder, ledger_of_folder(folder), ledger_id)
+        try:
+            yield folder
+        except OSError as error:
+            raise as_bootflow_error(error, folder) from None
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return sorted(n for n in os.listdir(folder) if not n.startswith("."))
+    except FileNotFoundError:
+        return []
+
+
+def _take(connection: t.Any, folder: str, ledger_id: str) -> bool:
+    made, kept = os.path.join(folder, NEW), os.path.join(folder, OLD)
+    if not os.path.isdir(made):
+        return False
+    progress.mark_changed()
+    domain = _domain(connection, os.path.basename(folder), ledger_id)
+    if domain is not None:
+        with libvirt_errors():
+            if domain.isActive():
+                raise Conflict(
+                    message="the guest of instance %s runs with the disks that are to be exchanged"
+                    % os.path.basename(folder),
+                    remedy="Shut it down (virsh destroy), then bootflow.compute.heartbeat.",
+                )
+            xml = domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE)
+        make_dirs(kept, 0o700)
+        if not os.path.exists(os.path.join(kept, DEFINITION)):
+            write_file(os.path.join(kept, DEFINITION), xml.encode("utf-8"), 0o600)
+        _undefine(domain)
+    make_dirs(kept, 0o700)
+    for name in sorted(_names(made), key=lambda n: n == RECORDS):
+        with contextlib.suppress(FileExistsError):  # of a killed one
+            os.link(os.path.join(folder, name), os.path.join(kept, name))
+        fsync(kept)
+        os.rename(os.path.join(made, name), os.path.join(folder, name))
+    fsync(folder)
+    os.rmdir(made)
+    return True
+
+
+def _remove(folder: str, *names: str) -> bool:
+    found = [os.path.join(folder, n) for n in names if os.path.lexists(os.path.join(folder, n))]
+    for path in found:
+        progress.mark_changed()
+        shutil.rmtree(path)
+    return bool(found)
+
+
+def _domain(connection: t.Any, uuid: str, ledger_id: str) -> t.Any | None:
+    """Its domain. :raises Conflict: it is another ledger's."""
+    domain = find_domain(connection, uuid)
+    if domain is not None:
+        with libvirt_errors():
+            name, xml = domain.name(), domain.XMLDesc(0)
+        check_owner("domain %s" % name, ledger_of_domain(parse(xml)), ledger_id)
+    return domain
+
+
+def _undefine(domain: t.Any) -> None:
+    """Its firmware's variables and its TPM stay: the next definition has them again."""
+    flags = 0
+    for name in ("MANAGED_SAVE", "SNAPSHOTS_METADATA", "CHECKPOINTS_METADATA", "KEEP_NVRAM", "KEEP_TPM"):
+        flags |= getattr(libvirt, "VIR_DOMAIN_UNDEFINE_" + name, 0)
+    tolerating(lambda: domain.undefineFlags(flags), "VIR_ERR_NO_DOMAIN")

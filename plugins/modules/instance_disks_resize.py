@@ -1,0 +1,161 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: instance_disks_resize
+short_description: Give instances larger disks on the host where they are, and keep those that they had
+version_added: "0.1.0"
+description:
+  - A resize on an instance's own host. The disks that the instance gets are copies of those that it has, which are kept in its folder, with the definition of
+    its guest, until the resize is decided.
+  - Every state can be interrupted and asked for again; one that has nothing to do changes nothing. A guest is defined by M(bootflow.compute.domain) afterwards.
+  - The failure of one instance does not affect the others. RV(outcomes) has the result of each.
+author: bootflow.compute authors (@bootflow)
+extends_documentation_fragment:
+  - bootflow.compute.attributes
+  - bootflow.compute.libvirt
+  - bootflow.compute.shared.instances_path
+  - bootflow.compute.shared.ledger_id
+  - bootflow.compute.shared.workers
+  - bootflow.compute.shared.time_limit
+attributes:
+  check_mode: {support: none}
+  diff_mode: {support: none, details: Disks have no text to compare.}
+  platform: {platforms: linux}
+options:
+  instances:
+    description: The instances.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      uuid:
+        description: UUID of the instance.
+        type: str
+        required: true
+      sizes:
+        description: With O(state=prepared), disks that are to be larger, a dictionary from their names to bytes.
+        type: dict
+        default: {}
+      state:
+        description: O(state) of this instance, where it is another one.
+        type: str
+        choices: [prepared, resized, settled, undone, reverted]
+  state:
+    description:
+      - V(prepared) makes the copies; the guest has to be off. V(resized) exchanges them for the disks, and undefines the guest. V(settled) removes what the
+        instance had. V(undone) brings the disks back, and undefines the guest, which loses its power; or removes copies that were not exchanged yet.
+        V(reverted) does the same, and defines the guest as it was.
+    type: str
+    choices: [prepared, resized, settled, undone, reverted]
+    required: true
+requirements:
+  - qemu-utils
+"""
+
+EXAMPLES = r"""
+---
+- name: Copy the disks of an instance
+  bootflow.compute.instance_disks_resize:
+    state: prepared
+    instances:
+      - uuid: 2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11
+        sizes: {disk: 21474836480}
+"""
+
+RETURN = r"""
+---
+outcomes:
+  description: The outcome of each instance, by its UUID.
+  type: dict
+  returned: success
+  contains:
+    changed:
+      description: Whether something was written.
+      type: bool
+      returned: always
+    disks:
+      description: The copies with C(name) and C(size) in bytes.
+      type: list
+      elements: dict
+      returned: success, with O(state=prepared)
+    error:
+      description:
+        - Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.
+        - That of an unexpected error has its C(traceback) too, without values.
+      type: dict
+      returned: always
+"""
+
+from functools import partial
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import resized
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.connection import (
+    LIBVIRT_ARGUMENTS,
+    connect,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed, run_batch
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.ownership import LEDGER_ARGUMENTS
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (
+    TIME_LIMIT_ARGUMENTS,
+    keep_time_limit,
+)
+
+EXCHANGES = {
+    "resized": resized.take,
+    "settled": resized.settle,
+    "undone": partial(resized.back, define=False),
+    "reverted": resized.back,
+}
+STATES = ["prepared", *EXCHANGES]
+
+
+def argument_spec():
+    """The module's options."""
+    instance = {
+        "uuid": {"type": "str", "required": True},
+        "sizes": {"type": "dict", "default": {}},
+        "state": {"type": "str", "choices": STATES},
+    }
+    return {
+        **TIME_LIMIT_ARGUMENTS,
+        **LEDGER_ARGUMENTS,
+        **LIBVIRT_ARGUMENTS,
+        "instances_path": {"type": "path", "default": "/var/lib/bootflow/instances"},
+        "instances": {"type": "list", "elements": "dict", "required": True, "options": instance},
+        "state": {"type": "str", "choices": STATES, "required": True},
+        "workers": {"type": "int", "default": 4},
+    }
+
+
+def main():
+    module = AnsibleModule(argument_spec=argument_spec())
+    keep_time_limit(module)
+    args = module.params
+    where = (args["instances_path"], args["ledger_id"])
+    try:
+        with connect(args["libvirt_uri"], args["libvirt_timeout"]) as connection:
+
+            def one(instance):
+                state = instance["state"] or args["state"]
+                if state == "prepared":
+                    sizes = {name: int(size) for name, size in instance["sizes"].items()}
+                    return resized.prepare(*where, instance["uuid"], sizes)
+                return EXCHANGES[state](connection, *where, instance["uuid"])
+
+            results = run_batch([(i["uuid"], i) for i in args["instances"]], one, args["workers"])
+    except Exception as error:
+        fail(module, error)
+    module.exit_json(changed=any_changed(results), outcomes=results)
+
+
+if __name__ == "__main__":
+    main()
