@@ -20,7 +20,6 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.database i
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments, backends
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
-    apply_plan,
     boot_request,
     boot_volume_settings,
     host_settings,
@@ -78,7 +77,8 @@ class ActionModule(LedgerAction):
             with ledger.rehearse() as tx:
                 if makes_volumes:
                     backends.configure(tx, configurations)
-                apply_plan.rehearse_deletions(self, tx)
+                if self.options["follow_file"]:
+                    self._rehearse_deletions(tx)
                 accepted, stale, _due = write(tx)
         else:
             if makes_volumes:
@@ -116,6 +116,13 @@ class ActionModule(LedgerAction):
         )  # a tenth of all that is loaded
 
         return ledger.transact(leases.expire)
+
+    def _rehearse_deletions(self, tx: Transaction) -> None:
+        from ansible_collections.bootflow.compute.plugins.plugin_utils import (
+            apply_plan,
+        )  # with all that moves instances
+
+        apply_plan.rehearse_deletions(self, tx)
 
     def _lines(self, accepted: accept.Accepted) -> list[str]:
         lines = []

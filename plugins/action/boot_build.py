@@ -38,7 +38,17 @@ class _Boot(build_work.BuildWork):
 class ActionModule(LedgerAction):
     ARGUMENTS = {**CATALOGUE.options("images"), **REQUEST.options("instances", "project")}
 
+    idle = False
+
+    def prepare(self, task_vars: t.Mapping[str, t.Any]) -> None:
+        # Another run may have taken over what was to be built here.
+        self.idle = not self.check_mode and handover.is_idle(self, task_vars["inventory_hostname"])
+        if not self.idle:
+            super().prepare(task_vars)
+
     def act(self) -> dict[str, t.Any]:
+        if self.idle:
+            return {"changed": False, "builds": [], "failed_builds": []}
         if self.check_mode:
             return {"changed": False, "skipped": True, "msg": "The plan was shown by boot_schedule."}
         self.host = self.task_vars["inventory_hostname"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler import explain
-from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet, load_numpy
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.apply import FOLLOW
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.hosts import HOST
@@ -29,7 +29,6 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transac
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments, backends, volumes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.volumes import VolumeRow
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
-    apply_plan,
     attached_volumes,
     boot_request,
     boot_volume_settings,
@@ -137,6 +136,7 @@ class ActionModule(LedgerAction):
         def write_if_configured(tx: Transaction) -> tuple[schedule.Scheduled, dict[str, tuple[str, str]]] | None:
             return None if nodes.differing(tx, configurations) else write(tx)
 
+        load_numpy()
         done = ledger.transact(write_if_configured)
         if done is None:
             ledger.transact(nodes.configure, configurations)  # apart: it locks nodes, scheduling locks instances first
@@ -164,10 +164,9 @@ class ActionModule(LedgerAction):
     def _hand_over(self, ledger: Ledger, hosts: t.Sequence[str]) -> list[str]:
         """Begin the builds on these hosts, and hand them to the hosts' tasks. Returns the hosts that plays can reach."""
         reachable = self._reachable(hosts)
-        if reachable:
-            begun, waiting = ledger.transact(builds.begin_each, reachable)
-            # After the first round a task writes at once, and removes at once what was deleted meanwhile: no report follows.
-            handover.give(self, begun, waiting, later=self.options["round"] == 1)
+        begun, waiting = ledger.transact(builds.begin_each, reachable) if reachable else ({}, ())
+        # After the first round a task writes at once, and removes at once what was deleted meanwhile: no report follows.
+        handover.give(self, begun, waiting, later=self.options["round"] == 1)
         return reachable
 
     def _place_volumes(self, ledger: Ledger, to_bind: t.Mapping[str, tuple[str, str]]) -> None:
@@ -209,8 +208,8 @@ class ActionModule(LedgerAction):
                 backends.configure(tx, stored)
                 storage_reports.rehearse(tx, from_storage)
             host_reports.rehearse(tx, reports, configurations)
-            apply_plan.rehearse_resizes(self, tx, request.catalogue, read_fleet)
-            apply_plan.rehearse_deletions(self, tx)
+            if self.options["follow_file"]:
+                self._rehearse_apply(tx, request, read_fleet)
             accepted = accept.accept(tx, request.requests, options)
             if not accepted.builds:
                 return {"changed": False, "hosts": [], "plan": [], "msg": "Nothing has to be built."}
@@ -234,6 +233,19 @@ class ActionModule(LedgerAction):
         items = [errors.failed_item(p["name"], p["uuid"], {**p["error"], "remedy": ""}) for p in plan if p["error"]]
         message = "%d of %d instances fit on no host." % (len(items), len(plan))
         return outcome(errors.BootFailed(items, len(plan), message=message, remedy=REMEDY), **answer)
+
+    def _rehearse_apply(
+        self,
+        tx: Transaction,
+        request: boot_request.BootRequest,
+        read_fleet: t.Callable[[Transaction, fleet.Needs], Fleet],
+    ) -> None:
+        from ansible_collections.bootflow.compute.plugins.plugin_utils import (
+            apply_plan,
+        )  # with all that moves instances
+
+        apply_plan.rehearse_resizes(self, tx, request.catalogue, read_fleet)
+        apply_plan.rehearse_deletions(self, tx)
 
     def _rehearse(
         self,

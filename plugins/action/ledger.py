@@ -42,6 +42,7 @@ class ActionModule(LedgerAction):
 
     def _migrated(self) -> dict[str, t.Any]:
         self._check_settings()
+        self.ports.remember_database(self.options["ledger_url"])
         shown = str(self.options["ledger_url"])
         before = ledger_id = None
         clean_first: list[str] = []

@@ -27,13 +27,12 @@ def registered(action: LedgerAction, name: str) -> t.Mapping[str, t.Any]:
 
 def rehearse_deletions(action: LedgerAction, tx: Transaction) -> None:
     """Check mode: what the plan deletes before the boot has no names, quota or room any more."""
-    if action.options["follow_file"]:
-        delete.rehearse(tx, registered(action, PLANNED).get("delete") or [])
+    delete.rehearse(tx, registered(action, PLANNED).get("delete") or [])
 
 
 def rehearse_resizes(action: LedgerAction, tx: Transaction, catalogue: Catalogue, read_fleet: ReadFleet) -> None:
     """Check mode: what the plan resizes before the boot is on its new hosts, with its new flavors."""
-    planned = registered(action, PLANNED).get("resize") or {} if action.options["follow_file"] else {}
+    planned = registered(action, PLANNED).get("resize") or {}
     if planned:
         flavors = {uuid: catalogue.flavor(name) for uuid, name in planned.items()}
         wanted = resize_settings.wanted(

@@ -11,7 +11,7 @@ from dataclasses import asdict
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.local import image_marker_path
-from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.metadata import pack_files
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.drive_files import pack_files
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Image, Network
 from ansible_collections.bootflow.compute.plugins.module_utils.core.networks import dhcp
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.setting import Values

@@ -57,6 +57,12 @@ def give(action: LedgerAction, builds: t.Mapping[str, t.Sequence[Build]], more: 
     (folder / WRITTEN).touch(mode=0o600)
 
 
+def is_idle(action: LedgerAction, host: str) -> bool:
+    """Whether builds were given to hosts, and ``host`` has none of them."""
+    folder = _folder(action)
+    return not _path(folder, host, "builds").exists() and (folder / WRITTEN).exists()
+
+
 def take(action: LedgerAction, host: str) -> Given | None:
     """What was given to ``host``, once; None if nothing was: the ledger knows its builds."""
     path = _path(_folder(action), host, "builds")

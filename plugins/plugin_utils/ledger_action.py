@@ -46,12 +46,18 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.address
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import Context
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings, packed_modules, time_limits
+from ansible_collections.bootflow.compute.plugins.plugin_utils import (
+    drivers,
+    host_settings,
+    packed_modules,
+    time_limits,
+)
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result, module_error
 
 # Made when the parent process loads the first action, inherited by every worker it forks, gone with the run: what
 # generated passwords are derived from, so that they are handed around and stored nowhere.
 RUN_SECRET = secrets.token_bytes(32)
+drivers.load()
 
 # What Ansible says of its own classes behind what is wrong.
 CLASSES = re.compile(r": <class '[\w.]*'> cannot be converted to an? \w+")
@@ -146,6 +152,9 @@ class Ports:
 
     def open_reader(self, address: LedgerAddress, url: str) -> database.Ledger:
         return replica.open_reader(address, url, self.display.warning)
+
+    def remember_database(self, address: LedgerAddress) -> None:
+        drivers.remember(address.url)
 
     def folder(self) -> Path:
         """The path of a folder that the tasks of this ansible-playbook process share, and nobody else."""

@@ -20,7 +20,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks import rescue as core_rescue
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.local import QCOW2, RAW
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import config as core_guest
-from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import metadata
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import drive_files, metadata
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Image
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue import parse_images
@@ -193,7 +193,7 @@ def _plan(action: LedgerAction, build: Build, image: Image, volumes: t.Sequence[
             "uuid": build.uuid,
             "path": path,
             "format": settings.config_drive_format,
-            "files": metadata.pack_files(metadata.config_drive_files(told)),
+            "files": drive_files.pack_files(metadata.config_drive_files(told)),
             "keep": False,
         }
     domain = {**own, "xml": core_guest.render(config), "restart": True}

@@ -14,7 +14,7 @@ from ..optional import Lazy, require
 from .host_state import HostState
 from .request_spec import RequestSpec
 
-__all__ = ["Column", "Fleet", "Groups", "LazyHosts", "Rows", "Same", "np"]
+__all__ = ["Column", "Fleet", "Groups", "LazyHosts", "Rows", "Same", "load_numpy", "np"]
 
 if t.TYPE_CHECKING:
     import numpy as np
@@ -27,6 +27,11 @@ else:
 # Positions of hosts in the fleet: an array of them, or one.
 Rows = t.Any
 Column = t.Any
+
+
+def load_numpy() -> None:
+    """It takes a twentieth of a second: not in a transaction, whose locks others wait for. :raises MissingLibrary:"""
+    require(np, "numpy", "numpy")
 
 
 @dataclass(frozen=True)

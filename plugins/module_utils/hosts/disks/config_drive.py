@@ -22,7 +22,7 @@ import typing as t
 
 from ...core.errors import DiskFull, InvalidInput, MissingLibrary, RemoteError
 from ...core.guest.config_drive_rules import check_format
-from ...core.guest.metadata import check_path, unpack_files
+from ...core.guest.drive_files import check_path, unpack_files
 from ...core.optional import optional_import
 from ..os.batch import run_batch
 from ..os.command import run

@@ -9,15 +9,13 @@ from __future__ import annotations
 import os
 import typing as t
 
-from ...core.disks.local import LVM, ON_LVM, QCOW2_ON_LVM, checked_group
+from ...core.disks.local import LVM, ON_LVM, checked_group
 from ...core.errors import InvalidInput
 from ..images.images import BaseImage
 from ..os.locks import host_lock
 from ..os.ownership import mark_folder
 from ..os.paths import instance_dir
 from .file_disks import DiskSpec, ensure_files
-from .lvm_disks import ensure_volumes
-from .mounted_disks import ensure_mounted
 
 
 def ensure_disks(
@@ -67,5 +65,9 @@ def _maker(uuid: str, specs: t.Sequence[DiskSpec], volume_group: str) -> _Maker:
             reason="disks of instance %s must all have one backend, got %s" % (uuid, ", ".join(sorted(backends)))
         )
     vg = checked_group(specs[0].backend, volume_group)
-    ensure = {LVM: ensure_volumes, QCOW2_ON_LVM: ensure_mounted}[specs[0].backend]
+    # Only where they are needed: a module loads its files each time that it runs.
+    if specs[0].backend == LVM:
+        from .lvm_disks import ensure_volumes as ensure
+    else:
+        from .mounted_disks import ensure_mounted as ensure
     return lambda folder, wanted, bases, check_mode: ensure(vg, folder, wanted, bases, check_mode)

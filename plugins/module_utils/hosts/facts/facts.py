@@ -14,7 +14,8 @@ import typing as t
 from ...core.disks.local import ON_LVM
 from ...core.errors import InvalidInput
 from ...core.guest.domain.element import parse, to_text
-from ...core.guest.domain.metadata import NOVA_NAMESPACE, NovaInstanceConfig
+from ...core.guest.domain.metadata import NovaInstanceConfig
+from ...core.guest.domain.namespaces import NOVA_NAMESPACE
 from ...core.instances.power_states import power_state_of
 from ..disks.devices import isolated_disks
 from ..disks.local_storage import group_facts

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from ...core.errors import InstanceExists, InvalidInput, LibvirtError, WaitTimeout
 from ...core.guest.device_places import device_places
 from ...core.guest.domain.element import parse, to_text
-from ...core.guest.domain.metadata import OWNER_NAMESPACE
+from ...core.guest.domain.namespaces import OWNER_NAMESPACE
 from ...core.instances.power_states import CRASHED, NOSTATE, POWER_PAUSED, RUNNING, SHUTDOWN, power_state_of
 from ..os.batch import progress
 from ..os.ownership import check_owner

@@ -17,6 +17,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.instances im
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils import handover
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.statements import counted
 from ansible_collections.bootflow.compute.tests.unit.worlds.taking import node
@@ -117,6 +118,32 @@ def test_hosts_are_given_their_builds_and_the_controller_writes_what_they_did(
         spans = {e.event: (e.start_time, e.finish_time) for e in world.rows(tables.instance_action_events)}
         assert all(begin <= end <= world.time for begin, end in spans.values())
     assert {a.finish_time for a in world.rows(tables.instance_actions)} == {world.time}
+
+
+def test_a_host_that_was_given_no_builds_asks_nobody(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another run may have taken over what the play of the round names it for."""
+    boot = Boot(world, 1)
+    (host,) = boot.schedule()
+
+    def asked(*_args: t.Any, **_options: bool) -> t.Any:
+        raise AssertionError("a host without builds opens the ledger, or reads the request")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(WorldPorts, "open_ledger", asked)
+        patched.setattr(LedgerAction, "_read_options", asked)
+        for other in (h for h in HOSTS if h != host):
+            assert boot.task(boot_build, other) == {"changed": False, "builds": [], "failed_builds": []}
+    assert boot.modules == []
+    assert len(boot.task(boot_build, host)["builds"]) == 1
+
+
+def test_a_round_without_builds_gives_nothing_to_anybody(world: World) -> None:
+    boot = Boot(world, 1)
+    (host,) = boot.schedule()
+    boot.task(boot_build, host)
+    boot.refresh()
+    assert boot.schedule(2) == []
+    assert boot.task(boot_build, host)["builds"] == []
 
 
 def test_the_statements_do_not_grow_with_hosts_and_builds(world: World) -> None:

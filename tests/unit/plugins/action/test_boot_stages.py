@@ -13,7 +13,7 @@ import types
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.action import boot_build
-from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.metadata import unpack_files
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.drive_files import unpack_files
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import power_states
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import read_settings

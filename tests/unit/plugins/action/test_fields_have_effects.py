@@ -12,7 +12,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.metadata import unpack_files
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.drive_files import unpack_files
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.fragment_files import load_fragments
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.views import instance_views

@@ -14,7 +14,7 @@ from lxml import etree
 
 from ansible_collections.bootflow.compute.plugins.action import instance_operation
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.metadata import unpack_files
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.drive_files import unpack_files
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances, nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils import image_upload, rescue

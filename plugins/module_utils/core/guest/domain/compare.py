@@ -15,7 +15,7 @@ import re
 import typing as t
 
 from .element import parse
-from .metadata import NOVA_NAMESPACE, OWNER_NAMESPACE
+from .namespaces import NOVA_NAMESPACE, OWNER_NAMESPACE
 
 Node = t.Any
 

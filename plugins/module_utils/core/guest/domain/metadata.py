@@ -13,9 +13,7 @@ import typing as t
 from dataclasses import dataclass
 
 from .element import Element, at, many, one
-
-NOVA_NAMESPACE = "http://openstack.org/xmlns/libvirt/nova/1.1"
-OWNER_NAMESPACE = "urn:bootflow:compute:owner:1"
+from .namespaces import NOVA_NAMESPACE, OWNER_NAMESPACE
 
 
 @dataclass(frozen=True)

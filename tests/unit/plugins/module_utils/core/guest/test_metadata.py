@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import metadata
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import drive_files, metadata
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Network, Subnet
 from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.network_info import (
     PortRecord,
@@ -92,7 +92,7 @@ def test_layout():
     assert files["openstack/content/0000"] == b"hello" and files["openstack/content/0001"] == b"\x00\xff"
     assert files["openstack/latest/user_data"] == files["ec2/latest/user-data"] == "#!/bin/sh\necho \u00fc\n".encode()
     for path in files:
-        metadata.check_path(path)
+        drive_files.check_path(path)
 
 
 def test_layout_without_options():
@@ -243,13 +243,13 @@ def test_user_data_may_be_bytes():
 
 @given(st.dictionaries(st.from_regex(r"\A[a-z][a-z0-9_.]{0,8}(/[a-z0-9]{1,4}){0,3}\Z"), st.binary(max_size=8)))
 def test_packing_is_undone_by_unpacking(files):
-    packed = metadata.pack_files(files)
-    assert metadata.unpack_files(packed) == files
-    assert list(metadata.unpack_files(packed)) == list(files)
+    packed = drive_files.pack_files(files)
+    assert drive_files.unpack_files(packed) == files
+    assert list(drive_files.unpack_files(packed)) == list(files)
 
 
 def test_equal_contents_travel_once():
-    packed = metadata.pack_files(metadata.config_drive_files(full(user_data="x" * 60000)))
+    packed = drive_files.pack_files(metadata.config_drive_files(full(user_data="x" * 60000)))
     assert sum(len(text) for text in packed.values()) < 100000
 
 
@@ -274,4 +274,4 @@ def test_equal_contents_travel_once():
 )
 def test_bad_files(packed):
     with pytest.raises(errors.InvalidInput):
-        metadata.unpack_files(packed)
+        drive_files.unpack_files(packed)
