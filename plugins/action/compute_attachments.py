@@ -113,7 +113,7 @@ class ActionModule(LedgerAction):
         begun = self.ledger.inspect(_again, [a.id for a in failed])
         kept = self._disks([_disk(a, "detached") for a in begun])
         free = [a for a in begun if a.id not in kept]
-        shared = self.ledger.inspect(_shared, self.host, free)
+        shared = self.ledger.inspect(attached_volumes.shared_beside, self.host, free)
         kept.update(attached_volumes.disconnect(self, self.ledger, free, shared))
         for attachment_id, problem in sorted(kept.items()):
             self._display.warning("%s still has attachment %s: %s" % (self.host, attachment_id, problem.message))
@@ -124,7 +124,7 @@ class ActionModule(LedgerAction):
         problems = self._disks([_disk(a, "detached") for a in work.detach])
         free = [a for a in work.detach if a.id not in problems]
         # A guest that keeps its disk keeps the session, which may be another's, too.
-        shared = self.ledger.inspect(_shared, self.host, free)
+        shared = self.ledger.inspect(attached_volumes.shared_beside, self.host, free)
         problems.update(attached_volumes.disconnect(self, self.ledger, free, shared))
         if problems:
             self.ledger.transact(changes.failed, problems)
@@ -179,14 +179,3 @@ def _work_of(tx: Transaction, host: str) -> Work:
 
 def _again(tx: Transaction, ids: t.Sequence[str]) -> list[Attached]:
     return attached_volumes.of_rows(tx, attachments.select(tx, ids=ids))
-
-
-def _shared(tx: Transaction, host: str, found: t.Sequence[Attached]) -> set[str]:
-    """One by one: a volume that two of these instances have stays for the last of them."""
-    shared: set[str] = set()
-    leaving: dict[str, set[str]] = {}
-    for each in found:
-        leaving.setdefault(each.volume_id, set()).add(each.row.instance_uuid)
-    for volume_id, uuids in leaving.items():
-        shared |= attachments.shared_on(tx, host, [volume_id], sorted(uuids))
-    return shared

@@ -17,6 +17,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.req
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import INSTANCES
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import moving
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds as of_ledger
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
@@ -31,6 +32,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute im
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
+    attached_volumes,
     host_reports,
     host_settings,
     rebuild,
@@ -40,6 +42,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, outcome
 from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host, lease_kept
+from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_settings import reachable
 
 # As playbooks/evacuate.yml registers what the controller and the hosts answered.
 BEGUN, BUILT = "bootflow_evacuation_begun", "bootflow_evacuation_built"
@@ -100,6 +103,7 @@ class ActionModule(LedgerAction):
             )
 
         begun = self.write(begin)
+        storage_hosts = self._follow(begun)
         items = [
             {
                 "uuid": row.uuid,
@@ -108,6 +112,7 @@ class ActionModule(LedgerAction):
                 "source": begun.sources[row.uuid],
                 "destination": row.host,
                 "vm_state": row.vm_state,
+                "cut_off": begun.volumes.get(row.uuid),
             }
             for row in begun.rows
         ]
@@ -120,12 +125,22 @@ class ActionModule(LedgerAction):
             "instances": items,
             "not_placed": failed,
             "hosts": sorted({str(i["destination"]) for i in items}),
+            "storage_hosts": storage_hosts,
             "diff": diff(
                 "instances",
                 "".join("%s %s: %s\n" % (i["name"], i["uuid"], i["source"]) for i in items),
                 "".join("%s %s: %s\n" % (i["name"], i["uuid"], i["destination"]) for i in items),
             ),
         }
+
+    def _follow(self, begun: evacuate.Begun) -> list[str]:
+        """Bind the volumes to the new hosts. Returns the storage hosts that cut the old ones off, and let the new ones in."""
+        if self.check_mode or not begun.volumes:
+            return []
+        hosts = {str(r.host) for r in begun.rows if r.uuid in begun.volumes}
+        connectors = attached_volumes.connectors_of(self.task_vars["hostvars"], hosts)
+        found, _lacking = self.open_ledger().transact(moving.follow, sorted(begun.volumes), connectors)
+        return reachable(self, found)
 
     # --- on each new host -----------------------------------------------------------------------------------------------
 
@@ -142,10 +157,17 @@ class ActionModule(LedgerAction):
         problems: dict[str, errors.BootflowError] = {}
         outcomes: dict[str, dict[str, t.Any]] = {}
         mine = [i["uuid"] for i in items]
+        volumes = [i["uuid"] for i in items if i["cut_off"] is not None]
+        let_in: dict[str, errors.BootflowError] = {}
         with lease_kept(self):
             try:
                 work = rebuild.Rebuilding(self, self.open_ledger().inspect(load))
                 mine = sorted(work.builds)
+                if volumes:
+                    let_in = self.open_ledger().inspect(moving.still_let_in, volumes)
+                    cut_off = [u for u in volumes if u in work.builds and u not in let_in]
+                    work.problems.update({**let_in, **attached_volumes.come_to_host(self, cut_off)[1]})
+                    work.builds = {b.uuid: b for b in work.good(work.builds.values())}
                 work.run()
                 outcomes = {u: {"power_state": e.power_state} for u, e in work.ended.items()}
                 problems = {**work.problems, **work.write_names()}
@@ -157,7 +179,7 @@ class ActionModule(LedgerAction):
             left = clean_host(self, [{"uuid": i["uuid"], "name": i["domain"]} for i in failed])
         self._note(problems)
         for uuid, problem in problems.items():
-            its = outcomes.setdefault(uuid, {"cleaned": uuid not in left})
+            its = outcomes.setdefault(uuid, {"cleaned": uuid not in left, "let_in": uuid in let_in})
             its["error"] = problem.as_dict()
         return {"changed": True, "outcomes": outcomes}
 
@@ -172,10 +194,21 @@ class ActionModule(LedgerAction):
     def _begun(self) -> t.Mapping[str, t.Any]:
         return t.cast("t.Mapping[str, t.Any]", self.task_vars["hostvars"]["localhost"].get(BEGUN) or {})
 
-    def _result(self, item: Item) -> evacuated.Result:
+    def _outcome(self, item: Item) -> t.Mapping[str, t.Any]:
+        """What its new host said of it."""
         answer = self.task_vars["hostvars"][item["destination"]].get(BUILT) or {}
-        its = (answer.get("outcomes") or {}).get(item["uuid"])
-        if its is None:  # what the host has of it, nobody knows
+        return t.cast("t.Mapping[str, t.Any]", (answer.get("outcomes") or {}).get(item["uuid"]) or {})
+
+    def _keep_volumes(self, items: t.Sequence[Item]) -> None:
+        """Instances that are back where they were have the volumes there that no storage host cut off."""
+        if items:
+            connectors = attached_volumes.connectors_of(self.task_vars["hostvars"], {i["source"] for i in items})
+            ids = [each for i in items for each in i["cut_off"]]
+            self.open_ledger().transact(moving.not_cut_off, ids, connectors)
+
+    def _result(self, item: Item) -> evacuated.Result:
+        its = self._outcome(item)
+        if not its:  # what the host has of it, nobody knows
             silent = errors.RemoteError(reason="%s returned no result" % item["destination"])
             return evacuated.Result(error=silent, cleaned=False)
         if its.get("error") and "power_state" not in its:
@@ -197,6 +230,7 @@ class ActionModule(LedgerAction):
 
         if results:
             failed = self.open_ledger().transact(finish)
+            self._keep_volumes([i for i in items.values() if i["cut_off"] and self._outcome(i).get("let_in")])
         shown = []
         for uuid, item in items.items():
             after = states.STOPPED if item["vm_state"] == states.STOPPED else states.ACTIVE

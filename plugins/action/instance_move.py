@@ -26,10 +26,17 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.req
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN, TIME_LIMITS
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import MOVE
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import moving
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import OPERATIONS
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import cold, course
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, fleet, history, nodes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import (
+    cleanups,
+    fleet,
+    history,
+    instances,
+    nodes,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     apply_plan,
@@ -40,9 +47,15 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     scheduler_settings,
     tables,
 )
+from ansible_collections.bootflow.compute.plugins.plugin_utils.attached_volumes import (
+    come_to_host,
+    connectors_of,
+    leave_host,
+)
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_SECRET, LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, item_errors, outcome
 from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host, lease_kept, resize_arguments
+from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_settings import reachable
 
 OF = {"resize": course.RESIZE, "migrate": course.MIGRATE, "revert_resize": course.REVERT}
 GIB = 1024**3
@@ -137,7 +150,8 @@ class ActionModule(LedgerAction):
         if self.reverts:
             selection, known = Selection.from_options(self.options), frozenset(self.compute_hosts())
             moving = self.write(lambda tx: course.begin_revert(tx, selection, known, self.options["quotas"]))
-            return self._begun(cold.Begun(moving, rows={m.uuid: m.row for m in moving}), {}, None)
+            begun = cold.Begun(moving, rows={m.uuid: m.row for m in moving})
+            return self._begun(begun, {}, None, set())
         wanted = self._wanted()
         options = scheduler_settings.scheduler_options(self, self.context().now)
         hosts = self.hosts_to_use()
@@ -146,23 +160,31 @@ class ActionModule(LedgerAction):
         configurations = scheduler_settings.configurations(self) if self.check_mode else {}
         reports = host_reports.of_this_run(self) if self.check_mode else {}
 
-        def begin(tx: Transaction) -> tuple[cold.Begun, dict[str, str]]:
+        def begin(tx: Transaction) -> tuple[cold.Begun, dict[str, str], set[str]]:
             if self.check_mode:
                 host_reports.rehearse(tx, reports, configurations)
             begun = cold.begin(
                 tx, wanted, lambda tx, needs: fleet.read(tx, hosts, aggregates, host_vars, needs), options
             )
-            return begun, {r.host: r.host_ip for r in nodes.rows(tx, ("host", "node", "host_ip"))}
+            addresses = {r.host: r.host_ip for r in nodes.rows(tx, ("host", "node", "host_ip"))}
+            return begun, addresses, _without_files(tx, begun.moving)
 
-        return self._begun(*self.write(begin), wanted)
+        begun, addresses, without_files = self.write(begin)
+        return self._begun(begun, addresses, wanted, without_files)
 
     def _address_of(self, host: str, reported: str | None) -> str:
         """Where other hosts reach ``host``: bootflow_copy_address, else as it reported, else where Ansible does."""
         variables = self.task_vars["hostvars"][host]
         return str(HOST.of(variables).copy_address or reported or variables.get("ansible_host") or host)
 
-    def _begun(self, begun: cold.Begun, addresses: t.Mapping[str, str], wanted: cold.Wanted | None) -> dict[str, t.Any]:
-        """:arg wanted: None: a revert."""
+    def _begun(
+        self,
+        begun: cold.Begun,
+        addresses: t.Mapping[str, str],
+        wanted: cold.Wanted | None,
+        without_files: t.Collection[str],
+    ) -> dict[str, t.Any]:
+        """:arg wanted: None: a revert. :arg without_files: instances that have nothing to be copied"""
 
         def sizes(uuid: str) -> dict[str, int]:
             flavor = wanted.flavor_for(uuid) if wanted is not None else None
@@ -180,6 +202,7 @@ class ActionModule(LedgerAction):
                 "runs": m.runs,
                 "details": OPERATIONS["stop"].details(m.row),
                 "sizes": sizes(m.uuid),
+                "files": m.uuid not in without_files,
             }
             for m in begun.moving
         ]
@@ -246,11 +269,13 @@ class ActionModule(LedgerAction):
         return result["outcomes"], item_errors(result, [d["uuid"] for d in domains])
 
     def _depart(self, host: str) -> dict[str, t.Any]:
-        """The guests are shut down, and their disks offered."""
+        """The guests are shut down, the host is disconnected from their volumes, and their disks are offered."""
         items = [i for i in self._items().values() if i["source"] == host]
         domains = [{"uuid": i["uuid"], **i["details"]} for i in items]
         outcomes = self._guarded([i["uuid"] for i in items], lambda: self._power(domains, "shutdown"))
-        off = [i for i in items if not outcomes[i["uuid"]].get("error") and not _stays(i)]
+        at_rest = [u for u, o in outcomes.items() if not o.get("error")]
+        outcomes.update(self._guarded(at_rest, lambda: (_of(outcomes, at_rest), leave_host(self, at_rest))))
+        off = [i for i in items if i["files"] and not outcomes[i["uuid"]].get("error") and not _stays(i)]
         place: dict[str, t.Any] = {}
 
         def offer() -> tuple[Outcomes, t.Any]:
@@ -277,9 +302,12 @@ class ActionModule(LedgerAction):
     def _arrive(self, host: str) -> dict[str, t.Any]:
         """The disks are fetched from where they are offered."""
         wanted = []
+        diskless: list[str] = []
         for item in self._items().values():
             departed = self._registered(DEPARTED, item["source"])
             its = departed.get("outcomes", {}).get(item["uuid"]) or {}
+            if item["destination"] == host and its and not item["files"] and not its.get("error"):
+                diskless.append(item["uuid"])
             if item["destination"] == host and its.get("files"):
                 wanted.append(
                     {
@@ -299,9 +327,11 @@ class ActionModule(LedgerAction):
                 "workers": host_settings.workers(self, len(wanted)),
             }
             result = self.run_module("instance_disks_fetch", arguments)
-            return result["outcomes"], item_errors(result, [w["uuid"] for w in wanted])
+            come: Outcomes = {u: {"disks": []} for u in diskless}  # the host has answered: their guests can be there
+            return {**come, **result["outcomes"]}, item_errors(result, [w["uuid"] for w in wanted])
 
-        fetched = self._guarded([w["uuid"] for w in wanted], fetch) if wanted else {}
+        there = [w["uuid"] for w in wanted] + diskless
+        fetched = self._guarded(there, fetch) if there else {}
         return {"outcomes": {**fetched, **self._copied(host)}}
 
     def _copied(self, host: str) -> Outcomes:
@@ -332,13 +362,16 @@ class ActionModule(LedgerAction):
         here = [{"uuid": i["uuid"]} for i in mine if i["uuid"] in uuids and _stays(i)]
         taken = self._resize_disks("resized", here)
         ready = [u for u in uuids if not taken.get(u, {}).get("error")]
-        outcomes = {**taken, **self._guarded(ready, lambda: hard_reboot.reboot(self, ready, off))}
+        outcomes = {**taken, **self._guarded(ready, lambda: self._with_volumes(ready, off))}
         to_clean = [i for i in items if (outcomes.get(i["uuid"]) or {"error": True}).get("error")]
         problems = clean_host(self, [{"uuid": i["uuid"], "name": i["domain"]} for i in to_clean if not _stays(i)])
         # What another run has taken over is settled by it.
         failed = [{"uuid": i["uuid"]} for i in to_clean if _stays(i) and i["uuid"] not in switched["lost"]]
         went_back = self._resize_disks("undone", failed)
         problems.update({u: errors.from_dict(r["error"]) for u, r in went_back.items() if r.get("error")})
+        undone = [u for u, r in went_back.items() if not r.get("error")]
+        left = self._guarded(undone, lambda: ({}, leave_host(self, undone)))
+        problems.update({u: errors.from_dict(r["error"]) for u, r in left.items() if r.get("error")})
         for item in to_clean:
             its = outcomes.setdefault(item["uuid"], {})
             problem = problems.get(item["uuid"])
@@ -355,12 +388,24 @@ class ActionModule(LedgerAction):
             arguments = {**found, "state": "absent", "stop_token": self._token(host)}
             with contextlib.suppress(errors.BootflowError):  # it ends by itself
                 self.run_module("instance_disks_offer", arguments)
-        start = self._registered(WENT_BACK).get("start", {}).get(host, [])
-        undone = self._registered(WENT_BACK).get("undone", {}).get(host, [])
+        back = self._registered(WENT_BACK)
+        start, undone, reconnect = (back.get(n, {}).get(host, []) for n in ("start", "undone", "reconnect"))
         outcomes = self._resize_disks("reverted", [{"uuid": u} for u in undone])
         able = [u for u in start if not outcomes.get(u, {}).get("error")]
-        domains = [{"uuid": uuid} for uuid in able]
-        return {"outcomes": {**outcomes, **self._guarded(able, lambda: self._power(domains, "running"))}}
+        lacking = [u for u in reconnect if not outcomes.get(u, {}).get("error")]
+        off = [u for u in lacking if u not in able]
+        outcomes.update(self._guarded(lacking, lambda: self._with_volumes(lacking, off)))
+        whole = [u for u in able if u not in lacking]
+        domains = [{"uuid": uuid} for uuid in whole]
+        return {"outcomes": {**outcomes, **self._guarded(whole, lambda: self._power(domains, "running"))}}
+
+    def _with_volumes(self, uuids: t.Sequence[str], off: t.Collection[str]) -> tuple[Outcomes, t.Any]:
+        """Define the guests as the ledger has them, connected to their volumes, and start them. :arg off: those that are not started"""
+        fresh, problems = come_to_host(self, uuids)
+        left = [u for u in uuids if u not in problems]
+        outcomes, failed = hard_reboot.reboot(self, left, [u for u in off if u in left], fresh) if left else ({}, {})
+        lost: Outcomes = {u: {"power_state": states.SHUTDOWN} for u in problems}
+        return {**lost, **outcomes}, {**problems, **failed}
 
     # --- on the controller: over, and back --------------------------------------------------------------------------------
 
@@ -377,7 +422,8 @@ class ActionModule(LedgerAction):
         problems: dict[str, t.Any] = {}
         reached: set[str] = set()  # whose new host may have something of it
         if self.check_mode:
-            return {"changed": False, "switched": [], "lost": [], "to_settle": [], "problems": {}, "hosts": []}
+            lists: dict[str, list[str]] = {n: [] for n in ("switched", "lost", "to_settle", "hosts", "storage_hosts")}
+            return {"changed": False, "problems": {}, **lists}
         if self.reverts:
             to_settle = list(items)
             hosts = sorted({i["destination"] for i in items.values()})
@@ -388,6 +434,7 @@ class ActionModule(LedgerAction):
                 "to_settle": to_settle,
                 "problems": {},
                 "hosts": hosts,
+                "storage_hosts": [],
             }
         for uuid, item in items.items():
             its = self._outcome(DEPARTED, "depart", item["source"], uuid)
@@ -405,13 +452,25 @@ class ActionModule(LedgerAction):
             "to_settle": sorted(reached),
             "problems": problems,
             "hosts": sorted({items[u]["destination"] for u in reached}),
+            "storage_hosts": self._follow(items)[0],
         }
+
+    def _follow(self, uuids: t.Iterable[str]) -> tuple[list[str], set[str]]:
+        """Bind the volumes of these instances to the hosts where they are now.
+
+        Returns the storage hosts that are to let them in there, and the instances that have volumes to be connected.
+        """
+        hosts_of_items = {i[end] for i in self._items().values() for end in ("source", "destination")}
+        connectors = connectors_of(self.task_vars["hostvars"], hosts_of_items)
+        hosts, lacking = self.open_ledger().transact(moving.follow, sorted(uuids), connectors)
+        return reachable(self, hosts), lacking
 
     def _back(self) -> dict[str, t.Any]:
         """Those that failed on their new hosts, or are reverted, are where they were when these have nothing of them."""
         items = self._items()
         if self.check_mode:
-            return {"changed": False, "results": {}, "start": {}, "undone": {}, "hosts": []}
+            lists: dict[str, list[str]] = {n: [] for n in ("hosts", "storage_hosts")}
+            return {"changed": False, "results": {}, "start": {}, "undone": {}, "reconnect": {}, **lists}
         switched = self._registered(SWITCHED)
         results: dict[str, dict[str, t.Any]] = {}
         for uuid, item in items.items():
@@ -434,6 +493,11 @@ class ActionModule(LedgerAction):
         at_home = [u for u, r in results.items() if not r["over"] or u in went]
         start: dict[str, list[str]] = {}
         undone: dict[str, list[str]] = {}
+        reconnect: dict[str, list[str]] = {}
+        mine = [u for u in at_home if u not in switched["lost"]]
+        storage_hosts, lacking = self._follow(mine) if mine else ([], set())
+        for uuid in sorted(lacking):
+            reconnect.setdefault(items[uuid]["source"], []).append(uuid)
         for uuid in at_home:
             if items[uuid]["runs"] and uuid not in switched["lost"]:
                 start.setdefault(items[uuid]["source"], []).append(uuid)
@@ -444,7 +508,9 @@ class ActionModule(LedgerAction):
             "results": results,
             "start": start,
             "undone": undone,
-            "hosts": sorted({*start, *undone, *self._registered(BEGUN).get("sources", [])}),
+            "reconnect": reconnect,
+            "hosts": sorted({*start, *undone, *reconnect, *self._registered(BEGUN).get("sources", [])}),
+            "storage_hosts": storage_hosts,
         }
 
     # --- finish -------------------------------------------------------------------------------------------------------
@@ -503,6 +569,9 @@ class ActionModule(LedgerAction):
                     error = errors.from_dict(returned["error"])
             elif not its["stays"]:
                 power_state = states.SHUTDOWN
+                returned = self._registered(RETURNED, host).get("outcomes", {}).get(uuid) or {}
+                if returned.get("error") and error is None:
+                    error = errors.from_dict(returned["error"])
             cleaned = its["cleaned"]
             if uuid in back["undone"].get(host, ()):
                 returned = self._outcome(RETURNED, "return", host, uuid)
@@ -550,3 +619,14 @@ def _vm_state(item: Item, there: bool, power_state: int) -> str:
     if power_state == states.NOSTATE:
         return states.ACTIVE if item["runs"] else states.STOPPED
     return states.ACTIVE if item["runs"] and power_state == states.RUNNING else states.STOPPED
+
+
+def _of(outcomes: Outcomes, uuids: t.Collection[str]) -> Outcomes:
+    return {u: outcomes[u] for u in uuids}
+
+
+def _without_files(tx: Transaction, moving_: t.Sequence[course.Moving]) -> set[str]:
+    """Those that have no local disk and no config drive: all that they have are volumes."""
+    disks = instances.disks_of(tx, [m.uuid for m in moving_])
+    local = {u for u, found in disks.items() if any(d["kind"] != "volume" for d in found)}
+    return {m.uuid for m in moving_ if m.uuid not in local and not m.row.config_drive}

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
@@ -16,6 +17,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.app
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import OPERATION
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import moving
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import operation
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import rebuild as of_rebuild
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Operation, Outcome
@@ -25,6 +27,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute im
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import Instance
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.attachments import Connector
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     admin_password,
     attached_volumes,
@@ -39,6 +42,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, item_errors, outcome
 from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import lease_kept
+from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_settings import reachable
 
 # As playbooks/operation.yml registers what the controller and the hosts answered.
 BEGUN = "bootflow_operation_begun"
@@ -89,7 +93,7 @@ class ActionModule(LedgerAction):
         if self.operation.work == "rebuild":
             wanted = rebuild.wanted(self, self.options["rebuild_image"], self.options["follow_file"])
 
-        def begin(tx: Transaction) -> tuple[operation.Begun, set[str], dict[str, Before]]:
+        def begin(tx: Transaction) -> tuple[operation.Begun, set[str], dict[str, Before], list[str], list[str]]:
             before: dict[str, Before] = {}
             if wanted is not None:
                 begun, before = of_rebuild.begin(tx, self.operation, selection, known_hosts, wanted)
@@ -99,13 +103,20 @@ class ActionModule(LedgerAction):
             check = _CHECKS.get(self.operation.name)
             if check is not None:
                 check(self, tx, begun.rows)
-            return begun, set(attachments.of_instances(tx, [r.uuid for r in begun.rows])), before
+            with_volumes = set(attachments.of_instances(tx, [r.uuid for r in begun.rows]))
+            lacking: list[str] = []
+            if self.operation.recovers_volumes and with_volumes:
+                places = {r.uuid: r.host for r in begun.rows if r.uuid in with_volumes}
+                lacking = moving.take_unconnected(tx, places, self._connector)
+            return begun, with_volumes, before, lacking, reachable(self, moving.storage_hosts(tx)) if lacking else []
 
-        begun, with_volumes, before = self.write(begin)
+        begun, with_volumes, before, lacking, storage_hosts = self.write(begin)
         work: dict[str, Items] = {}
         for row in begun.rows:
             item: dict[str, t.Any] = {"uuid": row.uuid, "name": row.display_name, "vm_state": row.vm_state}
             item.update(volumes=row.uuid in with_volumes, details=self.operation.details(row))
+            if row.uuid in lacking:
+                item["lacking"] = True
             if row.uuid in before:
                 item["before"] = before[row.uuid]
             work.setdefault(t.cast(str, row.host), []).append(item)
@@ -115,6 +126,7 @@ class ActionModule(LedgerAction):
             "instances": [{"name": r.display_name, "uuid": r.uuid, "host": r.host} for r in begun.rows],
             "unchanged": [{"name": r.display_name, "uuid": r.uuid, "host": r.host} for r in begun.unchanged],
             "hosts": sorted(work),
+            "storage_hosts": storage_hosts,
             "work": work,
             "diff": diff(
                 "instances",
@@ -122,6 +134,10 @@ class ActionModule(LedgerAction):
                 "".join("%s %s: %s\n" % (r.display_name, r.uuid, after or r.vm_state) for r in begun.rows),
             ),
         }
+
+    def _connector(self, host: str, facts: t.Mapping[str, t.Any]) -> Connector:
+        """How ``host`` reaches volumes that a fault left without a connection: rare, so its settings are read only now."""
+        return attached_volumes.connectors_of(self.task_vars["hostvars"], [host])(host, facts)
 
     # --- work: on each host, for all of its instances -----------------------------------------------------------------
 
@@ -154,16 +170,22 @@ class ActionModule(LedgerAction):
         host_settings.check({host: host_settings.Variables(self)}, [host], problems)
         problems.raise_if_any()
         failed: dict[str, errors.BootflowError] = {}
+        cut_off = [i["uuid"] for i in items if i.get("lacking") and not self.check_mode]
         connect = [i["uuid"] for i in items if i["volumes"]] if self.operation.connects_volumes else []
         if connect and not self.check_mode:
-            failed = self._connect_volumes(connect)
+            failed = self._connect_volumes([u for u in connect if u not in cut_off])
+        fresh, lost = attached_volumes.come_to_host(self, cut_off)
+        failed.update(lost)
+        cut_off = [u for u in cut_off if u not in failed]
         domains = [{"uuid": i["uuid"], **i["details"]} for i in items if i["uuid"] not in failed]
         outcomes = self._failed(failed)
-        if domains and self.operation.power:
-            outcomes.update(self._power(domains))
+        as_they_are = [d for d in domains if d["uuid"] not in cut_off]
+        if as_they_are and self.operation.power:
+            outcomes.update(self._power(as_they_are))
         deaf = {u for u, o in outcomes.items() if not o.get("error") and o.get("restarted") is False}
-        work = _WORKS.get("hard_reboot" if deaf else self.operation.work)
-        left = [d["uuid"] for d in domains if self.operation.work or d["uuid"] in deaf]
+        name = self.operation.work or ("hard_reboot" if deaf or cut_off else "")
+        work = functools.partial(hard_reboot.reboot, fresh=fresh) if name == "hard_reboot" else _WORKS.get(name)
+        left = [d["uuid"] for d in domains if self.operation.work or d["uuid"] in (*deaf, *cut_off)]
         if work is not None and left:
             try:
                 done, lacking = work(self, left)
@@ -227,6 +249,7 @@ class ActionModule(LedgerAction):
             def finish(tx: Transaction) -> dict[str, errors.BootflowError]:
                 if kept:
                     of_rebuild.keep(tx, self.operation, kept)
+                moving.kept(tx, [u for u, (_host, item) in items.items() if item.get("lacking")])
                 return operation.finish(tx, self.operation, outcomes)
 
             ledger = self.open_ledger()

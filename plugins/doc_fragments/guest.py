@@ -294,6 +294,13 @@ options:
           - Without effect with O(domains[].state=defined).
         type: bool
         default: false
+      new_logins:
+        description:
+          - The targets, by their IQNs, whose credentials have changed. For all others of a domain that is defined again, the users in
+            its former definition stay.
+        type: list
+        elements: str
+        default: []
       wait_timeout:
         description: Seconds to wait until the domain runs.
         type: float

@@ -60,6 +60,8 @@ notes:
   - Reads the variables C(bootflow_images), C(bootflow_pci_alias), C(bootflow_allow_zero_disk_flavor) and C(bootflow_instances), which has the user data.
   - O(phase=build) reads what O(phase=begin) returned from C(bootflow_evacuation_begun) of C(localhost), and O(phase=finish) reads
     C(bootflow_evacuation_built) of the hosts; register them under these names.
+  - Between O(phase=begin) and O(phase=build), storage hosts cut the old hosts off from the volumes, and export them to the new ones
+    (M(bootflow.compute.storage_stage)). An instance whose volumes a storage host did not cut off fails, and stays where it is.
 seealso:
   - module: bootflow.compute.compute_host_state
 """
@@ -128,6 +130,11 @@ hosts:
   elements: str
   returned: O(phase=begin)
   sample: [kvm1, kvm2]
+storage_hosts:
+  description: Storage hosts that are to cut old hosts off from volumes, and to let new hosts in to them.
+  type: list
+  elements: str
+  returned: O(phase=begin)
 stale_hosts:
   description: Hosts that have to report before others are chosen.
   type: list

@@ -161,6 +161,11 @@ hosts:
   elements: str
   returned: O(phase=begin)
   sample: [kvm1, kvm2]
+storage_hosts:
+  description: Storage hosts that export volumes which a fault left without a connection.
+  type: list
+  elements: str
+  returned: O(phase=begin)
 work:
   description: What each of these hosts has to do.
   type: dict

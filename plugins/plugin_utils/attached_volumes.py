@@ -10,18 +10,21 @@ Two connectors (the variable bootflow_volume_attach of the host): ``kernel``, th
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.block_devices import PlannedDisk
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.hosts import HOST
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import names
-from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.attachment import KERNEL, NONE, QEMU
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.attachment import DONE, KERNEL, NONE, QEMU
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.qemu_connection import iscsi_connection
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import exports, life
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.states import ATTACHED
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import exports, life, moving
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances, nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.database import Ledger
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments, volumes
@@ -213,13 +216,17 @@ def connect(
 
 
 def disconnect(
-    action: LedgerAction, ledger: Ledger, found: t.Sequence[Attached], shared: t.Collection[str]
+    action: LedgerAction,
+    ledger: Ledger,
+    found: t.Sequence[Attached],
+    shared: t.Collection[str],
+    ended: t.Callable[[Transaction, t.Iterable[str]], None] = life.disconnected,
 ) -> Problems:
     """Disconnect these from the current host, journaled. Returns attachment id -> why it failed.
 
     A disk in use is not removed (CVE-2023-2088); it stays connected and exported.
 
-    :arg shared: volumes that another instance also has here: its disk and secret stay.
+    :arg shared: volumes that another instance also has here: its disk and secret stay. :arg ended: what becomes of those that are disconnected
     """
     problems: Problems = {}
     free = []
@@ -233,8 +240,98 @@ def disconnect(
         problems.update(failed)
     free += [a for a in found if a.row.connector not in (KERNEL, QEMU)]
     if free:
-        ledger.transact(life.disconnected, [a.id for a in free])
+        ledger.transact(ended, [a.id for a in free])
     return problems
+
+
+def leave_host(action: LedgerAction, uuids: t.Collection[str]) -> Problems:
+    """Disconnect the current host from the volumes of these instances, whose guests are off, and which have them somewhere else next.
+
+    Returns uuid -> why that failed.
+    """
+    if not uuids:
+        return {}
+    host = action.task_vars["inventory_hostname"]
+    with contextlib.closing(action.open_ledger()) as ledger:
+        volumes = ledger.inspect(_connected_to, host, uuids)
+        if not volumes:
+            return {}
+        shared = ledger.inspect(shared_beside, host, volumes)
+        left = disconnect(action, ledger, volumes, shared, moving.left_host)
+        return {a.row.instance_uuid: left[a.id] for a in volumes if a.id in left}
+
+
+def forget(action: LedgerAction, ledger: Ledger, uuids: t.Collection[str]) -> Problems:
+    """Rid the current host of what is left of volumes that went to another host with these instances while this one could not be asked.
+
+    The ledger has them there already. Returns uuid -> why that failed.
+    """
+    host = action.task_vars["inventory_hostname"]
+    found, shared = ledger.inspect(_gone_elsewhere, host, uuids) if uuids else ([], set())
+    if not found:
+        return {}
+    connector = HOST.of(action.task_vars["hostvars"][host]).volume_attach
+    free = [a for a in found if a.alone or a.volume_id not in shared]
+    mine = [replace(a, row=a.row._replace(connector=connector)) for a in free]
+    work = _initiator if connector == KERNEL else _secrets
+    problems = _done(
+        action, mine, functools.partial(work, action, "disconnected" if connector == KERNEL else "absent")
+    )[1]
+    return {a.row.instance_uuid: problems[a.id] for a in mine if a.id in problems}
+
+
+def _gone_elsewhere(tx: Transaction, host: str, uuids: t.Collection[str]) -> tuple[list[Attached], set[str]]:
+    """The volumes that these instances have on another host than ``host``, and those of them that others have here."""
+    rows = attachments.select(tx, instance_uuids=uuids, attach_statuses=(ATTACHED,))
+    rows = [r for r in rows if r.attached_host != host and r.iqn]
+    return of_rows(tx, rows), attachments.shared_on(tx, host, [r.volume_id for r in rows], uuids)
+
+
+def _connected_to(tx: Transaction, host: str, uuids: t.Collection[str]) -> list[Attached]:
+    return of_rows(tx, attachments.select(tx, instance_uuids=uuids, attached_host=host, connected=True))
+
+
+def shared_beside(tx: Transaction, host: str, found: t.Sequence[Attached]) -> set[str]:
+    """The volumes that other instances have on ``host`` than those that these leave there. One by one: a volume that two of these
+    instances have stays for the last of them.
+    """
+    shared: set[str] = set()
+    leaving: dict[str, set[str]] = {}
+    for each in found:
+        leaving.setdefault(each.volume_id, set()).add(each.row.instance_uuid)
+    for volume_id, uuids in leaving.items():
+        shared |= attachments.shared_on(tx, host, [volume_id], sorted(uuids))
+    return shared
+
+
+def come_to_host(action: LedgerAction, uuids: t.Collection[str]) -> tuple[set[str], Problems]:
+    """Connect the current host to the volumes that these instances bring along, or lack since a fault.
+
+    Returns the attachments that are connected now, and uuid -> why that failed.
+    """
+    if not uuids:
+        return set(), {}
+    host = action.task_vars["inventory_hostname"]
+    with contextlib.closing(action.open_ledger()) as ledger:
+        found, facts = ledger.inspect(_coming, host, uuids)
+        let_in = ledger.inspect(moving.still_let_in, uuids)
+        ready = [a for a in found if a.row.export == DONE]
+        problems = connect(action, ledger, ready, facts) if ready else {}
+    for each in found:
+        if each not in ready:
+            problems[each.id] = let_in.get(each.row.instance_uuid) or errors.InvalidVolume(
+                reason="volume %s is not exported to %s" % (each.volume_id, host),
+                remedy="volume_list shows why; then start the instance, or reboot it hard.",
+            )
+    lost = {a.row.instance_uuid: problems[a.id] for a in found if a.id in problems}
+    return {a.id for a in found if a.id not in problems}, lost
+
+
+def _coming(tx: Transaction, host: str, uuids: t.Collection[str]) -> tuple[list[Attached], t.Mapping[str, t.Any]]:
+    found = of_rows(tx, moving.to_connect(tx, host, uuids))
+    rows = instances.select_live(tx, uuids=sorted({a.row.instance_uuid for a in found})) if found else []
+    node = next((str(r.node) for r in rows if r.host == host), None)
+    return found, nodes.node_facts(tx, host, node) if node is not None else {}
 
 
 def reconnect(action: LedgerAction, found: t.Sequence[Attached]) -> Problems:
@@ -242,9 +339,20 @@ def reconnect(action: LedgerAction, found: t.Sequence[Attached]) -> Problems:
 
     With QEMU's connector there is nothing to do: libvirt has the secret, as long as libvirtd runs.
     """
-    mine = [a for a in found if a.row.connector == KERNEL]
+    host = action.task_vars["inventory_hostname"]
+    lost = {
+        a.id: errors.InvalidVolume(
+            reason="volume %s is not connected to host %s since a fault" % (a.volume_id, host),
+            remedy="Start the instance, or reboot it hard: that connects it."
+            if a.row.connection != DONE
+            else "Host %s still has it: it is cleaned when it reports." % a.row.attached_host,
+        )
+        for a in found
+        if a.row.attach_status == ATTACHED and (a.row.attached_host, a.row.connection) != (host, DONE)
+    }
+    mine = [a for a in found if a.row.connector == KERNEL and a.id not in lost]
     log_in = functools.partial(_initiator, action, "connected", served=[a.id for a in mine])
-    return _done(action, mine, log_in)[1]
+    return {**lost, **_done(action, mine, log_in)[1]}
 
 
 def rescan(action: LedgerAction, found: t.Sequence[Attached]) -> Problems:

@@ -26,11 +26,11 @@ Outcomes = t.Dict[str, t.Dict[str, t.Any]]
 
 
 def reboot(
-    action: LedgerAction, uuids: t.Sequence[str], off: t.Collection[str] = ()
+    action: LedgerAction, uuids: t.Sequence[str], off: t.Collection[str] = (), fresh: t.Collection[str] = ()
 ) -> tuple[Outcomes, build_parts.Problems]:
     """Reboot these. A guest loses its power only when its networks and volumes are there and libvirt has taken its definition.
 
-    :arg off: those that are only defined, and not started.
+    :arg off: those that are only defined, and not started. :arg fresh: attachments that this run has connected with new credentials
     Returns the outcomes of the module domain, and why instances failed.
     """
     ledger = action.open_ledger()
@@ -41,7 +41,7 @@ def reboot(
         }
         if not action.check_mode:
             problems.update(connect(action, [a for found in volumes.values() for a in found]))
-        domains = _domains(action, builds, volumes, off, problems)
+        domains = _domains(action, builds, volumes, off, problems, fresh)
         if not domains:
             return {}, problems
         builds = [b for b in builds if b.uuid not in problems]
@@ -75,6 +75,7 @@ def _domains(
     volumes: t.Mapping[str, t.Sequence[Attached]],
     off: t.Collection[str],
     problems: build_parts.Problems,
+    fresh: t.Collection[str],
 ) -> list[dict[str, t.Any]]:
     settings = host_settings.of(action)
     domains = []
@@ -86,7 +87,8 @@ def _domains(
                 problems[build.uuid] = e
             else:
                 how = {"state": "defined"} if build.uuid in off else {"restart": True}
-                domains.append({**wanted, **how})
+                new = [str(a.row.iqn) for a in volumes.get(build.uuid, ()) if a.id in fresh]
+                domains.append({**wanted, **how, **({"new_logins": new} if new else {})})
     return domains
 
 

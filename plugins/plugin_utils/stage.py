@@ -12,6 +12,7 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.attachment import NONE
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import moving
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import claims, cleanups, runs
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
@@ -39,12 +40,15 @@ def clean_host(action: LedgerAction, instances: list[dict[str, t.Any]]) -> dict[
         uuids = [i["uuid"] for i in instances]
         disks, volumes = ledger.inspect(_had_on, host, uuids)
         problems = remove_instances(action, instances, disks)
+        gone_on = [uuid for uuid in uuids if uuid not in problems]
+        for uuid, problem in attached_volumes.forget(action, ledger, gone_on).items():
+            problems.setdefault(uuid, problem)
         volumes = [v for v in volumes if v.row.instance_uuid not in problems]
         if volumes:
             # A guest that still exists keeps the session, which it may share with another.
             gone = [uuid for uuid in uuids if uuid not in problems]
             shared = ledger.inspect(attachments.shared_on, host, [a.volume_id for a in volumes], gone)
-            connected = attached_volumes.disconnect(action, ledger, volumes, shared)
+            connected = attached_volumes.disconnect(action, ledger, volumes, shared, moving.left_host)
             for volume in volumes:
                 if volume.id in connected:
                     problems.setdefault(volume.row.instance_uuid, connected[volume.id])

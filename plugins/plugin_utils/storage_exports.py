@@ -50,7 +50,8 @@ def make_exports(action: LedgerAction, exports: t.Sequence[Export]) -> Made:
 def _ended(exports: t.Sequence[Export]) -> dict[str, t.Any]:
     """A target that lets in other attachments stays, without these."""
     if not exports[0].initiators:
-        return {"volume_id": exports[0].volume_id, "state": "absent"}
+        absent = {"volume_id": exports[0].volume_id, "state": "absent"}
+        return {**absent, "force": True} if any(e.force for e in exports) else absent
     return _present(exports, [])
 
 

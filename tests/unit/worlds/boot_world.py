@@ -13,7 +13,8 @@ import sqlalchemy as sa
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.request import ServerRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import BlockDevice
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import exports, life
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.attachment import LAWS, State
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import exports, life, moving
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept, builds, schedule
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.planned import BootVolumeOptions
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import attach as volume_attach
@@ -56,6 +57,8 @@ def volume_request(
 
 class BootWorld(VolumeWorld):
     cross_az_attach = True
+    moves = False  # volumes of guests may lose their connections
+    down: t.Collection[str] = ()  # hosts that are forced down
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
@@ -109,6 +112,10 @@ class BootWorld(VolumeWorld):
         for export in found:
             self.asked.append(("absent" if not export.initiators else "present", export.volume_id))
             if error is None:
+                still = {(h, v) for h, v in self.connections if v == export.volume_id}
+                still = {c for c in still if "iqn.test:" + c[0] not in export.initiators}
+                assert export.force or not (self.moves and still), "the target is in use"
+                self.connections -= still if self.moves else set()
                 self.initiators[export.volume_id] = export.initiators
                 has = self.credentials.get(export.volume_id, {})
                 self.credentials[export.volume_id] = {n: r for n, r in has.items() if n in export.initiators}
@@ -159,6 +166,15 @@ class BootWorld(VolumeWorld):
             shared = attachments.shared_on(tx, host, [r.volume_id for r in rows], list(uuids))
             self.connections -= {(host, r.volume_id) for r in rows if r.volume_id not in shared}
             life.disconnected(tx.for_run(self.context(run)), [r.id for r in rows])
+
+    def leave(self, host: str, uuids: t.Iterable[str], run: str = "a") -> None:
+        """``host`` is disconnected from what it has of these instances, which stay attached."""
+        with self.ledger.read() as tx:
+            rows = attachments.select(tx, instance_uuids=uuids, attached_host=host, connected=True)
+            shared = attachments.shared_on(tx, host, [r.volume_id for r in rows], list(uuids))
+        self.connections -= {(host, r.volume_id) for r in rows if r.volume_id not in shared}
+        with self.ledger.write() as tx:
+            moving.left_host(tx.for_run(self.context(run)), [r.id for r in rows])
 
     def build(self, host: str, until: str = "active", run: str = "a") -> list[str]:
         """The same as without volumes, which are connected in the stage block_device_mapping."""
@@ -251,13 +267,22 @@ class BootWorld(VolumeWorld):
             assert volume.deleted == "", "a volume with an attachment is gone"
             if row.attach_status == "attached":
                 allowed = ("in-use", "detaching", "extending") + (("attaching",) if volume.multiattach else ())
-                assert volume.status in allowed and row.export == row.connection == "done"
+                assert volume.status in allowed
+                assert self.moves or row.export == row.connection == "done"
+            state = State(row.attach_status, row.export, row.connection)
+            assert [law for law, holds in LAWS.items() if not holds(state)] == []
         busy = {r.volume_id for r in live}
         for volume in volumes.values():
             if volume.deleted == "" and volume.status in ("attaching", "in-use", "detaching"):
                 assert volume.id in busy, "%s is %s for nobody" % (volume.id, volume.status)
             if volume.deleted == "" and volume.status in ("available", "deleting"):
                 assert volume.id not in busy, "%s is %s, and attached" % (volume.id, volume.status)
+        for volume_id, names in self.initiators.items():
+            if volume_id in volumes and not volumes[volume_id].multiattach:
+                assert len(names) <= 1, "%s is let in to by %s" % (volume_id, names)
+                assert len({h for h, v in self.connections if v == volume_id}) <= 1, "two hosts have %s" % volume_id
         for host, volume_id in self.connections:
             there = [r for r in live if (r.attached_host, r.volume_id) == (host, volume_id)]
+            if host in self.down:
+                continue
             assert [r for r in there if r.connection != "none"], "%s has %s, and nobody knows" % (host, volume_id)

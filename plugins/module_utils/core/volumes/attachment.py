@@ -7,8 +7,8 @@
 A state has three parts, the columns of the same names:
 
 - ``attach_status``: the volume and the instance. ``reserved``: the volume is still being created;
-  ``attaching``: on the way to the guest; ``attached``: the guest has it; ``detached``: the attachment is to end;
-  ``error_attaching``: its target could not be created. source: Cinder's VolumeAttachStatus; a live row in
+  ``attaching``: on the way to the guest; ``attached``: the guest has it, also while it moves to another host;
+  ``detached``: the attachment is to end; ``error_attaching``: its target could not be created. source: Cinder's VolumeAttachStatus; a live row in
   ``detached`` replaces the deletion of Nova's block device mapping, which has no state.
 - ``export``: the storage host's end, a target. source: Cinder's create_export and remove_export
 - ``connection``: the compute host's end, a session or a secret. source: Cinder's attachment_update and Nova's
@@ -35,6 +35,9 @@ PROGRESS = (NONE, BEGUN, DONE, ENDING)
 KERNEL, QEMU = "kernel", "qemu"
 
 ON_THE_WAY = (RESERVED, ATTACHING, ERROR_ATTACHING)
+
+#: A target may be made, and its host connect: for a new attachment, or for a guest that has the volume and comes to another host.
+_TO_CONNECT = (ATTACHING, ATTACHED)
 
 
 class State(t.NamedTuple):
@@ -118,54 +121,66 @@ VOLUME_READY = Event(
 )
 BIND_HOST = Event(
     "bind_host",
-    "The instance has a compute host, so it is known whom the volume is exported to.",
-    (Rule(attach_status=ON_THE_WAY),),
+    "The instance has a compute host, or gets another one, so it is known whom the volume is exported to.",
+    (Rule(attach_status=ON_THE_WAY), Rule(attach_status=(ATTACHED,), connection=(NONE,))),
     needs=("attached_host", "initiator", "connector"),
 )
 EXPORT_AGAIN = Event(
     "export_again",
     "The target has to admit another initiator than the one it was created for.",
-    (Rule(attach_status=ON_THE_WAY, export=(DONE,), to={"export": BEGUN}),),
+    (
+        Rule(attach_status=ON_THE_WAY, export=(DONE,), to={"export": BEGUN}),
+        Rule(attach_status=(ATTACHED,), export=(DONE,), connection=(NONE,), to={"export": BEGUN}),
+    ),
 )
 RESUME = Event(
     "resume",
-    "Another run continues. The target gets new credentials: the former ones died with the run that set them.",
+    "Another run continues, or moves the instance. Unless the compute host is connected, the target gets new credentials: the former"
+    " ones died with the run that set them.",
     (
         Rule(attach_status=(RESERVED,)),
         Rule(attach_status=_HALF, export=(DONE,), to={"attach_status": ATTACHING, "export": BEGUN}),
         Rule(attach_status=_HALF, to={"attach_status": ATTACHING}),
+        Rule(attach_status=(ATTACHED,), export=(DONE,), connection=(NONE, BEGUN), to={"export": BEGUN}),
+        Rule(attach_status=(ATTACHED,)),
     ),
     needs=("run_id",),
 )
 EXPORT_BEGUN = Event(
     "export_begun",
     "The storage host is asked to create the target, or to admit the initiator to it.",
-    (Rule(attach_status=(ATTACHING,), export=(NONE, BEGUN), to={"export": BEGUN}),),
+    (Rule(attach_status=_TO_CONNECT, export=(NONE, BEGUN), to={"export": BEGUN}),),
     needs=("storage_host",),
 )
 EXPORTED = Event(
     "exported",
     "The target exists and admits the initiator.",
-    (Rule(attach_status=(ATTACHING, DETACHED), export=(BEGUN,), to={"export": DONE}),),
+    (Rule(attach_status=(*_TO_CONNECT, DETACHED), export=(BEGUN,), to={"export": DONE}),),
     needs=("iqn", "lun", "portals"),
 )
 EXPORT_FAILED = Event(
     "export_failed",
     "The target could not be created; a part of it may exist.",
-    (Rule(attach_status=(ATTACHING,), export=(BEGUN,), to={"attach_status": ERROR_ATTACHING}),),
+    (
+        Rule(attach_status=(ATTACHING,), export=(BEGUN,), to={"attach_status": ERROR_ATTACHING}),
+        Rule(attach_status=(ATTACHED,), export=(BEGUN,)),
+    ),
 )
 CONNECTING = Event(
     "connecting",
     "The compute host is asked to connect.",
     (
-        Rule(attach_status=(ATTACHING,), export=(DONE,), connection=(NONE, BEGUN), to={"connection": BEGUN}),
-        Rule(attach_status=(ATTACHING,), export=(DONE,), connection=(DONE,)),
+        Rule(attach_status=_TO_CONNECT, export=(DONE,), connection=(NONE, BEGUN), to={"connection": BEGUN}),
+        Rule(attach_status=_TO_CONNECT, export=(DONE,), connection=(DONE,)),
     ),
 )
 CONNECTED = Event(
     "connected",
     "The compute host is connected.",
-    (Rule(connection=(BEGUN, DONE), to={"connection": DONE}),),
+    (
+        Rule(attach_status=(*_HALF, DETACHED), connection=(BEGUN, DONE), to={"connection": DONE}),
+        Rule(attach_status=(ATTACHED,), export=(DONE,), connection=(BEGUN, DONE), to={"connection": DONE}),
+    ),
     needs=("device_path",),
 )
 ATTACHED_TO_GUEST = Event(
@@ -193,6 +208,27 @@ DISCONNECTED = Event(
         Rule(attach_status=(*ON_THE_WAY, DETACHED), to={"connection": NONE, "export": ENDING}),
     ),
     clears={"device_path": None, "rescan": False},
+)
+LEFT_HOST = Event(
+    "left_host",
+    "The instance leaves its compute host, which is disconnected. The volume stays attached: its target admits the next host once it does"
+    " not admit this one.",
+    (
+        Rule(attach_status=(ATTACHED,), export=(NONE,), connection=(NONE,)),
+        Rule(attach_status=(ATTACHED,), to={"connection": NONE, "export": ENDING}),
+    ),
+    clears={"device_path": None, "rescan": False},
+)
+CUT_OFF = Event(
+    "cut_off",
+    "The compute host is forced down, and the instance goes to another one. The host may be connected still: its target is to end its"
+    " sessions and let it in no longer.",
+    (Rule(attach_status=(ATTACHED,), connection=(BEGUN, DONE), to={"connection": NONE, "export": ENDING}),),
+)
+STILL_ADMITTED = Event(
+    "still_admitted",
+    "The storage host did not cut the compute host off, which has what it had.",
+    (Rule(attach_status=(ATTACHED,), export=(ENDING,), connection=(NONE,), to={"connection": DONE, "export": DONE}),),
 )
 UNBIND_HOST = Event(
     "unbind_host",
@@ -234,7 +270,7 @@ VOLUME_DELETED = Event(
 
 EVENTS = (
     RESERVE, VOLUME_READY, BIND_HOST, EXPORT_AGAIN, RESUME, EXPORT_BEGUN, EXPORTED, EXPORT_FAILED, CONNECTING, CONNECTED,
-    ATTACHED_TO_GUEST, DETACH, DISCONNECTED, UNBIND_HOST, RESERVE_AGAIN, UNEXPORTED, END, VOLUME_DELETED,
+    ATTACHED_TO_GUEST, DETACH, DISCONNECTED, LEFT_HOST, CUT_OFF, STILL_ADMITTED, UNBIND_HOST, RESERVE_AGAIN, UNEXPORTED, END, VOLUME_DELETED,
 )  # fmt: skip
 
 #: Sentence -> whether it is true of a state. The tests check every state that the table leads to.
@@ -245,8 +281,8 @@ LAWS: dict[str, t.Callable[[State], bool]] = {
     "A volume that is not ready is neither exported nor connected.": lambda s: (
         s.attach_status != RESERVED or s.export == s.connection == NONE
     ),
-    "A guest that has the volume is connected to its target.": lambda s: (
-        s.attach_status != ATTACHED or s.export == s.connection == DONE
+    "A guest that is connected to a volume that it has is connected to a finished target.": lambda s: (
+        s.attach_status != ATTACHED or s.connection != DONE or s.export == DONE
     ),
     "A target without connections is removed when the attachment is to end.": lambda s: (
         s.attach_status != DETACHED or s.connection != NONE or s.export in (NONE, ENDING)

@@ -7,12 +7,12 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...core import errors
 from ...core.volumes import attachment, pool_hosts
 from ...core.volumes.attachment import ON_THE_WAY
-from ...ledger.compute import history, runs
+from ...ledger.compute import cleanups, history, nodes, runs
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, backends, volume_history
 from ...ledger.storage.attachments import Attachment
@@ -43,6 +43,7 @@ class Export:
     instance_uuid: str = ""
     mode: str = "rw"
     iqn: str = ""  # of the volume's target, where there is one
+    force: bool = False  # its sessions end with it: their host is forced down, and is to be cut off
 
 
 def to_export(tx: Transaction, host: str) -> list[Export]:
@@ -90,7 +91,19 @@ def to_unexport(tx: Transaction, host: str) -> list[Export]:
     runs.renew(tx)
     rows = attachments.to_unexport(tx, host)
     attachments.take_ownership(tx, [r.id for r in rows])
-    return _exports(tx, rows, and_itself=False)
+    down = _forced_down(tx, rows)
+    return [replace(e, force=e.attachment_id in down) for e in _exports(tx, rows, and_itself=False)]
+
+
+def _forced_down(tx: Transaction, rows: t.Sequence[Attachment]) -> set[str]:
+    """The attachments whose hosts are forced down, or were those of evacuated instances."""
+    if not rows:
+        return set()
+    down = {n.host for n in nodes.rows(tx, ("host", "forced_down")) if n.forced_down}
+    due = {
+        c.instance_uuid for c in cleanups.of_instances(tx, sorted({r.instance_uuid for r in rows})) if c.host in down
+    }
+    return {r.id for r in rows if r.attached_host in down or r.instance_uuid in due}
 
 
 def unexported(tx: Transaction, host: str, results: t.Mapping[str, errors.BootflowError | None]) -> None:
@@ -142,7 +155,8 @@ def _serves(other: Attachment, row: Attachment) -> bool:
 
     A volume that one run attaches to several guests of a host has the same credentials.
     """
-    begun_together = other.run_id == row.run_id and other.attach_status in ON_THE_WAY
+    new = other.attach_status in ON_THE_WAY or other.connection != attachment.DONE
+    begun_together = other.run_id == row.run_id and new
     return bool(other.initiator == row.initiator and other.connection != attachment.NONE and not begun_together)
 
 

@@ -147,25 +147,33 @@ def bind_waiting(tx: Transaction, connectors: Connectors) -> list[str]:
 
 
 def bind_hosts(tx: Transaction, connectors: t.Mapping[str, Connector]) -> None:
-    """Bind this run's attachments to the hosts of their instances, which determine the initiators of the exports.
+    """Bind this run's attachments to the hosts of their instances, which determine the initiators of the exports: those on the way, and those
+    of guests that move.
 
     Volumes that are still connected elsewhere are left alone, and their instances are not ready.
     """
-    rows = attachments.select(tx, instance_uuids=connectors, run_id=tx.run.id, attach_statuses=ON_THE_WAY, lock=True)
+    statuses = (*ON_THE_WAY, states.ATTACHED)
+    rows = attachments.select(tx, instance_uuids=connectors, run_id=tx.run.id, attach_statuses=statuses, lock=True)
+    rows = [r for r in rows if r.attach_status != states.ATTACHED or r.connection == NONE]
     known = attachments.volumes_of(tx, rows)
     bound, values, again = [], {}, set()
     for row in rows:
         connector = connectors[row.instance_uuid]
         if row.attached_host != connector.host and row.connection != NONE:
             continue
-        initiator = _initiator(connector, row, known.get(row.volume_id))
         bound.append(row)
-        values[row.id] = {"attached_host": connector.host, "initiator": initiator, "connector": connector.kind}
-        if row.export == DONE and row.initiator != initiator:
+        values[row.id] = bound_to(connector, row, known.get(row.volume_id))
+        if row.export == DONE and row.initiator != values[row.id]["initiator"]:
             again.add(row.id)
     bound = attachments.apply(tx, bound, attachment.BIND_HOST, values)
     attachments.apply(tx, [r for r in bound if r.id in again], attachment.EXPORT_AGAIN)
     _into_zones(tx, rows)
+
+
+def bound_to(connector: Connector, row: Attachment, volume: VolumeRow | None) -> dict[str, str]:
+    """What an attachment has of the host that it is bound to."""
+    initiator = _initiator(connector, row, volume)
+    return {"attached_host": connector.host, "initiator": initiator, "connector": connector.kind}
 
 
 def _initiator(connector: Connector, row: Attachment, volume: VolumeRow | None) -> str:
@@ -248,7 +256,8 @@ def hosts_cleaned(tx: Transaction, cleaned: t.Collection[tuple[str, str]]) -> No
     """The hosts have nothing of these instances, nor of their volumes: exports to them end. {(host, instance's uuid)}"""
     rows = attachments.select(tx, instance_uuids={uuid for _host, uuid in cleaned}, lock=True) if cleaned else []
     rows = [r for r in rows if (r.attached_host, r.instance_uuid) in cleaned]
-    attachments.apply(tx, [r for r in rows if attachment.DISCONNECTED.admits(r.state)], attachment.DISCONNECTED)
+    for event in (attachment.DISCONNECTED, attachment.LEFT_HOST):  # of no state both
+        attachments.apply(tx, [r for r in rows if event.admits(r.state)], event)
 
 
 # --- ended -----------------------------------------------------------------------------------------------------------

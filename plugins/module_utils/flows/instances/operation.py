@@ -35,6 +35,9 @@ class Operation:
     notification: str = ""  # compute.instance.NOTIFICATION.start, .end and .error; empty: none
     power: str = ""  # the guests' state set by the module domain_power; empty: the flow has host work of its own
     connects_volumes: bool = False  # the guest's volumes are connected to the host first
+    recovers_volumes: bool = (
+        False  # what a fault left without a connection is connected again, and the domain defined anew
+    )
     work: str = ""  # what else its host does: a name in _WORKS of the action instance_operation
     fails_to: str | None = None  # vm_state after a failure whose guest does not run; None: always as before
     journalled: str = ""  # its action in the journal, where Nova has another name for that

@@ -32,14 +32,14 @@ OPERATIONS: dict[str, Operation] = {
     o.name: o
     for o in (
         Operation("stop", "power_off", power="shutdown", forced=CUT_OFF, details=_shutdown),
-        Operation("start", "power_on", power="running", connects_volumes=True),
+        Operation("start", "power_on", power="running", connects_volumes=True, recovers_volumes=True),
         Operation("pause", "pause", power="paused"),
         Operation("unpause", "unpause", power="unpaused"),
         Operation("suspend", "suspend", power="suspended"),
         Operation("resume", "resume", power="running", connects_volumes=True),
         # A guest that does not restart when it is asked is rebooted hard.
         Operation("soft_reboot", "reboot", power="rebooted", forced=RESET, fails_to=ERROR),
-        Operation("hard_reboot", "reboot", work="hard_reboot", fails_to=ERROR),
+        Operation("hard_reboot", "reboot", work="hard_reboot", fails_to=ERROR, recovers_volumes=True),
         Operation("rescue", "rescue", work="rescue", details=lambda row: {"tells_password": bool(row.config_drive)}),
         Operation("unrescue", "unrescue", work="unrescue", fails_to=ERROR, forced=REDEFINED),
         Operation("set_admin_password", journalled="changePassword", work="set_admin_password"),
@@ -57,11 +57,12 @@ OPERATIONS: dict[str, Operation] = {
             "restore",
             power="running",
             connects_volumes=True,
+            recovers_volumes=True,
             ends=lambda now: {"deleted_at": None},
             counts_again=True,
         ),
         # A guest without a disk, or with another one than it had, cannot be told apart: what died there is in error.
-        Operation("rebuild", "rebuild", work="rebuild", ends=lambda now: {"launched_at": now}),
+        Operation("rebuild", "rebuild", work="rebuild", recovers_volumes=True, ends=lambda now: {"launched_at": now}),
     )
 }
 

@@ -27,7 +27,7 @@ from ...ledger.compute.claims import Candidate
 from ...ledger.compute.instances import Instance, PlacedInstance
 from ...ledger.db.locks import take_turns
 from ...ledger.db.transaction import Transaction
-from ...ledger.storage import attachments
+from ..attachments import moving
 from ..instances import operation
 from ..instances.operation import Operation, Selection
 from . import course
@@ -90,6 +90,7 @@ def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: Sched
         return begun
     its = wanted.operation
     placed = [m.row for m in found.values()]
+    moving.take(tx, [r.uuid for r in placed])  # before any node is locked
     check_quota(tx, wanted, list(found.values()))
     operation.start(tx, its, placed)
     history.start_events_on(tx, {r.uuid: r.host for r in placed}, its.name)
@@ -99,6 +100,7 @@ def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: Sched
     _enter(tx, wanted, [(found[u], h) for u, h in hosts.items() if isinstance(h, Candidate)])
     history.notify(tx, sorted(set(found) - set(begun.failed)), "compute.instance.resize.prep.end", {})
     operation.finish(tx, its, {u: operation.Outcome(error=e) for u, e in begun.failed.items()})
+    moving.kept(tx, begun.failed)
     begun.moving = [m for m in load(tx, sorted(set(found) - set(begun.failed))) if m.uuid not in begun.failed]
     return begun
 
@@ -151,7 +153,8 @@ def judge(
 
     :arg detached: instances whose volumes are detached first.
     """
-    volumes = set(attachments.of_instances(tx, [r.uuid for r in rows])).difference(detached) if rows else set()
+    places = {r.uuid: r.host for r in rows if r.uuid not in detached}
+    problems = moving.refusals(tx, places) if places else {}
     specs: dict[tuple[int, str], dict[str, t.Any]] = {}  # by the id of the present request, and the new flavor
     found: dict[str, Mover] = {}
     refused: dict[str, errors.BootflowError] = {}
@@ -163,7 +166,9 @@ def judge(
             if flavor is not None:
                 volume_backed = bool(row.spec.get("is_bfv"))
                 moves.check_flavor(row.spec["flavor"], flavor, volume_backed, row.uuid, zero_disk_gb(row.spec["image"]))
-            _check_movable(row, wanted, flavor, row.uuid in volumes)
+            _check_movable(row, wanted, flavor)
+            if row.uuid in problems:
+                raise problems[row.uuid]
             key = (row.request_spec_id, flavor.name if flavor is not None else "")
             if key not in specs:
                 specs[key] = _resized(row.spec, flavor, wanted)
@@ -172,7 +177,7 @@ def judge(
             continue
         there = wanted.backends[row.host]
         barred = {h for h, backend in wanted.backends.items() if backend != there}
-        found[row.uuid] = Mover(row, specs[key], barred, may_stay=wanted.same_host and flavor is not None)
+        found[row.uuid] = Mover(row, specs[key], barred, may_stay=_may_stay(row, wanted))
     return found, refused
 
 
@@ -182,11 +187,15 @@ def _has_it(row: Instance, flavor: Flavor | None) -> bool:
     return waits and flavor is not None and row.spec["flavor"]["name"] == flavor.name
 
 
-def _check_movable(row: PlacedInstance, wanted: Wanted, flavor: Flavor | None, has_volumes: bool) -> None:
+def _may_stay(row: PlacedInstance, wanted: Wanted) -> bool:
+    """Whether its own host is one of those that are tried: disks are exchanged there that are files."""
+    resizes = wanted.same_host and wanted.flavor_for(row.uuid) is not None
+    return resizes and wanted.backends[row.host] not in ON_LVM and not row.spec.get("is_bfv")
+
+
+def _check_movable(row: PlacedInstance, wanted: Wanted, flavor: Flavor | None) -> None:
     backend = wanted.backends[row.host]
-    if has_volumes or row.spec.get("is_bfv"):
-        reason = "it has volumes"
-    elif row.spec.get("whole_disks") or (flavor is not None and "bootflow:whole_disks" in flavor.extra_specs):
+    if row.spec.get("whole_disks") or (flavor is not None and "bootflow:whole_disks" in flavor.extra_specs):
         reason = "it has whole disks of its host"
     elif backend in ON_LVM:
         reason = "its disks are logical volumes of %s (bootflow_disk_backend: %s)" % (row.host, backend)

@@ -25,7 +25,7 @@ from ...ledger.compute.instances import Instance
 from ...ledger.compute.moves import MoveRow
 from ...ledger.db.locks import take_turns
 from ...ledger.db.transaction import Transaction
-from ...ledger.storage import attachments
+from ..attachments import moving as of_volumes
 from ..instances import operation
 from ..instances.operation import Operation, Selection
 
@@ -164,21 +164,14 @@ def begin_revert(
     """Begin to bring the selected instances back: all of them, or with an error none.
 
     :arg limits: bootflow_quotas.
-    :raises MoveNotSupported: one of them got volumes since it was moved. :raises BootflowError: see operation.begin().
+    :raises BootflowError: see operation.begin(). :raises InvalidVolume, VolumeLocked: another run works on a volume of one of them.
     :raises OverQuota: the former flavor has more, and that is too much now.
     """
     if limits:  # take turns with others that add to the usage, before any row is locked
         take_turns(tx, "project", {r.project for r in operation.select(tx, selection, lock=False)})
     begun = operation.begin(tx, REVERT, selection, known_hosts)
-    volumes = attachments.of_instances(tx, [r.uuid for r in begun.rows])
-    operation.refuse(
-        [
-            errors.MoveNotSupported(
-                instance_uuid=uuid, reason="it has volumes", remedy="Detach them first, or confirm the move."
-            )
-            for uuid in volumes
-        ]
-    )
+    operation.refuse(list(of_volumes.refusals(tx, {r.uuid: r.host for r in begun.rows}).values()))
+    of_volumes.take(tx, [r.uuid for r in begun.rows])
     found = ledger_moves.open_of(tx, [r.uuid for r in begun.rows])
     refuse_without_move(begun.rows, found, REVERT)
     moving = [Moving(r, found[r.uuid]) for r in begun.rows]
@@ -244,6 +237,7 @@ def finish(tx: Transaction, its: Operation, results: t.Mapping[str, Result]) -> 
     """
     runs.renew(tx)
     moving = {m.uuid: m for m in load(tx, sorted(results), lock=True)}
+    of_volumes.kept(tx, moving)
     for uuid, m in sorted(moving.items()):
         _finish_one(tx, its, m, results[uuid])
     failed = {u: r.error for u, r in results.items() if r.error is not None and u in moving}

@@ -18,12 +18,13 @@ from ...core import errors
 from ...core.instances import moves
 from ...core.request.guest_data import GuestSecrets
 from ...core.scheduler.options import SchedulerOptions
+from ...core.volumes.attachment import NONE
 from ...ledger.compute import claims, cleanups, history, instances, nodes
 from ...ledger.compute import moves as ledger_moves
 from ...ledger.compute.claims import Candidate
 from ...ledger.compute.instances import Instance
 from ...ledger.db.transaction import Transaction
-from ...ledger.storage import attachments
+from ..attachments import moving
 from ..instances import operation
 from ..instances.operation import Selection
 from ..instances.rebuild import check_guest_data
@@ -43,6 +44,9 @@ class Begun:
     sources: dict[str, str] = field(default_factory=dict)  # uuid -> the host that it was on
     failed: dict[str, errors.BootflowError] = field(default_factory=dict)  # uuid -> why it has no host
     of_failed: dict[str, Instance] = field(default_factory=dict)
+    volumes: dict[str, list[str]] = field(
+        default_factory=dict
+    )  # uuid -> its attachments that the old host may still use
 
 
 def check(tx: Transaction, wanted: Wanted) -> list[Instance]:
@@ -65,10 +69,16 @@ def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: Sched
     operation.start(tx, EVACUATE, found)
     history.start_events_on(tx, {r.uuid: r.host for r in found}, EVACUATE.name)
     movers = {r.uuid: Mover(r, r.spec) for r in found if instances.is_placed(r)}
+    taken = moving.take(tx, list(movers))  # before any node is locked
     hosts = claim(tx, list(movers.values()), read_fleet, options, kind=claims.BUILD)
     begun = Begun(sources={u: m.row.host for u, m in movers.items()})
     begun.failed = {u: h for u, h in hosts.items() if isinstance(h, errors.BootflowError)}
     begun.of_failed = {u: movers[u].row for u in begun.failed}
+    moving.kept(tx, begun.failed)
+    taken = [a for a in taken if a.instance_uuid not in begun.failed]
+    for each in taken:
+        begun.volumes.setdefault(each.instance_uuid, []).extend([each.id] if each.connection != NONE else [])
+    moving.cut_off(tx, begun.volumes)
     operation.finish(tx, EVACUATE, {u: operation.Outcome(error=e) for u, e in begun.failed.items()})
     _go_over(tx, [(movers[u].row, h) for u, h in hosts.items() if isinstance(h, Candidate)])
     placed = sorted(set(movers) - set(begun.failed))
@@ -80,7 +90,7 @@ def _check(tx: Transaction, wanted: Wanted, rows: t.Sequence[Instance]) -> list[
     operation.refuse_unknown(tx, rows, wanted.selection)
     down = {n.host for n in nodes.rows(tx, ("host", "forced_down")) if n.forced_down}
     dead = operation.dead_runs(tx, rows)
-    having = attachments.of_instances(tx, [r.uuid for r in rows]) if rows else {}
+    volumes = moving.refusals(tx, {r.uuid: r.host for r in rows}, down) if rows else {}
     refused: list[errors.BootflowError] = []
     for row in rows:
         try:
@@ -94,20 +104,15 @@ def _check(tx: Transaction, wanted: Wanted, rows: t.Sequence[Instance]) -> list[
                 raise errors.InstanceNotReady(instance_id=row.uuid)
             if row.host not in down:
                 raise errors.ComputeServiceInUse(host=row.host)
-            _check_movable(row, bool(having.get(row.uuid)))
+            if row.spec.get("whole_disks"):
+                raise errors.MoveNotSupported(instance_uuid=row.uuid, reason="it has whole disks of its host")
+            if row.uuid in volumes:
+                raise volumes[row.uuid]
             check_guest_data(row, wanted.secrets_of(row.project, row.display_name))
         except errors.BootflowError as e:
             refused.append(e)
     operation.refuse(refused)
     return list(rows)
-
-
-def _check_movable(row: Instance, has_volumes: bool) -> None:
-    """:raises MoveNotSupported: it has more than its image can make again."""
-    if has_volumes or row.spec.get("is_bfv"):
-        raise errors.MoveNotSupported(instance_uuid=row.uuid, reason="it has volumes")
-    if row.spec.get("whole_disks"):
-        raise errors.MoveNotSupported(instance_uuid=row.uuid, reason="it has whole disks of its host")
 
 
 def _go_over(tx: Transaction, placed: t.Sequence[tuple[Instance, Candidate]]) -> None:

@@ -19,6 +19,7 @@ from ...ledger.compute import moves as ledger_moves
 from ...ledger.compute.instances import Instance
 from ...ledger.compute.moves import MoveRow
 from ...ledger.db.transaction import Transaction
+from ..attachments import moving
 from ..instances import operation
 from ..instances.operation import Operation
 
@@ -56,6 +57,7 @@ def finish(tx: Transaction, results: t.Mapping[str, Result]) -> dict[str, errors
     runs.renew(tx)
     rows = {r.uuid: r for r in instances.select_live(tx, uuids=sorted(results), run_id=tx.run.id, lock=True)}
     rows = {u: r for u, r in rows.items() if r.task_state == EVACUATE.during}
+    moving.kept(tx, rows)
     found = ledger_moves.open_of(tx, rows)
     for uuid, row in sorted(rows.items()):
         _end(tx, row, found[uuid], results[uuid])

@@ -24,6 +24,7 @@ from ...ledger.compute.claims import Candidate
 from ...ledger.compute.fleet import Needs
 from ...ledger.compute.instances import PlacedInstance
 from ...ledger.db.transaction import Transaction
+from ...ledger.storage import attachments
 from ..boot.schedule import needs_of, request_spec, resource_request
 
 ReadFleet = t.Callable[[Transaction, Needs], Fleet]
@@ -60,6 +61,8 @@ def claim(
         barred[due.instance_uuid].add(due.host)
     found: dict[str, Candidate | errors.BootflowError] = {}
     requests = []
+    bound = [m.row.uuid for m in movers if not m.spec.get("cross_az_attach", True)]
+    zones = attachments.zones_of(tx, bound) if bound else {}
     for mover in movers:
         uuid = mover.row.uuid
         try:
@@ -69,7 +72,7 @@ def claim(
                     % (mover.row.host, uuid),
                     remedy="bootflow.compute.heartbeat, or any report of the host, does it.",
                 )
-            requests.append(_request(mover, fleet, options, members, barred[uuid], kind))
+            requests.append(_request(mover, fleet, options, members, barred[uuid], kind, zones.get(uuid)))
         except errors.BootflowError as e:
             found[uuid] = e
     return {**found, **claims.claim(tx, requests)}
@@ -82,12 +85,15 @@ def _request(
     members: t.Mapping[str, ServerGroup],
     barred: t.Collection[str],
     kind: str,
+    zone: str | None,
 ) -> claims.ClaimRequest:
-    """:raises NoValidHost: and its like."""
+    """:arg zone: of its volumes, where it may not have them from another one. :raises NoValidHost: and its like."""
     row = mover.row
     group = members.get(row.server_group_id or "")
+    request = request_spec(mover.spec, [row.uuid], None, row.project)
     request = replace(
-        request_spec(mover.spec, [row.uuid], None, row.project),
+        request,
+        availability_zone=zone or request.availability_zone,
         ignore_hosts=tuple(sorted({*mover.barred, *barred} | (set() if mover.may_stay else {row.host}))),
         instance_group=_without(group, row.host) if group is not None else None,
         force_host=None,

@@ -17,6 +17,7 @@ from ...core.instances import moves, states
 from ...ledger.compute import cleanups, instances
 from ...ledger.compute import moves as ledger_moves
 from ...ledger.db.transaction import Transaction
+from ..attachments import moving
 from ..moves import course, evacuated
 from ..moves.course import Moving
 
@@ -31,6 +32,7 @@ def settle(tx: Transaction, power_states: t.Mapping[str, int], uuids: t.Sequence
     if not uuids:
         return {}
     rows = instances.select_live(tx, uuids=uuids)
+    moving.given_up(tx, uuids)
     found = ledger_moves.open_of(tx, uuids)
     settled = {}
     for row in rows:

@@ -42,6 +42,7 @@ class DomainSpec:
     xml: str
     state: str = "running"  # defined, paused, running
     restart: bool = False  # a running guest loses its power first, one that is suspended its memory
+    new_logins: tuple[str, ...] = ()  # targets that QEMU logs in to with other users than before
     wait_timeout: float = 60.0
     wait_console: ConsoleWait | None = None
     wait_address: AddressWait | None = None
@@ -117,12 +118,14 @@ def login_users(*texts: t.Any) -> set[str]:
     return {user for text in texts for user in _LOGIN_USER.findall(text or "")}
 
 
-def with_logins(xml: str, before: str) -> str:
+def with_logins(xml: str, before: str, new: t.Collection[str] = ()) -> str:
     """``xml`` with the users with whom QEMU logs in to the same volumes by the definition ``before``.
 
     A run knows only the users that it made itself; the secrets of others are in libvirt.
+
+    :arg new: names of targets that this run has made anew: their users in ``xml`` stay
     """
-    known = {name: auth.get("username") for name, auth in _logins(parse(before))}
+    known = {name: auth.get("username") for name, auth in _logins(parse(before)) if name.rpartition("/")[0] not in new}
     root = parse(xml)
     for name, auth in _logins(root):
         auth.set("username", known.get(name) or auth.get("username"))
@@ -172,8 +175,8 @@ def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False)
         with libvirt_errors():
             spec = _named(spec, domain.name()) if spec.spare_names else spec
             before = domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
-        if spec.restart:
-            spec = replace(spec, xml=with_logins(spec.xml, before))
+        if spec.restart or spec.new_logins:
+            spec = replace(spec, xml=with_logins(spec.xml, before, spec.new_logins))
         differences = list(spec.differences(spec.xml, before)) if spec.differences else []
     define = bool(differences)
     start = spec.state != "defined" and (domain is None or spec.restart or not _active(domain))

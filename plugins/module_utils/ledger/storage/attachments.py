@@ -323,7 +323,7 @@ def _wanted(tx: Transaction) -> tuple[sa.ColumnElement[bool], ...]:
     return (
         _a.deleted == LIVE,
         _a.run_id == tx.run.id,
-        _a.attach_status.in_((states.RESERVED, states.ATTACHING)),
+        _a.attach_status.in_((states.RESERVED, states.ATTACHING, states.ATTACHED)),
         _a.export.in_((NONE, BEGUN)),
         _a.attached_host.is_not(None),
         _a.initiator.is_not(None),
@@ -379,7 +379,7 @@ _TO_BIND = (
     .where(
         _a.run_id == sa.bindparam("run"),
         _a.deleted == LIVE,
-        _a.attach_status.in_(attachment.ON_THE_WAY),
+        _a.attach_status.in_((*attachment.ON_THE_WAY, states.ATTACHED)),
         instances.c.run_id == sa.bindparam("run"),
         instances.c.host.is_not(None),
         sa.or_(_a.attached_host.is_(None), _a.attached_host != instances.c.host),
@@ -431,12 +431,13 @@ def mark_grown(tx: Transaction, volume_ids: t.Sequence[str]) -> None:
 
 
 def to_rescan(tx: Transaction, host: str) -> list[Attachment]:
-    """Attachments on ``host`` whose volumes were extended by any run."""
+    """Attachments on ``host`` whose volumes were extended by any run. A host that is not connected sees the size when it connects."""
     return _select(
         tx,
         _a.deleted == LIVE,
         _a.attached_host == host,
         _a.rescan.is_(True),
+        _a.connection == DONE,
         _a.attach_status == states.ATTACHED,
     )
 

@@ -24,7 +24,6 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger import pur
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import claims
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
-from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE, SMALL, World, request
 
 LARGE = dataclasses.replace(SMALL, name="large", memory_mb=2048, vcpus=2, root_gb=3)
@@ -472,24 +471,6 @@ def test_what_an_earlier_move_left_keeps_its_claim(world: Movers, far: str) -> N
     assert any(world.used(first)) and world.used(first) == world.used(other(first))
     world.cleaned(first)
     assert not any(world.used(first))
-
-
-def test_volumes_that_came_later_are_detached_before_a_revert(bworld: BootWorld) -> None:
-    for host in ("h1", "h2"):
-        bworld.report(host)
-    uuid = bworld.boot("guest")
-    bworld.store("s1", lvm=100)
-    bworld.make("data")
-    bworld.work()
-    with bworld.ledger.write() as tx:
-        moves_of = tx.for_run(bworld.context("m"))
-        wanted = cold.Wanted(Selection(uuids=[uuid]), tuple(QCOW2), QCOW2)
-        assert cold.begin(moves_of, wanted, bworld.fleet, bworld.options()).moving
-        course.switch(moves_of, [uuid])
-        course.finish(moves_of, course.MIGRATE, {uuid: course.Result(states.RUNNING)})
-    bworld.attach({"instance": "guest", "volume": "data"}, run="v")
-    with bworld.ledger.write() as tx, pytest.raises(errors.MoveNotSupported, match="it has volumes"):
-        course.begin_revert(tx.for_run(bworld.context("r")), Selection(uuids=[uuid]), tuple(QCOW2))
 
 
 def test_show_and_events_tell_of_moves(world: Movers) -> None:

@@ -492,6 +492,12 @@ def test_a_restart_keeps_the_logins_of_other_runs(world):
     assert "old" not in raised.value.message and "Authentication" in raised.value.message
 
 
+def test_a_target_with_new_credentials_gets_its_new_user():
+    before = LOGIN % "old"
+    assert "username='new'" in domains.with_logins(LOGIN % "new", before, ["iqn.a"]).replace('"', "'")
+    assert "username='old'" in domains.with_logins(LOGIN % "new", before, ["iqn.b"]).replace('"', "'")
+
+
 @pytest.mark.parametrize("before", ["<domain/>", LOGIN.replace("iqn.a/1", "iqn.b/1") % "old"])
 def test_logins_to_other_volumes_are_not_taken(before):
     assert "username='new'" in domains.with_logins(LOGIN % "new", before).replace('"', "'")

@@ -1,0 +1,157 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The volumes of instances that go from host to host: taken by the run, disconnected where they were, connected where they are to be.
+
+A volume stays attached meanwhile. It is exported to one host of its instance at a time: only when the former host has disconnected its
+target goes, and only then there is one for the next host. The same steps connect volumes again that a fault has left without a connection.
+source: Nova's ComputeManager._terminate_volume_connections and _finish_resize
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...core import errors
+from ...core.volumes import attachment, states
+from ...core.volumes.attachment import DONE, ENDING, NONE
+from ...ledger.compute import instances, nodes
+from ...ledger.db.transaction import Transaction
+from ...ledger.storage import attachments
+from ...ledger.storage.attachments import Attachment
+from . import life
+
+
+def refusals(
+    tx: Transaction, places: t.Mapping[str, str | None], down: t.Collection[str] = ()
+) -> dict[str, errors.BootflowError]:
+    """uuid -> why the volumes of this instance cannot be taken. Writes nothing.
+
+    :arg places: uuid -> its host. :arg down: hosts that are forced down, and that storage hosts can cut off
+    """
+    of_instances = attachments.of_instances(tx, places)
+    rows = [r for group in of_instances.values() for r in group]
+    known = attachments.volumes_of(tx, rows)
+    others = attachments.of_volumes(tx, known)
+    found: dict[str, errors.BootflowError] = {}
+    for row in rows:
+        if row.instance_uuid in found:
+            continue
+        volume = known.get(row.volume_id)
+        try:
+            if (row.attach_status, row.connection) == (states.DETACHED, NONE):
+                continue  # only its target is to go
+            if row.attach_status != states.ATTACHED:
+                raise errors.InvalidVolume(
+                    reason="volume %s of instance %s is %s" % (row.volume_id, row.instance_uuid, row.attach_status),
+                    remedy="Wait until the run that attaches or detaches it is over; if it is dead, run bootflow.compute.audit.",
+                )
+            if volume is not None:  # one session may serve several guests: one run at a time works on them
+                attachments.check_not_locked(tx, volume, others[volume.id])
+            if row.connection != NONE and row.attached_host not in (places[row.instance_uuid], *down):
+                raise errors.InvalidVolume(
+                    reason="volume %s is still connected to host %s" % (row.volume_id, row.attached_host),
+                    remedy="Bring that host back: it is cleaned when it reports.",
+                )
+        except errors.BootflowError as e:
+            found[row.instance_uuid] = e
+    return found
+
+
+def take(tx: Transaction, uuids: t.Iterable[str]) -> list[Attachment]:
+    """Take the attachments of these instances into this run, which moves them. Their volumes are locked before any node is."""
+    rows = attachments.select(tx, instance_uuids=uuids, attach_statuses=(states.ATTACHED,), lock=True)
+    return attachments.apply(tx, rows, attachment.RESUME, run_id=tx.run.id)
+
+
+def take_unconnected(tx: Transaction, places: t.Mapping[str, str | None], connectors: life.Connectors) -> list[str]:
+    """Take what a fault has left without a connection, to be connected where these locked instances are. Returns their uuids.
+
+    :arg places: uuid -> its host.
+    :raises InvalidVolume, VolumeLocked: another host may still be connected, or another run works on it.
+    """
+    lost = sorted({r.instance_uuid for r in _unconnected(tx, places)})
+    if not lost:
+        return []
+    for problem in refusals(tx, {u: places[u] for u in lost}).values():
+        raise problem
+    rows = attachments.select(tx, instance_uuids=lost, attach_statuses=(states.ATTACHED,), lock=True)
+    attachments.apply(tx, [r for r in rows if r.connection != DONE], attachment.RESUME, run_id=tx.run.id)
+    life.bind_waiting(tx, connectors)
+    return lost
+
+
+def cut_off(tx: Transaction, uuids: t.Iterable[str]) -> None:
+    """Give the volumes of these instances up where they may be connected: the instances leave hosts that are forced down."""
+    rows = attachments.select(tx, instance_uuids=uuids, attach_statuses=(states.ATTACHED,), connected=True, lock=True)
+    attachments.apply(tx, rows, attachment.CUT_OFF)
+
+
+def still_let_in(tx: Transaction, uuids: t.Iterable[str]) -> dict[str, errors.BootflowError]:
+    """uuid -> why another host cannot have the volumes of this instance: a storage host still lets the former one in."""
+    rows = attachments.select(tx, instance_uuids=uuids, run_id=tx.run.id, attach_statuses=(states.ATTACHED,))
+    return {
+        r.instance_uuid: errors.VolumeBackendAPIException(
+            data="storage host %s did not end the export of volume %s to the former host"
+            % (r.storage_host, r.volume_id),
+            remedy="Bring the storage host back, then run the same again.",
+        )
+        for r in rows
+        if r.export == ENDING
+    }
+
+
+def not_cut_off(tx: Transaction, ids: t.Iterable[str], connectors: life.Connectors) -> None:
+    """These attachments, whose instances are back on hosts that are forced down, are what they were: their storage hosts did not end them."""
+    rows = attachments.select(tx, ids=ids, attach_statuses=(states.ATTACHED,), lock=True)
+    rows = [r for r in rows if attachment.STILL_ADMITTED.admits(r.state)]
+    guests = instances.select_live(tx, uuids=sorted({r.instance_uuid for r in rows})) if rows else []
+    ends = {g.uuid: connectors(g.host, nodes.node_facts(tx, g.host, g.node)) for g in guests if instances.is_placed(g)}
+    known = attachments.volumes_of(tx, rows)
+    values = {r.id: life.bound_to(ends[r.instance_uuid], r, known.get(r.volume_id)) for r in rows}
+    attachments.apply(tx, attachments.apply(tx, rows, attachment.BIND_HOST, values), attachment.STILL_ADMITTED)
+
+
+def follow(tx: Transaction, uuids: t.Iterable[str], connectors: life.Connectors) -> tuple[list[str], set[str]]:
+    """Bind the volumes that this run's instances have left to the hosts where these are now.
+
+    Returns the storage hosts that have to follow, and those of ``uuids`` whose volumes are to be connected.
+    """
+    life.bind_waiting(tx, connectors)
+    lacking = {r.instance_uuid for r in _unconnected(tx, uuids) if r.run_id == tx.run.id}
+    return (storage_hosts(tx) if lacking else []), lacking
+
+
+def to_connect(tx: Transaction, host: str, uuids: t.Collection[str]) -> list[Attachment]:
+    """What ``host`` has to connect of these instances for this run: it lacks, or may lack, these volumes of their guests."""
+    return [r for r in _unconnected(tx, uuids) if (r.attached_host, r.run_id) == (host, tx.run.id)]
+
+
+def _unconnected(tx: Transaction, uuids: t.Iterable[str]) -> list[Attachment]:
+    rows = attachments.select(tx, instance_uuids=uuids, attach_statuses=(states.ATTACHED,))
+    return [r for r in rows if r.connection != DONE]
+
+
+def left_host(tx: Transaction, ids: t.Iterable[str]) -> None:
+    """The hosts of these attachments are disconnected. Those that guests have stay attached; those that are to end do so."""
+    rows = attachments.select(tx, ids=ids, lock=True)
+    attachments.apply(tx, [r for r in rows if r.attach_status == states.ATTACHED], attachment.LEFT_HOST)
+    life.disconnected(tx, [r.id for r in rows if r.attach_status != states.ATTACHED])
+
+
+def kept(tx: Transaction, uuids: t.Iterable[str]) -> None:
+    """This run's work on the volumes of these instances is over; what is not connected now, their next start connects."""
+    rows = attachments.select(tx, instance_uuids=uuids, run_id=tx.run.id, attach_statuses=(states.ATTACHED,))
+    attachments.release_ownership(tx, [r.id for r in rows])
+
+
+def given_up(tx: Transaction, uuids: t.Iterable[str]) -> None:
+    """The same after the death of the run that moved these instances."""
+    rows = attachments.select(tx, instance_uuids=uuids, attach_statuses=(states.ATTACHED,))
+    attachments.release_ownership(tx, [r.id for r in rows])
+
+
+def storage_hosts(tx: Transaction) -> list[str]:
+    """The storage hosts that this run has to ask: for new exports, and for those of former hosts that end."""
+    return sorted(attachments.hosts_to_export(tx) | attachments.hosts_to_unexport(tx))

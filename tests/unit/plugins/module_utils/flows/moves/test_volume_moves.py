@@ -1,0 +1,382 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Volumes of instances that move, in the ledger: one host at a time, whatever fails or dies, and connected again by the next start."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import moving
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup, operation
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Outcome, Selection
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import OPERATIONS
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import (
+    cold,
+    confirm,
+    course,
+    evacuate,
+    evacuated,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations as recovery
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import service_state
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables, volume_tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
+from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import (
+    BootWorld,
+    device,
+    from_image,
+    volume_request,
+)
+from ansible_collections.bootflow.compute.tests.unit.worlds.ledgers import MEMORY
+from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE
+
+HOSTS = ("h1", "h2")
+BROKEN = errors.RemoteError(reason="it broke")
+
+
+class Died(Exception):
+    """The run."""
+
+
+class Movers(BootWorld):
+    """Guests with volumes move between two hosts, with a fault at a step: an error, or the death of the run."""
+
+    moves = True
+
+    def prepare(self) -> str:
+        for host in HOSTS:
+            self.report(host, memory=4)
+        self.store()
+        self.make("data", size=2)
+        (uuid,) = self.boot_of(volume_request("web", from_image(), device("volume", self.volume("data").id)))
+        self.guests = {uuid: self.row(uuid).host}  # where they run
+        self.age, self.fault, self.step = 0, ("", -1), 0
+        return uuid
+
+    def ask(self, function: t.Callable[..., t.Any], *arguments: t.Any) -> t.Any:
+        with self.ledger.write() as tx:
+            result = function(tx.for_run(self.context(self.run)), *arguments)
+            self.check(tx)
+            return result
+
+    @property
+    def run(self) -> str:
+        return "r%d" % self.age
+
+    def fails(self) -> bool:
+        """Whether the next step fails."""
+        kind, at = self.fault
+        self.step += 1
+        if self.step != at:
+            return False
+        if kind == "dies":
+            raise Died
+        return kind == "fails"
+
+    # --- the steps of playbooks/move.yml --------------------------------------------------------------------------------
+
+    def ask_storage(self, hosts: t.Sequence[str]) -> None:
+        for host in hosts:
+            if self.fault[0] == "storage":  # it does not answer: its stage is not run at all
+                continue
+            self.unexport(host, self.run, BROKEN if self.fails() else None)
+            self.export(host, self.run, BROKEN if self.fails() else None)
+
+    def connected(self, uuid: str, host: str) -> bool:
+        """The host connects what is exported to it. Returns whether it has all, and starts the guest."""
+        with self.ledger.read() as tx:
+            rows = moving.to_connect(tx.for_run(self.context(self.run)), host, [uuid])
+        if any(r.export != "done" for r in rows) or self.fails():
+            return False
+        if rows:
+            assert self.connect(host, [uuid], self.run) >= {r.id for r in rows}
+        if self.fails():
+            return False
+        self.runs_there(uuid, host)
+        return True
+
+    def runs_there(self, uuid: str, host: str) -> None:
+        with self.ledger.read() as tx:
+            rows = [r for group in attachments.of_instances(tx, [uuid]).values() for r in group]
+        assert {(r.attached_host, r.connection, r.export) for r in rows} == {(host, "done", "done")}
+        assert {(host, r.volume_id) for r in rows} <= self.connections
+        self.guests[uuid] = host
+
+    def migrate(self, uuid: str) -> None:
+        wanted = cold.Wanted(Selection(uuids=[uuid]), HOSTS, dict.fromkeys(HOSTS, "qcow2"))
+        (m,) = self.ask(cold.begin, wanted, self.fleet, self.options()).moving
+        source, dest = m.move.source_compute, m.move.dest_compute
+        off = not self.fails()
+        if off:
+            self.guests.pop(uuid, None)
+            self.fails()
+            off = not self.fails()
+            if off:
+                self.leave(source, [uuid], self.run)
+        over = off and not self.fails() and bool(self.ask(course.switch, [uuid]))
+        hosts, _lacking = self.ask(moving.follow, [uuid], self.end)
+        self.ask_storage(hosts)
+        done = over and self.connected(uuid, dest)
+        if over and not done:
+            if self.fails():  # the new host does not answer: what it has, nobody knows
+                self.ended(uuid, course.MIGRATE, BROKEN, cleaned=False)
+                return
+            self.leave(dest, [uuid], self.run)
+            assert self.ask(course.go_back, [uuid])
+        if not done:
+            self.at_home(uuid, source)
+        self.ended(uuid, course.MIGRATE, None if done else BROKEN)
+
+    def at_home(self, uuid: str, source: str) -> None:
+        hosts, lacking = self.ask(moving.follow, [uuid], self.end)
+        self.ask_storage(hosts)
+        if uuid not in lacking:
+            self.runs_there(uuid, source)
+        else:
+            self.connected(uuid, source)
+
+    def revert(self, uuid: str) -> None:
+        (m,) = self.ask(course.begin_revert, Selection(uuids=[uuid]), HOSTS)
+        source, dest = m.move.source_compute, m.move.dest_compute
+        if self.fails():
+            self.ended(uuid, course.REVERT, BROKEN, cleaned=False)
+            return
+        self.guests.pop(uuid, None)
+        self.leave(dest, [uuid], self.run)
+        self.fails()
+        assert self.ask(course.go_back, [uuid])
+        self.at_home(uuid, source)
+        self.ended(uuid, course.REVERT, None)
+
+    def evacuate(self, uuid: str) -> None:
+        old = self.row(uuid).host
+        self.down = [old]
+        self.ask(service_state.set_state, [old], service_state.FORCED_DOWN)
+        begun = self.ask(evacuate.begin, evacuate.Wanted(Selection(uuids=[uuid])), self.fleet, self.options())
+        if begun.failed:
+            return
+        self.guests.pop(uuid, None)  # it may run still, which nobody hears of
+        self.fails()
+        new = self.row(uuid).host
+        hosts, _lacking = self.ask(moving.follow, [uuid], self.end)
+        self.ask_storage(hosts)
+        let_in = self.ask(moving.still_let_in, [uuid])
+        done = not let_in and self.connected(uuid, new)
+        cleaned = done or not self.fails()
+        if not done and cleaned:
+            self.leave(new, [uuid], self.run)
+        result = evacuated.Result(states.RUNNING) if done else evacuated.Result(error=BROKEN, cleaned=cleaned)
+        self.ask(evacuated.finish, {uuid: result})
+        self.fails()
+        if let_in:
+            self.ask(moving.not_cut_off, begun.volumes[uuid], self.end)
+
+    def comes_back(self) -> None:
+        """The host that was forced down answers again."""
+        for host in self.down:
+            self.ask(service_state.set_state, [host], service_state.UP)
+        self.down = []
+        self.all_report()
+
+    def ended(self, uuid: str, its: operation.Operation, error: t.Any, cleaned: bool = True) -> None:
+        power = states.RUNNING if self.guests.get(uuid) == self.row(uuid).host else states.SHUTDOWN
+        self.ask(course.finish, its, {uuid: course.Result(power, error, cleaned)})
+
+    # --- what goes on beside ----------------------------------------------------------------------------------------------
+
+    def with_fault(self, step: t.Callable[[str], None], uuid: str, fault: tuple[str, int]) -> None:
+        self.fault, self.step = fault, 0
+        try:
+            step(uuid)
+        except Died:
+            self.time += 100_000
+        finally:
+            self.fault = ("", -1)
+            self.age += 1
+        self.all_report()
+
+    def all_report(self) -> None:
+        for host in HOSTS * 2:  # what one tells can be a cleanup of another
+            if host not in self.down:
+                self.reports(host)
+
+    def reports(self, host: str) -> None:
+        self.age += 1
+        due = [u for u, h in self.cleanups() if h == host]
+        for uuid in due:
+            if self.guests.get(uuid) == host:
+                del self.guests[uuid]
+            self.connections = {
+                c for c in self.connections if c[0] != host
+            }  # as plugin_utils.attached_volumes.forget()
+            self.leave(host, [uuid], self.run)
+        self.ask(cleanup.finish, {host: due})
+        self.time += 1
+        uuids = [r.uuid for r in self.rows(tables.instances) if r.host == host]
+        powers = {u: states.RUNNING if self.guests.get(u) == host else states.SHUTDOWN for u in uuids}
+        self.ask(recovery.settle, host, powers, self.time)
+
+    def start(self, uuid: str) -> None:
+        """As the playbook start, or a hard reboot."""
+        self.age += 1
+        row = self.row(uuid)
+        its = OPERATIONS["start" if row.vm_state == states.STOPPED else "hard_reboot"]
+        begun = self.ask(operation.begin, its, Selection(uuids=[uuid]), HOSTS)
+        assert begun.rows
+        lacking = self.ask(moving.take_unconnected, {uuid: row.host}, self.end)
+        self.ask_storage(self.ask(moving.storage_hosts))
+        assert self.connected(uuid, row.host)
+        self.ask(moving.kept, lacking)
+        self.ask(operation.finish, its, {uuid: Outcome(states.RUNNING)})
+
+
+@pytest.fixture(name="world")
+def _movers(bworld: BootWorld) -> t.Iterator[Movers]:
+    found = Movers(bworld.url)
+    yield found
+    found.ledger.close()
+
+
+def well(world: Movers, uuid: str, host: str) -> None:
+    assert world.guests == {uuid: host}
+    assert {(r.attached_host, r.attach_status, r.export, r.connection, r.run_id) for r in world.live_attachments()} == {
+        (host, "attached", "done", "done", None)
+    }
+    assert {v.status for v in world.rows(volume_tables.volumes)} == {"in-use"}
+    assert set(world.initiators.values()) == {("iqn.test:" + host,)}
+
+
+def test_volumes_go_along_and_come_back(world: Movers) -> None:
+    uuid = world.prepare()
+    source = world.guests[uuid]
+    (other,) = set(HOSTS) - {source}
+    world.asked.clear()
+    world.migrate(uuid)
+    well(world, uuid, other)
+    assert world.state(uuid)[0] == "resized"
+    assert [s for s, _v in world.asked] == ["absent", "absent", "present", "present"], "first the former target goes"
+    world.age += 1
+    world.revert(uuid)
+    well(world, uuid, source)
+    assert world.state(uuid)[0] == "active"
+
+
+def test_a_dead_host_is_cut_off_before_another_gets_the_volumes(world: Movers) -> None:
+    uuid = world.prepare()
+    old = world.guests[uuid]
+    (other,) = set(HOSTS) - {old}
+    had = world.connections.copy()
+    world.asked.clear()
+    world.evacuate(uuid)
+    assert [s for s, _v in world.asked] == ["absent", "absent", "present", "present"]
+    assert not had & world.connections, "its sessions ended with the targets"
+    well(world, uuid, other)
+    world.comes_back()
+    well(world, uuid, other)
+    assert not world.cleanups()
+
+
+def test_where_the_storage_host_cannot_be_asked_all_stays(world: Movers) -> None:
+    uuid = world.prepare()
+    old = world.guests[uuid]
+    before = [(r.attached_host, r.initiator, r.state) for r in attachments_of(world)]
+    world.with_fault(world.evacuate, uuid, ("storage", 0))
+    assert [(r.attached_host, r.initiator, r.state) for r in attachments_of(world)] == before
+    assert world.row(uuid).host == old and world.state(uuid)[0] == "active"
+    assert {h for h, _v in world.connections} == {old}
+    world.age += 1
+    world.evacuate(uuid)
+    (other,) = set(HOSTS) - {old}
+    well(world, uuid, other)
+
+
+def test_a_volume_of_two_guests_lets_the_other_one_in_all_the_time(world: Movers) -> None:
+    for host in HOSTS:
+        world.report(host, memory=4)
+    world.store()
+    world.make("both", size=2, multiattach=True)
+    both = world.volume("both").id
+    world.age, world.fault, world.step, world.guests = 0, ("", -1), 0, {}
+    one, two = (world.boot_of(volume_request(n, device("volume", both), image=IMAGE))[0] for n in ("one", "two"))
+    places = {u: world.row(u).host for u in (one, two)}
+    world.guests = dict(places)
+    world.asked.clear()
+    world.age += 1
+    world.migrate(one)
+    assert ("absent", both) not in world.asked
+    hosts = {world.row(u).host for u in (one, two)}
+    assert set(world.initiators[both]) == {"iqn.test:" + h for h in hosts}
+    assert {h for h, v in world.connections if v == both} == hosts
+    assert world.row(one).host != places[one] and world.state(one)[0] == "resized"
+
+
+def test_a_volume_at_work_keeps_its_instance(world: Movers) -> None:
+    uuid = world.prepare()
+    world.make("more", size=1)
+    world.attach({"instance": "web", "volume": "more"}, run="v")
+    wanted = cold.Wanted(Selection(uuids=[uuid]), HOSTS, dict.fromkeys(HOSTS, "qcow2"))
+    with pytest.raises(errors.InvalidVolume, match="is attaching"):
+        world.ask(cold.begin, wanted, world.fleet, world.options())
+    assert world.state(uuid)[0] == "active" and {r.run_id for r in attachments_of(world)} == {None, "run-v"}
+
+
+def test_volumes_that_another_host_may_use_are_not_connected(world: Movers) -> None:
+    uuid = world.prepare()
+    (other,) = set(HOSTS) - {world.guests[uuid]}
+    world.migrate(uuid)
+    (problem,) = world.ask(moving.refusals, {uuid: "h9"}).values()
+    assert "is still connected to host %s" % other in problem.message
+    assert world.ask(moving.refusals, {uuid: "h9"}, [other]) == {} == world.ask(moving.refusals, {uuid: other})
+
+
+def attachments_of(world: Movers) -> list[t.Any]:
+    with world.ledger.read() as tx:
+        return sorted(attachments.select(tx), key=lambda r: str(r.id))
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["migrate", "revert", "confirm", "evacuate"]),
+            st.sampled_from(["fails", "dies"]),
+            st.integers(0, 14),
+        ),
+        max_size=6,
+    )
+)
+def test_whatever_fails_or_dies(history: list[tuple[str, str, int]]) -> None:
+    world = Movers(MEMORY)
+    try:
+        uuid = world.prepare()
+        for what, kind, at in history:
+            row = world.row(uuid)
+            if what == "confirm" and row.vm_state == states.RESIZED:
+                world.age += 1
+                world.ask(confirm.confirm, Selection(uuids=[uuid]))
+                world.all_report()
+            elif what == "revert" and row.vm_state == states.RESIZED:
+                world.with_fault(world.revert, uuid, (kind, at))
+            elif what == "migrate" and row.vm_state in (states.ACTIVE, states.STOPPED):
+                world.with_fault(world.migrate, uuid, (kind, at))
+            elif what == "evacuate" and row.vm_state in (states.ACTIVE, states.STOPPED):
+                world.with_fault(world.evacuate, uuid, (kind, at))
+                world.comes_back()
+            row = world.row(uuid)
+            assert row.task_state is None
+            if world.guests.get(uuid) != row.host and row.vm_state == states.RESIZED:
+                world.age += 1
+                world.revert(uuid)
+                world.all_report()
+            elif world.guests.get(uuid) != row.host:
+                world.start(uuid)
+            well(world, uuid, world.row(uuid).host)
+    finally:
+        world.ledger.close()
