@@ -43,7 +43,6 @@ class Operation:
     journalled: str = ""  # its action in the journal, where Nova has another name for that
     forced: str = ""  # what people are told of a guest that had to be forced
     details: t.Callable[[Instance], dict[str, t.Any]] = lambda row: {}  # details of one instance for the host
-    columns: t.Callable[[float], dict[str, t.Any]] = lambda now: {}  # what its begin writes beside the task_state
     ends: t.Callable[[float], dict[str, t.Any]] = lambda now: {}  # what its success writes beside the result
     counts_again: bool = False  # for the quota
 
@@ -298,7 +297,7 @@ def start(tx: Transaction, operation: Operation, rows: t.Sequence[Instance]) -> 
     if operation.during is not None:
         before = sorted({r.task_state for r in rows}, key=str)
         notify, rule = tx.context.notify_on_state_change, operation.rule
-        values = {"task_state": operation.during, "run_id": tx.run.id, **operation.columns(tx.now)}
+        values = {"task_state": operation.during, "run_id": tx.run.id}
         passed = [s for s in (rule.during, *rule.then[:-1]) if s is not None] if rule.then else []
         instances.swap(tx, uuids, before, None, notify, passed, **values)
     _end_others(tx, operation, rows)

@@ -50,7 +50,7 @@ OPERATIONS: dict[str, Operation] = {
             "soft_delete",
             power="shutdown",
             details=lambda row: {"shutdown_timeout": 0.0},
-            columns=lambda now: {"deleted_at": now},
+            ends=lambda now: {"deleted_at": now},
         ),
         Operation(
             "restore",
