@@ -21,7 +21,6 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.po
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request import catalogue
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.apply import FOLLOW
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.hosts import HOST
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN, TIME_LIMITS
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
@@ -43,6 +42,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     hard_reboot,
     host_reports,
     host_settings,
+    live_settings,
     resize_settings,
     scheduler_settings,
     tables,
@@ -172,11 +172,6 @@ class ActionModule(LedgerAction):
         begun, addresses, without_files = self.write(begin)
         return self._begun(begun, addresses, wanted, without_files)
 
-    def _address_of(self, host: str, reported: str | None) -> str:
-        """Where other hosts reach ``host``: bootflow_copy_address, else as it reported, else where Ansible does."""
-        variables = self.task_vars["hostvars"][host]
-        return str(HOST.of(variables).copy_address or reported or variables.get("ansible_host") or host)
-
     def _begun(
         self,
         begun: cold.Begun,
@@ -197,7 +192,7 @@ class ActionModule(LedgerAction):
                 "domain": m.row.domain_name,
                 "source": m.move.source_compute,
                 "destination": m.move.dest_compute,
-                "address": self._address_of(m.move.source_compute, addresses.get(m.move.source_compute)),
+                "address": live_settings.address_of(self, m.move.source_compute, addresses.get(m.move.source_compute)),
                 "vm_state": m.row.vm_state,
                 "runs": m.runs,
                 "details": OPERATIONS["stop"].details(m.row),

@@ -108,7 +108,7 @@ outcomes:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies.receiver import fetch_instance
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies.sender import Place
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies.server import Place
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed, run_batch
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.ownership import LEDGER_ARGUMENTS

@@ -118,8 +118,8 @@ fingerprint:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies.receiver import stop
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies.sender import HERE, Place, prepare, serve
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies.sender import prepare, serve
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies.server import HERE, Place, stop
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed, run_batch
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (

@@ -39,7 +39,8 @@ def limit_of(action: host_settings.OnHost, module: str, arguments: Arguments) ->
         kind = "copy_timeout"
     if module == "domain_power" and arguments.get("state") == "suspended":
         kind = "copy_timeout"  # memory is written to a disk
-    return float(getattr(host_settings.values(action, TIME_LIMITS), kind)) + _waits(arguments)
+    limits = host_settings.values(action, TIME_LIMITS)
+    return float(getattr(limits, kind)) + _waits(arguments) + _migrations(arguments)
 
 
 @contextlib.contextmanager
@@ -92,6 +93,8 @@ def _children() -> set[int]:
 _KINDS = {
     "compute_node_info": "report_timeout",
     "domain_console": "report_timeout",
+    "domain_migration": "copy_timeout",
+    "domain_migration_info": "report_timeout",
     "domain_info": "report_timeout",
     "storage_backend_info": "report_timeout",
     "instance_disks": "copy_timeout",
@@ -134,6 +137,12 @@ def _waits(arguments: Arguments) -> float:
         longest = max(sum(_wait(item.get(n) or arguments.get(n)) for n in waits) for item in items)
         seconds += batches * (_wait(arguments.get("place_timeout")) + longest)
     return seconds
+
+
+def _migrations(arguments: Arguments) -> float:
+    """The seconds that guests may take which leave while they run: each its time, and as much again once it was forced to complete."""
+    guests = [g for g in arguments.get("guests") or () if "completion_timeout" in g]
+    return sum(2.0 * float(g["completion_timeout"]) for g in guests)
 
 
 def _wait(value: t.Any) -> float:

@@ -28,6 +28,13 @@ _ANSWERS: dict[str, tuple[dict[str, Shape], dict[str, Shape]]] = {
     "virtual_network": ({"outcomes": outcomes.NETWORKS}, {"reservations": outcomes.ANY}),
     "domain": ({"outcomes": outcomes.DOMAINS}, {}),
     "domain_info": ({"power_states": compute.POWER_STATES, "boot_id": compute.BOOT_ID}, {}),
+    "domain_migration": ({"outcomes": outcomes.MIGRATED}, {}),
+    "domain_migration_info": ({"outcomes": outcomes.LEAVING}, {}),
+    "domain_migration_job": ({"outcomes": outcomes.INTERVENED}, {}),
+    "domain_migration_target": (
+        {"outcomes": outcomes.ANY, "port": whole(0, 65535), "fingerprint": text(64)},
+        {},
+    ),
     "domain_power": ({"outcomes": outcomes.DOMAIN_POWER}, {}),
     "domain_password": ({"outcomes": outcomes.DOMAIN_PASSWORD}, {}),
     "domain_rescue": ({"outcomes": outcomes.DOMAIN_RESCUE}, {}),

@@ -10,6 +10,7 @@ import re
 
 from ..disks.whole_disks import MEDIA
 from ..instances import power_states
+from ..instances.moves import MOVING
 from ..resources.pci.device import DEVICE_TYPES
 from .shapes import (
     LARGEST,
@@ -87,7 +88,15 @@ _power_state = choice(*power_states.POWER_STATES)
 POWER_STATES: Shape = mapping(uuid, _power_state)
 _domain = record(
     {"uuid": uuid, "name": name, "power_state": _power_state},
-    {"memory_mb": maybe(count), "vcpus": maybe(count), "ours": flag, "ledger": uuid, "disk_gb": count, "rescued": flag},
+    {
+        "memory_mb": maybe(count),
+        "vcpus": maybe(count),
+        "ours": flag,
+        "ledger": uuid,
+        "disk_gb": count,
+        "rescued": flag,
+        "moving": choice(*MOVING),
+    },
 )
 _session = record(
     {

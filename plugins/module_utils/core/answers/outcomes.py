@@ -22,6 +22,7 @@ from .shapes import (
     message,
     name,
     names,
+    number,
     path,
     record,
     size,
@@ -73,3 +74,26 @@ _disk_record: Shape = record(
 _file: Shape = record({"name": name, "size": _bytes, "allocated": _bytes}, {"record": maybe(_disk_record)})
 OFFERED: Shape = _outcomes({"files": items(_file)})
 FETCHED: Shape = _outcomes({}, {"disks": items(record({"name": name, "size": _bytes, "sha256": text(64)}))})
+_leaving_disk: Shape = record({"name": name, "target": text(32), "allocated": _bytes, "record": _disk_record})
+_leaving: Shape = record(
+    {
+        "name": name,
+        "power_state": _power_state,
+        "cpu": message,
+        "cpu_of_host": flag,
+        "virt_type": text(32),
+        "arch": text(64),
+        "machine": text(),
+        "hypervisor_version": count,
+        "libvirt_version": count,
+        "disks": items(_leaving_disk, unique="name"),
+        "drive": flag,
+    }
+)
+LEAVING: Shape = _outcomes({"guest": _leaving})
+_seconds: Shape = number(most=LARGEST_BIG)
+MIGRATED: Shape = _outcomes(
+    {"left": flag, "power_state": _power_state},
+    {"stays": flag, "seconds": _seconds, "downtime": _seconds, "transferred": _bytes, "forced": flag},
+)
+INTERVENED: Shape = _outcomes({}, {"total": _bytes, "remaining": _bytes})

@@ -16,6 +16,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from ..instances import states
+from ..instances.moves import Seen, went_over
 from .storage_evidence import StorageEvidence
 
 # --- repairs ---
@@ -111,6 +112,7 @@ class Domain:
     vcpus: int = 0
     disk_gb: int = 0
     rescued: bool = False  # it is the domain of a rescue
+    moving: str = ""  # one of core.instances.moves.MOVING
 
     @classmethod
     def of(cls, fact: t.Mapping[str, t.Any]) -> Domain:
@@ -123,6 +125,7 @@ class Domain:
             power_state=int(fact["power_state"]),
             ledger=fact.get("ledger") or "",
             rescued=bool(fact.get("rescued")),
+            moving=fact.get("moving") or "",
             **amounts,
         )
 
@@ -199,6 +202,7 @@ class Instance:
     run_dead: bool = False
     operation: str = ""  # of a run at work or dead (stop, start, ...)
     over: bool = False  # a move of it is open, and it is on its new host
+    goes_to: str = ""  # the other host of its live migration
 
     @property
     def busy(self) -> bool:
@@ -445,7 +449,33 @@ class _Plan:
             elif instance.operation:
                 self._operation(instance)
 
+    def _live_migration(self, instance: Instance) -> None:
+        """The run that migrated it is dead; libvirt knows where the guest is."""
+        here, there = self._seen(instance, instance.host or ""), self._seen(instance, instance.goes_to)
+        over = went_over(here, there)
+        now = "%s on %s" % (instance.vm_state, instance.host)
+        then, waits = now, ""
+        if over is None:
+            waits = "The migration is not over, or one of %s and %s did not answer: run the audit again."
+            waits %= (instance.host, instance.goes_to)
+        elif over:
+            then = "%s on %s" % (instance.vm_state, instance.goes_to)
+        elif here is not None and not here.goes_on:
+            then = "%s on %s" % (states.STOPPED, instance.host)
+        where = (DEAD_OPERATION, instance.host, instance.uuid, "state", "%s, migrating" % now)
+        self.add(*where, then, WAIT if waits else SETTLE, waits, key=instance.run)
+
+    def _seen(self, instance: Instance, host: str) -> Seen | None:
+        snapshot = self.evidence.snapshots.get(host)
+        if snapshot is None or instance.touched_at >= snapshot.began_at:
+            return None
+        found = next((d for d in snapshot.domains if d.uuid == instance.uuid), None)
+        return Seen() if found is None else Seen(found.power_state, found.moving)
+
     def _operation(self, instance: Instance) -> None:
+        if instance.goes_to:
+            self._live_migration(instance)
+            return
         snapshot = self.evidence.snapshots.get(instance.host or "")
         if snapshot is not None and instance.touched_at >= snapshot.began_at:
             return

@@ -47,3 +47,60 @@ class ComputeServiceInUse(Conflict):
 
     msg_fmt = "Compute service of %(host)s is still in use."
     remedy = "See that the host is off, or its guests would run twice; then force it down: bootflow.compute.host with bootflow_host_state: forced_down."
+
+
+class MigrationError(BootflowError):
+    """A live migration failed; the guest runs on where it was. The message is Nova's."""
+
+    msg_fmt = "Migration error: %(reason)s"
+    remedy = "The guest is where it was. /var/log/libvirt/qemu on both hosts says more; the new host must be reached at the ports bootflow_copy_ports."
+
+
+class MigrationPreCheckError(MigrationError):
+    """An instance cannot be migrated live to that host. Nothing was touched. The message is Nova's."""
+
+    msg_fmt = "Migration pre-check error: %(reason)s"
+    remedy = "Choose another host with bootflow_live_migrate_host, or migrate the instance while it is off: bootflow.compute.migrate."
+
+
+class InvalidCPUInfo(InvalidInput):
+    """The new host lacks what the guest's CPU has. The message is Nova's."""
+
+    msg_fmt = "Unacceptable CPU info: %(reason)s"
+    remedy = (
+        "Choose another host with bootflow_live_migrate_host. Guests move between unlike hosts when bootflow_cpu_mode is custom and"
+        " bootflow_cpu_models has one that all of them have."
+    )
+
+
+class DestinationHypervisorTooOld(InvalidInput):
+    """QEMU or libvirt of the new host is older than where the guest runs. The message is Nova's."""
+
+    msg_fmt = "The instance requires a newer hypervisor version than has been provided."
+    remedy = "Upgrade QEMU and libvirt of the new host, or choose another one with bootflow_live_migrate_host."
+
+
+class UnableToMigrateToSelf(InvalidInput):
+    """A live migration to the host where the instance is. The message is Nova's."""
+
+    msg_fmt = "Unable to migrate instance (%(instance_id)s) to current host (%(host)s)."
+    remedy = "Name another host, or leave bootflow_live_migrate_host out: the scheduler chooses one."
+
+
+class InvalidMigrationState(InvalidInput):
+    """A live migration is not as far, or is further, than what is asked of it needs. The message is Nova's."""
+
+    msg_fmt = (
+        "Migration %(migration_id)s state of instance %(instance_uuid)s is %(state)s. Cannot %(method)s while the"
+        " migration is in this state."
+    )
+    remedy = (
+        "Only a migration whose status is running can be aborted or forced to complete; bootflow.compute.show tells it."
+    )
+
+
+class LiveMigrationAborted(Conflict):
+    """A live migration was ended by bootflow.compute.live_migration_abort, or because its time was over."""
+
+    msg_fmt = "Live migration of instance %(instance_uuid)s was aborted: %(reason)s"
+    remedy = "The guest runs on where it was."

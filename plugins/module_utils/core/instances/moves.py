@@ -10,9 +10,11 @@ source: Nova's Migration object, compute.api.API.resize, and the libvirt driver'
 from __future__ import annotations
 
 import typing as t
+from dataclasses import dataclass
 
 from ..errors import CannotResizeDisk, CannotResizeToSameFlavor, MoveNotSupported
 from ..model import Flavor
+from . import power_states
 
 RESIZE, MIGRATION, EVACUATION, LIVE_MIGRATION = "resize", "migration", "evacuation", "live-migration"
 TYPES = (RESIZE, MIGRATION, EVACUATION, LIVE_MIGRATION)
@@ -38,6 +40,43 @@ ERROR = "error"
 OPEN = (ACCEPTED, PRE_MIGRATING, PREPARING, MIGRATING, RUNNING, POST_MIGRATING, FINISHED, REVERTING)
 ENDED = (CONFIRMED, REVERTED, COMPLETED, DONE, FAILED, CANCELLED, ERROR)
 STATUSES = OPEN + ENDED
+
+# --- where a guest is whose live migration nobody watched to its end -------------------------------------------------------
+
+#: What libvirt says of a guest beside its power state: it is on its way from here, or to here; it went on elsewhere.
+LEAVES, COMES, LEFT = "leaves", "comes", "left"
+MOVING = (LEAVES, COMES, LEFT)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A guest as a host reported it; of one that the host does not have, without a power state."""
+
+    power_state: int | None = None
+    moving: str = ""  # of MOVING
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the guest is here, and nowhere else."""
+        return self.power_state in (power_states.RUNNING, power_states.POWER_PAUSED) and not self.moving
+
+
+def went_over(source: Seen | None, destination: Seen | None) -> bool | None:
+    """Whether a guest is on the host that it was to go to; None: that is not to be said yet.
+
+    libvirt never lets it run on both. A guest that is off on both hosts did not move: it ended where it was.
+
+    :arg source: None: that host has not reported.
+    """
+    if destination is not None and destination.goes_on:
+        return True
+    if source is None or source.moving == LEAVES:
+        return None
+    if source.moving == LEFT:
+        return True
+    if source.goes_on:
+        return False
+    return False if destination is not None and destination.moving != COMES else None
 
 
 def check_flavor(old: t.Mapping[str, t.Any], new: Flavor, volume_backed: bool, uuid: str, image_gb: int = 0) -> None:
@@ -74,3 +113,17 @@ def _check_root(before: int, after: int, image_gb: int) -> None:
         raise CannotResizeDisk(reason="Resize to zero disk flavor is not allowed.")  # Nova's words
     if after < before:
         raise CannotResizeDisk(reason="the flavor has a root disk of %d GB, the instance %d GB" % (after, before))
+
+
+# --- live migration -------------------------------------------------------------------------------------------------------
+
+LEAST_GB = 2
+
+
+def data_gb(memory_mb: int, disk_sizes: t.Iterable[int]) -> float:
+    """What a live migration copies, in GiB: memory and disks, each at least LEAST_GB. source: Nova's _live_migration_data_gb
+
+    :arg disk_sizes: in bytes
+    """
+    parts = [memory_mb / 1024, *(size / 1024**3 for size in disk_sizes)]
+    return float(sum(max(LEAST_GB, part) for part in parts))

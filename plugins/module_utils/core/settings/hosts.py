@@ -195,14 +195,15 @@ COMPUTE = Table(
         Setting(
             "copy_address",
             ADDRESS,
-            help="Address at which other hosts fetch the disks of instances that leave the host (`resize`, `migrate`).",
+            help="Address at which other hosts reach this one for instances that move: they fetch disks there (`resize`, `migrate`), or send their guests"
+            " there (`live_migrate`).",
             default_text="the address that it reported, else `ansible_host`",
         ),
         Setting(
             "copy_ports",
             Kind("a range of ports, FIRST-LAST", _ports, "str"),
             "49216-49279",
-            "Ports at which the host offers these disks: other hosts must reach them.",
+            "Ports at which the host listens meanwhile: other hosts must reach them.",
         ),
         Setting(
             "virt_type",

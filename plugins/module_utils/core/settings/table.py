@@ -12,6 +12,7 @@ import typing as t
 from ..reading.setting import Setting
 from .apply import APPLY, FOLLOW
 from .hosts import HOST
+from .live import LIVE, LIVE_TARGET
 from .names import strangers
 from .request import REQUEST
 from .run import LEDGER, MAINTENANCE, PLAYBOOKS, PURGE, READING, RUN, TIME_LIMITS, WATCH, WATCHED
@@ -48,6 +49,11 @@ SECTIONS: tuple[tuple[str, str, tuple[Setting, ...]], ...] = (
     ),
     ("Scheduling", "", SCHEDULER),
     ("Of a compute host", "Read for each host: set them in host_vars, group_vars or for all hosts.", HOST),
+    (
+        "Live migration",
+        "Read for each host; see [operations.md](operations.md#to-another-host-while-it-runs).",
+        (*LIVE, *LIVE_TARGET),
+    ),
     ("Volumes", "", (*VOLUME_WORK, *VOLUME, *VOLUME_SCHEDULER, *CROSS_AZ_ATTACH, *VOLUME_SELECTION, *VOLUME_DELETION)),
     ("Of a storage host", "Read for each host.", STORAGE),
     ("Hosts and audits", "", (*AUDIT, *HOSTS)),

@@ -33,7 +33,8 @@ from ..instances import cleanup, delete
 from ..instances.operations import BY_TASK_STATE
 from ..moves.course import AT_WORK
 from ..moves.evacuated import EVACUATE
-from . import operations, power_sync, reservations, storage_audit, volume_audit
+from ..moves.live import LIVE_MIGRATE
+from . import live_moves, operations, power_sync, reservations, storage_audit, volume_audit
 
 #: The parts of a report that are compared with the ledger, in addition to the inventory's settings.
 TOTALS = ("memory_mb", "local_gb", "vcpus", "hypervisor_type", "hypervisor_version")
@@ -162,6 +163,7 @@ def _instances(
             run_dead=_worked_on(r) and (not r.run_id or r.run_id in dead),
             operation=_operation(r.task_state),
             over=r.uuid in moving and moves.is_over(moving[r.uuid], r.host, r.request_spec_id),
+            goes_to=moving[r.uuid].dest_compute if r.uuid in moving and r.task_state == states.MIGRATING else "",
         )
     return found
 
@@ -170,6 +172,8 @@ def _operation(task_state: str | None) -> str:
     """The operation that a host's report settles; "" for none."""
     if task_state == EVACUATE.during:
         return EVACUATE.name
+    if task_state == LIVE_MIGRATE.during:
+        return LIVE_MIGRATE.name
     if task_state in AT_WORK:
         return "revert_resize" if task_state == states.RESIZE_REVERTING else "resize"
     return BY_TASK_STATE[task_state].name if task_state in BY_TASK_STATE else ""
@@ -188,7 +192,11 @@ def _reservations(tx: Transaction, evidence: Evidence) -> dict[str, list[dict[st
 
 
 def _worked_on(row: InstanceSize) -> bool:
-    working = row.vm_state == states.BUILDING or row.task_state in (states.DELETING, *operations.SETTLED)
+    working = row.vm_state == states.BUILDING or row.task_state in (
+        states.DELETING,
+        states.MIGRATING,
+        *operations.SETTLED,
+    )
     return row.deleted == instances.LIVE and working
 
 
@@ -308,12 +316,17 @@ class _Repair:
         self.recount.update(f.node_id for f in [*missing, *self.by_kind[audit.WRONG_CLAIM]] if f.node_id is not None)
 
     def _settle(self) -> None:
-        for host in sorted({str(f.host) for f in self.by_kind[audit.DEAD_OPERATION]}):
+        found = {str(f.host) for f in self.by_kind[audit.DEAD_OPERATION]}
+        # One host's word may not do: the other one's is heard before and after it.
+        for host in [*sorted(found), *sorted(live_moves.hosts_to_ask(self.tx) if found else ())]:
+            if host not in self.evidence.snapshots:
+                continue  # what it knows waits
             snapshot = self.evidence.snapshots[host]
             report = _report(snapshot)
             rescued = [d.uuid for d in snapshot.domains if d.rescued]
             restarted = host in power_sync.restarted(self.tx, {host: report})
-            operations.settle(self.tx, host, report.power_states, snapshot.began_at, rescued, restarted)
+            moving = {d.uuid: d.moving for d in snapshot.domains if d.moving}
+            operations.settle(self.tx, host, report.power_states, snapshot.began_at, rescued, restarted, moving)
             # What a resize there left is all that an instance is still to become: it cannot be started before.
             parts = [c.instance_uuid for c in cleanups.of_host(self.tx, host) if c.part != cleanups.ALL]
             known = {f.instance for f in self.by_kind[audit.CLEANUP] if f.host == host}

@@ -21,7 +21,7 @@ from ..instances import operation
 from ..instances.operations import BY_TASK_STATE
 from ..moves.course import AT_WORK
 from ..moves.evacuated import EVACUATE
-from . import moves
+from . import live_moves, moves
 
 #: The task_states that a host's report settles.
 MOVING = (*AT_WORK, str(EVACUATE.during))
@@ -40,7 +40,7 @@ def left(tx: Transaction, host: str | None = None) -> list[InstanceAtWork]:
 
 def hosts_to_ask(tx: Transaction) -> set[str]:
     """Hosts whose report would settle an operation."""
-    return {r.host for r in left(tx) if r.host is not None}
+    return {r.host for r in left(tx) if r.host is not None} | live_moves.hosts_to_ask(tx)
 
 
 def settle(
@@ -50,17 +50,20 @@ def settle(
     asked_at: float,
     rescued: t.Collection[str] | None = None,
     restarted: bool = False,
+    moving: t.Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """Settle operations of dead runs on ``host``. Returns uuid -> its vm_state now.
 
     :arg power_states: of the reported guests; a missing guest does not exist.
     :arg asked_at: when the host was asked: rows written after that are left alone.
     :arg restarted: the host has restarted: an active guest that is off in the middle of its reboot is active still, and is started again.
+    :arg moving: of guests that migrate, see live_moves.settle().
     :arg rescued: uuids of guests whose domains are those of a rescue; None: not known, and what depends on it waits.
     """
+    migrated = live_moves.settle(tx, host, power_states, moving, asked_at)
     found = {r.uuid: r for r in left(tx, host) if r.updated_at < asked_at}
     if not found:
-        return {}
+        return migrated
     runs.renew(tx)
     rows = [
         row
@@ -97,7 +100,7 @@ def settle(
             done = False  # a reboot ends in the state in which it began: nothing tells whether it was done
         problem = {} if done else {row.uuid: died_error(its.called, row, settled[row.uuid])}
         operation.journal(tx, its, [row.uuid] if done else [], problem, {row.uuid: host})
-    return settled
+    return {**settled, **migrated}
 
 
 def died_error(name: str, row: InstanceAtWork, vm_state: str) -> errors.BootflowError:

@@ -7,12 +7,8 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import hmac
 import os
 import shutil
-import socket
-import ssl
 import typing as t
 
 from ...core.errors import Conflict, DiskCopyFailed, DiskFull
@@ -24,11 +20,10 @@ from ..os.locks import host_lock
 from ..os.module_errors import as_bootflow_error
 from ..os.ownership import mark_folder
 from ..os.paths import checked_disk_name, checked_instances_path, instance_dir, make_dirs
-from .sender import Place
-from .stream import Garbled, Stream, read_line, receive_file, send_line
+from .server import Place, connected
+from .stream import Garbled, read_line, receive_file, send_line
 
 _PART = ".part"
-_PATIENCE = 60.0  # seconds that the other side may be silent
 
 
 def fetch_instance(
@@ -91,7 +86,7 @@ def _fetch(
     sizes: t.Mapping[str, int],
 ) -> list[dict[str, t.Any]]:
     done = []
-    with _connected(place) as stream:
+    with connected(place) as stream:
         for file in files:
             name = checked_disk_name(file["name"])
             part = os.path.join(folder, name + _PART)
@@ -126,30 +121,3 @@ def _grow(path: str, record: t.Mapping[str, t.Any] | None, size: int) -> int:
     has = grow(path, record, size)
     fsync(path)
     return has
-
-
-@contextlib.contextmanager
-def _connected(place: Place) -> t.Iterator[Stream]:
-    """A connection to the server, which has the certificate that was made for this move and no other."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    # Nobody vouches for the certificate: it is compared itself. Its dates are those of another clock.
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    with socket.create_connection((place.address, place.port), timeout=_PATIENCE) as plain:
-        with context.wrap_socket(plain) as secured:
-            found = hashlib.sha256(secured.getpeercert(binary_form=True) or b"").hexdigest()
-            if not hmac.compare_digest(found, place.fingerprint):
-                raise Garbled("the server has another certificate")
-            yield t.cast(Stream, secured.makefile("rwb"))
-
-
-def stop(place: Place, token: str) -> bool:
-    """End the server. Returns whether it was still there."""
-    try:
-        with _connected(place) as stream:
-            send_line(stream, {"token": token})
-            read_line(stream)
-    except (OSError, Garbled):
-        return False
-    return True

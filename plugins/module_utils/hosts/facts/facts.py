@@ -23,6 +23,7 @@ from ..disks.rescue import is_rescue
 from ..iscsi.connector_facts import initiator_name, qemu_opens_iscsi
 from ..libvirt.connection import libvirt, libvirt_errors
 from ..libvirt.domains import ledger_of_domain
+from ..live.state import moving_of
 from ..os.boots import boot_id
 from ..os.ownership import is_of_another, ledger_of_folder
 from ..os.paths import checked_instances_path, checked_uuid
@@ -200,13 +201,15 @@ def list_domains(connection: t.Any) -> list[dict[str, t.Any]]:
 def domain_facts(domains: t.Iterable[t.Mapping[str, t.Any]]) -> list[dict[str, t.Any]]:
     """uuid, name, power_state, memory_mb and vcpus of each domain; whether this collection created it (``ours``), and for which ledger.
 
-    disk_gb is the size of its local disks according to our metadata, ``rescued`` is there (true) if it is the domain of a rescue.
+    disk_gb is the size of its local disks according to our metadata, ``rescued`` is there (true) if it is the domain of a rescue, ``moving`` if its
+    guest migrates, or went on elsewhere.
     """
     found = []
     for row in domains:
         try:
             xml = parse(row["domain"].XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
             _state, most, _now, cpus, _time = row["domain"].info()
+            moving = moving_of(row["domain"])
         except libvirt.libvirtError:
             continue
         found.append(
@@ -219,6 +222,7 @@ def domain_facts(domains: t.Iterable[t.Mapping[str, t.Any]]) -> list[dict[str, t
                 "ours": made_by_us(xml),
                 **_owner(xml),
                 **({"rescued": True} if is_rescue(xml, row["uuid"]) else {}),
+                **({"moving": moving} if moving else {}),
             }
         )
     return found

@@ -68,6 +68,13 @@ def open_from(tx: Transaction, host: str) -> list[MoveRow]:
     return tx.rows(sa.select(migrations).where(*mine).order_by(c.id), MoveRow)
 
 
+def open_to(tx: Transaction, host: str, migration_type: str) -> list[MoveRow]:
+    """The moves of this type to ``host`` that are under way."""
+    c = migrations.c
+    mine = (c.dest_compute == host, c.migration_type == migration_type, c.status.in_(moves.OPEN))
+    return tx.rows(sa.select(migrations).where(*mine).order_by(c.id), MoveRow)
+
+
 def all_of(tx: Transaction, uuids: t.Collection[str]) -> dict[str, list[MoveRow]]:
     """uuid -> all moves of the instance, live or deleted, oldest first."""
     found: dict[str, list[MoveRow]] = {uuid: [] for uuid in uuids}

@@ -66,7 +66,8 @@ class NodeRow(NodeUsageRow):
     disabled_reason: str
     unreachable_reason: str | None  # None: it answered when it was asked last
     reported_at: float | None
-    host_ip: str  # as the host reported it
+    host_ip: str  # as the host reported it, like the next one
+    hypervisor_version: int
     service_disabled: bool  # in the ledger (service_state), like the three that follow
     service_disabled_reason: str
     forced_down: bool

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies import receiver, sender, stream
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies import receiver, sender, server, stream
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import locks
 
 UUID = "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11"
@@ -85,7 +85,7 @@ def test_what_is_changed_on_the_way_is_refused(position: int) -> None:
 def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
     """The folders of two hosts; the first has an instance with a layer over an image, a raw disk, and a config drive."""
     monkeypatch.setattr(locks, "LOCK_ROOT", str(tmp_path / "run"))
-    monkeypatch.setattr(sender, "LOCK_ROOT", str(tmp_path / "run"))
+    monkeypatch.setattr(server, "LOCK_ROOT", str(tmp_path / "run"))
     source, target = tmp_path / "source", tmp_path / "target"
     folder = source / UUID
     (source / "_base").mkdir(parents=True)
@@ -105,12 +105,12 @@ def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
     return str(source), str(target)
 
 
-def offer(source: str) -> tuple[sender.Place, list[dict[str, t.Any]]]:
+def offer(source: str) -> tuple[server.Place, list[dict[str, t.Any]]]:
     found, files = sender.prepare(source, UUID, TOKEN)
     return sender.serve([found], PORTS, STOP, 60.0), files
 
 
-def fetch(target: str, place: sender.Place, files: t.Any, token: str = TOKEN, **sizes: int) -> dict[str, t.Any]:
+def fetch(target: str, place: server.Place, files: t.Any, token: str = TOKEN, **sizes: int) -> dict[str, t.Any]:
     return receiver.fetch_instance(target, "ledger", UUID, place, token, files, sizes)
 
 
@@ -135,11 +135,11 @@ def test_disks_arrive_and_grow(hosts: tuple[str, str]) -> None:
     assert records["disk"] == {
         "kind": "image", "format": "qcow2", "virtual_size": 16 * MIB, "image_id": "i", "base": "",
     }  # fmt: skip
-    assert not receiver.stop(place, STOP), "the server ended with the last instance"
+    assert not server.stop(place, STOP), "the server ended with the last instance"
     with pytest.raises(errors.Conflict):
         fetch(target, place, files)
     again, files = offer(source)
-    assert receiver.stop(again, STOP) and not receiver.stop(again, STOP)
+    assert server.stop(again, STOP) and not server.stop(again, STOP)
 
 
 @needs_programs
@@ -162,7 +162,7 @@ def test_who_is_refused(hosts: tuple[str, str]) -> None:
         assert UUID not in os.listdir(target)
         assert fetch(target, place, files)["changed"]
     finally:
-        receiver.stop(place, STOP)
+        server.stop(place, STOP)
 
 
 @needs_programs
@@ -171,9 +171,9 @@ def test_a_disk_that_cannot_go(hosts: tuple[str, str]) -> None:
     os.unlink(os.path.join(source, UUID, "disk.swap"))
     with pytest.raises(errors.InvalidDiskInfo):
         sender.prepare(source, UUID, TOKEN)
-    taken = [sender._listen((port, port)) for port in (49400, 49401)]
+    taken = [server.listen((port, port)) for port in (49400, 49401)]
     with pytest.raises(errors.RemoteError, match="none of the ports"):
-        sender._listen((49400, 49401))
+        server.listen((49400, 49401))
     for listener in taken:
         listener.close()
 
@@ -192,4 +192,4 @@ def test_a_disk_that_names_a_file_of_the_new_host_is_refused(hosts: tuple[str, s
             fetch(target, place, files)
         assert UUID not in os.listdir(target)
     finally:
-        receiver.stop(place, STOP)
+        server.stop(place, STOP)

@@ -1,0 +1,501 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Action behind the module bootflow.compute.instance_live_migrate.
+
+One task per host and stage, whatever the number of instances; an instance that fails never fails its neighbours. Where nobody knows whether a guest
+went over, nothing is written and nothing is removed: the reports of both hosts tell it when this run is over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import typing as t
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.moves import data_gb
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_states import POWER_STATES
+from ansible_collections.bootflow.compute.plugins.module_utils.core.networks import dhcp
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.hosts import GUEST
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.live import LIVE, LIVE_TARGET
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN, TIME_LIMITS
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import INSTANCES
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds as of_ledger
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import live
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import (
+    cleanups,
+    fleet,
+    history,
+    instances,
+    nodes,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
+from ansible_collections.bootflow.compute.plugins.plugin_utils import (
+    build_parts,
+    host_reports,
+    host_settings,
+    live_settings,
+    scheduler_settings,
+    tables,
+)
+from ansible_collections.bootflow.compute.plugins.plugin_utils.dhcp import reserve, restore
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_SECRET, LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, item_errors, outcome
+from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host, lease_kept
+
+# As playbooks/live_migrate.yml registers what the controller and the hosts answered.
+BEGUN, LOOKED, PREPARED = "bootflow_live_begun", "bootflow_live_looked", "bootflow_live_prepared"
+MIGRATED, SWITCHED = "bootflow_live_migrated", "bootflow_live_switched"
+SETTLED, CLEANED = "bootflow_live_settled", "bootflow_live_cleaned"
+PHASES = ("check", "begin", "look", "prepare", "migrate", "switch", "settle", "clean", "finish")
+
+Item = t.Dict[str, t.Any]
+Outcomes = t.Dict[str, t.Dict[str, t.Any]]
+
+
+class ActionModule(LedgerAction):
+    ARGUMENTS = {
+        "phase": {"type": "str", "choices": list(PHASES), "default": "begin"},
+        **INSTANCES.options(),
+        **LIVE_TARGET.options(),
+        **REQUEST.options("default_availability_zone"),
+        **SCHEDULER.options(),
+        **RUN.options("facts_max_age", "print_table"),
+    }
+
+    def act(self) -> dict[str, t.Any]:
+        phase = self.options["phase"]
+        on_controller: dict[str, t.Callable[[], dict[str, t.Any]]] = {
+            "check": self._check,
+            "begin": self._begin,
+            "switch": self._switch,
+            "finish": self._finish,
+        }
+        return on_controller[phase]() if phase in on_controller else self._on_host(phase)
+
+    def _registered(self, name: str, host: str = "localhost") -> t.Mapping[str, t.Any]:
+        return t.cast("t.Mapping[str, t.Any]", self.task_vars["hostvars"][host].get(name) or {})
+
+    def _items(self) -> dict[str, Item]:
+        """uuid -> what begin said of it."""
+        return {i["uuid"]: i for i in self._registered(BEGUN).get("instances", [])}
+
+    def _token(self, what: str) -> str:
+        """One that only this run's processes can make, for this run only."""
+        return hmac.new(RUN_SECRET, ("live migration of %s" % what).encode(), hashlib.sha256).hexdigest()
+
+    # --- on the controller: check and begin ---------------------------------------------------------------------------
+
+    def _wanted(self) -> live.Wanted:
+        return live_settings.wanted(self, Selection.from_options(self.options), self.options["to_host"])
+
+    def _check(self) -> dict[str, t.Any]:
+        """Fail before any host is asked for anything. Names the hosts that should report before others are chosen."""
+        scheduler_settings.check(self)
+        ledger = self.rehearsal_ledger() if self.check_mode else self.open_ledger()
+        ledger.inspect(live.check, self._wanted())
+        configurations = scheduler_settings.configurations(self)
+        if not self.check_mode and ledger.inspect(nodes.differing, configurations):
+            ledger.transact(nodes.configure, configurations)
+        return {"changed": False, "stale_hosts": ledger.inspect(self._stale)}
+
+    def _stale(self, tx: Transaction) -> list[str]:
+        hosts, to_clean = self.hosts_to_use(), cleanups.hosts(tx)
+        stale = nodes.stale_hosts(tx, hosts, host_settings.facts_age(self.options))
+        return stale + [h for h in hosts if h in to_clean and h not in stale]
+
+    def _begin(self) -> dict[str, t.Any]:
+        wanted = self._wanted()
+        options = scheduler_settings.scheduler_options(self, self.context().now)
+        hosts = self.hosts_to_use()
+        aggregates, host_vars = scheduler_settings.aggregates_of(self), scheduler_settings.vars_for_filters(self)
+        configurations = scheduler_settings.configurations(self) if self.check_mode else {}
+        reports = host_reports.of_this_run(self) if self.check_mode else {}
+
+        def begin(tx: Transaction) -> tuple[live.Begun, dict[str, str]]:
+            if self.check_mode:
+                host_reports.rehearse(tx, reports, configurations)
+            begun = live.begin(
+                tx, wanted, lambda tx, needs: fleet.read(tx, hosts, aggregates, host_vars, needs), options
+            )
+            return begun, {r.host: r.host_ip for r in nodes.rows(tx, ("host", "node", "host_ip"))}
+
+        begun, addresses = self.write(begin)
+        items = [
+            {
+                "uuid": m.uuid,
+                "name": m.row.display_name,
+                "domain": m.row.domain_name,
+                "source": m.move.source_compute,
+                "destination": m.move.dest_compute,
+                "address": live_settings.address_of(self, m.move.dest_compute, addresses.get(m.move.dest_compute)),
+                "vm_state": m.row.vm_state,
+                "memory_mb": m.row.memory_mb,
+            }
+            for m in begun.moving
+        ]
+        failed = [
+            {"name": begun.rows[u].display_name, "uuid": u, "host": begun.rows[u].host, "error": e.as_dict()}
+            for u, e in begun.failed.items()
+        ]
+        before, after = (
+            "".join("%s %s: %s\n" % (i["name"], i["uuid"], i[key]) for i in items) for key in ("source", "destination")
+        )
+        return {
+            "changed": bool(items or failed),
+            "instances": items,
+            "not_placed": failed,
+            "sources": sorted({i["source"] for i in items}),
+            "destinations": sorted({i["destination"] for i in items}),
+            "diff": diff("instances", before, after),
+        }
+
+    # --- on each host -------------------------------------------------------------------------------------------------
+
+    def _on_host(self, phase: str) -> dict[str, t.Any]:
+        host = self.task_vars["inventory_hostname"]
+        if self.check_mode:
+            return {"changed": False, "skipped": True}
+        work = {
+            "look": self._look,
+            "prepare": self._prepare,
+            "migrate": self._migrate,
+            "settle": self._settle,
+            "clean": self._clean,
+        }
+        with lease_kept(self):
+            return {"changed": phase != "look", "phase": phase, **work[phase](host)}
+
+    def _guarded(
+        self, uuids: t.Sequence[str], work: t.Callable[[], tuple[Outcomes, t.Mapping[str, errors.BootflowError]]]
+    ) -> Outcomes:
+        """uuid -> what ``work`` said of it, or {error}: they fail, never the play."""
+        try:
+            found, failed = work() if uuids else ({}, {})
+        except errors.BootflowError as e:
+            found, failed = {}, dict.fromkeys(uuids, e)
+        except Exception as e:
+            found, failed = {}, dict.fromkeys(uuids, self.unexpected(e))
+        frames = {u: e.details["traceback"] for u, e in failed.items() if e.details.get("traceback")}
+        if frames:
+            with contextlib.suppress(errors.BootflowError), contextlib.closing(self.open_ledger()) as ledger:
+                ledger.transact(history.note, frames, live.LIVE_MIGRATE.name)
+        return {**found, **{u: {**found.get(u, {}), "error": e.as_dict()} for u, e in failed.items()}}
+
+    def _batch(self, module: str, arguments: t.Mapping[str, t.Any], uuids: t.Sequence[str]) -> tuple[Outcomes, t.Any]:
+        result = self.run_module(module, {**host_settings.libvirt_arguments(self), **arguments})
+        return result["outcomes"], item_errors(result, uuids)
+
+    def _look(self, host: str) -> dict[str, t.Any]:
+        """What the new hosts must know of the guests."""
+        mine = [u for u, i in self._items().items() if i["source"] == host]
+        arguments = {"instances_path": host_settings.of(self).instances_path, "uuids": mine}
+        return {"outcomes": self._guarded(mine, lambda: self._batch("domain_migration_info", arguments, mine))}
+
+    def _guest(self, item: Item) -> t.Mapping[str, t.Any] | None:
+        """What its host said of a guest; None if nothing."""
+        its = self._outcome(LOOKED, "look", item["source"], item["uuid"])
+        return None if its.get("error") else its["guest"]
+
+    def _prepare(self, host: str) -> dict[str, t.Any]:
+        """Networks and empty disks for the guests that can come, and the process that lets them in."""
+        items = [i for i in self._items().values() if i["destination"] == host]
+        guests = {i["uuid"]: g for i in items if (g := self._guest(i)) is not None}
+        without: Outcomes = {}
+        if guests:
+            without = self._guarded(list(guests), lambda: self._networks(list(guests)))
+        ready = [u for u in guests if not without.get(u, {}).get("error")]
+        place: dict[str, t.Any] = {}
+
+        def prepare() -> tuple[Outcomes, t.Any]:
+            settings = host_settings.of(self)
+            first, last = map(int, settings.copy_ports.split("-"))
+            result = self.run_module(
+                "domain_migration_target",
+                {
+                    **host_settings.libvirt_arguments(self),
+                    "instances_path": settings.instances_path,
+                    "ledger_id": self.ledger_id(),
+                    "guests": [{"uuid": u, "token": self._token(u), "guest": guests[u]} for u in ready],
+                    "first_port": first,
+                    "last_port": last,
+                    "stop_token": self._token(host),
+                    "lifetime": self._longest(ready, guests),
+                },
+            )
+            place.update(address=items[0]["address"], port=result["port"], fingerprint=result["fingerprint"])
+            return result["outcomes"], item_errors(result, ready)
+
+        return {
+            "outcomes": {**without, **self._guarded(ready, prepare)},
+            "place": place,
+            "folder": host_settings.of(self).instances_path,
+            "vnc_listen": host_settings.values(self, GUEST).vnc_listen,
+        }
+
+    def _longest(self, uuids: t.Sequence[str], guests: t.Mapping[str, t.Mapping[str, t.Any]]) -> float:
+        """Seconds that all of these may take, one after the other."""
+        limits = host_settings.values(self, TIME_LIMITS)
+        return float(limits.copy_timeout) + sum(2.0 * self._time_of(u, guests[u]) for u in uuids)
+
+    def _time_of(self, uuid: str, guest: t.Mapping[str, t.Any]) -> float:
+        """Seconds that the guest has, by its size. source: Nova's live_migration_completion_timeout"""
+        item = self._items()[uuid]
+        settings = LIVE.of(self.task_vars["hostvars"][item["source"]])
+        sizes = [int(d["record"]["virtual_size"]) for d in guest["disks"]]
+        return float(settings.live_migration_completion_timeout) * data_gb(item["memory_mb"], sizes)
+
+    def _builds(self, uuids: t.Sequence[str]) -> list[Build]:
+        def load(tx: Transaction) -> list[Build]:
+            rows = [r for r in instances.select_live(tx, uuids=uuids) if instances.is_placed(r)]
+            return of_ledger.load(tx, rows)
+
+        with contextlib.closing(self.open_ledger()) as ledger:
+            return ledger.inspect(load)
+
+    def _networks(self, uuids: t.Sequence[str]) -> tuple[Outcomes, t.Mapping[str, errors.BootflowError]]:
+        """The networks of the guests, as a build makes them. Returns what instances lack."""
+        builds = self._builds(uuids)
+        networks = build_parts.networks_of(builds)
+        if not networks:
+            return {}, {}
+        result = self.run_module("virtual_network", build_parts.network_arguments(self, networks.values()))
+        restore(self, networks, result)
+        without = item_errors(result, networks)
+        of_builds = {b.uuid: sorted({n.name for _port, n in b.ports} & set(without)) for b in builds}
+        return {}, {u: without[names[0]] for u, names in of_builds.items() if names}
+
+    def _migrate(self, host: str) -> dict[str, t.Any]:
+        """The guests go to their new hosts, a few at a time."""
+        settings = host_settings.values(self, LIVE)
+        guests = []
+        for item in self._items().values():
+            if item["source"] != host or self._outcome(PREPARED, "prepare", item["destination"], item["uuid"])["error"]:
+                continue
+            prepared, guest = self._registered(PREPARED, item["destination"]), self._guest(item)
+            if guest is None:
+                continue
+            guests.append(
+                {
+                    "uuid": item["uuid"],
+                    "token": self._token(item["uuid"]),
+                    "name": guest["name"],
+                    "virt_type": guest["virt_type"],
+                    "disks": [d["target"] for d in guest["disks"]],
+                    "drive": guest["drive"],
+                    "path_there": prepared["folder"],
+                    "vnc_listen": prepared["vnc_listen"],
+                    "completion_timeout": self._time_of(item["uuid"], guest),
+                    **prepared["place"],
+                }
+            )
+        with contextlib.closing(self.open_ledger()) as ledger:
+            mine = set(ledger.transact(live.run, [g["uuid"] for g in guests]))
+        arguments = {
+            "instances_path": host_settings.of(self).instances_path,
+            "guests": [g for g in guests if g["uuid"] in mine],
+            "timeout_action": settings.live_migration_timeout_action,
+            "permit_post_copy": settings.live_migration_permit_post_copy,
+            "permit_auto_converge": settings.live_migration_permit_auto_converge,
+            "downtime": settings.live_migration_downtime,
+            "workers": host_settings.at_once(settings.max_concurrent_live_migrations, len(mine)),
+        }
+        return {
+            "outcomes": self._guarded(sorted(mine), lambda: self._batch("domain_migration", arguments, sorted(mine)))
+        }
+
+    # --- over -----------------------------------------------------------------------------------------------------------
+
+    def _outcome(self, registered: str, phase: str, host: str, uuid: str) -> dict[str, t.Any]:
+        """What a host's task said of an instance; an error where it said nothing."""
+        answer = self._registered(registered, host)
+        its = answer.get("outcomes", {}).get(uuid) if answer.get("phase") == phase else None
+        silent = errors.HostUnreachable(host=host, reason="it returned no result")
+        return its or {"error": silent.as_dict()}
+
+    def _switch(self) -> dict[str, t.Any]:
+        """The instances whose guests went over are on their new hosts."""
+        items = self._items()
+        nothing = {"changed": False, "over": [], "unknown": [], "problems": {}, "stats": {}, "reached": []}
+        if self.check_mode or not items:
+            return {**nothing, "sources": [], "destinations": []}
+        problems: dict[str, t.Any] = {}
+        unknown: list[str] = []
+        left: list[str] = []
+        reached: list[str] = []  # whose new host may have something of it
+        stats: dict[str, t.Any] = {}
+        for uuid, item in items.items():
+            its = self._outcome(LOOKED, "look", item["source"], uuid)
+            if not its.get("error"):
+                its = self._outcome(PREPARED, "prepare", item["destination"], uuid)
+                reached.append(uuid)
+            if not its.get("error"):
+                its = self._outcome(MIGRATED, "migrate", item["source"], uuid)
+                if its.get("error") and not its.get("stays"):
+                    unknown.append(uuid)
+                elif not its.get("error"):
+                    left.append(uuid)
+                    stats[uuid] = {n: its.get(n) for n in ("seconds", "downtime", "transferred", "power_state")}
+            if its.get("error"):
+                problems[uuid] = its["error"]
+        over = {m.uuid for m in self.open_ledger().transact(live.switch, left)} if left else set()
+        return {
+            **nothing,
+            "changed": bool(over),
+            "over": sorted(over),
+            "unknown": unknown,
+            "problems": problems,
+            "stats": stats,
+            "reached": sorted(set(reached) - set(unknown)),
+            "sources": sorted({items[u]["source"] for u in items if u not in unknown}),
+            "destinations": sorted({items[u]["destination"] for u in reached}),
+        }
+
+    def _power_states(self) -> t.Mapping[str, int]:
+        result = self.run_module("domain_info", host_settings.libvirt_arguments(self))
+        return t.cast("t.Mapping[str, int]", result["power_states"])
+
+    def _settle(self, host: str) -> dict[str, t.Any]:
+        """On the new hosts: their gate is closed, addresses are reserved for who came, and of who did not nothing remains."""
+        switched = self._registered(SWITCHED)
+        items = {u: i for u, i in self._items().items() if i["destination"] == host}
+        self._close_gate(host, any(u in switched["unknown"] for u in items))
+        came = [u for u in items if u in switched["over"]]
+
+        def look() -> tuple[Outcomes, t.Any]:
+            found = self._power_states()
+            builds = self._builds(came)
+            reserve(
+                self,
+                [
+                    each
+                    for build in builds
+                    for port, network in build.ports
+                    for each in dhcp.reservations(port.mac_address, port.fixed_ips, network, build.row.hostname)
+                ],
+            )
+            return {u: {"power_state": found.get(u, states.NOSTATE)} for u in came}, {}
+
+        outcomes = self._guarded(came, look)
+        gone = [u for u in items if u in switched["reached"] and u not in switched["over"]]
+        problems = clean_host(self, [{"uuid": u, "name": items[u]["domain"]} for u in gone])
+        outcomes.update({u: {"cleaned": u not in problems} for u in gone})
+        return {"outcomes": outcomes}
+
+    def _close_gate(self, host: str, is_used: bool) -> None:
+        place = self._registered(PREPARED, host).get("place") or {}
+        if not place.get("port") or is_used:  # a guest may be on its way: it ends by itself
+            return
+        arguments = {
+            **host_settings.libvirt_arguments(self),
+            "port": place["port"],
+            "fingerprint": place["fingerprint"],
+            "state": "absent",
+            "stop_token": self._token(host),
+        }
+        with contextlib.suppress(errors.BootflowError):
+            self.run_module("domain_migration_target", arguments)
+
+    def _clean(self, host: str) -> dict[str, t.Any]:
+        """On the former hosts: of who left nothing remains; the others are looked at."""
+        switched = self._registered(SWITCHED)
+        items = {u: i for u, i in self._items().items() if i["source"] == host and u not in switched["unknown"]}
+        gone = [u for u in items if u in switched["over"]]
+        problems = clean_host(self, [{"uuid": u, "name": items[u]["domain"]} for u in gone])
+        done = [u for u in gone if u not in problems]
+        with contextlib.closing(self.open_ledger()) as ledger:
+            ledger.transact(cleanup.finish, {host: done})
+        for uuid, problem in problems.items():
+            self._display.warning("Instance %s still has to be cleaned up on %s: %s" % (uuid, host, problem.message))
+        stay = [u for u in items if u not in gone]
+
+        def look() -> tuple[Outcomes, t.Any]:
+            found = self._power_states()
+            return {u: {"power_state": found.get(u, states.NOSTATE)} for u in stay}, {}
+
+        return {"outcomes": {**self._guarded(stay, look), **{u: {"cleaned": u in done} for u in gone}}}
+
+    # --- finish -------------------------------------------------------------------------------------------------------
+
+    def _result(self, item: Item) -> live.Result | None:
+        """What came of an instance; None if nobody knows."""
+        switched, uuid = self._registered(SWITCHED), item["uuid"]
+        if uuid in switched["unknown"]:
+            return None
+        if uuid in switched["over"]:
+            its = self._outcome(SETTLED, "settle", item["destination"], uuid)
+            power_state = its.get("power_state") or switched["stats"][uuid]["power_state"]
+            return live.Result(int(power_state))
+        error = switched["problems"].get(uuid) or errors.RemoteError(reason="it was not migrated").as_dict()
+        its = self._outcome(CLEANED, "clean", item["source"], uuid)
+        cleaned = uuid not in switched["reached"] or bool(
+            self._outcome(SETTLED, "settle", item["destination"], uuid).get("cleaned")
+        )
+        return live.Result(int(its.get("power_state") or 0), errors.from_dict(error), cleaned)
+
+    def _finish(self) -> dict[str, t.Any]:
+        begun, items = self._registered(BEGUN), self._items()
+        switched = self._registered(SWITCHED)
+        results: dict[str, live.Result] = {}
+        failed: dict[str, errors.BootflowError] = {}
+        if items and not self.check_mode:
+            found = {u: self._result(i) for u, i in items.items()}
+            results = {u: r for u, r in found.items() if r is not None}
+            failed = {u: self._unknown(items[u]) for u, r in found.items() if r is None}
+            failed.update(self.open_ledger().transact(live.finish, results))
+        shown = []
+        for uuid, item in items.items():
+            over = self.check_mode or uuid in switched.get("over", ())
+            problem = failed.get(uuid)
+            shown.append(
+                {
+                    **{n: item[n] for n in ("name", "uuid", "source", "destination", "vm_state")},
+                    "host": item["destination"] if over else item["source"],
+                    "power_state": results[uuid].power_state if uuid in results else states.NOSTATE,
+                    **{
+                        n: switched.get("stats", {}).get(uuid, {}).get(n)
+                        for n in ("seconds", "downtime", "transferred")
+                    },
+                    "error": None if problem is None else problem.as_dict(),
+                }
+            )
+        lost = begun.get("not_placed", [])
+        if self.options["print_table"]:
+            tables.show(self._display, self._lines(shown, lost))
+        listed = [errors.failed_item(i["name"], i["uuid"], i["error"], host=i["host"]) for i in shown if i["error"]]
+        listed += [errors.failed_item(i["name"], i["uuid"], i["error"], host=i["host"]) for i in lost]
+        total = len(shown) + len(lost)
+        error = errors.OperationFailed(listed, total, operation=live.LIVE_MIGRATE.called)
+        return outcome(error, changed=len(listed) < total, instances=shown)
+
+    def _unknown(self, item: Item) -> errors.BootflowError:
+        problem = errors.from_dict(self._registered(SWITCHED)["problems"][item["uuid"]])
+        problem.remedy = (
+            "Its guest is on %(source)s or on %(destination)s, or still on its way: when both answer, bootflow.compute.audit settles it."
+            % item
+        )
+        return problem
+
+    def _lines(self, shown: t.Sequence[Item], lost: t.Sequence[Item]) -> list[str]:
+        if not shown and not lost:
+            return ["live_migrate: no instance is selected."]
+        rows: list[tuple[t.Any, ...]] = []
+        for i in shown:
+            power = POWER_STATES.get(i["power_state"]) if i["power_state"] else None
+            note = i["error"]["code"] if i["error"] else ""
+            if i["seconds"] is not None:
+                note = "%.1f s, stood still for %.2f s, %d MiB" % (i["seconds"], i["downtime"], i["transferred"] >> 20)
+            rows.append((i["name"], i["uuid"], i["source"], i["destination"], i["vm_state"], power, note))
+        rows += [(i["name"], i["uuid"], i["host"], None, None, None, i["error"]["code"]) for i in lost]
+        head = ("INSTANCE", "UUID", "FROM", "TO", "VM_STATE", "POWER_STATE", "NOTE")
+        title = "Would live_migrate (nothing is touched):" if self.check_mode else "live_migrate:"
+        return [title, *tables.table(head, rows)]

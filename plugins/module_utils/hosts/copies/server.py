@@ -1,0 +1,190 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A process of its own that other hosts reach by TLS for one run, and the other end of its connections.
+
+Its key is made for it and never leaves its host; who connects knows the fingerprint of its certificate, and shows a token.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import os
+import select
+import socket
+import ssl
+import tempfile
+import threading
+import time
+import typing as t
+from dataclasses import dataclass
+
+from ...core.errors import InvalidInput, RemoteError
+from ..os.command import program, run
+from ..os.locks import LOCK_ROOT
+from ..os.paths import own_folder
+from .stream import Garbled, Stream, read_line, send_line
+
+HERE = "127.0.0.1"
+PATIENCE = 60.0  # seconds that the other side may be silent
+_MOST_AT_ONCE = 64  # connections
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a server listens, and how it is known."""
+
+    address: str
+    port: int
+    fingerprint: str  # SHA-256 of its certificate
+
+
+class Server:
+    """What the process does: a subclass answers. It ends when it is told to, when its time is over, or when goes_on() says so."""
+
+    def __init__(self, stop: str, seconds: float):
+        self.stop = stop
+        self.deadline = time.monotonic() + seconds
+        self.over = threading.Event()
+        self.places = threading.Semaphore(_MOST_AT_ONCE)
+
+    def goes_on(self) -> bool:
+        """Whether there is something left to do."""
+        return True
+
+    def answer(self, asked: t.Mapping[str, t.Any], stream: Stream, connection: ssl.SSLSocket) -> bool:
+        """Answer a request. Returns whether another may follow on its connection."""
+        raise NotImplementedError
+
+    def run(self, listener: socket.socket, context: ssl.SSLContext) -> None:
+        while self.goes_on() and not self.over.is_set() and time.monotonic() < self.deadline:
+            if select.select([listener], [], [], 0.5)[0]:
+                connection, _peer = listener.accept()
+                if self.places.acquire(blocking=False):
+                    threading.Thread(target=self._serve, args=(connection, context), daemon=True).start()
+                else:
+                    connection.close()
+
+    def _serve(self, connection: socket.socket, context: ssl.SSLContext) -> None:
+        connection.settimeout(PATIENCE)
+        try:
+            with contextlib.suppress(OSError, Garbled, ValueError):
+                with context.wrap_socket(connection, server_side=True) as secured:
+                    stream = t.cast(Stream, secured.makefile("rwb"))
+                    while self._answered(stream, secured):
+                        pass
+        finally:
+            connection.close()
+            self.places.release()
+
+    def _answered(self, stream: Stream, secured: ssl.SSLSocket) -> bool:
+        asked = read_line(stream)
+        if hmac.compare_digest(str(asked.get("token") or "").encode(), self.stop.encode()):
+            self.over.set()
+            send_line(stream, {})
+            return False
+        return self.answer(asked, stream, secured)
+
+
+def started(server: Server, ports: tuple[int, int]) -> Place:
+    """Start the process, at all addresses of this host, and return where it is found on this host.
+
+    :arg ports: the first of these that is free.
+    :raises RemoteError: no port is free. :raises MissingLibrary: openssl is not installed.
+    """
+    context, fingerprint = identity()
+    listener = listen(ports)
+    place = Place(HERE, listener.getsockname()[1], fingerprint)
+    if detach():
+        status = 1
+        try:
+            server.run(listener, context)
+            status = 0
+        finally:
+            os._exit(status)
+    listener.close()
+    return place
+
+
+def identity() -> tuple[ssl.SSLContext, str]:
+    """A server's context with a new key, and the fingerprint of its certificate. No file of either remains."""
+    with own_folder(LOCK_ROOT, 0o700), tempfile.TemporaryDirectory(dir=LOCK_ROOT) as folder:
+        key, certificate = os.path.join(folder, "key"), os.path.join(folder, "certificate")
+        kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=bootflow"]
+        openssl = program("openssl", "openssl")
+        run([openssl, "req", "-x509", *kind, "-days", "2", "-keyout", key, "-out", certificate], timeout=60.0)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.load_cert_chain(certificate, key)
+        with open(certificate, encoding="ascii") as file:
+            return context, hashlib.sha256(ssl.PEM_cert_to_DER_cert(file.read())).hexdigest()
+
+
+def listen(ports: tuple[int, int]) -> socket.socket:
+    first, last = ports
+    if not 0 < first <= last < 65536:
+        raise InvalidInput(reason="ports %d-%d are not a range of ports" % ports)
+    for port in range(first, last + 1):
+        with contextlib.suppress(OSError, ValueError):  # no IPv6, or the port is taken
+            return socket.create_server(("", port), family=socket.AF_INET6, backlog=_MOST_AT_ONCE, dualstack_ipv6=True)
+        with contextlib.suppress(OSError):
+            return socket.create_server(("", port), backlog=_MOST_AT_ONCE)
+    raise RemoteError(
+        reason="none of the ports %d-%d is free on %s" % (first, last, os.uname().nodename),
+        remedy="Set bootflow_copy_ports to a range with free ports.",
+    )
+
+
+def detach() -> bool:
+    """Go on as a process that nobody waits for. Returns whether this is it: it never returns to the module's work."""
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        return False
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    return True
+
+
+@contextlib.contextmanager
+def connected(place: Place) -> t.Iterator[Stream]:
+    """A stream to the server at ``place``. See opened()."""
+    with opened(place) as secured:
+        yield t.cast(Stream, secured.makefile("rwb"))
+
+
+@contextlib.contextmanager
+def opened(place: Place) -> t.Iterator[ssl.SSLSocket]:
+    """A connection to the server, which has the certificate that was made for it and no other.
+
+    :raises Garbled: it has another one. :raises OSError: it is not reached.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # Nobody vouches for the certificate: it is compared itself. Its dates are those of another clock.
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    with socket.create_connection((place.address, place.port), timeout=PATIENCE) as plain:
+        with context.wrap_socket(plain) as secured:
+            found = hashlib.sha256(secured.getpeercert(binary_form=True) or b"").hexdigest()
+            if not hmac.compare_digest(found, place.fingerprint):
+                raise Garbled("the server has another certificate")
+            yield secured
+
+
+def stop(place: Place, token: str) -> bool:
+    """End the server. Returns whether it was still there."""
+    try:
+        with connected(place) as stream:
+            send_line(stream, {"token": token})
+            read_line(stream)
+    except (OSError, Garbled):
+        return False
+    return True

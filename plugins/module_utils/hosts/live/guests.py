@@ -1,0 +1,126 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A guest that is to leave this host while it runs: what its new host must have, and its definition there."""
+
+from __future__ import annotations
+
+import os
+import typing as t
+
+from ...core.errors import BootflowError, InstanceNotFound, MigrationPreCheckError
+from ...core.guest.domain.element import parse, to_text
+from ...core.instances.power_states import POWER_PAUSED, RUNNING
+from ..copies.sender import CONFIG_DRIVE
+from ..disks.file_disks import records_of
+from ..libvirt.connection import libvirt, libvirt_errors
+from ..libvirt.domains import find_domain, power_state
+from ..os.paths import instance_dir
+from .state import moving_of
+
+_FORMATS = ("qcow2", "raw")
+
+
+def leaving(connection: t.Any, uuid: str) -> t.Any:
+    """The domain of a guest that runs or is paused.
+
+    :raises InstanceNotFound: the host has no such domain. :raises MigrationPreCheckError: it is off.
+    """
+    domain = find_domain(connection, uuid)
+    if domain is None:
+        raise InstanceNotFound(instance_id=uuid)
+    if power_state(domain) not in (RUNNING, POWER_PAUSED):
+        raise MigrationPreCheckError(
+            reason="guest %s does not run" % uuid,
+            remedy="The ledger does not know of that: bootflow.compute.power_sync tells it.",
+        )
+    return domain
+
+
+def is_here(connection: t.Any, uuid: str) -> bool:
+    """Whether libvirt says for sure that the guest, running or off, is here and did not go over."""
+    try:
+        domain = find_domain(connection, uuid)
+        return domain is not None and moving_of(domain) == ""
+    except (BootflowError, libvirt.libvirtError):
+        return False
+
+
+def drive_of(instances_path: str, uuid: str) -> str:
+    """The path of a guest's config drive: it goes along, and is no disk of libvirt's, as nobody writes to it."""
+    return os.path.join(instance_dir(instances_path, uuid), CONFIG_DRIVE)
+
+
+def describe(connection: t.Any, instances_path: str, uuid: str) -> dict[str, t.Any]:
+    """What the guest's new host must know: {name, power_state, cpu, disks, drive, ...}, see the module for the fields.
+
+    :raises MigrationPreCheckError: the guest has a disk that cannot be copied while it runs, or is off.
+    :raises InstanceNotFound: the host has no such domain. :raises LibvirtError: libvirt fails.
+    """
+    domain = leaving(connection, uuid)
+    folder = instance_dir(instances_path, uuid)
+    with libvirt_errors():
+        xml = parse(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_MIGRATABLE))
+        cpu = xml.find("cpu")
+        of_host = cpu is not None and cpu.get("mode") in ("host-passthrough", "maximum")
+        if of_host:
+            cpu = parse(connection.getCapabilities()).find("host/cpu")
+        found = {
+            "name": domain.name(),
+            "cpu": "" if cpu is None else to_text(cpu),
+            "cpu_of_host": of_host,
+            "virt_type": xml.get("type"),
+            "arch": xml.find("os/type").get("arch"),
+            "machine": xml.find("os/type").get("machine"),
+            "hypervisor_version": connection.getVersion(),
+            "libvirt_version": connection.getLibVersion(),
+        }
+    return {
+        **found,
+        "power_state": power_state(domain),
+        "disks": list(_disks(domain, xml, folder, uuid)),
+        "drive": os.path.isfile(drive_of(instances_path, uuid)),
+    }
+
+
+def _disks(domain: t.Any, xml: t.Any, folder: str, uuid: str) -> t.Iterator[dict[str, t.Any]]:
+    """The local disks, each with its record in disk.info and its size now."""
+    records = records_of(folder)
+    for disk in xml.iterfind("devices/disk"):
+        source, target = disk.find("source"), disk.find("target").get("dev")
+        path = "" if source is None else source.get("file") or source.get("dev") or source.get("name") or "a volume"
+        name = os.path.basename(path)
+        if path in ("", os.path.join(folder, CONFIG_DRIVE)):
+            continue
+        record = records.get(name)
+        if path != os.path.join(folder, name) or not record or record.get("format") not in _FORMATS:
+            raise MigrationPreCheckError(reason="disk %s of guest %s is %s" % (target, uuid, path))
+        with libvirt_errors():
+            size = domain.blockInfo(target)[0]
+            allocated = domain.blockInfo(target)[1]
+        yield {
+            "name": name,
+            "target": target,
+            "allocated": allocated,
+            "record": {**record, "base": "", "virtual_size": size},
+        }
+
+
+def definition_there(xml: str, folder: str, folder_there: str, vnc_listen: str) -> str:
+    """The definition of the guest on its new host: its files are in ``folder_there``, and none of its disks is a layer over another file."""
+    root = parse(xml)
+    devices = root.find("devices")
+    for element in devices.iter():
+        for key, value in list(element.attrib.items()):
+            if value.startswith(folder + "/"):
+                element.set(key, folder_there + value[len(folder) :])
+    for disk in devices.iterfind("disk"):
+        for tag in ("backingStore", "mirror"):
+            for found in disk.findall(tag):
+                disk.remove(found)
+    for graphics in devices.iterfind("graphics[@listen]") if vnc_listen else ():
+        graphics.set("listen", vnc_listen)
+        for listen in graphics.iterfind("listen[@type='address']"):
+            listen.set("address", vnc_listen)
+    return to_text(root)

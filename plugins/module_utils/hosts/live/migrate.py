@@ -1,0 +1,227 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A guest leaves this host while it runs: libvirt's peer to peer migration, through the sockets of relay.py.
+
+libvirt alone decides where the guest goes on: it runs on its new host only when it has ended here. The definition stays here, so that what
+belonged to it is found when the host is cleaned of it.
+source: Nova's _live_migration_operation and _live_migration_monitor
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import typing as t
+from dataclasses import dataclass
+
+from ...core.errors import BootflowError, LibvirtError, LiveMigrationAborted, MigrationError
+from ...core.instances.power_states import POWER_PAUSED, RUNNING
+from ..libvirt.connection import is_code, libvirt, libvirt_errors, tolerating, translate
+from ..libvirt.domains import find_domain, power_state
+from ..os.batch import progress
+from ..os.paths import instance_dir
+from .channels import DISKS, LIBVIRT, MEMORY, Sockets
+from .guests import definition_there, leaving
+
+POLL = 0.2  # seconds
+ABORT, FORCE_COMPLETE = "abort", "force_complete"
+
+
+@dataclass(frozen=True)
+class Journey:
+    """A guest and where it goes. Times are in seconds."""
+
+    uuid: str
+    sockets: Sockets
+    disks: t.Sequence[str]  # targets of the disks that are copied
+    folder_there: str  # of the instance
+    vnc_listen: str = ""  # there; empty: as here
+    timeout: float = 0.0  # 0: none
+    timeout_action: str = ABORT
+    post_copy: bool = False  # permitted
+    auto_converge: bool = False
+    downtime: float = 0.5  # of the guest at its end, at most, if that can be
+
+
+def migrate(connection: t.Any, instances_path: str, journey: Journey) -> dict[str, t.Any]:
+    """Take the guest to its new host: {changed, left, power_state, seconds, downtime, transferred, forced}.
+
+    ``left`` is true when the guest has ended here, and is false of no guest that this function returns a result for.
+
+    :raises LiveMigrationAborted: it was ended; the guest goes on here.
+    :raises MigrationError: it failed; the guest goes on here, if it does anywhere.
+    :raises InstanceNotFound, MigrationPreCheckError: see guests.leaving().
+    """
+    begin = time.monotonic()
+    domain = leaving(connection, journey.uuid)
+    before = power_state(domain)
+    parameters = _parameters(domain, instance_dir(instances_path, journey.uuid), journey)
+    progress.mark_changed()
+    work = _Work(domain, journey, parameters)
+    work.watch()
+    if work.error is not None and not _has_left(domain):
+        if before == RUNNING:
+            _go_on(domain)
+        raise work.error
+    stats = work.statistics()
+    return {
+        "changed": True,
+        "left": True,
+        "power_state": before,
+        "seconds": round(time.monotonic() - begin, 3),
+        "downtime": round(float(stats.get("downtime") or 0) / 1000, 3),
+        "transferred": int(stats.get("data_processed") or 0),
+        "forced": work.forced,
+    }
+
+
+def _parameters(domain: t.Any, folder: str, journey: Journey) -> dict[str, t.Any]:
+    secret = libvirt.VIR_DOMAIN_XML_SECURE
+    with libvirt_errors():
+        live = domain.XMLDesc(libvirt.VIR_DOMAIN_XML_MIGRATABLE | secret)
+        kept = domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_MIGRATABLE | secret)
+    where = (folder, journey.folder_there, journey.vnc_listen)
+    found: dict[str, t.Any] = {
+        libvirt.VIR_MIGRATE_PARAM_URI: "unix://%s" % journey.sockets.path(MEMORY),
+        libvirt.VIR_MIGRATE_PARAM_DEST_XML: definition_there(live, *where),
+        libvirt.VIR_MIGRATE_PARAM_PERSIST_XML: definition_there(kept, *where),
+    }
+    if journey.disks:
+        found[libvirt.VIR_MIGRATE_PARAM_MIGRATE_DISKS] = list(journey.disks)
+        found["disks_uri"] = "unix://%s" % journey.sockets.path(DISKS)  # python3-libvirt has no name for it yet
+    return found
+
+
+class _Work:
+    """The migration in a thread of its own, as its call returns at its end, and what is done about it meanwhile."""
+
+    def __init__(self, domain: t.Any, journey: Journey, parameters: dict[str, t.Any]):
+        self.domain = domain
+        self.journey = journey
+        self.parameters = parameters
+        self.error: BootflowError | None = None
+        self.forced = False
+        self.timed_out = False
+        self.last: dict[str, t.Any] = {}
+
+    def watch(self) -> None:
+        thread = threading.Thread(target=self._run, daemon=True, name="bootflow-live-migration")
+        deadline = time.monotonic() + self.journey.timeout
+        thread.start()
+        tuned = False
+        while thread.is_alive():
+            thread.join(POLL)
+            self._look()
+            if not tuned and self.last:
+                tolerating(self._tune, "VIR_ERR_OPERATION_INVALID")
+                tuned = True
+            if self.journey.timeout and not self.timed_out and time.monotonic() >= deadline:
+                self.timed_out = True
+                self._time_is_over()
+
+    def _tune(self) -> None:
+        self.domain.migrateSetMaxDowntime(int(self.journey.downtime * 1000), 0)
+
+    def _run(self) -> None:
+        flags = libvirt.VIR_MIGRATE_LIVE | libvirt.VIR_MIGRATE_PEER2PEER | libvirt.VIR_MIGRATE_PERSIST_DEST
+        if self.journey.disks:
+            flags |= libvirt.VIR_MIGRATE_NON_SHARED_DISK
+        if self.journey.auto_converge:
+            flags |= libvirt.VIR_MIGRATE_AUTO_CONVERGE
+        if self.journey.post_copy:
+            flags |= libvirt.VIR_MIGRATE_POSTCOPY
+        there = "qemu+unix:///system?socket=%s" % self.journey.sockets.path(LIBVIRT)
+        try:
+            self.domain.migrateToURI3(there, self.parameters, flags)
+        except libvirt.libvirtError as error:
+            self.error = self._error(error)
+        except Exception as error:
+            self.error = MigrationError(reason="%s: %s" % (type(error).__name__, error))
+
+    def _error(self, error: t.Any) -> BootflowError:
+        if is_code(error, "VIR_ERR_OPERATION_ABORTED"):
+            why = "it took more than %d s" % self.journey.timeout if self.timed_out else "it was told to end"
+            return LiveMigrationAborted(instance_uuid=self.journey.uuid, reason=why)
+        return MigrationError(reason=translate(error).message)
+
+    def _look(self) -> None:
+        try:
+            stats = self.domain.jobStats(0)
+        except libvirt.libvirtError:
+            return
+        if stats.get("type") not in (None, libvirt.VIR_DOMAIN_JOB_NONE):
+            self.last = dict(stats)
+
+    def statistics(self) -> dict[str, t.Any]:
+        """Of the migration that is over, as far as libvirt knows them still."""
+        try:
+            return dict(self.domain.jobStats(libvirt.VIR_DOMAIN_JOB_STATS_COMPLETED))
+        except libvirt.libvirtError:
+            return self.last
+
+    def _time_is_over(self) -> None:
+        if self.journey.timeout_action == FORCE_COMPLETE:
+            self.forced = force_complete(self.domain, self.journey.post_copy)
+        else:
+            tolerating(self.domain.abortJob, "VIR_ERR_OPERATION_INVALID")
+
+
+def _has_left(domain: t.Any) -> bool:
+    """Whether libvirt says that the guest went over to another host."""
+    with libvirt_errors():
+        state, reason = domain.state()[:2]
+    return bool(state == libvirt.VIR_DOMAIN_SHUTOFF and reason == libvirt.VIR_DOMAIN_SHUTOFF_MIGRATED)
+
+
+def _go_on(domain: t.Any) -> None:
+    """A guest that was stopped so that its migration comes to an end, which failed, goes on."""
+    with libvirt_errors():
+        state, reason = domain.state()[:2]
+    if state == libvirt.VIR_DOMAIN_PAUSED and reason == libvirt.VIR_DOMAIN_PAUSED_USER:
+        tolerating(domain.resume, "VIR_ERR_OPERATION_INVALID")
+
+
+# --- by another run -------------------------------------------------------------------------------------------------------
+
+
+def intervene(connection: t.Any, uuid: str, action: str, post_copy: bool) -> dict[str, t.Any]:
+    """End the guest's migration, or have it come to its end: {changed, ...}, see the module for the fields.
+
+    :raises MigrationError: no migration of the guest is under way.
+    """
+    domain: t.Any = find_domain(connection, uuid)
+    stats: dict[str, t.Any] = {}
+    if domain is not None and power_state(domain) in (RUNNING, POWER_PAUSED):
+        with libvirt_errors():
+            stats = domain.jobStats(0)
+    if stats.get("operation") != libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_OUT:
+        raise MigrationError(
+            reason="no migration of guest %s is under way on %s" % (uuid, os.uname().nodename),
+            remedy="It has not begun yet, or has ended: bootflow.compute.show tells where the instance is.",
+        )
+    progress.mark_changed()
+    if action == ABORT:
+        with libvirt_errors():
+            domain.abortJob()
+    else:
+        force_complete(domain, post_copy)
+    total, remaining = (int(stats.get(n) or 0) for n in ("data_total", "data_remaining"))
+    return {"changed": True, "total": total, "remaining": remaining}
+
+
+def force_complete(domain: t.Any, post_copy: bool) -> bool:
+    """The guest goes over now: its memory follows it, where that is permitted, or else its CPUs stop until it is there.
+
+    Returns whether something was done: a guest that is paused needs nothing.
+    """
+    if post_copy:
+        try:
+            with libvirt_errors():
+                domain.migrateStartPostCopy(0)
+            return True
+        except LibvirtError:  # its memory has not begun to go over, or the migration was begun without the permission
+            pass
+    return tolerating(domain.suspend, "VIR_ERR_OPERATION_INVALID") is not None

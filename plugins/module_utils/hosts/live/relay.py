@@ -1,0 +1,108 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The way out of a host for a guest that leaves it running: sockets for libvirt and QEMU, and behind them TLS to the gate of its new host.
+
+A process of its own, so that a migration comes to its end also when who asked for it does not live to see it: libvirt alone decides on which
+of the two hosts the guest goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+import typing as t
+
+from ...core.errors import MigrationError
+from ..copies.server import Place, connected, detach, opened
+from ..copies.stream import Garbled, Stream, read_line, send_file, send_line
+from .channels import CHANNELS, Sockets, accept, make_folder, pump, remove_folder
+
+STARTS = 600.0  # seconds within which the first connection comes: guests wait for each other
+_IDLE = 60.0  # seconds without any connection after which nobody needs it
+
+
+def send_drive(place: Place, token: str, path: str) -> None:
+    """Send a guest's config drive to its new host.
+
+    :raises MigrationError: it did not arrive.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        size = os.fstat(fd).st_size
+        with connected(place) as stream:
+            send_line(stream, {"token": token, "drive": True, "size": size})
+            read_line(stream)
+            send_file(stream, fd, size)
+            read_line(stream)
+    except (OSError, Garbled) as e:
+        raise MigrationError(reason="%s did not take the config drive: %s" % (place.address, e)) from None
+    finally:
+        os.close(fd)
+
+
+def start(sockets: Sockets, place: Place, token: str, owner: tuple[int, int], seconds: float) -> None:
+    """Start the process that relays a guest's sockets to ``place``. It ends with the migration, at the latest after ``seconds``.
+
+    :arg owner: user and group of QEMU.
+    """
+    remove_folder(sockets)
+    make_folder(sockets, *owner)
+    listeners = {_listener(sockets.path(channel), owner): channel for channel in CHANNELS}
+    if detach():
+        try:
+            _Relay(sockets, place, token, seconds).run(listeners)
+        finally:
+            remove_folder(sockets)
+            os._exit(0)
+    for listener in listeners:
+        listener.close()
+
+
+def end(sockets: Sockets) -> None:
+    """The migration is over: its sockets are gone, and the process ends when nothing goes through them any more."""
+    remove_folder(sockets)
+
+
+def _listener(path: str, owner: tuple[int, int]) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(path)
+    os.chmod(path, 0o600)
+    os.chown(path, *owner)
+    listener.listen(16)
+    return listener
+
+
+class _Relay:
+    def __init__(self, sockets: Sockets, place: Place, token: str, seconds: float):
+        self.sockets = sockets
+        self.place = place
+        self.token = token
+        self.deadline = time.monotonic() + seconds
+        self.threads: list[threading.Thread] = []
+
+    def _is_wanted(self) -> bool:
+        return os.path.isdir(self.sockets.folder)
+
+    def run(self, listeners: t.Mapping[socket.socket, str]) -> None:
+        idle_until = time.monotonic() + STARTS
+        while time.monotonic() < min(self.deadline, idle_until) and (self.threads or self._is_wanted()):
+            found = accept(listeners, 0.5)
+            if found is not None:
+                thread = threading.Thread(target=self._relay, args=found, daemon=True)
+                thread.start()
+                self.threads.append(thread)
+            self.threads = [thread for thread in self.threads if thread.is_alive()]
+            if self.threads:
+                idle_until = time.monotonic() + _IDLE
+
+    def _relay(self, channel: str, inside: socket.socket) -> None:
+        with inside, contextlib.suppress(OSError, Garbled), opened(self.place) as secured:
+            stream = t.cast(Stream, secured.makefile("rwb"))
+            send_line(stream, {"token": self.token, "channel": channel})
+            read_line(stream)
+            pump(inside, secured)

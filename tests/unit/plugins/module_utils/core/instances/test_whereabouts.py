@@ -1,0 +1,47 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Where a guest is whose live migration nobody watched to its end."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import moves, power_states
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.moves import Seen, went_over
+
+RUNS, OFF = power_states.RUNNING, power_states.SHUTDOWN
+SEEN = [None, Seen(), Seen(RUNS), Seen(OFF), Seen(RUNS, moves.LEAVES), Seen(OFF, moves.LEFT), Seen(RUNS, moves.COMES)]
+
+
+@pytest.mark.parametrize("source, destination", itertools.product(SEEN, SEEN))
+def test_laws(source: Seen | None, destination: Seen | None) -> None:
+    over = went_over(source, destination)
+    if destination is not None and destination.goes_on:
+        assert over is True
+    elif source is None or source.moving == moves.LEAVES:
+        assert over is None, "who is on its way, or may be, is nowhere yet"
+    elif source.goes_on:
+        assert over is False
+    elif source.moving == moves.LEFT:
+        assert over is True
+    elif destination is None or destination.moving == moves.COMES:
+        assert over is None, "off here says nothing of there"
+    elif not source.moving:
+        assert over is False, "off on both: it ended where it was"
+
+
+def test_a_paused_guest_goes_on() -> None:
+    assert went_over(Seen(power_states.POWER_PAUSED), Seen()) is False
+    assert went_over(Seen(OFF), Seen(power_states.POWER_PAUSED)) is True
+    assert went_over(Seen(OFF), Seen(power_states.POWER_PAUSED, moves.COMES)) is None
+
+
+def test_what_is_copied() -> None:
+    """source: Nova's _live_migration_data_gb"""
+    gib = 1024**3
+    assert moves.data_gb(512, []) == 2 and moves.data_gb(8192, []) == 8
+    assert moves.data_gb(3072, [gib, 20 * gib]) == 3 + 2 + 20

@@ -1,0 +1,263 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Live migration in the ledger: what may begin, both hosts claimed, over or not, and what dead runs leave to the reports of two hosts."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+import sqlalchemy as sa
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import plan as core_audit
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import moves, states
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import live
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import audit as recovery_audit
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations as recovery
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
+
+from .test_cold import BROKEN, QCOW2, Movers, other, usage
+
+RUNS, OFF = states.RUNNING, states.SHUTDOWN
+
+
+class LiveMovers(Movers):
+    """``m`` migrates instances whose guests run."""
+
+    def go(self, uuid: str, run: str = "m", to: str | None = None, backends: t.Any = None) -> live.Begun:
+        backends = QCOW2 if backends is None else backends
+        wanted = live.Wanted(Selection(uuids=[uuid]), tuple(backends), backends, to)
+        with self.ledger.write() as tx:
+            mine = tx.for_run(self.context(run))
+            live.check(mine, wanted)
+            return live.begin(mine, wanted, self.fleet, self.options())
+
+    def put(self, uuid: str, **values: t.Any) -> None:
+        with self.ledger.write() as tx:
+            tx.execute(tables.instances.update().where(tables.instances.c.uuid == uuid).values(**values))
+
+    def report_guest(self, host: str, uuid: str, power_state: int | None, moving: str = "") -> dict[str, str]:
+        """A report of the host, long after the lease of all runs."""
+        self.time += 100_000
+        has = {} if power_state is None else {uuid: power_state}
+        said = {uuid: moving} if moving else {}
+
+        def settle(tx: t.Any) -> dict[str, str]:
+            return recovery.settle(tx, host, has, self.time + 1, moving=said)
+
+        return t.cast("dict[str, str]", self.call(settle, run="z"))
+
+    def actions(self, uuid: str) -> list[tuple[str, str | None]]:
+        rows = self.rows(tables.instance_actions, tables.instance_actions.c.instance_uuid == uuid)
+        return [(r.action, r.message) for r in rows]
+
+
+@pytest.fixture(name="world")
+def _movers(world: World) -> t.Iterator[LiveMovers]:
+    made = LiveMovers(world.url)
+    for host in ("h1", "h2"):
+        made.report(host)
+    yield made
+    with made.ledger.read() as tx:
+        made.check(tx)
+    made.ledger.close()
+
+
+def test_all_the_way(world: LiveMovers) -> None:
+    uuid = world.boot("web")
+    source, before, addresses = world.row(uuid).host, usage(world), world.addresses(uuid)
+    (moving,) = world.go(uuid).moving
+    assert (moving.move.source_compute, moving.move.dest_compute) == (source, other(source))
+    assert world.state(uuid) == ("active", "migrating", source) and world.status(uuid) == [moves.PREPARING]
+    assert world.claims() >= {(uuid, "h1"), (uuid, "h2")}
+    assert world.call(live.run, [uuid]) == [uuid] and world.status(uuid) == [moves.RUNNING]
+    with pytest.raises(errors.InstanceBusy):
+        world.go(uuid, run="b")
+
+    assert [m.uuid for m in world.call(live.switch, [uuid])] == [uuid]
+    assert world.state(uuid) == ("active", "migrating", other(source)) and world.addresses(uuid) == addresses
+    assert world.row(uuid).launched_on == other(source) and (uuid, source) in world.cleanups()
+    assert world.call(live.finish, {uuid: live.Result(RUNS)}) == {}
+    assert world.state(uuid) == ("active", None, other(source)) and world.status(uuid) == [moves.COMPLETED]
+    assert ("live-migration", None) in world.actions(uuid)
+    world.cleaned(source)
+    assert world.claims() == {(uuid, other(source))} and usage(world)[other(source)] == before[source]
+
+
+@pytest.mark.parametrize("cleaned", [True, False])
+@pytest.mark.parametrize(
+    "error, status",
+    [(BROKEN, moves.ERROR), (errors.LiveMigrationAborted(instance_uuid="u", reason="told"), moves.CANCELLED)],
+)
+def test_a_guest_that_stays(world: LiveMovers, cleaned: bool, error: errors.BootflowError, status: str) -> None:
+    uuid = world.boot("web")
+    source = world.row(uuid).host
+    world.go(uuid)
+    assert world.call(live.finish, {uuid: live.Result(RUNS, error, cleaned)}) == {uuid: error}
+    assert world.state(uuid) == ("active", None, source) and world.status(uuid) == [status]
+    assert world.actions(uuid)[-1] == ("live-migration", "Error")
+    if not cleaned:
+        assert world.claims() == {(uuid, "h1"), (uuid, "h2")} and world.cleanups() == {(uuid, other(source))}
+        assert "NoValidHost" in [e.code for e in world.go(uuid).failed.values()], "a host with leftovers of it"
+        world.cleaned(other(source))
+    assert world.claims() == {(uuid, source)}
+    assert not world.go(uuid).failed
+
+
+def test_what_is_refused(world: LiveMovers) -> None:
+    uuid = world.boot("web")
+    source = world.row(uuid).host
+    with pytest.raises(errors.UnableToMigrateToSelf):
+        world.go(uuid, to=source)
+    with pytest.raises(errors.ComputeHostNotFound):
+        world.go(uuid, to="h9")
+    with pytest.raises(errors.MoveNotSupported, match="logical volumes"):
+        world.go(uuid, backends={**QCOW2, source: "lvm"})
+    assert world.go(uuid, backends={**QCOW2, other(source): "raw"}).failed, "disks of another kind"
+    assert world.go(uuid, to="h3", run="b").failed, "a host without a report"
+    for vm_state in (states.STOPPED, states.SUSPENDED, states.ERROR):
+        world.put(uuid, vm_state=vm_state)
+        with pytest.raises(errors.InstanceInvalidState):
+            world.go(uuid)
+    world.put(uuid, vm_state=states.PAUSED, locked_by="bob")
+    with pytest.raises(errors.InstanceIsLocked):
+        world.go(uuid)
+    world.put(uuid, locked_by=None)
+    assert world.state(uuid) == ("paused", None, source) and world.claims() == {(uuid, source)}
+    assert world.go(uuid, to=other(source)).moving
+    world.call(live.switch, [uuid])
+    world.call(live.finish, {uuid: live.Result(states.POWER_PAUSED)})
+    assert world.state(uuid) == ("paused", None, other(source))
+
+
+def test_never_to_an_older_hypervisor(world: LiveMovers) -> None:
+    uuid = world.boot("web")
+    source = world.row(uuid).host
+    with world.ledger.write() as tx:
+        c = tables.compute_nodes.c
+        tx.execute(tables.compute_nodes.update().where(c.host == source).values(hypervisor_version=8_000_000))
+    assert world.go(uuid).failed
+    with world.ledger.write() as tx:
+        tx.execute(tables.compute_nodes.update().values(hypervisor_version=8_000_000))
+    assert world.go(uuid).moving
+
+
+@pytest.mark.parametrize("field", ["numa_topology", "pci_requests", "whole_disks", "is_bfv"])
+def test_a_guest_with_something_of_its_host(world: LiveMovers, field: str) -> None:
+    uuid = world.boot("web")
+    with world.ledger.write() as tx:
+        (row,) = tx.execute(sa.select(tables.request_specs.c.id, tables.request_specs.c.spec)).all()
+        tx.execute(tables.request_specs.update().values(spec={**row.spec, field: [{"count": 1}]}))
+    with pytest.raises(errors.MoveNotSupported):
+        world.go(uuid)
+
+
+def test_interventions_need_a_migration_that_runs(world: LiveMovers) -> None:
+    uuid = world.boot("web")
+    chosen = Selection(uuids=[uuid])
+    for its in live.INTERVENTIONS.values():
+        with pytest.raises(errors.InstanceInvalidState):
+            world.call(live.under_way, its, chosen)
+    world.go(uuid)
+    with pytest.raises(errors.InvalidMigrationState, match="state of instance .* is preparing"):
+        world.call(live.under_way, live.ABORT, chosen, run="b")
+    world.call(live.run, [uuid])
+    for its in live.INTERVENTIONS.values():
+        assert [m.uuid for m in world.call(live.under_way, its, chosen, run="b")] == [uuid]
+    world.call(live.intervened, live.ABORT, {}, [uuid], run="b")
+    world.call(live.intervened, live.FORCE_COMPLETE, {uuid: "it broke"}, [uuid], run="b")
+    assert world.actions(uuid)[-2:] == [("live_migration_abort", None), ("live_migration_force_complete", "Error")]
+    with pytest.raises(errors.InstanceNotFound):
+        world.call(live.under_way, live.ABORT, Selection(uuids=["0e7a7fc4-6d5b-5a5e-9d3a-0a4c6e2f7b11"]))
+
+
+# --- dead runs ------------------------------------------------------------------------------------------------------------
+
+SOURCE, TARGET = "source", "target"
+
+
+@pytest.mark.parametrize(
+    "reports, at, vm_state, status",
+    [
+        ([(SOURCE, RUNS, "")], SOURCE, "active", moves.ERROR),
+        ([(SOURCE, RUNS, moves.LEAVES), (TARGET, states.POWER_PAUSED, moves.COMES)], None, "active", moves.RUNNING),
+        ([(SOURCE, OFF, moves.LEFT)], TARGET, "active", moves.COMPLETED),
+        ([(TARGET, RUNS, "")], TARGET, "active", moves.COMPLETED),
+        ([(SOURCE, OFF, "")], None, "active", moves.RUNNING),
+        ([(SOURCE, OFF, ""), (TARGET, RUNS, "")], TARGET, "active", moves.COMPLETED),
+        ([(SOURCE, OFF, ""), (TARGET, None, "")], SOURCE, "stopped", moves.ERROR),
+        ([(SOURCE, None, ""), (TARGET, states.POWER_PAUSED, moves.COMES)], None, "active", moves.RUNNING),
+        ([(TARGET, None, ""), (SOURCE, OFF, "")], None, "active", moves.RUNNING),
+        ([(TARGET, None, ""), (SOURCE, OFF, ""), (TARGET, OFF, "")], SOURCE, "stopped", moves.ERROR),
+    ],
+)  # fmt: skip
+def test_reports_settle_what_a_dead_run_left(
+    world: LiveMovers, reports: t.Any, at: str | None, vm_state: str, status: str
+) -> None:
+    uuid = world.boot("web")
+    source = world.row(uuid).host
+    hosts = {SOURCE: source, TARGET: other(source)}
+    world.go(uuid)
+    world.call(live.run, [uuid])
+    for which, power_state, moving in reports:
+        world.report_guest(hosts[which], uuid, power_state, moving)
+    assert world.status(uuid) == [status]
+    assert world.state(uuid) == (vm_state, "migrating" if at is None else None, hosts[at or SOURCE])
+    with world.ledger.read() as tx:
+        assert recovery.hosts_to_ask(tx.for_run(world.context("z"))) == (set(hosts.values()) if at is None else set())
+    if at is not None:
+        left = TARGET if at == SOURCE else SOURCE
+        assert world.cleanups() == {(uuid, hosts[left])}
+        world.cleaned(hosts[left])
+        assert world.claims() == {(uuid, hosts[at])}
+
+
+def test_a_living_run_is_left_alone_and_so_is_what_is_not_known(world: LiveMovers) -> None:
+    uuid = world.boot("web")
+    source = world.row(uuid).host
+    world.go(uuid)
+    assert world.call(recovery.settle, source, {uuid: RUNS}, world.time + 1, None, False, {}, run="z") == {}
+    assert world.state(uuid)[1] == "migrating"
+    assert world.settle(source, {uuid: RUNS}) == {}, "power_sync does not know whether it migrates"
+    assert world.report_guest(source, uuid, RUNS) == {uuid: "active"}
+
+
+@pytest.mark.parametrize(
+    "here, there, planned, at",
+    [
+        ((RUNS, ""), None, "active on %(source)s", SOURCE),
+        ((RUNS, moves.LEAVES), (states.POWER_PAUSED, moves.COMES), None, None),
+        ((OFF, ""), (RUNS, ""), "active on %(target)s", TARGET),
+        ((OFF, moves.LEFT), None, "active on %(target)s", TARGET),
+        ((OFF, ""), None, "stopped on %(source)s", SOURCE),
+    ],
+)  # fmt: skip
+def test_the_audit_settles_it_too(
+    world: LiveMovers, here: t.Any, there: t.Any, planned: str | None, at: str | None
+) -> None:
+    uuid = world.boot("web")
+    source = world.row(uuid).host
+    hosts = {SOURCE: source, TARGET: other(source)}
+    world.go(uuid)
+    world.time += 100_000
+    snapshots = {}
+    for which, seen in ((SOURCE, here), (TARGET, there)):
+        domains = [] if seen is None else [core_audit.Domain(uuid, "web", power_state=seen[0], moving=seen[1])]
+        snapshots[hosts[which]] = core_audit.Snapshot(
+            hosts[which], hosts[which], world.time + 1, domains, [d.uuid for d in domains]
+        )
+    evidence = core_audit.Evidence(snapshots=snapshots)
+    found = world.call(recovery_audit.plan, evidence, run="z")
+    of_run = [f for f in found if f.kind == core_audit.DEAD_OPERATION]
+    if planned is None:
+        assert [f.action for f in of_run] == ["wait"]
+    else:
+        assert [(f.action, f.new) for f in of_run] == [("settle", planned % hosts)]
+    assert not [f for f in found if f.changes and f.kind != core_audit.DEAD_OPERATION], "nothing of it is an orphan"
+    world.call(recovery_audit.repair, found, evidence, run="z")
+    assert world.state(uuid)[1:] == (None if at else "migrating", hosts[at or SOURCE])
