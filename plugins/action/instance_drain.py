@@ -18,12 +18,13 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.sch
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import DRAIN
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import drain
-from ansible_collections.bootflow.compute.plugins.plugin_utils import resize_settings, tables
+from ansible_collections.bootflow.compute.plugins.plugin_utils import live_settings, resize_settings, tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, outcome
 
-# As playbooks/drain.yml registers its own tasks, and move.yml those of the migration.
+# As playbooks/drain.yml registers its own tasks, and live_migrate.yml and move.yml those of the migrations.
 BEGUN, MOVING, MOVED = "bootflow_drain_begun", "bootflow_move_begun", "bootflow_move_finished"
+LIVE_MOVING, LIVE_MOVED = "bootflow_live_begun", "bootflow_live_finished"
 #: What the playbook passes to migrate and confirm_resize itself.
 OF_STEPS = ("names", "uuids", "reservation_ids", "host", "all", "project")
 
@@ -54,18 +55,25 @@ class ActionModule(LedgerAction):
         if self.host not in self.compute_hosts():
             raise errors.ComputeHostNotFound(host=self.host)
         found = catalogue.parse_catalogue(None, None, None, None, None, self.options["pci_alias"], default_project="")
-        wanted = resize_settings.wanted(self, Selection(hosts=[self.host]), found.pci_aliases)
-        begun = self.write(lambda tx: drain.begin(tx, self.host, wanted))
+        chosen = Selection(hosts=[self.host])
+        wanted = resize_settings.wanted(self, chosen, found.pci_aliases)
+        running = live_settings.wanted(self, chosen) if self.options["live"] else None
+        begun = self.write(lambda tx: drain.begin(tx, self.host, wanted, running))
         stays = [
             {"name": begun.rows[u].display_name, "uuid": u, "vm_state": begun.rows[u].vm_state, "error": e.as_dict()}
             for u, e in begun.stays.items()
         ]
-        leaves = [{"name": r.display_name, "uuid": r.uuid, "vm_state": r.vm_state} for r in begun.leaves]
+        live, leaves = (
+            [{"name": r.display_name, "uuid": r.uuid, "vm_state": r.vm_state} for r in rows]
+            for rows in (begun.live, begun.leaves)
+        )
         if self.options["print_table"]:
-            tables.show(self._display, self._plan(begun.disabled, leaves, stays))
+            tables.show(self._display, self._plan(begun.disabled, live, leaves, stays))
         states = ["%s %s\n" % (self.host, word) for word in ("enabled", "disabled")]
         return {
             "changed": begun.disabled,
+            "live": live,
+            "live_uuids": [i["uuid"] for i in live],
             "leaves": leaves,
             "uuids": [i["uuid"] for i in leaves],
             "stays": stays,
@@ -73,17 +81,21 @@ class ActionModule(LedgerAction):
         }
 
     def _plan(
-        self, disabled: bool, leaves: t.Sequence[t.Mapping[str, t.Any]], stays: t.Sequence[t.Mapping[str, t.Any]]
+        self,
+        disabled: bool,
+        live: t.Sequence[t.Mapping[str, t.Any]],
+        leaves: t.Sequence[t.Mapping[str, t.Any]],
+        stays: t.Sequence[t.Mapping[str, t.Any]],
     ) -> list[str]:
         title = "Plan of draining %s (nothing is touched):" if self.check_mode else "Plan of draining %s:"
         lines = ["~ %s gets no new instances" % self.host] if disabled else []
+        lines += ["~ %s live_migrate" % i["name"] for i in live]
         lines += [
             "~ %s migrate%s" % (i["name"], ", restarts the guest" if i["vm_state"] == "active" else "") for i in leaves
         ]
         lines += ["! %s stays: %s" % (i["name"], i["error"]["message"]) for i in stays]
-        totals = (
-            "%d to migrate, %d to stay." % (len(leaves), len(stays)) if leaves or stays else "No instance is on it."
-        )
+        numbers = ("%d to live_migrate, " % len(live) if live else "", len(leaves), len(stays))
+        totals = "%s%d to migrate, %d to stay." % numbers if live or leaves or stays else "No instance is on it."
         return [title % self.host, *lines, totals]
 
     def _moved(self) -> dict[str, t.Any]:
@@ -94,8 +106,9 @@ class ActionModule(LedgerAction):
     def _finish(self) -> dict[str, t.Any]:
         begun = self._registered(BEGUN)
         why = {i["uuid"]: i["error"] for i in begun.get("stays", [])}
-        why.update({i["uuid"]: i["error"] for i in self._registered(MOVING).get("not_placed", [])})
-        why.update({i["uuid"]: i["error"] for i in self._registered(MOVED).get("instances", []) if i["error"]})
+        for before, after in ((LIVE_MOVING, LIVE_MOVED), (MOVING, MOVED)):
+            why.update({i["uuid"]: i["error"] for i in self._registered(before).get("not_placed", [])})
+            why.update({i["uuid"]: i["error"] for i in self._registered(after).get("instances", []) if i["error"]})
         with contextlib.closing(self.rehearsal_ledger() if self.check_mode else self.open_ledger()) as ledger:
             left = ledger.inspect(drain.left, self.host)
         if self.check_mode:  # they would have left
@@ -107,7 +120,7 @@ class ActionModule(LedgerAction):
             )
             for uuid, (row, error) in left.items()
         ]
-        moved = [i for i in begun.get("leaves", []) if i["uuid"] not in left]
+        moved = [i for i in [*begun.get("live", []), *begun.get("leaves", [])] if i["uuid"] not in left]
         if self.options["print_table"]:
             would = " would be" if self.check_mode else " is"
             lines = ["%s%s empty." % (self.host, would)] if not left else []

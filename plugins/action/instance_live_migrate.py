@@ -30,7 +30,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import live
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import live, live_course
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import (
     cleanups,
     fleet,
@@ -188,7 +188,7 @@ class ActionModule(LedgerAction):
         frames = {u: e.details["traceback"] for u, e in failed.items() if e.details.get("traceback")}
         if frames:
             with contextlib.suppress(errors.BootflowError), contextlib.closing(self.open_ledger()) as ledger:
-                ledger.transact(history.note, frames, live.LIVE_MIGRATE.name)
+                ledger.transact(history.note, frames, live_course.LIVE_MIGRATE.name)
         return {**found, **{u: {**found.get(u, {}), "error": e.as_dict()} for u, e in failed.items()}}
 
     def _batch(self, module: str, arguments: t.Mapping[str, t.Any], uuids: t.Sequence[str]) -> tuple[Outcomes, t.Any]:
@@ -299,7 +299,7 @@ class ActionModule(LedgerAction):
                 }
             )
         with contextlib.closing(self.open_ledger()) as ledger:
-            mine = set(ledger.transact(live.run, [g["uuid"] for g in guests]))
+            mine = set(ledger.transact(live_course.run, [g["uuid"] for g in guests]))
         arguments = {
             "instances_path": host_settings.of(self).instances_path,
             "guests": [g for g in guests if g["uuid"] in mine],
@@ -307,6 +307,7 @@ class ActionModule(LedgerAction):
             "permit_post_copy": settings.live_migration_permit_post_copy,
             "permit_auto_converge": settings.live_migration_permit_auto_converge,
             "downtime": settings.live_migration_downtime,
+            "bandwidth": settings.live_migration_bandwidth,
             "workers": host_settings.at_once(settings.max_concurrent_live_migrations, len(mine)),
         }
         return {
@@ -347,7 +348,7 @@ class ActionModule(LedgerAction):
                     stats[uuid] = {n: its.get(n) for n in ("seconds", "downtime", "transferred", "power_state")}
             if its.get("error"):
                 problems[uuid] = its["error"]
-        over = {m.uuid for m in self.open_ledger().transact(live.switch, left)} if left else set()
+        over = {m.uuid for m in self.open_ledger().transact(live_course.switch, left)} if left else set()
         return {
             **nothing,
             "changed": bool(over),
@@ -426,7 +427,7 @@ class ActionModule(LedgerAction):
 
     # --- finish -------------------------------------------------------------------------------------------------------
 
-    def _result(self, item: Item) -> live.Result | None:
+    def _result(self, item: Item) -> live_course.Result | None:
         """What came of an instance; None if nobody knows."""
         switched, uuid = self._registered(SWITCHED), item["uuid"]
         if uuid in switched["unknown"]:
@@ -434,24 +435,24 @@ class ActionModule(LedgerAction):
         if uuid in switched["over"]:
             its = self._outcome(SETTLED, "settle", item["destination"], uuid)
             power_state = its.get("power_state") or switched["stats"][uuid]["power_state"]
-            return live.Result(int(power_state))
+            return live_course.Result(int(power_state))
         error = switched["problems"].get(uuid) or errors.RemoteError(reason="it was not migrated").as_dict()
         its = self._outcome(CLEANED, "clean", item["source"], uuid)
         cleaned = uuid not in switched["reached"] or bool(
             self._outcome(SETTLED, "settle", item["destination"], uuid).get("cleaned")
         )
-        return live.Result(int(its.get("power_state") or 0), errors.from_dict(error), cleaned)
+        return live_course.Result(int(its.get("power_state") or 0), errors.from_dict(error), cleaned)
 
     def _finish(self) -> dict[str, t.Any]:
         begun, items = self._registered(BEGUN), self._items()
         switched = self._registered(SWITCHED)
-        results: dict[str, live.Result] = {}
+        results: dict[str, live_course.Result] = {}
         failed: dict[str, errors.BootflowError] = {}
         if items and not self.check_mode:
             found = {u: self._result(i) for u, i in items.items()}
             results = {u: r for u, r in found.items() if r is not None}
             failed = {u: self._unknown(items[u]) for u, r in found.items() if r is None}
-            failed.update(self.open_ledger().transact(live.finish, results))
+            failed.update(self.open_ledger().transact(live_course.finish, results))
         shown = []
         for uuid, item in items.items():
             over = self.check_mode or uuid in switched.get("over", ())
@@ -474,7 +475,7 @@ class ActionModule(LedgerAction):
         listed = [errors.failed_item(i["name"], i["uuid"], i["error"], host=i["host"]) for i in shown if i["error"]]
         listed += [errors.failed_item(i["name"], i["uuid"], i["error"], host=i["host"]) for i in lost]
         total = len(shown) + len(lost)
-        error = errors.OperationFailed(listed, total, operation=live.LIVE_MIGRATE.called)
+        error = errors.OperationFailed(listed, total, operation=live_course.LIVE_MIGRATE.called)
         return outcome(error, changed=len(listed) < total, instances=shown)
 
     def _unknown(self, item: Item) -> errors.BootflowError:

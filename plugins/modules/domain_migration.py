@@ -20,7 +20,6 @@ extends_documentation_fragment:
   - bootflow.compute.attributes
   - bootflow.compute.libvirt
   - bootflow.compute.shared.instances_path
-  - bootflow.compute.shared.workers
   - bootflow.compute.shared.time_limit
 attributes:
   check_mode: {support: none}
@@ -99,6 +98,14 @@ options:
     description: Milliseconds that a guest may stand still at the end.
     type: int
     default: 500
+  workers:
+    description: Number of guests that go at the same time.
+    type: int
+    default: 1
+  bandwidth:
+    description: The most that a guest sends, in MiB a second; 0 for as much as it can.
+    type: int
+    default: 0
 """
 
 EXAMPLES = r"""
@@ -213,6 +220,7 @@ def argument_spec():
         "permit_post_copy": {"type": "bool", "default": False},
         "permit_auto_converge": {"type": "bool", "default": False},
         "downtime": {"type": "int", "default": 500},
+        "bandwidth": {"type": "int", "default": 0},
         "workers": {"type": "int", "default": 1},
     }
 
@@ -252,6 +260,7 @@ def main():
             post_copy=args["permit_post_copy"],
             auto_converge=args["permit_auto_converge"],
             downtime=args["downtime"] / 1000,
+            bandwidth=args["bandwidth"],
         )
         return migrate(connection, args["instances_path"], journey)
 

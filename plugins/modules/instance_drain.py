@@ -36,6 +36,10 @@ options:
     description: The compute host. Read from the variable C(bootflow_drain_host).
     type: str
     required: true
+  live:
+    description:
+      - Whether guests that can move while they run do so. Read from the variable C(bootflow_drain_live), else true.
+    type: bool
   pci_alias:
     description: The PCI devices that flavors may name. Read from the variable C(bootflow_pci_alias).
     type: raw
@@ -53,8 +57,10 @@ options:
     type: bool
 notes:
   - Runs on the controller, inside the ansible-playbook process.
-  - The steps read what others returned from C(bootflow_drain_begun), C(bootflow_move_begun) and C(bootflow_move_finished) of C(localhost).
+  - The steps read what others returned from C(bootflow_drain_begun), C(bootflow_live_begun), C(bootflow_live_finished), C(bootflow_move_begun)
+    and C(bootflow_move_finished) of C(localhost).
 seealso:
+  - module: bootflow.compute.instance_live_migrate
   - module: bootflow.compute.instance_move
   - module: bootflow.compute.instance_confirm
   - module: bootflow.compute.compute_host_state
@@ -70,8 +76,18 @@ EXAMPLES = r"""
 
 RETURN = r"""
 ---
+live:
+  description: The instances that can be migrated while their guests run, with C(name), C(uuid) and C(vm_state).
+  type: list
+  elements: dict
+  returned: O(phase=begin)
+live_uuids:
+  description: UUIDs of these.
+  type: list
+  elements: str
+  returned: O(phase=begin)
 leaves:
-  description: The instances that can be migrated, with C(name), C(uuid) and C(vm_state).
+  description: The instances that can be migrated while they are off, with C(name), C(uuid) and C(vm_state).
   type: list
   elements: dict
   returned: O(phase=begin)

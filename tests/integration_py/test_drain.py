@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import pytest
 from flow import Flow, entry
+from test_live_migration import TICKING, keep_console, said, ticks, wait_ticks
 from test_operations import READY, guest, operate, states_of
 from test_rivals import agree
 
-DRAIN = {"bootflow_shutdown_timeout": 5}
+DRAIN = {"bootflow_shutdown_timeout": 5, "bootflow_drain_live": False}
 
 
 def things_on(flow: Flow, name: str) -> set[str]:
@@ -20,6 +21,35 @@ def things_on(flow: Flow, name: str) -> set[str]:
     domains = host.run("virsh", "-q", "-c", "qemu:///system", "list", "--all", "--uuid").stdout.split()
     files = host.run("sh", "-c", "ls /var/lib/bootflow/instances").stdout.split()
     return {*domains, *files} & {r["uuid"] for r in flow.instances().values()}
+
+
+@pytest.mark.long
+def test_guests_that_run_leave_it_while_they_do(flow: Flow) -> None:
+    name = flow.lab.hosts[0].name
+    flow.boot(entry("web", max_count=3, user_data=TICKING), **READY, bootflow_hosts=[name])
+    operate(flow, "stop", "web-2", bootflow_shutdown_timeout=5)
+    operate(flow, "pause", "web-3")
+    keep_console(flow, "web-1")
+    planned = flow.run("drain", "--check", bootflow_drain_host=name)
+    assert planned.returncode == 0, planned.output
+    for line in (
+        "~ web-1 live_migrate",
+        "~ web-3 live_migrate",
+        "~ web-2 migrate",
+        "2 to live_migrate, 1 to migrate, 0 to stay.",
+    ):
+        assert line in planned.output, planned.output
+    done = flow.run("drain", bootflow_drain_host=name)
+    assert done.returncode == 0 and "%s is empty" % name in done.output, done.output
+    rows = flow.instances()
+    assert {n: r["vm_state"] for n, r in rows.items()} == {"web-1": "active", "web-2": "stopped", "web-3": "paused"}
+    assert name not in {r["host"] for r in rows.values()} and things_on(flow, name) == set()
+    wait_ticks(flow, "web-1")
+    counted = ticks(said(flow, "web-1", name))
+    assert counted == list(range(5, len(counted) + 5)), counted
+    agree(flow)
+    flow.delete(*rows)
+    assert flow.residue() == {}
 
 
 @pytest.mark.long

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import re
 import time
+import typing as t
 
+import pytest
 from flow import Flow, entry
-from test_moves import COUNTING, address_of, traces
+from host_python import ModuleRunner
+from test_moves import COUNTING, address_of, running, traces
 from test_operations import operate, states_of, wait_ready
 
 READY = {"bootflow_wait_console": "BOOTFLOW-GUEST-READY"}
 # It counts its boots on its disk, and then seconds in its memory.
 TICKING = COUNTING + "(i=0; while :; do i=$((i+1)); echo tick $i >/dev/console; sleep 1; done) &\n"
+# It takes long enough for others to look at it, or to break something.
+SLOW, SLOWER = ({"bootflow_live_migration_bandwidth": n} for n in (40, 8))
 KEPT = "/var/lib/bootflow/console-%s"
 
 
@@ -63,6 +68,41 @@ def ended(flow: Flow) -> None:
         assert not host.run("sh", "-c", "ls -d /run/libvirt/bf-* 2>/dev/null || true").stdout
 
 
+def wait_migrating(flow: Flow, name: str, process: t.Any) -> None:
+    """libvirt sends it."""
+    row = flow.instances()[name]
+    flow.wait_for("SELECT 1 FROM migrations WHERE status = 'running'", 120, process)
+    end = time.monotonic() + 60
+    while (
+        "Outgoing migration"
+        not in flow.lab.host(row["host"]).run("virsh", "domjobinfo", row["uuid"], check=False).stdout
+    ):
+        assert time.monotonic() < end and process.poll() is None, (flow.folder / "killed.log").read_text()
+        time.sleep(0.3)
+
+
+def wait_ended(flow: Flow, seconds: float = 180) -> None:
+    """No process and no socket of a migration, of a run that was killed: what it started ends by itself."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            return ended(flow)
+        except AssertionError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(1)
+
+
+def is_at_home(flow: Flow, name: str, source: str) -> None:
+    """It runs on where it was; the claim elsewhere is given back, and nothing of it is there."""
+    row = flow.instances()[name]
+    assert (row["vm_state"], row["task_state"], row["host"]) == ("active", None, source)
+    assert traces(flow, name) == {source: (True, "running")}
+    assert len(flow.query("SELECT 1 FROM claims")) == len(flow.instances()) and not flow.query("SELECT 1 FROM cleanups")
+    wait_ticks(flow, name)
+    flow.check_ledger()
+
+
 def test_guests_go_over_while_they_count(flow: Flow) -> None:
     home = flow.lab.hosts[0].name
     flow.boot(entry("web", max_count=2, user_data=TICKING), **READY, bootflow_hosts=[home])
@@ -101,3 +141,132 @@ def test_guests_go_over_while_they_count(flow: Flow) -> None:
     assert agreed.returncode == 0, agreed.output
     flow.delete(*names)
     assert flow.residue() == {}
+
+
+@pytest.mark.long
+def test_abort_and_force_complete(flow: Flow) -> None:
+    """By another run, and because the time is over. A paused guest goes, too."""
+    home = flow.lab.hosts[0].name
+    flow.boot(entry("web", user_data=TICKING), **READY, bootflow_hosts=[home])
+    wait_ticks(flow, "web", 6)
+    keep_console(flow, "web")
+    process = flow.start("live_migrate", {"bootflow_names": ["web"], **SLOWER})
+    wait_migrating(flow, "web", process)
+    refused = operate(flow, "live_migrate", "web", expect=2)
+    assert "InstanceBusy" in refused
+    assert "were left" in operate(flow, "live_migration_abort", "web")
+    assert process.wait(120) == 2 and "LiveMigrationAborted" in (flow.folder / "killed.log").read_text()
+    is_at_home(flow, "web", home)
+    assert statuses(flow) == ["cancelled"]
+
+    timed_out = operate(flow, "live_migrate", "web", expect=2, bootflow_live_migration_completion_timeout=1, **SLOWER)
+    assert "it took more than 4 s" in timed_out, timed_out
+    is_at_home(flow, "web", home)
+
+    process = flow.start("live_migrate", {"bootflow_names": ["web"], **SLOW})
+    wait_migrating(flow, "web", process)
+    operate(flow, "live_migration_force_complete", "web")
+    assert process.wait(240) == 0, (flow.folder / "killed.log").read_text()
+    assert where(flow, "web") != home and statuses(flow) == ["cancelled", "cancelled", "completed"]
+    wait_ticks(flow, "web")
+    counted = ticks(said(flow, "web", home))
+    assert counted == list(range(5, len(counted) + 5)), counted
+
+    operate(flow, "pause", "web")
+    there = where(flow, "web")
+    operate(flow, "live_migrate", "web", bootflow_live_migrate_host=home)
+    assert where(flow, "web") == home and states_of(flow) == {("paused", None)}
+    assert traces(flow, "web") == {home: (True, "paused")} and there != home
+    operate(flow, "unpause", "web")
+    wait_ticks(flow, "web")
+    ended(flow)
+    flow.delete("web")
+    assert flow.residue() == {}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("what", ["network", "libvirtd", "disk", "before"])
+def test_a_new_host_that_fails(flow: Flow, what: str) -> None:
+    home, away = (host.name for host in flow.lab.hosts[:2])
+    flow.boot(entry("web", user_data=TICKING), **READY, bootflow_hosts=[home])
+    flow.run("heartbeat")
+    wait_ticks(flow, "web", 6)
+    keep_console(flow, "web")
+    failing = flow.lab.host(away)
+    variables = {"bootflow_names": ["web"], "bootflow_live_migrate_host": away, "bootflow_work_timeout": 15, **SLOWER}
+    if what in ("before", "disk"):
+        failing.fail("network" if what == "before" else "disk")
+    process = flow.start("live_migrate", variables)
+    if what in ("network", "libvirtd"):
+        wait_migrating(flow, "web", process)
+        failing.fail(what)
+    assert process.wait(400) == 2, (flow.folder / "killed.log").read_text()
+    row = flow.instances()["web"]
+    assert (row["vm_state"], row["task_state"], row["host"]) == ("active", None, home)
+    failing.restore()
+    flow.run("heartbeat")
+    is_at_home(flow, "web", home)
+    counted = ticks(said(flow, "web", home))
+    assert sorted(set(counted)) == list(range(5, max(counted) + 1)), counted
+    wait_ended(flow)
+    flow.delete("web")
+    assert flow.residue() == {}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("pause", [0.0, 2.0, 4.0, 6.0, 9.0, "switch"])
+@pytest.mark.parametrize("slow", [True, False])
+def test_a_run_that_is_killed(flow: Flow, pause: t.Any, slow: bool) -> None:
+    home = flow.lab.hosts[0].name
+    flow.boot(entry("web", user_data=TICKING), **READY, bootflow_hosts=[home])
+    wait_ticks(flow, "web", 6)
+    keep_console(flow, "web")
+    process = flow.start("live_migrate", {"bootflow_names": ["web"], **(SLOW if slow else {})})
+    flow.wait_for("SELECT 1 FROM instances WHERE task_state = 'migrating'", 60, process)
+    if pause == "switch":
+        flow.wait_for("SELECT 1 FROM migrations WHERE status IN ('post-migrating', 'completed')", 240, process)
+    else:
+        time.sleep(pause)
+    flow.kill(process)
+    end = time.monotonic() + 300
+    while flow.instances()["web"]["task_state"] is not None:
+        assert time.monotonic() < end
+        assert len(running(flow, "web")) <= 1
+        flow.run("audit")
+        time.sleep(2)
+    flow.run("heartbeat")
+    row = flow.instances()["web"]
+    assert row["vm_state"] == "active" and traces(flow, "web") == {row["host"]: (True, "running")}
+    assert len(flow.query("SELECT 1 FROM claims")) == 1 and not flow.query("SELECT 1 FROM cleanups")
+    flow.check_ledger()
+    wait_ticks(flow, "web")
+    counted = ticks(said(flow, "web", home)) if row["host"] != home else ticks(flow.console(home, row["uuid"]))
+    assert counted == list(range(5, len(counted) + 5)), counted
+    wait_ended(flow)
+    operate(flow, "live_migrate", "web")
+    assert traces(flow, "web") == {where(flow, "web"): (True, "running")}
+    flow.delete("web")
+    assert flow.residue() == {}
+
+
+def test_a_host_that_cannot_run_the_guest(lab, flow: Flow, tmp_path) -> None:
+    """Another CPU, an older QEMU, a domain of its name: refused before anything is made."""
+    home, away = flow.lab.hosts[:2]
+    flow.boot(entry("web"), bootflow_hosts=[home.name])
+    uuid = flow.instances()["web"]["uuid"]
+    here, there = (ModuleRunner(str(tmp_path / h.name), h.command()) for h in (home, away))
+    described = here.result(here.start("domain_migration_info", uuids=[uuid]))
+    guest = described["outcomes"][uuid]["guest"]
+    feature = "<feature policy='require' name='avx512f'/></cpu>"
+    wrong = {
+        "InvalidCPUInfo": {"cpu": guest["cpu"].replace("</cpu>", feature)},
+        "DestinationHypervisorTooOld": {"hypervisor_version": guest["hypervisor_version"] + 1},
+    }
+    for code, fields in wrong.items():
+        coming = {"uuid": uuid, "token": "t" * 64, "guest": {**guest, **fields}}
+        answer = there.result(there.start("domain_migration_target", guests=[coming], stop_token="s" * 64))
+        assert answer["outcomes"][uuid]["error"]["code"] == code and answer["port"] == 0, answer
+    assert list(traces(flow, "web")) == [home.name]
+    off = here.result(here.start("domain_migration_job", uuids=[uuid], action="abort"))
+    assert off["outcomes"][uuid]["error"]["code"] == "MigrationError"
+    flow.delete("web")

@@ -69,7 +69,7 @@ class InvalidCPUInfo(InvalidInput):
     msg_fmt = "Unacceptable CPU info: %(reason)s"
     remedy = (
         "Choose another host with bootflow_live_migrate_host. Guests move between unlike hosts when bootflow_cpu_mode is custom and"
-        " bootflow_cpu_models has one that all of them have."
+        " bootflow_cpu_model is one that all of them have."
     )
 
 

@@ -51,6 +51,14 @@ LIVE = Table(
             "A guest that writes to its memory faster than it is copied gets less CPU time.",
         ),
         Setting(
+            "live_migration_bandwidth",
+            int,
+            0,
+            "The most that a guest's migration sends, in MiB a second; 0: as much as it can.",
+            least=0,
+            most=1_000_000,
+        ),
+        Setting(
             "live_migration_downtime",
             int,
             500,

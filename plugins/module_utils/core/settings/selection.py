@@ -151,6 +151,13 @@ DRAIN = Table(
             option="host",
             required=True,
         ),
+        Setting(
+            "drain_live",
+            bool,
+            True,
+            "Playbook `drain`: guests that can move while they run do so. False: they are shut down for it.",
+            option="live",
+        ),
     )
 )
 

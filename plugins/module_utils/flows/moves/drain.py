@@ -18,7 +18,7 @@ from ...ledger.compute import moves as ledger_moves
 from ...ledger.compute.instances import Instance
 from ...ledger.compute.moves import MoveRow
 from ...ledger.db.transaction import Transaction
-from . import cold
+from . import cold, live
 
 REASON = "drained"
 
@@ -28,21 +28,30 @@ class Drained:
     """A host on its way to be empty."""
 
     disabled: bool = False  # it was enabled before
-    leaves: list[Instance] = field(default_factory=list)  # can be migrated
+    live: list[Instance] = field(default_factory=list)  # can be migrated while their guests run
+    leaves: list[Instance] = field(default_factory=list)  # can be migrated while they are off
     stays: dict[str, errors.BootflowError] = field(default_factory=dict)  # uuid -> why not
-    rows: dict[str, Instance] = field(default_factory=dict)  # of both
+    rows: dict[str, Instance] = field(default_factory=dict)  # of all
 
 
-def begin(tx: Transaction, host: str, wanted: cold.Wanted) -> Drained:
+def begin(tx: Transaction, host: str, wanted: cold.Wanted, running: live.Wanted | None = None) -> Drained:
     """Disable ``host``, and sort its instances out.
 
-    :arg wanted: a cold migration of the host's instances.
+    :arg wanted: a cold migration of the host's instances. :arg running: a live one, for all that can; None: no guest is to be moved like that.
     :raises ComputeHostNotFound: the ledger does not know the host.
     """
     changes = service_state.set_state(tx, [host], service_state.DISABLED, REASON) if _takes_instances(tx, host) else []
     rows = instances.select_live(tx, hosts=[host])
-    found, refused = cold.sort_out(tx, wanted, rows)
-    return Drained(bool(changes), [r for r in rows if r.uuid in found], refused, {r.uuid: r for r in rows})
+    moving = live.sort_out(tx, running, rows)[0] if running is not None else {}
+    others = [r for r in rows if r.uuid not in moving]
+    found, refused = cold.sort_out(tx, wanted, others)
+    return Drained(
+        bool(changes),
+        [r for r in rows if r.uuid in moving],
+        [r for r in others if r.uuid in found],
+        refused,
+        {r.uuid: r for r in rows},
+    )
 
 
 def _takes_instances(tx: Transaction, host: str) -> bool:

@@ -18,22 +18,26 @@ from ...core.instances.power_states import CRASHED, SHUTDOWN
 from ...ledger.compute import instances, runs
 from ...ledger.compute import moves as ledger_moves
 from ...ledger.db.transaction import Transaction
-from ..moves import live
+from ..moves import live_course
 from ..moves.course import Moving
 
 DIED = "the run that migrated it died"
 _OFF = (SHUTDOWN, CRASHED)
 
 
-def hosts_to_ask(tx: Transaction) -> set[str]:
+def destinations(tx: Transaction, uuids: t.Collection[str]) -> set[str]:
+    """The hosts that these instances were to go to: they are asked, too."""
+    return {move.dest_compute for move in ledger_moves.open_of(tx, uuids).values()}
+
+
+def hosts_to_hear(tx: Transaction) -> set[str]:
     """The hosts whose reports would settle migrations of dead runs."""
-    found = _left(tx)
-    return {host for m in found for host in (m.move.source_compute, m.move.dest_compute)}
+    return {host for m in _left(tx) for host in (m.move.source_compute, m.move.dest_compute)}
 
 
 def _left(tx: Transaction, host: str | None = None) -> list[Moving]:
     """Those from or to ``host``."""
-    rows = instances.in_task_states(tx, [str(live.LIVE_MIGRATE.during)])
+    rows = instances.in_task_states(tx, [str(live_course.LIVE_MIGRATE.during)])
     dead = runs.dead_among(tx, [r.run_id for r in rows])
     uuids = [r.uuid for r in rows if not r.run_id or r.run_id in dead]
     found = ledger_moves.open_of(tx, uuids)
@@ -73,17 +77,17 @@ def settle(
 def _end(tx: Transaction, m: Moving, over: bool, seen: Seen | None) -> None:
     """:arg seen: the guest on the host where it is, if that is who reported"""
     if over:
-        live.go_over(tx, m.row, m.move)
+        live_course.go_over(tx, m.row, m.move)
         m = Moving(instances.select_live(tx, uuids=[m.uuid])[0], m.move)
     power_state = states.NOSTATE if seen is None or seen.power_state is None else seen.power_state
     off = not over and (seen is None or not seen.goes_on)
     remedy = "The instance is on %s." % (m.move.dest_compute if over else m.move.source_compute)
     error = errors.RemoteError(
         reason="run %s died while it did '%s' with instance %s"
-        % (m.row.run_id or "unknown", live.LIVE_MIGRATE.called, m.uuid),
+        % (m.row.run_id or "unknown", live_course.LIVE_MIGRATE.called, m.uuid),
         remedy=remedy + (" Start it." if off else ""),
     )
-    live.end(tx, m, error, SHUTDOWN if off else power_state, cleaned=False, reason=DIED)
+    live_course.end(tx, m, error, SHUTDOWN if off else power_state, cleaned=False, reason=DIED)
     if off:
         notify = tx.context.notify_on_state_change
         instances.swap(tx, [m.uuid], [None], None, notify, vm_state=states.STOPPED)

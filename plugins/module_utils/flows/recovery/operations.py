@@ -33,14 +33,19 @@ _NEXT = {states.ERROR: "run the same again", states.RESCUED: "unrescue it"}
 
 def left(tx: Transaction, host: str | None = None) -> list[InstanceAtWork]:
     """Instances (of ``host``) left in an operation by a dead run: rows of instances.in_task_states()."""
-    rows = instances.in_task_states(tx, SETTLED, host=host)
+    return _of_dead_runs(tx, instances.in_task_states(tx, SETTLED, host=host))
+
+
+def _of_dead_runs(tx: Transaction, rows: t.Sequence[InstanceAtWork]) -> list[InstanceAtWork]:
     dead = runs.dead_among(tx, [r.run_id for r in rows])
     return [r for r in rows if not r.run_id or r.run_id in dead]
 
 
 def hosts_to_ask(tx: Transaction) -> set[str]:
     """Hosts whose report would settle an operation."""
-    return {r.host for r in left(tx) if r.host is not None} | live_moves.hosts_to_ask(tx)
+    rows = _of_dead_runs(tx, instances.in_task_states(tx, (*SETTLED, states.MIGRATING)))
+    migrating = [r.uuid for r in rows if r.task_state == states.MIGRATING]
+    return {r.host for r in rows if r.host is not None} | live_moves.destinations(tx, migrating)
 
 
 def settle(

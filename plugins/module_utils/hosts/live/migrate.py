@@ -44,6 +44,7 @@ class Journey:
     post_copy: bool = False  # permitted
     auto_converge: bool = False
     downtime: float = 0.5  # of the guest at its end, at most, if that can be
+    bandwidth: int = 0  # MiB a second; 0: as much as it can
 
 
 def migrate(connection: t.Any, instances_path: str, journey: Journey) -> dict[str, t.Any]:
@@ -89,6 +90,8 @@ def _parameters(domain: t.Any, folder: str, journey: Journey) -> dict[str, t.Any
         libvirt.VIR_MIGRATE_PARAM_DEST_XML: definition_there(live, *where),
         libvirt.VIR_MIGRATE_PARAM_PERSIST_XML: definition_there(kept, *where),
     }
+    if journey.bandwidth:
+        found[libvirt.VIR_MIGRATE_PARAM_BANDWIDTH] = journey.bandwidth
     if journey.disks:
         found[libvirt.VIR_MIGRATE_PARAM_MIGRATE_DISKS] = list(journey.disks)
         found["disks_uri"] = "unix://%s" % journey.sockets.path(DISKS)  # python3-libvirt has no name for it yet
@@ -143,7 +146,7 @@ class _Work:
 
     def _error(self, error: t.Any) -> BootflowError:
         if is_code(error, "VIR_ERR_OPERATION_ABORTED"):
-            why = "it took more than %d s" % self.journey.timeout if self.timed_out else "it was told to end"
+            why = "it took more than %d s" % self.journey.timeout if self.timed_out else "another run ended it"
             return LiveMigrationAborted(instance_uuid=self.journey.uuid, reason=why)
         return MigrationError(reason=translate(error).message)
 

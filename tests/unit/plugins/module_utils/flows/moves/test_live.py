@@ -15,7 +15,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import plan as core_audit
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import moves, states
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import live
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import live, live_course
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import audit as recovery_audit
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations as recovery
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
@@ -75,14 +75,14 @@ def test_all_the_way(world: LiveMovers) -> None:
     assert (moving.move.source_compute, moving.move.dest_compute) == (source, other(source))
     assert world.state(uuid) == ("active", "migrating", source) and world.status(uuid) == [moves.PREPARING]
     assert world.claims() >= {(uuid, "h1"), (uuid, "h2")}
-    assert world.call(live.run, [uuid]) == [uuid] and world.status(uuid) == [moves.RUNNING]
+    assert world.call(live_course.run, [uuid]) == [uuid] and world.status(uuid) == [moves.RUNNING]
     with pytest.raises(errors.InstanceBusy):
         world.go(uuid, run="b")
 
-    assert [m.uuid for m in world.call(live.switch, [uuid])] == [uuid]
+    assert [m.uuid for m in world.call(live_course.switch, [uuid])] == [uuid]
     assert world.state(uuid) == ("active", "migrating", other(source)) and world.addresses(uuid) == addresses
     assert world.row(uuid).launched_on == other(source) and (uuid, source) in world.cleanups()
-    assert world.call(live.finish, {uuid: live.Result(RUNS)}) == {}
+    assert world.call(live_course.finish, {uuid: live_course.Result(RUNS)}) == {}
     assert world.state(uuid) == ("active", None, other(source)) and world.status(uuid) == [moves.COMPLETED]
     assert ("live-migration", None) in world.actions(uuid)
     world.cleaned(source)
@@ -98,7 +98,7 @@ def test_a_guest_that_stays(world: LiveMovers, cleaned: bool, error: errors.Boot
     uuid = world.boot("web")
     source = world.row(uuid).host
     world.go(uuid)
-    assert world.call(live.finish, {uuid: live.Result(RUNS, error, cleaned)}) == {uuid: error}
+    assert world.call(live_course.finish, {uuid: live_course.Result(RUNS, error, cleaned)}) == {uuid: error}
     assert world.state(uuid) == ("active", None, source) and world.status(uuid) == [status]
     assert world.actions(uuid)[-1] == ("live-migration", "Error")
     if not cleaned:
@@ -130,8 +130,8 @@ def test_what_is_refused(world: LiveMovers) -> None:
     world.put(uuid, locked_by=None)
     assert world.state(uuid) == ("paused", None, source) and world.claims() == {(uuid, source)}
     assert world.go(uuid, to=other(source)).moving
-    world.call(live.switch, [uuid])
-    world.call(live.finish, {uuid: live.Result(states.POWER_PAUSED)})
+    world.call(live_course.switch, [uuid])
+    world.call(live_course.finish, {uuid: live_course.Result(states.POWER_PAUSED)})
     assert world.state(uuid) == ("paused", None, other(source))
 
 
@@ -160,20 +160,20 @@ def test_a_guest_with_something_of_its_host(world: LiveMovers, field: str) -> No
 def test_interventions_need_a_migration_that_runs(world: LiveMovers) -> None:
     uuid = world.boot("web")
     chosen = Selection(uuids=[uuid])
-    for its in live.INTERVENTIONS.values():
+    for its in live_course.INTERVENTIONS.values():
         with pytest.raises(errors.InstanceInvalidState):
-            world.call(live.under_way, its, chosen)
+            world.call(live_course.under_way, its, chosen)
     world.go(uuid)
     with pytest.raises(errors.InvalidMigrationState, match="state of instance .* is preparing"):
-        world.call(live.under_way, live.ABORT, chosen, run="b")
-    world.call(live.run, [uuid])
-    for its in live.INTERVENTIONS.values():
-        assert [m.uuid for m in world.call(live.under_way, its, chosen, run="b")] == [uuid]
-    world.call(live.intervened, live.ABORT, {}, [uuid], run="b")
-    world.call(live.intervened, live.FORCE_COMPLETE, {uuid: "it broke"}, [uuid], run="b")
+        world.call(live_course.under_way, live_course.ABORT, chosen, run="b")
+    world.call(live_course.run, [uuid])
+    for its in live_course.INTERVENTIONS.values():
+        assert [m.uuid for m in world.call(live_course.under_way, its, chosen, run="b")] == [uuid]
+    world.call(live_course.intervened, live_course.ABORT, {}, [uuid], run="b")
+    world.call(live_course.intervened, live_course.FORCE_COMPLETE, {uuid: "it broke"}, [uuid], run="b")
     assert world.actions(uuid)[-2:] == [("live_migration_abort", None), ("live_migration_force_complete", "Error")]
     with pytest.raises(errors.InstanceNotFound):
-        world.call(live.under_way, live.ABORT, Selection(uuids=["0e7a7fc4-6d5b-5a5e-9d3a-0a4c6e2f7b11"]))
+        world.call(live_course.under_way, live_course.ABORT, Selection(uuids=["0e7a7fc4-6d5b-5a5e-9d3a-0a4c6e2f7b11"]))
 
 
 # --- dead runs ------------------------------------------------------------------------------------------------------------
@@ -203,7 +203,7 @@ def test_reports_settle_what_a_dead_run_left(
     source = world.row(uuid).host
     hosts = {SOURCE: source, TARGET: other(source)}
     world.go(uuid)
-    world.call(live.run, [uuid])
+    world.call(live_course.run, [uuid])
     for which, power_state, moving in reports:
         world.report_guest(hosts[which], uuid, power_state, moving)
     assert world.status(uuid) == [status]

@@ -1,0 +1,182 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The course of a live migration after its beginning: over or not, in the ledger; and what other runs do about it.
+
+Until libvirt says that the guest went over, the instance is on its source host, and the claim on the other one is the move's. switch()
+takes it over in one transaction, in which the source host becomes one that owes a cleanup. Nothing brings it back then.
+source: Nova's ComputeManager.live_migration
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ...core import errors
+from ...core.instances import moves, states
+from ...ledger.compute import claims, cleanups, history, instances, runs
+from ...ledger.compute import moves as ledger_moves
+from ...ledger.compute.instances import Instance
+from ...ledger.compute.moves import MoveRow
+from ...ledger.db.transaction import Transaction
+from ..instances import operation
+from ..instances.operation import Operation, Selection
+from .course import Moving
+from .evacuated import relocate
+
+LIVE_MIGRATE = Operation("live_migrate", journalled="live-migration")
+PRE, POST, ROLLBACK = "live_migration.pre", "live_migration._post", "live_migration._rollback"
+
+
+def load(tx: Transaction, uuids: t.Sequence[str], lock: bool = False) -> list[Moving]:
+    """Those of these instances that migrate in this run."""
+    rows = instances.select_live(tx, uuids=uuids, run_id=tx.run.id, lock=lock) if uuids else []
+    rows = [r for r in rows if r.task_state == LIVE_MIGRATE.during]
+    found = ledger_moves.open_of(tx, [r.uuid for r in rows])
+    return [Moving(r, found[r.uuid]) for r in rows if r.uuid in found]
+
+
+# --- over ---------------------------------------------------------------------------------------------------------------
+
+
+def run(tx: Transaction, uuids: t.Sequence[str]) -> list[str]:
+    """The guests of these instances begin to move. Returns those that are still this run's: no other may."""
+    moving = load(tx, uuids, lock=True)
+    ledger_moves.set_status(tx, [m.move.id for m in moving], moves.RUNNING)
+    history.notify(tx, [m.uuid for m in moving], "compute.instance.%s.end" % PRE, {})
+    return [m.uuid for m in moving]
+
+
+def switch(tx: Transaction, uuids: t.Sequence[str]) -> list[Moving]:
+    """The guests of these instances went over. Returns those that are still this run's."""
+    runs.renew(tx)
+    moving = load(tx, uuids, lock=True)
+    for m in moving:
+        go_over(tx, m.row, m.move)
+    return load(tx, [m.uuid for m in moving])
+
+
+def go_over(tx: Transaction, row: Instance, move: MoveRow) -> None:
+    """This locked instance is on its new host: address, claim, and what its former host owes."""
+    cleanups.add(
+        tx, move.source_compute, row.uuid, row.domain_name, "its live migration went to %s" % move.dest_compute
+    )
+    relocate(tx, [(row.uuid, move.dest_compute, move.dest_node, move.dest_limits)])
+    between = [(move.source_compute, move.source_node), (move.dest_compute, move.dest_node)]
+    claims.exchange(tx, {row.uuid: between})
+    ledger_moves.set_status(tx, [move.id], moves.POST_MIGRATING)
+    history.notify(tx, [row.uuid], "compute.instance.%s.start" % POST, {})
+
+
+# --- finish -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of one instance on its hosts."""
+
+    power_state: int = states.NOSTATE  # of the guest where the instance is; NOSTATE: not known
+    error: errors.BootflowError | None = None  # why it did not move
+    cleaned: bool = True  # the new host has nothing of it, where it did not move
+
+
+def finish(tx: Transaction, results: t.Mapping[str, Result]) -> dict[str, errors.BootflowError]:
+    """Write what came of the migrations. Returns uuid -> why it failed. The vm_state is what it was."""
+    runs.renew(tx)
+    moving = {m.uuid: m for m in load(tx, sorted(results), lock=True)}
+    for uuid, m in sorted(moving.items()):
+        its = results[uuid]
+        end(tx, m, its.error, its.power_state, its.cleaned)
+    return {
+        **{u: its.error for u, its in results.items() if its.error is not None and u in moving},
+        **instances.swap_errors(tx, set(results) - set(moving), [LIVE_MIGRATE.during]),
+    }
+
+
+def end(
+    tx: Transaction, m: Moving, error: errors.BootflowError | None, power_state: int, cleaned: bool, reason: str = ""
+) -> None:
+    """End the migration of a locked instance where it is now."""
+    over = m.row.host == m.move.dest_compute
+    status = moves.COMPLETED
+    if not over:
+        aborted = isinstance(error, errors.LiveMigrationAborted)
+        status = moves.CANCELLED if aborted else moves.ERROR
+        if cleaned:
+            claims.release_moves(tx, {(m.move.dest_compute, m.uuid)})
+        else:
+            reason = reason or "its live migration failed"
+            cleanups.add(tx, m.move.dest_compute, m.uuid, m.row.domain_name, reason)
+    values: dict[str, t.Any] = {} if power_state == states.NOSTATE else {"power_state": power_state}
+    if over:
+        values["launched_at"] = tx.now
+    notify = tx.context.notify_on_state_change
+    instances.swap(tx, [m.uuid], [m.row.task_state], None, notify, task_state=None, run_id=tx.run.id, **values)
+    ledger_moves.set_status(tx, [m.move.id], status)
+    _journal(tx, m, None if over else error)
+
+
+def _journal(tx: Transaction, m: Moving, error: errors.BootflowError | None) -> None:
+    if error is None:
+        history.finish_events(tx, [m.uuid], LIVE_MIGRATE.name, history.SUCCESS)
+        history.finish_actions(tx, [m.uuid], LIVE_MIGRATE.action)
+        history.notify(tx, [m.uuid], "compute.instance.%s.end" % POST, {})
+        return
+    history.add_faults(tx, {m.uuid: error}, {m.uuid: m.row.host})
+    history.fail_events(tx, {m.uuid: error.in_full}, LIVE_MIGRATE.name)
+    history.finish_actions(tx, [m.uuid], LIVE_MIGRATE.action, history.ERROR)
+    fault = {m.uuid: {"host": m.row.host, "fault": error.as_dict()}}
+    history.notify_each(tx, fault, "compute.instance.%s.end" % ROLLBACK)
+
+
+# --- by another run -----------------------------------------------------------------------------------------------------
+
+ABORT = Operation("live_migrate_abort", journalled="live_migration_abort")
+FORCE_COMPLETE = Operation("live_migrate_force_complete", journalled="live_migration_force_complete")
+#: playbook -> its operation
+INTERVENTIONS = {its.action: its for its in (ABORT, FORCE_COMPLETE)}
+
+
+def under_way(tx: Transaction, its: Operation, selection: Selection) -> list[Moving]:
+    """The selected instances whose migration is to be ended, or brought to its end, by ``its``. Nothing is written of them.
+
+    :raises InstanceInvalidState, InstanceIsLocked: one does not migrate, or is locked. :raises InstanceNotFound: an unknown one
+    :raises InvalidMigrationState: a migration does not run yet, or is over.
+    """
+    rows = operation.select(tx, selection, lock=False)
+    operation.refuse_unknown(tx, rows, selection)
+    found = ledger_moves.open_of(tx, [r.uuid for r in rows])
+    refused: list[errors.BootflowError] = []
+    for row in rows:
+        try:
+            launched, locked = row.launched_at is not None, operation.is_locked(tx, row)
+            states.check_action(its.name, row.vm_state, row.task_state, launched, locked, row.uuid)
+            move = found.get(row.uuid)
+            status = "none" if move is None else move.status
+            if status != moves.RUNNING:
+                raise errors.InvalidMigrationState(
+                    migration_id=move.id if move is not None else "(none)", instance_uuid=row.uuid, state=status,
+                    method=its.action,
+                )  # fmt: skip
+        except errors.InstanceIsLocked:
+            refused.append(operation.locked_error(row))
+        except errors.BootflowError as e:
+            refused.append(e)
+    operation.refuse(refused)
+    return [Moving(r, found[r.uuid]) for r in rows]
+
+
+def intervened(tx: Transaction, its: Operation, failed: t.Mapping[str, str], uuids: t.Sequence[str]) -> None:
+    """Journal what was done about the migrations of these instances. :arg failed: uuid -> why it was not"""
+    rows = instances.select_live(tx, uuids=uuids)
+    for project in sorted({r.project for r in rows}):
+        mine = [r.uuid for r in rows if r.project == project]
+        history.start_actions(tx, mine, its.action, tx.request_id, project, tx.actor)
+        history.start_events_on(tx, {r.uuid: r.host for r in rows if r.uuid in mine}, its.name)
+    done = [r.uuid for r in rows if r.uuid not in failed]
+    history.finish_events(tx, done, its.name, history.SUCCESS)
+    history.fail_events(tx, failed, its.name)
+    history.finish_actions(tx, done, its.action)
+    history.finish_actions(tx, sorted(failed), its.action, history.ERROR)
