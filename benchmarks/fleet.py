@@ -43,11 +43,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import leases  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import (  # noqa: E402
-    cleanups,
+    before_boot,
     fleet,
     instances,
     nodes,
-    runs,
     views,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import this_run  # noqa: E402
@@ -95,9 +94,9 @@ def batch(ledger: database.Ledger, hosts: t.Mapping[str, str], name: str, count:
 
         def write(tx: Transaction) -> tuple[accept.Accepted, bool]:
             taken = accept.accept(tx, requests, accept.AcceptOptions(networks=by_name))
-            cleanups.hosts(tx)
-            nodes.stale_hosts(tx, hosts, 300.0)
-            return taken, runs.left_work(tx)
+            before = before_boot.look(tx, 300.0)
+            before.ask(list(hosts))
+            return taken, before.left_work
 
         found, due = mine.transact(write, collisions=3)
         if due:
@@ -105,7 +104,8 @@ def batch(ledger: database.Ledger, hosts: t.Mapping[str, str], name: str, count:
         return found
 
     def scheduling() -> schedule.Scheduled:
-        configurations = {h: {**bench.SETTINGS, "availability_zone": zone} for h, zone in hosts.items()}
+        of_zones = {zone: {**bench.SETTINGS, "availability_zone": zone} for zone in set(hosts.values())}
+        configurations = {h: of_zones[zone] for h, zone in hosts.items()}
 
         def write(tx: Transaction) -> schedule.Scheduled:
             if nodes.differing(tx, configurations):

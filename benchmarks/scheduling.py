@@ -66,12 +66,11 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import leases  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import (  # noqa: E402
+    before_boot,
     claims,
-    cleanups,
     fleet,
     nodes,
     profiles,
-    runs,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import bulk, this_run  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import Context  # noqa: E402
@@ -436,22 +435,25 @@ def one_boot(ledger: database.Ledger, hosts: t.Mapping[str, str], name: str, min
         ),
         RequestOptions(default_project=mine.run.id),
     )
-    ledger = ledger.for_run(mine)
+    ledger, names = ledger.for_run(mine), list(hosts)
 
-    def write(tx: Transaction) -> tuple[accept.Accepted, set[str], list[str], bool]:
+    def write(tx: Transaction) -> tuple[accept.Accepted, list[str], bool]:
         accepted = accept.accept(tx, requests, accept.AcceptOptions())
-        return accepted, cleanups.hosts(tx), nodes.stale_hosts(tx, hosts, 300.0), runs.left_work(tx)
+        before = before_boot.look(tx, 300.0)
+        return accepted, before.ask(names), before.left_work
 
-    accepted, _to_clean, _stale, due = ledger.transact(write, collisions=3)
+    accepted, _stale, due = ledger.transact(write, collisions=3)
     if due:
         ledger.transact(leases.expire)
-    configurations = {h: {**SETTINGS, "availability_zone": zone} for h, zone in hosts.items()}
+    of_zones = {zone: {**SETTINGS, "availability_zone": zone} for zone in set(hosts.values())}
+    configurations = {h: of_zones[zone] for h, zone in hosts.items()}
 
     def place(tx: Transaction) -> schedule.Scheduled:
         if nodes.differing(tx, configurations):
             raise SystemExit("the settings of an idle fleet have changed")
         result = schedule.schedule(tx, lambda tx, needs: fleet.read(tx, hosts, needs=needs), options())
-        attachments.instances_to_bind(tx)
+        if result.with_attachments:
+            attachments.instances_to_bind(tx)
         return result
 
     return set(ledger.transact(place).placed) == set(accepted.created)

@@ -15,7 +15,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.req
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, nodes, runs
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import before_boot
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.database import Ledger
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments, backends
@@ -53,6 +53,7 @@ class ActionModule(LedgerAction):
         if not self.options["follow_file"]:
             request.refuse_fields_of_apply()
         scheduler_settings.check(self)
+        hosts = self.hosts_to_use()
         variable_names.warn(self, scheduler_settings.variables_of_hosts(self))
         self._warn_of_names(request)
         options = boot_volume_settings.accept_options(self, request)
@@ -69,7 +70,8 @@ class ActionModule(LedgerAction):
                 request.check_image_files()
             if boot_volume_settings.uses_volumes(request.requests):
                 volume_settings.in_inventory(self, attachments.storage_hosts(tx, accepted.created))
-            return accepted, self._stale(tx), runs.left_work(tx)
+            before = self._look(tx)
+            return accepted, before.ask(hosts), before.left_work
 
         makes_volumes = boot_volume_settings.makes_volumes(request.requests)
         configurations = volume_settings.configurations(self) if makes_volumes else {}
@@ -87,7 +89,7 @@ class ActionModule(LedgerAction):
             # A transaction of its own, after this run took over what it requested: accept has locked subnets, and no instance is
             # locked after them.
             if due and self._end_what_died(ledger):
-                stale = ledger.inspect(self._stale)
+                stale = ledger.inspect(self._look).ask(hosts)
         lines = self._lines(accepted)
         if lines and self.options["print_table"] and not self.options["follow_file"]:
             tables.show(self._display, lines)
@@ -162,9 +164,5 @@ class ActionModule(LedgerAction):
         hosts = storage_settings.storage_hosts(self)
         return ledger.inspect(backends.stale_hosts, hosts, host_settings.facts_age(self.options))
 
-    def _stale(self, tx: Transaction) -> list[str]:
-        """The hosts to be asked before anything is scheduled: their facts are old, or they have pending cleanups."""
-        hosts = self.hosts_to_use()
-        to_clean = cleanups.hosts(tx)
-        stale = nodes.stale_hosts(tx, hosts, host_settings.facts_age(self.options))
-        return stale + [h for h in hosts if h in to_clean and h not in stale]
+    def _look(self, tx: Transaction) -> before_boot.Before:
+        return before_boot.look(tx, host_settings.facts_age(self.options))

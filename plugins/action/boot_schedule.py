@@ -131,7 +131,7 @@ class ActionModule(LedgerAction):
 
         def write(tx: Transaction) -> tuple[schedule.Scheduled, dict[str, tuple[str, str]]]:
             result = schedule.schedule(tx, read_fleet, options, log_claims=self._display.verbosity > 0)
-            return result, attachments.instances_to_bind(tx)
+            return result, attachments.instances_to_bind(tx) if result.with_attachments else {}
 
         def write_if_configured(tx: Transaction) -> tuple[schedule.Scheduled, dict[str, tuple[str, str]]] | None:
             return None if nodes.differing(tx, configurations) else write(tx)

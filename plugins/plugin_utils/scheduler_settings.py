@@ -162,18 +162,21 @@ def filter_dirs(action: LedgerAction) -> list[str]:
 
 
 def configurations(action: LedgerAction) -> dict[str, dict[str, t.Any]]:
-    """host -> its settings as columns of the ledger, for all compute hosts of the inventory."""
+    """host -> its settings as columns of the ledger, for all compute hosts of the inventory. Hosts with the same may share the object."""
     variables = variables_of_hosts(action)
-    read: dict[int, dict[str, t.Any]] = {}  # once for hosts with the same variables
-    for host, its in variables.items():
-        if id(its) not in read:
-            read[id(its)] = host_settings.configuration(its, host)
-    found = {host: dict(read[id(its)]) for host, its in variables.items()}
     problems = Problems()
     zones = zones_by_host(_read_aggregates(action, variables, problems))
     problems.raise_if_any()
-    for host, settings in found.items():
-        settings.setdefault("availability_zone", zones.get(host, action.options["default_availability_zone"]))
+    default = action.options["default_availability_zone"]
+    read: dict[tuple[int, str], dict[str, t.Any]] = {}  # once for hosts with the same variables in the same zone
+    found = {}
+    for host, its in variables.items():
+        zone = zones.get(host, default)
+        settings = read.get((id(its), zone))
+        if settings is None:
+            settings = {"availability_zone": zone, **host_settings.configuration(its, host)}
+            read[id(its), zone] = settings
+        found[host] = settings
     return found
 
 

@@ -111,8 +111,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> collections.Counter[str]:
     found: collections.Counter[str] = collections.Counter()
     sign_again = commits.sign_again
 
-    def spied(conn: sa.Connection, mark: tuple[str, int]) -> bool:
-        missing = sign_again(conn, mark)
+    def spied(tx: Transaction, mark: tuple[str, int]) -> bool:
+        missing = sign_again(tx, mark)
         found["repeated" if missing else "found done"] += 1
         return missing
 

@@ -112,14 +112,15 @@ class Ledger:
             value: t.Any = None
             try:
                 with self.engine.connect() as conn, conn.begin():
+                    tx = self._transaction(conn)
                     if doubt is not None:
-                        if not commits.sign_again(conn, doubt[0]):
+                        if not commits.sign_again(tx, doubt[0]):
                             return doubt[1]
                         mark, doubt = doubt[0], None  # not committed: no doubt any more
-                    value = function(self._transaction(conn), *arguments, **named)
+                    value = function(tx, *arguments, **named)
                     if mark is None and self.is_server:
                         mine = self._worker.next()
-                        mark = mine if commits.sign(conn, mine) else None
+                        mark = mine if commits.sign(tx, mine) else None
                     committing = True
                 return t.cast(Result, value)
             except sa.exc.DBAPIError as e:

@@ -11,6 +11,8 @@ import typing as t
 
 import sqlalchemy as sa
 
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
+
 
 @contextlib.contextmanager
 def counted(ledger: t.Any) -> t.Iterator[list[tuple[str, t.Any]]]:
@@ -20,8 +22,16 @@ def counted(ledger: t.Any) -> t.Iterator[list[tuple[str, t.Any]]]:
     def note(_conn: t.Any, _cursor: t.Any, statement: str, parameters: t.Any, _context: t.Any, _many: bool) -> None:
         found.append((" ".join(statement.split()), parameters))
 
+    def sent(tx: Transaction, text: str, values: t.Any, binary: bool) -> t.Any:
+        if tx.connection.engine is ledger.engine:
+            found.append((" ".join(text.split()), values))
+        return by_driver(tx, text, values, binary)
+
+    by_driver = Transaction._sent
     sa.event.listen(ledger.engine, "before_cursor_execute", note)
+    Transaction._sent = sent  # type: ignore[method-assign]
     try:
         yield found
     finally:
+        Transaction._sent = by_driver  # type: ignore[method-assign]
         sa.event.remove(ledger.engine, "before_cursor_execute", note)

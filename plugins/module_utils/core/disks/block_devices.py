@@ -76,9 +76,7 @@ class PlannedDisk:
 
     def as_dict(self) -> dict[str, t.Any]:
         """Plain data, for the ledger and for the module instance_disks."""
-        result = dataclasses.asdict(self)
-        result["connection"] = dict(self.connection)
-        return result
+        return {**vars(self), "connection": dict(self.connection)}
 
 
 def planned_disk(data: t.Mapping[str, t.Any]) -> PlannedDisk:

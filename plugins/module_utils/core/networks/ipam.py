@@ -12,6 +12,7 @@ from __future__ import annotations
 import bisect
 import ipaddress
 import re
+import socket
 import typing as t
 
 from ..errors import (
@@ -195,7 +196,16 @@ def without(ranges: t.Iterable[Range], used: t.Iterable[int]) -> t.Iterator[Rang
 
 def address_text(number: int, version: int) -> str:
     """An address in its short form. :arg version: 4 or 6."""
-    return str(ipaddress.IPv4Address(number) if version == 4 else ipaddress.IPv6Address(number))
+    return (
+        socket.inet_ntop(socket.AF_INET, number.to_bytes(4, "big"))
+        if version == 4
+        else str(ipaddress.IPv6Address(number))
+    )
+
+
+def address_number(text: str) -> int:
+    """The number of a valid address."""
+    return int.from_bytes(socket.inet_pton(socket.AF_INET6 if ":" in text else socket.AF_INET, text), "big")
 
 
 def checked_base_mac(value: t.Any) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import typing as t
-from dataclasses import asdict
 from urllib.parse import urlsplit
 
 from ..disks.block_device_mapping import IMAGE_LISTS
@@ -160,7 +159,7 @@ def image_data(image: Image | None) -> dict[str, t.Any] | None:
     """Plain JSON, without how it is fetched: that has secrets, and is read from the catalogue when needed."""
     if image is None:
         return None
-    data = {**asdict(image), "properties": dict(image.properties)}
+    data = {**vars(image), "properties": dict(image.properties)}
     del data["access"]
     return data
 

@@ -106,6 +106,8 @@ def claim_test(
     Raises ComputeResourcesUnavailable with every reason, joined by "; ".
     """
     limits = limits or {}
+    if log is None and not parts_reasons and _fits(node, request, limits):
+        return
     tests = (
         ("memory", "MB", node.memory_mb, node.memory_mb_used, request.total_memory_mb, limits.get("memory_mb")),
         ("disk", "GB", node.local_gb, node.local_gb_used, request.total_disk_gb, limits.get("disk_gb")),
@@ -118,6 +120,16 @@ def claim_test(
             reason="; ".join(found),
             remedy="The scheduler tries another host. Free resources on the host, or raise its allocation ratio.",
         )
+
+
+def _fits(node: NodeUsage, request: ResourceRequest, limits: t.Mapping[str, t.Any]) -> bool:
+    """Whether all tests succeed, without their words: nearly every claim does."""
+    memory, disk, vcpu = limits.get("memory_mb"), limits.get("disk_gb"), limits.get("vcpu")
+    return (
+        (memory is None or request.total_memory_mb <= memory - node.memory_mb_used)
+        and (disk is None or request.total_disk_gb <= disk - node.local_gb_used)
+        and (vcpu is None or request.total_vcpus <= vcpu - node.vcpus_used)
+    )
 
 
 def _test(

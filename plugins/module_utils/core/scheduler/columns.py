@@ -144,7 +144,8 @@ class Fleet:
         """The host, node and node_id of a row."""
         given = self._given
         if "nodename" in given:
-            return given["host"][row], given["nodename"][row], given["node_id"][row]
+            node_id = given["node_id"][row]
+            return given["host"][row], given["nodename"][row], None if node_id is None else int(node_id)
         host = self.hosts[row]
         return host.host, host.nodename, host.node_id
 

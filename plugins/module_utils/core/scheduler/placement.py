@@ -17,6 +17,7 @@ from ..errors import NoValidHost
 from .columns import Column, Fleet, np
 from .explain import explain, summary, summary_text
 from .filters.base import Filter
+from .filters.numa_topology_filter import NUMATopologyFilter
 from .options import SchedulerOptions
 from .registry import make_filters, make_weighers, user_classes
 from .request_spec import RequestSpec
@@ -92,8 +93,13 @@ class Placement:
         self._limits: dict[int, dict[str, t.Any]] = {}
         # Filters that are asked again after a pick, and those of them that the request concerns
         self._repeated = [] if spec.forced else [f for f in self.filters if not f.run_once_per_request]
-        # Filters that limit claims
-        self._limiting = [f for f in self.filters if type(f).limits is not Filter.limits]
+        # Filters that limit claims; the limits of cells are those of guests with cells
+        self._limiting = [
+            f
+            for f in self.filters
+            if type(f).limits is not Filter.limits
+            and not (spec.numa_topology is None and type(f) is NUMATopologyFilter)
+        ]
         self._concerned = [f for f in self._repeated if f.concerns(spec)]
 
     @property
@@ -126,13 +132,15 @@ class Placement:
             self._changed = None
         ranking = self._ranking
         decisions: list[dict[str, t.Any] | None] = []
+        draws, explains = int(self.options.host_subset_size) > 1, self.options.explain
         for uuid in uuids:
             self._filter_again(ranking)
             if not len(ranking):
                 raise self._no_valid_host(uuid, len(uuids))
-            row = ranking.pick(self._draw(len(ranking), uuids))
-            decisions.append(self._explain(uuid, ranking, row))
+            row = ranking.pick(self._draw(len(ranking), uuids) if draws else 0)
+            decisions.append(self._explain(uuid, ranking, row) if explains else None)
             self._take(row)
+        self._note_limits(self.taken)
         alternates = self._alternates(ranking, uuids)
         return [
             Selection(
@@ -171,6 +179,13 @@ class Placement:
         if changed is None:
             return
         self._changed = None
+        if len(ranking) > 1 and all(f.per_host for f in self._concerned):
+            for filter_ in self._concerned:
+                if not filter_.passes(self.fleet, self.spec, changed):
+                    ranking.drop(changed)
+                    break
+            ranking.update(changed)
+            return
         self._start = len(ranking)
         last: int | None = changed
         left: dict[int, int] = {}
@@ -228,10 +243,20 @@ class Placement:
         return tuple(found)
 
     def _limits_of(self, row: int) -> dict[str, t.Any]:
-        limits = self._limits.get(row)
-        if limits is None:
-            limits = self._limits[row] = limits_of(self._limiting, self.fleet, self.spec, row)
-        return limits
+        if row not in self._limits:
+            self._note_limits([row])
+        return self._limits[row]
+
+    def _note_limits(self, rows: t.Iterable[int]) -> None:
+        new = [row for row in dict.fromkeys(rows) if row not in self._limits]
+        each = [filter_.limits_each(self.fleet, new) for filter_ in self._limiting] if new else []
+        for number, row in enumerate(new):
+            limits: dict[str, t.Any] = {}
+            for of_rows in each:
+                limits.update(of_rows[number])
+            if self.spec.numa_topology is None:
+                limits.pop("numa_topology", None)  # of a user's filter
+            self._limits[row] = limits
 
     def _explain(self, uuid: str, ranking: Ranking | None, row: int | None) -> dict[str, t.Any] | None:
         most = self.options.explain_most

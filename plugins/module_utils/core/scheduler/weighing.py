@@ -29,6 +29,7 @@ class Scale:
     def __init__(self, weigher: Weigher, raw: Column, multiplier: t.Any = 1.0, changes: Changes = Changes.PICKED):
         self.weigher = weigher
         self.multiplier = multiplier
+        self.one_multiplier = None if np.ndim(multiplier) else float(multiplier)
         self.changes = changes
         self.raw = np.array(raw, dtype=np.float64)
         self.refresh()
@@ -70,17 +71,20 @@ class Scale:
 
     def change(self, position: int, value: float) -> bool:
         """Enter one host's new raw number. True if the scale moved, which changes every host's score."""
-        old = self.raw[position]
+        old = self.raw.item(position)
         if value == old:
             return False
+        lo, hi = self.lo, self.hi
         self.raw[position] = value
-        self._at_lo += int(value == self.lo) - int(old == self.lo)
-        self._at_hi += int(value == self.hi) - int(old == self.hi)
-        outside = value > self.hi or value < self.lo
-        if (outside or not self._at_lo or not self._at_hi) and self._ends_moved():
+        self._at_lo += (value == lo) - (old == lo)
+        self._at_hi += (value == hi) - (old == hi)
+        if (value > hi or value < lo or not self._at_lo or not self._at_hi) and self._ends_moved():
             self.part = self.multiplier * self.normalised(self.raw)
             return True
-        self.part[position] = self.multiplier_at(position) * self.normalised(value)
+        multiplier = self.one_multiplier
+        if multiplier is None:
+            multiplier = self.multiplier_at(position)
+        self.part[position] = multiplier * self.normalised(value)
         return False
 
     def drop(self, position: int) -> bool:
@@ -132,6 +136,7 @@ class Ranking:
         self.order = np.arange(len(self.rows))  # positions among rows, best first
         # A single host is not weighed, and hosts are only ever removed.
         self.scales = [self._scale(w) for w in weighers] if len(self.rows) > (0 if weigh_one else 1) else []
+        self._changing = [scale for scale in self.scales if scale.changes is not Changes.NONE]
         self._moved = True  # a scale moved since the last sort
         self._sort()
 
@@ -175,8 +180,9 @@ class Ranking:
 
     def _position(self, row: int) -> int | None:
         """The position of a row of the fleet in ``rows`` (ascending); None if it was removed."""
-        position = int(np.searchsorted(self.rows, row))
-        return position if position < len(self.rows) and self.rows[position] == row else None
+        rows = self.rows
+        position = int(rows.searchsorted(row))
+        return position if position < len(rows) and rows.item(position) == row else None
 
     def drop(self, row: int) -> None:
         """Remove a host that no longer passes. The order stays until update()."""
@@ -206,9 +212,7 @@ class Ranking:
     def update(self, row: int) -> None:
         """Restore the order after the host picked last (``row``, at the top unless removed) was taken from."""
         position = self._position(row)
-        for scale in self.scales:
-            if scale.changes is Changes.NONE:
-                continue
+        for scale in self._changing:
             if scale.changes is Changes.ALL:
                 scale.raw = np.array(scale.weigher.raw(self.fleet, self.spec, self.rows), dtype=np.float64)
                 scale.refresh()
@@ -226,9 +230,9 @@ class Ranking:
         score = 0.0
         for scale in self.scales:
             if not scale.flat:
-                score += scale.part[position]
+                score += scale.part.item(position)
         self.score[position] = score
-        place = int(np.searchsorted(self.keys[1:], -score, side="left"))
+        place = int(self.keys[1:].searchsorted(-score, side="left"))
         self.order[:place] = self.order[1 : place + 1].copy()
         self.keys[:place] = self.keys[1 : place + 1].copy()
         self.order[place] = position

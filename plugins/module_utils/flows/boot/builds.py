@@ -153,9 +153,9 @@ def reach(tx: Transaction, stage: Stage, hosts: t.Mapping[str, str], passed: t.M
 def _by_task_state(tx: Transaction, uuids: t.Iterable[str]) -> dict[str, list[str]]:
     """task_state -> those of the instances that are builds of this run in a stage."""
     found: dict[str, list[str]] = {}
-    for row in instances.select_live(tx, uuids=sorted(uuids), run_id=tx.run.id, vm_state=states.BUILDING):
-        if row.task_state in AT:
-            found.setdefault(row.task_state, []).append(row.uuid)
+    for uuid, task_state in instances.builds_among(tx, sorted(uuids)):
+        if task_state in AT:
+            found.setdefault(task_state, []).append(uuid)
     return found
 
 

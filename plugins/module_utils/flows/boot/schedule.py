@@ -48,6 +48,7 @@ class Scheduled:
     placed: dict[str, Selection] = field(default_factory=dict)  # uuid -> host, alternates and explanation
     names: dict[str, str] = field(default_factory=dict)  # uuid -> name of each instance that waited
     hosts: list[str] = field(default_factory=list)  # every host with builds of this run
+    with_attachments: bool = False  # whether this run attaches volumes
     waiting: list[str] = field(default_factory=list)  # lost their claims to another run: next round
     failed: list[str] = field(default_factory=list)  # ended in ERROR here
     explanations: dict[str, t.Any] = field(default_factory=dict)  # uuid -> why no host was found, where requested
@@ -113,7 +114,7 @@ def schedule(
         result.warnings = [_host_is_set(s.row) for s in selected if s.row.host or s.row.node]
         with bulk.together(tx):
             _claim(tx, selected, result, log_claims)
-    result.hosts = instances.hosts_of_run(tx, tx.run.id)
+    result.hosts, result.with_attachments = instances.builds_of_run(tx)
     return result
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from ...core import errors
 from ...core.instances.server_groups import ANTI_AFFINITY, ServerGroup, late_check
 from ...core.resources import dedicated
-from ...core.resources.claims import NodeUsage, ResourceRequest, claim_test, usage_delta
+from ...core.resources.claims import NodeUsage, ResourceRequest, UsageDelta, claim_test, usage_delta
 from ...core.resources.dedicated import Allocation, DedicatedRequest
 from ...core.resources.numa.topology import NUMALimits
 from ..db import bulk
@@ -137,6 +137,7 @@ class ClaimBatch:
             self.free = dedicated_resources.load(tx, list(self.ids.values()), numa=numa)
         groups = {r.group.id for r in requests if r.group is not None}
         self.members = _Members(tx, groups) if groups else None
+        self._delta: tuple[ResourceRequest, UsageDelta] | None = None
         self.added: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0])  # by node: in the order of _USAGE
         self.claims: list[dict[str, t.Any]] = []
         self.devices: list[dict[str, t.Any]] = []
@@ -153,9 +154,10 @@ class ClaimBatch:
         for candidate in request.candidates:
             if (candidate.host, candidate.node) not in self.ids:
                 continue
-            wanted = request.resources
-            amounts = (candidate.node, wanted.memory_mb, wanted.disk_gb, wanted.vcpus)
-            self._note(request, "Attempting claim on node %s: memory %d MB, disk %d GB, vcpus %d CPU", *amounts)
+            if self.log is not None:
+                wanted = request.resources
+                amounts = (candidate.node, wanted.memory_mb, wanted.disk_gb, wanted.vcpus)
+                self._note(request, "Attempting claim on node %s: memory %d MB, disk %d GB, vcpus %d CPU", *amounts)
             try:
                 self._claim(request, candidate)
             except errors.BootflowError as e:
@@ -177,11 +179,14 @@ class ClaimBatch:
         slot = None
         if request.group is not None and self.members is not None:
             slot = self.members.add(request.group, node_id, candidate.host, request.instance_uuid)
-        delta = usage_delta(request.resources)
+        delta = self._delta_of(request.resources)
         self.usage[place] = delta.apply(self.usage[place])
         guests = 0 if candidate.host == request.home else delta.num_instances
-        amounts = (delta.memory_mb_used, delta.local_gb_used, delta.vcpus_used, guests)
-        self.added[node_id] = [before + more for before, more in zip(self.added[node_id], amounts)]
+        added = self.added[node_id]
+        added[0] += delta.memory_mb_used
+        added[1] += delta.local_gb_used
+        added[2] += delta.vcpus_used
+        added[3] += guests
         numa = allocation.guest_numa if allocation is not None else None
         self.claims.append(
             {
@@ -202,6 +207,12 @@ class ClaimBatch:
                 allocation.numa, allocation.free_pci, allocation.free_disks
             )
             self._note_devices(request, node_id, allocation)
+
+    def _delta_of(self, resources: ResourceRequest) -> UsageDelta:
+        """The instances of an entry share the object."""
+        if self._delta is None or self._delta[0] is not resources:
+            self._delta = (resources, usage_delta(resources))
+        return self._delta[1]
 
     def _test(self, request: ClaimRequest, candidate: Candidate, node_id: int) -> Allocation | None:
         """All tests, then the group. Raises ComputeResourcesUnavailable or RescheduledException."""

@@ -10,7 +10,7 @@ import functools
 import itertools
 import operator
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...core.answers.compute import PROFILE
 from ...core.answers.shapes import LARGEST_BIG, Misshapen, maybe, number
@@ -19,6 +19,7 @@ from ...core.scheduler.aggregates import Aggregate
 from ...core.scheduler.columns import Fleet, Same, np
 from ...core.scheduler.host_state import HostState
 from ..db import bulk
+from ..db.kept import Kept
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
 from ..schema.tables import BUSY, compute_nodes, instances, request_specs
@@ -61,7 +62,9 @@ def read(
     :arg aggregates: host -> its aggregates; hosts in the same ones should share the tuple.
     """
     wanted = hosts if isinstance(hosts, (set, frozenset)) else set(hosts)
-    table = _packed(tx) if tx.dialect.name == "postgresql" else _unpacked(tx)
+    table, with_devices = _packed(tx) if tx.dialect.name == "postgresql" else _joined(tx)
+    if not with_devices and needs.devices:
+        needs = replace(needs, devices=False)
     names = table["host"]
     known = set(names)
     if not known <= wanted or any(map(operator.gt, names, names[1:])) or len(known) < len(names):
@@ -69,8 +72,9 @@ def read(
         mine = range(len(names)) if known <= wanted else [i for i, host in enumerate(names) if host in wanted]
         chosen = sorted(mine, key=keys.__getitem__)
         rows = np.array(chosen, dtype=np.int64)
+        pick = operator.itemgetter(*chosen) if len(chosen) > 1 else lambda column: [column[i] for i in chosen]
         table = {
-            name: column[rows] if isinstance(column, np.ndarray) else list(map(column.__getitem__, chosen))
+            name: column[rows] if isinstance(column, np.ndarray) else list(pick(column))
             for name, column in table.items()
         }
     strangers = [] if wanted <= known else [h for h in hosts if h not in known]
@@ -91,30 +95,74 @@ def _as_lists(table: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     return {name: getattr(column, "tolist", lambda column=column: column)() for name, column in table.items()}
 
 
+def _joined(tx: Transaction) -> tuple[dict[str, t.Any], bool]:
+    """column -> its values, and whether any host has devices or disks to hand out. sqlite sends each column as one text."""
+    (*values, with_devices) = tx.connection.exec_driver_sql(_joined_columns()).one()
+    table: dict[str, t.Any] = {}
+    try:
+        for name, joined in zip(COLUMNS, values):
+            kind = _type_of(name)
+            table[name] = _split(joined) if kind == "str" else _numbers(name, joined, kind)
+    except ValueError:  # no number
+        return _unpacked(tx), True
+    count = len(table["id"])
+    if any(len(column) != count for column in table.values()):  # no number, or a text that has the separator in it
+        return _unpacked(tx), True
+    return table, bool(with_devices)
+
+
+def _numbers(name: str, joined: str | None, kind: str) -> t.Any:
+    if joined is None:
+        return np.zeros(0, dtype=np.int64)
+    # What is no number ends the reading: the 0 at the end is not reached then.
+    column = np.fromstring(joined + ",0", sep=",", dtype=np.float64 if kind == "float" else np.int64)[:-1]
+    return column != 0 if kind == "bool" else _with_nulls(name, column)
+
+
+def _with_nulls(name: str, column: t.Any) -> t.Any:
+    if name in _NULLABLE:
+        missing = np.isnan(column) if column.dtype == np.float64 else column == _NULL
+        if missing.any():
+            return [None if none else value for value, none in zip(column.tolist(), missing)]
+    return column
+
+
 def _unpacked(tx: Transaction) -> dict[str, t.Any]:
-    """column -> its values, read as the driver's own tuples: ten thousand rows are read, and none is accessed by name."""
+    """The same, read as the driver's own tuples: ten thousand rows are read, and none is accessed by name."""
     rows: list[t.Any] = tx.execute(_EVERYTHING).cursor.fetchall()  # type: ignore[assignment]
-    rows.sort()
     table: dict[str, t.Any] = {n: list(v) for n, v in zip(COLUMNS, zip(*rows))} if rows else {n: [] for n in COLUMNS}
     table["disabled"] = [bool(value) for value in table["disabled"]]
     table["down"] = [bool(value) for value in table["down"]]
     return table
 
 
-def _packed(tx: Transaction) -> dict[str, t.Any]:
-    """The same, each column as one value: PostgreSQL sends numbers as their bytes, and none of them becomes an object."""
-    values = tx.execute(_packed_columns()).one()
+def _packed(tx: Transaction) -> tuple[dict[str, t.Any], bool]:
+    """The same of PostgreSQL, which sends numbers as their bytes: none of them becomes an object."""
+    (*values, with_devices) = tx.fetch(_packed_columns(_TEXT), binary=True)[0]
+    table = _unpack(values, _split)
+    count = len(table["id"])
+    if any(len(column) != count for column in table.values()):  # a text has the separator in it
+        (*values, with_devices) = tx.fetch(_packed_columns(_JSON), binary=True)[0]
+        table = _unpack(values, lambda packed: packed or [])
+    return table, bool(with_devices)
+
+
+def _unpack(values: t.Sequence[t.Any], texts: t.Callable[[t.Any], list[t.Any]]) -> dict[str, t.Any]:
+    """:arg texts: what a packed column of texts becomes"""
     table: dict[str, t.Any] = {}
-    for name, packed in zip(COLUMNS, values):
-        form = _FORMS[_type_of(name)]
+    for (name, form), packed in zip(_FORM_OF.items(), values):
         if form is None:
-            table[name] = packed or []
+            table[name] = texts(packed)
             continue
         column = np.frombuffer(packed or b"", dtype=form)
-        table[name] = column if form == "?" else column.astype(np.float64 if form == ">f8" else np.int64)
-        if name in _NULLABLE and (missing := (column == _NULL) if form == ">i4" else np.isnan(column)).any():
-            table[name] = [None if none else value for value, none in zip(table[name].tolist(), missing)]
+        table[name] = column
+        if form != "?":
+            table[name] = _with_nulls(name, column.astype(np.float64 if form == ">f8" else np.int64))
     return table
+
+
+def _split(packed: str | None) -> list[str]:
+    return [] if packed is None else packed.split(_SEPARATOR)
 
 
 # COLUMNS as expressions, where they are not columns of the table
@@ -124,35 +172,58 @@ _EXPRESSIONS = {
 }
 _NULLABLE = frozenset(name for name in COLUMNS if name not in _EXPRESSIONS and compute_nodes.c[name].nullable)
 _NULL = -(2**31)  # for an integer that is NULL
-# Kind of a column -> how its values are packed, and their form in numpy; texts are JSON
+# Kind of a column -> how its values are packed, and their form in numpy
 _PACKS = {
     "int": "string_agg(int4send(%s), '')",
     "float": "string_agg(float8send(%s), '')",
     "bool": "string_agg(boolsend(%s), '')",
-    "str": "json_agg(%s)",
 }
 _FORMS = {"int": ">i4", "float": ">f8", "bool": "?", "str": None}
+# Ways to pack texts: with a separator that no name should have, and, slower, as JSON
+_SEPARATOR = "\x1f"
+_TEXT = "string_agg(%s, chr(31))"
+_JSON = "json_agg(%s)"
 
 
 def _type_of(name: str) -> str:
     return "bool" if name in _EXPRESSIONS else compute_nodes.c[name].type.python_type.__name__
 
 
-def _pack(name: str) -> str:
+def _pack(name: str, texts: str) -> str:
     kind = _type_of(name)
     value = _EXPRESSIONS.get(name, name)
     if name in _NULLABLE and kind in ("int", "float"):
         value = "coalesce(%s, %s)" % (value, _NULL if kind == "int" else "'NaN'")
-    return _PACKS[kind] % value
+    return _PACKS.get(kind, texts) % value
 
 
-_IO_OPS = sa.text("SELECT host, count(*) FROM instances WHERE %s GROUP BY host" % BUSY)
+_IO_OPS = Kept(sa.text("SELECT host, count(*) FROM instances WHERE %s GROUP BY host" % BUSY))
 _EVERYTHING = sa.text("SELECT %s FROM compute_nodes" % ", ".join(_EXPRESSIONS.get(n, n) for n in COLUMNS))
 
 
+_FORM_OF = {name: _FORMS[_type_of(name)] for name in COLUMNS} if sa else {}
+
+
 @functools.cache
-def _packed_columns() -> sa.TextClause:
-    return sa.text("SELECT %s FROM compute_nodes" % ", ".join(map(_pack, COLUMNS)))
+def _joined_columns() -> str:
+    return "SELECT %s, max(has_pci OR has_disks) FROM compute_nodes" % ", ".join(map(_join, COLUMNS))
+
+
+def _join(name: str) -> str:
+    kind, value = _type_of(name), _EXPRESSIONS.get(name, name)
+    if kind == "str":
+        return "group_concat(%s, char(31))" % value
+    if kind == "float":
+        value = "quote(%s)" % value  # all of its digits
+    if name in _NULLABLE:
+        value = "CASE WHEN %s IS NULL THEN %s ELSE %s END" % (name, _NULL if kind == "int" else "'nan'", value)
+    return "group_concat(%s)" % value
+
+
+@functools.cache
+def _packed_columns(texts: str) -> str:
+    columns = ", ".join(_pack(name, texts) for name in COLUMNS)
+    return "SELECT %s, bool_or(has_pci OR has_disks) FROM compute_nodes" % columns
 
 
 def _add_stranger(table: dict[str, t.Any], host: str) -> None:
@@ -193,14 +264,14 @@ class _FleetReader:
         self.table = table
         self.aggregates = aggregates
         self.host_vars = host_vars
-        ids = table["id"]
+        ids = table["id"].tolist() if isinstance(table["id"], np.ndarray) else table["id"]
         self.reasons_of_rows: dict[int, str] = {}  # why hosts are down, in addition to what the ledger says
         of_profiles = table["profile_id"]
         self.profiles = profiles.load(
             tx, np.unique(of_profiles).tolist() if isinstance(of_profiles, np.ndarray) else set(of_profiles)
         )
         self._leave_out_profiles()
-        self.io_ops = dict(tx.execute(_IO_OPS).all())
+        self.io_ops = dict(map(tuple, _IO_OPS.tuples(tx, {})))
         self.reasons = _reasons(tx) if np.any(table["disabled"]) else {}
         self.down_reasons = _down_reasons(tx) if np.any(table["down"]) else {}
         some = None if len(ids) > 500 else [i for i in ids if i is not None]

@@ -15,6 +15,7 @@ import typing as t
 from ...core import errors
 from ...core.instances import states
 from ..db import bulk
+from ..db.kept import Kept
 from ..db.sqlalchemy_import import sa
 from ..db.this_run import NOTIFY_NOTHING, NOTIFY_VM_AND_TASK_STATE
 from ..db.transaction import Transaction
@@ -217,16 +218,15 @@ def select_live(
     listed = {"some_" + n: bulk.listed(tx, c[n], some) for n, some in lists.items() if some is not None}
     given = {n: value for n, value in values.items() if value is not None}
     query = _live_query(tx.dialect.name, tuple(listed), tuple(given), lock)
+    found = [dict(zip(_COLUMNS, row)) for row in query.tuples(tx, {**listed, **given})]
     return sorted(
-        with_specs(tx, tx.execute(query, {**listed, **given})),
+        with_specs(tx, found),
         key=lambda r: (r.project, r.created_at, r.request_spec_id, r.launch_index, r.uuid),
     )
 
 
 @functools.cache
-def _live_query(
-    dialect: str, lists: tuple[str, ...], values: tuple[str, ...], lock: bool
-) -> sa.Select[t.Unpack[tuple[t.Any, ...]]]:
+def _live_query(dialect: str, lists: tuple[str, ...], values: tuple[str, ...], lock: bool) -> Kept:
     """Made once for each kind of condition: building and compiling it costs more than running it."""
     c = instances.c
     query = sa.select(instances).where(c.deleted == LIVE)
@@ -234,7 +234,10 @@ def _live_query(
         query = query.where(bulk.among_named(dialect, c[name.removeprefix("some_")], name))
     for name in values:
         query = query.where(c[name] == sa.bindparam(name, type_=c[name].type))
-    return query.order_by(c.uuid).with_for_update(of=instances) if lock else query
+    return Kept(query.order_by(c.uuid).with_for_update(of=instances) if lock else query)
+
+
+_COLUMNS = tuple(c.name for c in instances.c) if sa else ()
 
 
 def names(tx: Transaction, project: str | None = None) -> set[str]:
@@ -369,12 +372,42 @@ def has_builds(tx: Transaction, run_id: str) -> bool:
 
 def waits_for_host(tx: Transaction, run_id: str) -> bool:
     """Whether a build of this run waits for a host."""
-    return tx.execute(_WAITING, {"run": run_id}).first() is not None
+    return bool(_WAITING.tuples(tx, {"run": run_id}))
+
+
+def builds_among(tx: Transaction, uuids: t.Sequence[str]) -> list[tuple[str, str | None]]:
+    """uuid and task_state of those that are builds of this run, by uuid."""
+    values = {"run": tx.run.id, "uuids": bulk.listed(tx, instances.c.uuid, uuids)}
+    return _builds_among(tx.dialect.name).tuples(tx, values)
+
+
+@functools.cache
+def _builds_among(dialect: str) -> Kept:
+    c = instances.c
+    mine = bulk.among_named(dialect, c.uuid, "uuids")
+    return Kept(sa.select(c.uuid, c.task_state).where(mine, _builds_of(sa.bindparam("run"))).order_by(c.uuid))
 
 
 def hosts_of_run(tx: Transaction, run_id: str) -> list[str]:
     """Hosts on which this run has builds."""
-    return sorted(tx.execute(_HOSTS_OF_RUN, {"run": run_id}).scalars())
+    return sorted(host for (host,) in _HOSTS_OF_RUN.tuples(tx, {"run": run_id}))
+
+
+def builds_of_run(tx: Transaction) -> tuple[list[str], bool]:
+    """The hosts on which this run has builds, and whether it has attachments, which attachments.instances_to_bind() looks at."""
+    ((hosts, attached),) = _builds_query(tx.dialect.name).tuples(tx, {"run": tx.run.id})
+    return sorted(bulk.texts(hosts)), bool(attached)
+
+
+@functools.cache
+def _builds_query(dialect: str) -> Kept:
+    return Kept(
+        sa.text(
+            "SELECT (SELECT %s(DISTINCT host) FROM instances WHERE run_id = :run AND deleted = '' AND vm_state = 'building'"
+            " AND host IS NOT NULL), EXISTS (SELECT 1 FROM volume_attachments WHERE run_id = :run AND deleted = '')"
+            % bulk.LISTING[dialect]
+        )
+    )
 
 
 def _builds_of(run_id: t.Any) -> sa.ColumnElement[bool]:
@@ -383,8 +416,8 @@ def _builds_of(run_id: t.Any) -> sa.ColumnElement[bool]:
 
 
 _OF_RUN = _builds_of(sa.bindparam("run"))
-_WAITING = sa.select(instances.c.uuid).where(_OF_RUN, instances.c.task_state == states.SCHEDULING).limit(1)
-_HOSTS_OF_RUN = sa.select(instances.c.host).where(_OF_RUN, instances.c.host.is_not(None)).distinct()
+_WAITING = Kept(sa.select(instances.c.uuid).where(_OF_RUN, instances.c.task_state == states.SCHEDULING).limit(1))
+_HOSTS_OF_RUN = Kept(sa.select(instances.c.host).where(_OF_RUN, instances.c.host.is_not(None)).distinct())
 
 
 def place(tx: Transaction, placements: t.Sequence[t.Mapping[str, t.Any]]) -> None:
@@ -403,9 +436,8 @@ def relocate(tx: Transaction, rows: t.Sequence[t.Mapping[str, t.Any]]) -> None:
     bulk.update(tx, instances, "uuid", [{**row, "updated_at": tx.now} for row in rows])
 
 
-def with_specs(tx: Transaction, rows: t.Iterable[sa.Row[t.Unpack[tuple[t.Any, ...]]]]) -> list[Instance]:
+def with_specs(tx: Transaction, found: t.Sequence[dict[str, t.Any]]) -> list[Instance]:
     """Rows of instances with their requests; each request is read once."""
-    found = [r._asdict() for r in rows]
     specs = requests.specs(tx, {r["request_spec_id"] for r in found})
     return [Instance(r, specs[r["request_spec_id"]].spec, specs[r["request_spec_id"]].digest) for r in found]
 

@@ -7,10 +7,12 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import typing as t
 
 from ...core.scheduler.host_state import COLUMNS, REPORTED
 from ..db import bulk
+from ..db.kept import Kept
 from ..db.locks import insert_new
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
@@ -160,14 +162,14 @@ def lock(tx: Transaction, node_ids: t.Collection[int]) -> list[NodeUsageRow]:
     if not node_ids:
         return []
     ids = bulk.listed(tx, compute_nodes.c.id, sorted(set(node_ids)))
-    return tx.rows(_lock_query(tx.dialect.name), NodeUsageRow, {"ids": ids})
+    return _lock_query(tx.dialect.name).rows(tx, NodeUsageRow, {"ids": ids})
 
 
 @functools.cache
-def _lock_query(dialect: str) -> sa.Select[t.Unpack[tuple[t.Any, ...]]]:
+def _lock_query(dialect: str) -> Kept:
     c = compute_nodes.c
     columns = (c.id, c.host, c.node, c.memory_mb, c.memory_mb_used, c.local_gb, c.local_gb_used, c.vcpus, c.vcpus_used)
-    return sa.select(*columns).where(bulk.among_named(dialect, c.id, "ids")).order_by(c.id).with_for_update()
+    return Kept(sa.select(*columns).where(bulk.among_named(dialect, c.id, "ids")).order_by(c.id).with_for_update())
 
 
 def recount(tx: Transaction, node_ids: t.Sequence[int]) -> None:
@@ -216,36 +218,57 @@ def differing(
     Many hosts have the same settings: the database tells which of these kinds a row has, and only rows of another kind than
     their host's are read.
     """
-    kinds: list[t.Mapping[str, t.Any]] = []
-    kind_of: dict[str, int] = {}
-    last, kind = None, 0
-    for host, wanted in configurations.items():
-        if wanted != last:
-            last, kind = wanted, next((n for n, its in enumerate(kinds) if its == wanted), len(kinds))
-            if kind == len(kinds):
-                kinds.append(wanted)
-        kind_of[host] = kind
+    kinds = _kinds_of(configurations)
     if not kinds:
         return []
-    told = kinds[:KINDS]
-    statement = _kinds_statement(tuple(tuple(k for k in CONFIGURATION if k in its) for its in told), len(kinds) == 1)
+    told = [its for its, _hosts in kinds[:KINDS]]
+    columns = tuple(tuple(k for k in CONFIGURATION if k in its) for its in told)
+    statement = _kinds_statement(tx.dialect.name, columns, len(kinds) == 1)
     values = {"k%d_%s" % (n, k): its[k] for n, its in enumerate(told) for k in CONFIGURATION if k in its}
-    # The driver's own tuples: these may be all hosts.
-    rows: list[t.Any] = tx.execute(statement, values).cursor.fetchall()  # type: ignore[assignment]
-    other = {host for host, its in rows if kind_of.get(host, its) != its}
+    other: set[str] = set()
+    for kind, names in statement.tuples(tx, values):
+        other.update(set(bulk.texts(names)) - kinds[kind][1] if kind >= 0 else bulk.texts(names))
+    other &= configurations.keys()
     return _differences(tx, {host: configurations[host] for host in other}) if other else []
 
 
+def _kinds_of(
+    configurations: t.Mapping[str, t.Mapping[str, t.Any]],
+) -> list[tuple[t.Mapping[str, t.Any], set[str]]]:
+    """The different settings, each with its hosts. Hosts that share the object are not compared one by one."""
+    ids = list(map(id, configurations.values()))
+    objects = dict(zip(ids, configurations.values()))
+    kinds: list[tuple[t.Mapping[str, t.Any], set[str]]] = []
+    if len(objects) <= KINDS:
+        members = {key: set(itertools.compress(configurations, map(key.__eq__, ids))) for key in objects}
+    else:
+        members = {key: set() for key in objects}
+        for host, key in zip(configurations, ids):
+            members[key].add(host)
+    for key, wanted in objects.items():
+        hosts = next((its_hosts for its, its_hosts in kinds if its == wanted), None)
+        if hosts is None:
+            kinds.append((wanted, members[key]))
+        else:
+            hosts |= members[key]
+    return kinds
+
+
 @functools.lru_cache(maxsize=64)
-def _kinds_statement(kinds: tuple[tuple[str, ...], ...], only_others: bool) -> sa.TextClause:
-    """(host, number of the kind of settings that it has) of all rows. :arg only_others: not those of the first kind."""
+def _kinds_statement(dialect: str, kinds: tuple[tuple[str, ...], ...], only_others: bool) -> Kept:
+    """(number of a kind of settings or -1, JSON list of the hosts that have it). :arg only_others: not those of the first kind."""
     conditions = [
         "(%s) = (%s)" % (", ".join(columns), ", ".join(":k%d_%s" % (n, k) for k in columns)) if columns else "1 = 1"
         for n, columns in enumerate(kinds)
     ]
     cases = " ".join("WHEN %s THEN %d" % (condition, n) for n, condition in enumerate(conditions))
     where = " WHERE NOT (%s)" % conditions[0] if only_others else ""
-    return sa.text("SELECT host, CASE %s ELSE -1 END FROM compute_nodes%s" % (cases, where))
+    return Kept(
+        sa.text(
+            "SELECT kind, %s(host) FROM (SELECT host, CASE %s ELSE -1 END AS kind FROM compute_nodes%s) AS n GROUP BY kind"
+            % (bulk.LISTING[dialect], cases, where)
+        )
+    )
 
 
 def _differences(
@@ -280,20 +303,28 @@ def stale_hosts(tx: Transaction, hosts: t.Iterable[str], max_age: float, silent:
 
     :arg silent: also those that never reported, or did not answer last time.
     """
-    c = compute_nodes.c
-    answered = sa.and_(c.reported_at.is_not(None), c.unreachable_reason.is_(None))
-    recent = sa.and_(answered, c.reported_at >= tx.now - max_age)
+    since = tx.now - max_age
     if silent:
-        fresh = _hosts_with(tx, recent)
+        fresh = _hosts_with(tx, RECENT, since)
         return [h for h in hosts if h not in fresh]
-    old = _hosts_with(tx, sa.and_(answered, ~recent)) - _hosts_with(tx, sa.or_(recent, ~answered))
+    old = _hosts_with(tx, "%s AND NOT (%s)" % (_ANSWERED, RECENT), since)
+    old -= _hosts_with(tx, "(%s) OR NOT (%s)" % (RECENT, _ANSWERED), since)
     return [h for h in hosts if h in old]
 
 
-def _hosts_with(tx: Transaction, condition: sa.ColumnElement[bool]) -> set[str]:
-    """The hosts with a node that meets the condition; the driver's own tuples, as these may be all hosts."""
-    rows: list[t.Any] = tx.execute(sa.select(compute_nodes.c.host).where(condition)).cursor.fetchall()  # type: ignore[assignment]
-    return {host for (host,) in rows}
+_ANSWERED = "reported_at IS NOT NULL AND unreachable_reason IS NULL"
+RECENT = _ANSWERED + " AND reported_at >= :since"
+
+
+def _hosts_with(tx: Transaction, condition: str, since: float) -> set[str]:
+    """The hosts with a node that meets the condition."""
+    ((names,),) = _hosts_query(tx.dialect.name, condition).tuples(tx, {"since": since})
+    return set(bulk.texts(names))
+
+
+@functools.cache
+def _hosts_query(dialect: str, condition: str) -> Kept:
+    return Kept(sa.text("SELECT %s(host) FROM compute_nodes WHERE %s" % (bulk.LISTING[dialect], condition)))
 
 
 def node_facts(tx: Transaction, host: str, node: str) -> dict[str, t.Any]:

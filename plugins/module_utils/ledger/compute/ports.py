@@ -107,7 +107,7 @@ class Allocator:
             row["mac_address"] = mac
         taken: dict[str, set[int]] = {subnet_id: set() for subnet_id in self._subnets}
         for row in self._ip_rows:
-            taken[row["subnet_id"]].add(int(ipaddress.ip_address(row["ip_address"])))
+            taken[row["subnet_id"]].add(ipam.address_number(row["ip_address"]))
         for subnet_id, numbers in taken.items():
             self._subnets[subnet_id].take(numbers)
         bulk.insert(self.tx, ports, self._port_rows)

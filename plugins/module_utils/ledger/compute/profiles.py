@@ -6,11 +6,13 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import typing as t
 
 from ..db import bulk
+from ..db.kept import Kept
 from ..db.locks import insert_new
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
@@ -31,6 +33,11 @@ def profile_id(tx: Transaction, content: t.Mapping[str, t.Any]) -> int:
 
 def load(tx: Transaction, ids: t.Iterable[int | None]) -> dict[int, dict[str, t.Any]]:
     """id -> content."""
+    named = bulk.listed(tx, node_profiles.c.id, sorted({i for i in ids if i is not None}))
+    return dict(map(tuple, _query(tx.dialect.name).tuples(tx, {"ids": named})))
+
+
+@functools.cache
+def _query(dialect: str) -> Kept:
     c = node_profiles.c
-    named = bulk.among(tx, c.id, sorted({i for i in ids if i is not None}))
-    return {r.id: r.profile for r in tx.execute(sa.select(c.id, c.profile).where(named))}
+    return Kept(sa.select(c.id, c.profile).where(bulk.among_named(dialect, c.id, "ids")))

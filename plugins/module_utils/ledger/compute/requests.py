@@ -12,6 +12,7 @@ import typing as t
 from ...core import errors
 from ...core.resources.claims import Overhead
 from ..db import bulk
+from ..db.kept import Kept
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
 from ..schema.tables import request_specs, reservations
@@ -19,8 +20,10 @@ from ..schema.tables import request_specs, reservations
 #: Of the documents that add_spec() writes. Minor versions add fields, which an older document leaves at their defaults.
 SPEC_VERSION = "1.2"
 
-_NEXT_IDS = sa.text(
-    "SELECT nextval(pg_get_serial_sequence('request_specs', 'id')) FROM generate_series(1, CAST(:count AS INTEGER))"
+_NEXT_IDS = Kept(
+    sa.text(
+        "SELECT nextval(pg_get_serial_sequence('request_specs', 'id')) FROM generate_series(1, CAST(:count AS INTEGER))"
+    )
 )
 
 
@@ -49,7 +52,7 @@ class Entry(t.NamedTuple):
 def new_ids(tx: Transaction, count: int) -> list[int]:
     """Ids for new entries."""
     if tx.dialect.name == "postgresql":
-        return [int(key) for key in tx.execute(_NEXT_IDS, {"count": count}).scalars()]
+        return [int(key) for (key,) in _NEXT_IDS.tuples(tx, {"count": count})]
     last = int(tx.execute(sa.select(sa.func.coalesce(sa.func.max(request_specs.c.id), 0))).scalar_one())
     return list(range(last + 1, last + 1 + count))
 
@@ -72,7 +75,7 @@ def specs(tx: Transaction, ids: t.Iterable[int]) -> dict[int, SpecRow]:
     if not wanted:
         return {}
     parameters = {"ids": bulk.listed(tx, request_specs.c.id, wanted)}
-    found = {r.id: r for r in tx.rows(_specs_query(tx.dialect.name), SpecRow, parameters)}
+    found = {r.id: r for r in _specs_query(tx.dialect.name).rows(tx, SpecRow, parameters)}
     for row in found.values():
         if row.spec_version != SPEC_VERSION and not _is_known(row.spec_version):
             raise errors.RequestTooNew(
@@ -82,9 +85,9 @@ def specs(tx: Transaction, ids: t.Iterable[int]) -> dict[int, SpecRow]:
 
 
 @functools.cache
-def _specs_query(dialect: str) -> sa.Select[t.Unpack[tuple[t.Any, ...]]]:
+def _specs_query(dialect: str) -> Kept:
     c = request_specs.c
-    return sa.select(c.id, c.spec_version, c.spec, c.digest).where(bulk.among_named(dialect, c.id, "ids"))
+    return Kept(sa.select(c.id, c.spec_version, c.spec, c.digest).where(bulk.among_named(dialect, c.id, "ids")))
 
 
 def networks(tx: Transaction, ids: t.Iterable[int]) -> dict[int, list[dict[str, t.Any]]]:

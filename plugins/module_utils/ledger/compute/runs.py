@@ -15,6 +15,7 @@ import typing as t
 from ...core import errors
 from ...core.times import utc
 from ..db import bulk, this_run
+from ..db.kept import Kept
 from ..db.sqlalchemy_import import sa
 from ..db.this_run import RunIdentity
 from ..db.transaction import Transaction
@@ -37,9 +38,11 @@ class RunRow:
 
 
 # Two tasks of one run may come here at once; either lease is valid.
-_RENEW = sa.text(
-    "INSERT INTO runs (%s) VALUES (%s) ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until"
-    % (", ".join(runs.c.keys()), ", ".join(":" + n for n in runs.c.keys()))
+_RENEW = Kept(
+    sa.text(
+        "INSERT INTO runs (%s) VALUES (%s) ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until"
+        % (", ".join(runs.c.keys()), ", ".join(":" + n for n in runs.c.keys()))
+    )
 )
 
 
@@ -48,7 +51,7 @@ def renew(tx: Transaction) -> None:
     run = {
         n: getattr(tx.run, n) for n in ("id", "controller", "boot_id", "pid_namespace", "pid", "pid_started", "actor")
     }
-    tx.execute(_RENEW, {**run, "started_at": tx.now, "lease_until": tx.now + tx.context.lease_seconds})
+    _RENEW.write(tx, {**run, "started_at": tx.now, "lease_until": tx.now + tx.context.lease_seconds})
 
 
 def is_dead(row: RunRow | None, me: RunIdentity, now: float) -> bool:
@@ -69,9 +72,10 @@ def dead_among(tx: Transaction, run_ids: t.Iterable[str | None]) -> set[str]:
     return {r for r in wanted if is_dead(rows.get(r), tx.run, tx.now)}
 
 
-# The conditions of partial indexes are in their own words.
-_LEFT_WORK = sa.text(
-    "SELECT EXISTS (SELECT 1 FROM instances w JOIN runs r ON r.id = w.run_id WHERE w.deleted = '' AND w.vm_state = 'building'"
+# Whether instances, volumes, snapshots or attachments are those of another run that is unknown, or whose lease has expired. The
+# conditions of partial indexes are in their own words.
+LEFT_WORK = (
+    "EXISTS (SELECT 1 FROM instances w JOIN runs r ON r.id = w.run_id WHERE w.deleted = '' AND w.vm_state = 'building'"
     " AND w.run_id <> :run AND r.lease_until <= :now) OR %s"
     % " OR ".join(
         "EXISTS (SELECT 1 FROM %s w WHERE %s AND w.run_id IS NOT NULL AND w.run_id <> :run"
@@ -83,11 +87,6 @@ _LEFT_WORK = sa.text(
         )
     )
 )
-
-
-def left_work(tx: Transaction) -> bool:
-    """Whether instances, volumes, snapshots or attachments are those of another run that is unknown, or whose lease has expired."""
-    return bool(tx.execute(_LEFT_WORK, {"run": tx.run.id, "now": tx.now}).scalar_one())
 
 
 def out_of_lease(tx: Transaction, run_ids: t.Iterable[str | None]) -> set[str]:

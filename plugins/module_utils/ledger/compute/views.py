@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import typing as t
 
@@ -83,6 +84,11 @@ def _view(
     }
 
 
+@functools.lru_cache(maxsize=1024)
+def _prefix(cidr: str) -> int:
+    return ipaddress.ip_network(cidr, strict=False).prefixlen
+
+
 def _addresses(port: PortRecord, network: Network) -> list[dict[str, t.Any]]:
     subnets = {s.id: s for s in network.subnets}
     found = []
@@ -91,8 +97,8 @@ def _addresses(port: PortRecord, network: Network) -> list[dict[str, t.Any]]:
         found.append(
             {
                 "ip_address": fixed["ip_address"],
-                "prefix": None if subnet is None else ipaddress.ip_network(subnet.cidr, strict=False).prefixlen,
-                "version": ipaddress.ip_address(fixed["ip_address"]).version,
+                "prefix": None if subnet is None else _prefix(subnet.cidr),
+                "version": 6 if ":" in fixed["ip_address"] else 4,
                 "network": network.name,
                 "mac_address": port.mac_address,
             }

@@ -11,6 +11,7 @@ once per row, which costs next to nothing.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import typing as t
 
@@ -21,7 +22,6 @@ from .transaction import Part, Transaction
 Rows = t.Sequence[t.Mapping[str, t.Any]]
 
 UNTYPED = sa.types.NullType() if sa else None  # of a parameter: the database takes the type that it is cast to
-_statements: dict[tuple[t.Any, ...], sa.Executable] = {}
 
 
 def among(tx: Transaction, column: sa.Column[t.Any], values: t.Iterable[t.Any]) -> sa.ColumnElement[bool]:
@@ -49,6 +49,15 @@ def _among(dialect: str, column: sa.Column[t.Any], parameter: sa.BindParameter[t
     return column.in_(sa.select(sa.column("value")).select_from(sa.func.json_each(parameter)))
 
 
+# The database's function that makes a JSON list of a column: thousands of names cost less as one value than as rows.
+LISTING = {"postgresql": "json_agg", "sqlite": "json_group_array"}
+
+
+def texts(listed_: t.Any) -> list[str]:
+    """What LISTING made of texts."""
+    return json.loads(listed_) if isinstance(listed_, str) else listed_ or []
+
+
 def insert(tx: Transaction, table: sa.Table, rows: Rows, if_new: bool = False) -> None:
     """Insert ``rows``, all with the same columns. Other columns get the database's default, not the table's.
 
@@ -58,36 +67,30 @@ def insert(tx: Transaction, table: sa.Table, rows: Rows, if_new: bool = False) -
         return
     names = tuple(rows[0])
     if tx.dialect.name != "postgresql":
-        statement = _cached(
-            ("sqlite insert", table.name, names, if_new),
-            lambda: (
-                table.insert()
-                .values({n: sa.bindparam(n, type_=table.c[n].type) for n in names})
-                .prefix_with(*["OR IGNORE"] * if_new)
-            ),
-        )
-        tx.execute(statement, rows)
+        words = (" OR IGNORE" if if_new else "", table.name, ", ".join(names), ", ".join("?" * len(names)))
+        _send_each(tx, "INSERT%s INTO %s (%s) VALUES (%s)" % words, table, names, rows)
         return
+    if len(rows) == 1:  # values of their own kind cost the driver less than as many arrays of one
+        first = {n: its[0] for n, its in _values(table, names, rows).items()}
+        _send(tx, Part(_insert_text(table, names, if_new, True), first))
+        return
+    _send(tx, Part(_insert_text(table, names, if_new, False), _columns(table, names, rows)))
+
+
+@functools.cache
+def _insert_text(table: sa.Table, names: tuple[str, ...], if_new: bool, one: bool) -> str:
+    """PostgreSQL's, made once. :arg one: of a single row, not of a column's array each"""
     into = "INSERT INTO %s (%s)" % (table.name, ", ".join(names))
     conflict = " ON CONFLICT DO NOTHING" if if_new else ""
-    if len(rows) == 1:  # values of their own kind cost the driver less than as many arrays of one
-        values = ", ".join(_cast(table.c[n], _parameter(n)) for n in names)
-        _send(
-            tx,
-            Part(
-                "%s VALUES (%s)%s" % (into, values, conflict),
-                {n: its[0] for n, its in _values(table, names, rows).items()},
-            ),
-        )
-        return
-    text = "%s SELECT %s FROM unnest(%s) AS u(%s)%s" % (
+    if one:
+        return "%s VALUES (%s)%s" % (into, ", ".join(_cast(table.c[n], _parameter(n)) for n in names), conflict)
+    return "%s SELECT %s FROM unnest(%s) AS u(%s)%s" % (
         into,
         ", ".join(_cast(table.c[n], "u." + n) for n in names),
-        ", ".join(_array(tx, table.c[n]) for n in names),
+        ", ".join(_array(table.c[n]) for n in names),
         ", ".join(names),
         conflict,
     )
-    _send(tx, Part(text, _columns(table, names, rows)))
 
 
 def update(tx: Transaction, table: sa.Table, key: str, rows: Rows, add: t.Collection[str] = ()) -> int:
@@ -100,25 +103,30 @@ def update(tx: Transaction, table: sa.Table, key: str, rows: Rows, add: t.Collec
         return 0
     names = tuple(n for n in rows[0] if n != key)
     if tx.dialect.name != "postgresql":
-        statement = _cached(
-            ("sqlite update", table.name, key, names, tuple(sorted(add))), lambda: _update_one(table, key, names, add)
-        )
-        return int(tx.execute(statement, [{"b_" + n: v for n, v in row.items()} for row in rows]).rowcount)
+        sets = ", ".join("%s = %s?" % (n, n + " + " if n in add else "") for n in names)
+        return _send_each(tx, "UPDATE %s SET %s WHERE %s = ?" % (table.name, sets, key), table, (*names, key), rows)
+
+    text = _update_text(table, key, names, frozenset(add))
+    return _send(tx, Part(text, _columns(table, (key, *names), rows)))
+
+
+@functools.cache
+def _update_text(table: sa.Table, key: str, names: tuple[str, ...], add: frozenset[str]) -> str:
+    """PostgreSQL's, made once."""
 
     def value(name: str) -> str:
         new = _cast(table.c[name], "u." + name)
         return "%s = %s" % (name, "t.%s + %s" % (name, new) if name in add else new)
 
     everything = (key, *names)
-    text = "UPDATE %s AS t SET %s FROM unnest(%s) AS u(%s) WHERE t.%s = u.%s" % (
+    return "UPDATE %s AS t SET %s FROM unnest(%s) AS u(%s) WHERE t.%s = u.%s" % (
         table.name,
         ", ".join(value(n) for n in names),
-        ", ".join(_array(tx, table.c[n]) for n in everything),
+        ", ".join(_array(table.c[n]) for n in everything),
         ", ".join(everything),
         key,
         key,
     )
-    return _send(tx, Part(text, _columns(table, everything, rows)))
 
 
 @contextlib.contextmanager
@@ -155,22 +163,14 @@ def _send(tx: Transaction, part: Part) -> int:
     if tx.parts is not None:
         tx.parts.append(part)
         return 0
-    return int(tx.connection.exec_driver_sql(part.text, part.values).rowcount)
+    return tx.send(part.text, part.values)
 
 
-def _update_one(table: sa.Table, key: str, names: t.Sequence[str], add: t.Collection[str]) -> sa.Update:
-    def bound(name: str) -> sa.ColumnElement[t.Any]:
-        parameter = sa.bindparam("b_" + name, type_=table.c[name].type)
-        return table.c[name] + parameter if name in add else parameter
-
-    where = table.c[key] == sa.bindparam("b_" + key, type_=table.c[key].type)
-    return table.update().where(where).values({n: bound(n) for n in names})
-
-
-def _cached(key: tuple[t.Any, ...], make: t.Callable[[], sa.Executable]) -> sa.Executable:
-    if key not in _statements:
-        _statements[key] = make()
-    return _statements[key]
+def _send_each(tx: Transaction, text: str, table: sa.Table, names: t.Sequence[str], rows: Rows) -> int:
+    """Run a statement of sqlite for each row. Returns the number of written rows."""
+    columns = _values(table, names, rows)
+    each = list(zip(*(columns[n] for n in names)))
+    return int(tx.connection.exec_driver_sql(text, each if len(each) > 1 else each[0]).rowcount)
 
 
 def _parameter(name: str) -> str:
@@ -182,8 +182,9 @@ def _is_json(column: sa.Column[t.Any]) -> bool:
     return isinstance(column.type, sa.JSON)
 
 
-def _array(tx: Transaction, column: sa.Column[t.Any]) -> str:
-    kind = "TEXT" if _is_json(column) else column.type.compile(tx.dialect)
+def _array(column: sa.Column[t.Any]) -> str:
+    dialect = optional_import("sqlalchemy.dialects.postgresql").dialect()
+    kind = "TEXT" if _is_json(column) else column.type.compile(dialect)
     return "CAST(%s AS %s[])" % (_parameter(column.name), kind)
 
 
@@ -199,10 +200,21 @@ def _columns(table: sa.Table, names: t.Sequence[str], rows: Rows) -> dict[str, s
 def _array_text(kind: t.Any, values: t.Sequence[t.Any]) -> str:
     """Values as PostgreSQL writes an array. The driver would look at each of them in Python, and escape it by an expression."""
     if isinstance(kind, (sa.Integer, sa.Float, sa.Boolean)):
-        texts = map(str, values) if None not in values else ("NULL" if v is None else str(v) for v in values)
-    else:
-        texts = ("NULL" if v is None else '"%s"' % str(v).replace("\\", "\\\\").replace('"', '\\"') for v in values)
-    return "{%s}" % ",".join(texts)
+        return "{%s}" % ",".join(
+            map(str, values) if None not in values else ("NULL" if v is None else str(v) for v in values)
+        )
+    if values and None not in values:
+        joined = _SEPARATOR.join(map(str, values))
+        if joined.count(_SEPARATOR) == len(values) - 1:
+            return '{"%s"}' % _escaped(joined).replace(_SEPARATOR, '","')
+    return "{%s}" % ",".join("NULL" if v is None else '"%s"' % _escaped(str(v)) for v in values)
+
+
+_SEPARATOR = "\x1f"  # hardly in a text: thousands of texts are escaped as one
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"')
 
 
 def _values(table: sa.Table, names: t.Sequence[str], rows: Rows) -> dict[str, list[t.Any]]:
@@ -211,7 +223,20 @@ def _values(table: sa.Table, names: t.Sequence[str], rows: Rows) -> dict[str, li
         values = [row[name] for row in rows]
         kind = table.c[name].type
         if isinstance(kind, sa.JSON):
-            nullable = kind.none_as_null
-            values = [None if v is None and nullable else json.dumps(v) for v in values]
+            values = _as_json(values, kind.none_as_null)
         found[name] = values
     return found
+
+
+def _as_json(values: t.Sequence[t.Any], nullable: bool) -> list[str | None]:
+    """Many rows have the same object, which is written once."""
+    texts_: dict[int, str | None] = {}
+    found = []
+    for value in values:
+        if id(value) not in texts_:
+            texts_[id(value)] = None if value is None and nullable else _encode(value)
+        found.append(texts_[id(value)])
+    return found
+
+
+_encode = json.JSONEncoder().encode

@@ -37,11 +37,11 @@ table = sa.Table(
 )
 
 _WRITE = (
-    "INSERT INTO ledger_commits AS c (worker, number, at) SELECT :worker, :number, :at %s"
+    "INSERT INTO ledger_commits AS c (worker, number, at) SELECT %%(worker)s, %%(number)s, %%(at)s %s"
     " ON CONFLICT (worker) DO UPDATE SET number = excluded.number, at = excluded.at WHERE c.number < excluded.number"
 )
-_SIGN = sa.text(_WRITE % "WHERE pg_current_xact_id_if_assigned() IS NOT NULL")
-_SIGN_AGAIN = sa.text(_WRITE % "")
+_SIGN = _WRITE % "WHERE pg_current_xact_id_if_assigned() IS NOT NULL"
+_SIGN_AGAIN = _WRITE % ""
 
 
 class Worker(threading.local):
@@ -58,19 +58,21 @@ class Worker(threading.local):
         return self.id, self.number
 
 
-def sign(conn: sa.Connection, mark: tuple[str, int]) -> bool:
-    """Write the mark if the transaction wrote anything; returns whether it did."""
-    return _write(conn, mark, _SIGN)
+def sign(tx: Transaction, mark: tuple[str, int]) -> bool:
+    """Write the mark if the transaction wrote anything; returns whether it did.
+
+    In a message of its own before the COMMIT, which may arrive late: who asks meanwhile has to find the row, and wait for it.
+    """
+    return _write(tx, mark, _SIGN)
 
 
-def sign_again(conn: sa.Connection, mark: tuple[str, int]) -> bool:
+def sign_again(tx: Transaction, mark: tuple[str, int]) -> bool:
     """Write the mark of a transaction whose COMMIT got no answer; False: the mark exists, so the COMMIT was done."""
-    return _write(conn, mark, _SIGN_AGAIN)
+    return _write(tx, mark, _SIGN_AGAIN)
 
 
-def _write(conn: sa.Connection, mark: tuple[str, int], statement: sa.TextClause) -> bool:
-    values = {"worker": mark[0], "number": mark[1], "at": time.time()}
-    return bool(conn.execute(statement, values).rowcount)
+def _write(tx: Transaction, mark: tuple[str, int], text: str) -> bool:
+    return bool(tx.send(text, {"worker": mark[0], "number": mark[1], "at": time.time()}))
 
 
 def forget_old(tx: Transaction) -> int:

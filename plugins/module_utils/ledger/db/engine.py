@@ -14,12 +14,14 @@ settings nor prepared statements.
 
 from __future__ import annotations
 
+import json
 import time
 import typing as t
 
 from . import answers
 from .address import MEMORY, LedgerAddress, hosts_as_options, normalise_url, url_is_sqlite, without_password
 from .sqlalchemy_import import sa
+from .transaction import Transaction
 
 IDLE_BEFORE_PING = 5.0  # seconds; a recently used connection is not pinged
 FOREVER = 2_000_000_000  # milliseconds: sqlite cannot wait without a limit
@@ -89,6 +91,7 @@ def _postgresql(address: LedgerAddress, url: str) -> sa.Engine:
         parsed,
         connect_args=_libpq_arguments(address, query, stray),
         hide_parameters=True,
+        json_deserializer=_loads,
         pool_size=2,
         max_overflow=4,
         pool_use_lifo=True,
@@ -107,7 +110,7 @@ def _postgresql(address: LedgerAddress, url: str) -> sa.Engine:
         if options.get(MIGRATION) and seconds:
             seconds = max(seconds, MIGRATION_SECONDS)
         t.cast(t.Any, conn.connection.driver_connection).limit = _answer_limit(address, seconds)
-        conn.exec_driver_sql(_begin(address, seconds, bool(options.get(READ_ONLY))))
+        Transaction(conn).send(_begin(address, seconds, bool(options.get(READ_ONLY))))
 
     @sa.event.listens_for(engine, "checkin")
     def on_checkin(_connection: t.Any, record: sa.pool.ConnectionPoolEntry) -> None:
@@ -132,6 +135,17 @@ def _postgresql(address: LedgerAddress, url: str) -> sa.Engine:
             context.is_disconnect = True
 
     return engine
+
+
+def _loads(text: str | bytes) -> t.Any:
+    """As json.loads(), which finds out for each of thousands of values that it is UTF-8 without blanks around it."""
+    try:
+        return _decode(text if isinstance(text, str) else str(text, "utf-8"))[0]
+    except ValueError:
+        return json.loads(text)
+
+
+_decode = json.JSONDecoder().raw_decode
 
 
 def _libpq_arguments(address: LedgerAddress, query: t.Mapping[str, t.Any], stray: str | None) -> dict[str, t.Any]:

@@ -16,10 +16,11 @@ import typing as t
 import zlib
 
 from ...core.optional import optional_import
+from .kept import Kept
 from .sqlalchemy_import import sa
 from .transaction import Transaction
 
-_TAKE = sa.text("SELECT pg_advisory_xact_lock(key) FROM unnest(CAST(:keys AS BIGINT[])) AS key")  # in their order
+_TAKE = Kept(sa.text("SELECT pg_advisory_xact_lock(key) FROM unnest(CAST(:keys AS BIGINT[])) AS key"))  # in their order
 
 
 def take_turns(tx: Transaction, kind: str, names: t.Iterable[str]) -> None:
@@ -31,7 +32,7 @@ def take_turns(tx: Transaction, kind: str, names: t.Iterable[str]) -> None:
         return
     keys = sorted({zlib.crc32(("%s %s" % (kind, name)).encode()) for name in names})
     if keys:
-        tx.execute(_TAKE, {"keys": keys})
+        _TAKE.write(tx, {"keys": keys})
 
 
 def insert_new(tx: Transaction, table: sa.Table, **values: t.Any) -> bool:

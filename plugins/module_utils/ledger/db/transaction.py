@@ -35,6 +35,7 @@ class Transaction:
     of_run: Context | None = None
     _moment: float | None = field(default=None, repr=False)
     parts: list[Part] | None = field(default=None, repr=False)  # what bulk.together() sends later
+    _cursor: t.Any = field(default=None, repr=False)  # the driver's, for send() and fetch()
 
     def execute(
         self, statement: sa.Executable, parameters: t.Any = None
@@ -44,6 +45,28 @@ class Transaction:
     def rows(self, query: sa.Executable, kind: type[Row], parameters: t.Any = None) -> list[Row]:
         """The rows of ``query``. ``kind`` declares their columns, for mypy: they stay SQLAlchemy's own, nothing is converted."""
         return t.cast("list[Row]", list(self.connection.execute(query, parameters)))
+
+    # --- PostgreSQL's driver itself --------------------------------------------------------------------------------
+
+    def send(self, text: str, values: t.Mapping[str, t.Any] | None = None) -> int:
+        """Run a statement that is in the driver's form, without the work of SQLAlchemy, which takes longer than many a statement.
+        Returns the number of written rows."""
+        return int(self._sent(text, values, False).rowcount)
+
+    def fetch(
+        self, text: str, values: t.Mapping[str, t.Any] | None = None, binary: bool = False
+    ) -> list[tuple[t.Any, ...]]:
+        """The rows of such a statement, as the driver's tuples. :arg binary: the server sends bytes as they are."""
+        return t.cast("list[tuple[t.Any, ...]]", self._sent(text, values, binary).fetchall())
+
+    def _sent(self, text: str, values: t.Mapping[str, t.Any] | None, binary: bool) -> t.Any:
+        if self._cursor is None:
+            self._cursor = t.cast(t.Any, self.connection.connection.driver_connection).cursor()
+        try:
+            return self._cursor.execute(text, values, binary=binary)
+        except BaseException as e:
+            # What SQLAlchemy does with the errors of its own statements: wrap them, and give up a connection that is lost.
+            self.connection._handle_dbapi_exception(e, text, values, None, None)
 
     @property
     def dialect(self) -> sa.Dialect:

@@ -21,6 +21,7 @@ from ...core.volumes.pool_hosts import extract_host
 from ..compute import runs
 from ..compute.history import LastFault
 from ..db import bulk
+from ..db.kept import Kept
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
 from ..schema.tables import cleanups, instances
@@ -370,16 +371,16 @@ def exported_of(tx: Transaction, volume_ids: t.Iterable[str]) -> dict[str, list[
 
 def instances_to_bind(tx: Transaction) -> dict[str, tuple[str, str]]:
     """uuid -> (host, node) of this run's instances whose attachments are bound to another host, or to none."""
-    return {r.uuid: (r.host, r.node) for r in tx.execute(_TO_BIND, {"run": tx.run.id})}
+    return {uuid: (host, node) for uuid, host, node in _TO_BIND.tuples(tx, {"run": tx.run.id})}
 
 
-_TO_BIND = (
+_TO_BIND = Kept(
     sa.select(instances.c.uuid, instances.c.host, instances.c.node)
     .join(volume_attachments, _a.instance_uuid == instances.c.uuid)
     .where(
         _a.run_id == sa.bindparam("run"),
         _a.deleted == LIVE,
-        _a.attach_status.in_((*attachment.ON_THE_WAY, states.ATTACHED)),
+        sa.or_(*(_a.attach_status == status for status in (*attachment.ON_THE_WAY, states.ATTACHED))),
         instances.c.run_id == sa.bindparam("run"),
         instances.c.host.is_not(None),
         sa.or_(_a.attached_host.is_(None), _a.attached_host != instances.c.host),

@@ -80,3 +80,7 @@ class Filter(abc.ABC):
     def limits(self, fleet: Fleet, row: int) -> dict[str, t.Any]:
         """The limits that the claim has to respect, as plain JSON."""
         return {}
+
+    def limits_each(self, fleet: Fleet, rows: t.Sequence[int]) -> list[dict[str, t.Any]]:
+        """The same of each of these hosts; filters whose limits are numbers calculate them at once."""
+        return [self.limits(fleet, row) for row in rows]

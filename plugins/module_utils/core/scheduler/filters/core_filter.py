@@ -42,6 +42,12 @@ class CoreFilter(Filter):
         limit = float(fleet.vcpus_total[row] * self.ratios(fleet)[row])
         return {"vcpu": limit} if limit > 0 else {}
 
+    def limits_each(self, fleet: Fleet, rows: t.Sequence[int]) -> list[dict[str, t.Any]]:
+        if type(self).limits is not CoreFilter.limits:  # a user's
+            return super().limits_each(fleet, rows)
+        limits = (fleet.vcpus_total[rows] * self.ratios(fleet)[rows]).tolist()
+        return [{"vcpu": limit} if limit > 0 else {} for limit in limits]
+
 
 class AggregateCoreFilter(CoreFilter):
     """CoreFilter with the least cpu_allocation_ratio of the host's aggregates, or its own."""

@@ -43,6 +43,11 @@ class DiskFilter(Filter):
     def limits(self, fleet: Fleet, row: int) -> dict[str, t.Any]:
         return {"disk_gb": float(fleet.total_disk_mb[row] * self.ratios(fleet)[row] / 1024)}
 
+    def limits_each(self, fleet: Fleet, rows: t.Sequence[int]) -> list[dict[str, t.Any]]:
+        if type(self).limits is not DiskFilter.limits:  # a user's
+            return super().limits_each(fleet, rows)
+        return [{"disk_gb": limit} for limit in (fleet.total_disk_mb[rows] * self.ratios(fleet)[rows] / 1024).tolist()]
+
 
 class AggregateDiskFilter(DiskFilter):
     """DiskFilter with the least disk_allocation_ratio of the host's aggregates, or its own."""

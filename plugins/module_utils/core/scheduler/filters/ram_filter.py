@@ -40,6 +40,11 @@ class RamFilter(Filter):
     def limits(self, fleet: Fleet, row: int) -> dict[str, t.Any]:
         return {"memory_mb": float(fleet.total_ram_mb[row] * self.ratios(fleet)[row])}
 
+    def limits_each(self, fleet: Fleet, rows: t.Sequence[int]) -> list[dict[str, t.Any]]:
+        if type(self).limits is not RamFilter.limits:  # a user's
+            return super().limits_each(fleet, rows)
+        return [{"memory_mb": limit} for limit in (fleet.total_ram_mb[rows] * self.ratios(fleet)[rows]).tolist()]
+
 
 class AggregateRamFilter(RamFilter):
     """RamFilter with the least ram_allocation_ratio of the host's aggregates, or its own."""

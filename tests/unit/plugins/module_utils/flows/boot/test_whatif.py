@@ -12,7 +12,6 @@ import typing as t
 from dataclasses import asdict
 
 import pytest
-import sqlalchemy as sa
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.server_groups import ServerGroup
@@ -28,6 +27,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import fleet, nodes, service_state
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.tests.unit.worlds.statements import counted
 from ansible_collections.bootflow.compute.tests.unit.worlds.taking import (
     A_DISK,
     A_GPU,
@@ -292,18 +292,10 @@ def test_what_is_leaving_or_nowhere_needs_no_place(world: World) -> None:
 
 def test_the_number_of_queries_does_not_grow(world: World) -> None:
     def queries() -> int:
-        seen: list[str] = []
-
-        def note(_conn: t.Any, _cursor: t.Any, statement: str, *_rest: t.Any) -> None:
-            seen.append(statement)
-
-        sa.event.listen(world.ledger.engine, "before_cursor_execute", note)
-        try:
+        with counted(world.ledger) as seen:
             world.ledger.inspect(whatif.lose, world.fleet, world.options())
             world.ledger.inspect(whatif.ask, [request("x", 2)], world.fleet, world.options())
             world.ledger.for_run(world.context()).inspect(whatif.facts, ["h%d" % n for n in range(20)], 900.0)
-        finally:
-            sa.event.remove(world.ledger.engine, "before_cursor_execute", note)
         return len(seen)
 
     world.report("h0", memory=2)

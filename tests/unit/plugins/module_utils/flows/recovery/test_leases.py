@@ -9,7 +9,7 @@ from __future__ import annotations
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import leases
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import runs
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import before_boot, runs
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import this_run
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, request
@@ -18,7 +18,7 @@ from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, 
 def expire(world: World, run: str) -> list[str]:
     before = world.everything()
     with world.ledger.write() as tx:
-        due = runs.left_work(tx.for_run(world.context(run)))
+        due = before_boot.look(tx.for_run(world.context(run)), 300.0).left_work
         hosts = leases.expire(tx.for_run(world.context(run)))
     assert due == (world.everything() != before), "the look before says whether there is something to do"
     return hosts

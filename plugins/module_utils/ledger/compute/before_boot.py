@@ -1,0 +1,47 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a boot looks at before it schedules, in one statement: each of these is a function of its own as well."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+
+from ..db import bulk
+from ..db.kept import Kept
+from ..db.sqlalchemy_import import sa
+from ..db.transaction import Transaction
+from . import nodes, runs
+
+
+class Before(t.NamedTuple):
+    to_clean: set[str]  # hosts, see cleanups.hosts()
+    fresh: set[str]  # hosts whose report is recent, see nodes.stale_hosts()
+    left_work: bool  # see runs.LEFT_WORK
+
+    def ask(self, hosts: t.Sequence[str]) -> list[str]:
+        """The hosts out of ``hosts`` that should report before anything is scheduled."""
+        stale = [h for h in hosts if h not in self.fresh]
+        if not self.to_clean:
+            return stale
+        return stale + [h for h in hosts if h in self.to_clean and h in self.fresh]
+
+
+def look(tx: Transaction, max_age: float) -> Before:
+    """:arg max_age: of a recent report, in seconds."""
+    values = {"since": tx.now - max_age, "run": tx.run.id, "now": tx.now}
+    ((to_clean, fresh, left_work),) = _query(tx.dialect.name).tuples(tx, values)
+    return Before(set(bulk.texts(to_clean)), set(bulk.texts(fresh)), bool(left_work))
+
+
+@functools.cache
+def _query(dialect: str) -> Kept:
+    listing = bulk.LISTING[dialect]
+    return Kept(
+        sa.text(
+            "SELECT (SELECT %s(host) FROM cleanups), (SELECT %s(host) FROM compute_nodes WHERE %s), %s"
+            % (listing, listing, nodes.RECENT, runs.LEFT_WORK)
+        )
+    )
