@@ -13,6 +13,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
+from ...core import errors
 from ...core.instances import moves, states
 from ...ledger.compute import cleanups, history, instances
 from ...ledger.compute import moves as ledger_moves
@@ -37,19 +38,41 @@ def confirm(tx: Transaction, selection: Selection, window: float = 0.0) -> Confi
     """Confirm the selected instances: all of them, or with an error none.
 
     :arg window: without a selection: those that have waited for so many seconds; a lock does not keep them from it, as in Nova. 0: none.
-    :raises BootflowError: see operation.begin().
+    :raises BootflowError: see operation.begin(). :raises InstanceInvalidState: nobody knows whether its host has the guest of one of them.
     """
     if selection.is_empty and window > 0:
         return _decide(tx, _due(tx, window))
     rows = operation.select(tx, selection)
     operation.refuse_unknown(tx, rows, selection)
-    return _decide(tx, operation.enter(tx, CONFIRM, rows).rows, begun=True)
+    entered = operation.enter(tx, CONFIRM, rows).rows
+    _check_there(entered)
+    return _decide(tx, entered, begun=True)
 
 
 def _due(tx: Transaction, window: float) -> list[Instance]:
     rows = [r for r in instances.select_live(tx, vm_state=states.RESIZED, lock=True) if r.task_state is None]
     found = ledger_moves.open_of(tx, [r.uuid for r in rows])
-    return [r for r in rows if r.uuid in found and found[r.uuid].updated_at <= tx.now - window]
+    return [r for r in rows if r.uuid in found and found[r.uuid].updated_at <= tx.now - window and is_there(r)]
+
+
+def is_there(row: Instance) -> bool:
+    """Whether its host has said that it has the guest. Else a revert may have removed it, whose answer was lost: only the former host has it then."""
+    return row.power_state != states.NOSTATE
+
+
+def _check_there(rows: t.Sequence[Instance]) -> None:
+    """:raises InstanceInvalidState: of one of them nobody knows whether its new host has it."""
+    operation.refuse(
+        [
+            errors.InstanceInvalidState(
+                message="Cannot '%s' instance %s: %s has not said that it has its guest"
+                % (CONFIRM.called, row.uuid, row.host),
+                remedy="bootflow.compute.heartbeat asks it; bootflow.compute.revert_resize brings the instance back.",
+            )
+            for row in rows
+            if not is_there(row)
+        ]
+    )
 
 
 def _decide(tx: Transaction, rows: t.Sequence[Instance], begun: bool = False) -> Confirmed:

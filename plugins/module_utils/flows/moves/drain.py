@@ -19,6 +19,7 @@ from ...ledger.compute.instances import Instance
 from ...ledger.compute.moves import MoveRow
 from ...ledger.db.transaction import Transaction
 from . import cold, live
+from .confirm import is_there
 
 REASON = "drained"
 
@@ -72,7 +73,7 @@ def to_confirm(tx: Transaction, host: str) -> list[str]:
 def _is_well(row: Instance, move: MoveRow) -> bool:
     if (row.vm_state, row.task_state, move.migration_type) != (states.RESIZED, None, moves.MIGRATION):
         return False
-    return move.old_vm_state != states.ACTIVE or row.power_state == states.RUNNING
+    return row.power_state == states.RUNNING or (move.old_vm_state != states.ACTIVE and is_there(row))
 
 
 def left(tx: Transaction, host: str) -> dict[str, tuple[Instance, errors.BootflowError | None]]:

@@ -20,6 +20,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.o
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import cold, confirm, course
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import audit as recovery_audit
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations as recovery
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery.power_sync import Report
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery.power_sync import sync as sync_power
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import purge
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import claims
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
@@ -309,6 +311,24 @@ def test_confirmed_after_a_while(world: Movers) -> None:
     world.time += 100
     assert [r.uuid for r in world.call(confirm.confirm, Selection(), 200.0).rows] == [uuid]
     assert world.state(uuid)[:2] == ("active", None)
+
+
+def test_a_guest_that_nobody_has_seen_is_not_confirmed(world: Movers) -> None:
+    """The new host was cleaned for a revert, and its answer was lost: the former host alone has the guest."""
+    uuid = world.boot("web")
+    source = world.row(uuid).host
+    world.move(uuid, LARGE)
+    world.call(course.begin_revert, Selection(uuids=[uuid]), tuple(QCOW2))
+    assert world.call(course.finish, course.REVERT, {uuid: course.Result(error=BROKEN, cleaned=False)})
+    assert world.state(uuid) == ("resized", None, other(source))
+    with pytest.raises(errors.InstanceInvalidState, match="has not said that it has its guest") as caught:
+        world.call(confirm.confirm, Selection(uuids=[uuid]))
+    assert "revert_resize" in caught.value.remedy
+    world.time += 1000
+    assert world.call(confirm.confirm, Selection(), 100.0).rows == [], "nor after a while"
+    world.call(sync_power, {other(source): Report(world.time, {uuid: states.RUNNING})}, run="z")
+    assert [r.uuid for r in world.call(confirm.confirm, Selection(uuids=[uuid])).rows] == [uuid], "it was not cleaned"
+    world.cleaned(source)
 
 
 @pytest.mark.parametrize("moment", ["begin", "switch", "finish", "revert", "half", "back"])
