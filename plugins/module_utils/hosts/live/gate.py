@@ -10,10 +10,13 @@ takes the guest's config drive, which no disk of libvirt's is.
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import os
 import socket
 import ssl
+import threading
+import time
 import typing as t
 from dataclasses import dataclass
 
@@ -22,6 +25,8 @@ from ..copies.stream import Garbled, Stream, receive_file, send_line
 from .channels import CHANNELS, LIBVIRT, Sockets, pump, remove_folder
 
 LARGEST_DRIVE = 512 * 1024**2
+_SERVED = 15.0  # seconds that it stays when all guests were there
+_WAITING = 1800.0  # seconds that it waits for the next one
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,27 @@ class Gate(Server):
         super().__init__(stop, seconds)
         self.guests = guests
         self.libvirt_socket = libvirt_socket
+        self.lock = threading.Lock()
+        self.opened = 0  # connections
+        self.used_at = time.monotonic()
+        self.served: set[str] = set()  # tokens of guests that have come, or failed to
+
+    def goes_on(self) -> bool:
+        if self.opened:
+            return True
+        patience = _SERVED if len(self.served) == len(self.guests) else _WAITING
+        return time.monotonic() < self.used_at + patience
+
+    @contextlib.contextmanager
+    def _used(self) -> t.Iterator[None]:
+        with self.lock:
+            self.opened += 1
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.opened -= 1
+                self.used_at = time.monotonic()
 
     def answer(self, asked: t.Mapping[str, t.Any], stream: Stream, connection: ssl.SSLSocket) -> bool:
         token = str(asked.get("token") or "").encode()
@@ -53,10 +79,12 @@ class Gate(Server):
         if channel not in CHANNELS:
             return False
         path = self.libvirt_socket if channel == LIBVIRT else guest.sockets.path(channel)
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as inside:
+        with self._used(), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as inside:
             inside.connect(path)
             send_line(stream, {})
             pump(inside, connection)
+            if channel == LIBVIRT:  # this connection is there as long as the migration
+                self.served.add(guest.token)
         return False
 
     def run(self, listener: socket.socket, context: ssl.SSLContext) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import socket
 import threading
 import time
@@ -22,8 +23,10 @@ from ..copies.server import Place, connected, detach, opened
 from ..copies.stream import Garbled, Stream, read_line, send_file, send_line
 from .channels import CHANNELS, Sockets, accept, make_folder, pump, remove_folder
 
-STARTS = 600.0  # seconds within which the first connection comes: guests wait for each other
-_IDLE = 60.0  # seconds without any connection after which nobody needs it
+STARTS = 600.0  # seconds that a run may need beside its migrations
+_IDLE = 30.0  # seconds without any connection after which nobody needs it, when who started it is gone
+
+_held: list[int] = []  # ends of pipes: the processes see by them that this one has ended
 
 
 def send_drive(place: Place, token: str, path: str) -> None:
@@ -53,12 +56,17 @@ def start(sockets: Sockets, place: Place, token: str, owner: tuple[int, int], se
     remove_folder(sockets)
     make_folder(sockets, *owner)
     listeners = {_listener(sockets.path(channel), owner): channel for channel in CHANNELS}
+    reading, writing = os.pipe()
+    _held.append(writing)
     if detach():
+        for held in _held:
+            os.close(held)
         try:
-            _Relay(sockets, place, token, seconds).run(listeners)
+            _Relay(sockets, place, token, seconds, reading).run(listeners)
         finally:
             remove_folder(sockets)
             os._exit(0)
+    os.close(reading)
     for listener in listeners:
         listener.close()
 
@@ -78,19 +86,24 @@ def _listener(path: str, owner: tuple[int, int]) -> socket.socket:
 
 
 class _Relay:
-    def __init__(self, sockets: Sockets, place: Place, token: str, seconds: float):
+    def __init__(self, sockets: Sockets, place: Place, token: str, seconds: float, starter: int):
         self.sockets = sockets
         self.place = place
         self.token = token
         self.deadline = time.monotonic() + seconds
+        self.starter = starter
+        self.idle_until = time.monotonic() + _IDLE
         self.threads: list[threading.Thread] = []
 
     def _is_wanted(self) -> bool:
+        """Whether a connection may still come: guests of a run wait for each other."""
+        if select.select([self.starter], [], [], 0)[0]:  # the end of the pipe
+            return time.monotonic() < self.idle_until
+        self.idle_until = time.monotonic() + _IDLE
         return os.path.isdir(self.sockets.folder)
 
     def run(self, listeners: t.Mapping[socket.socket, str]) -> None:
-        idle_until = time.monotonic() + STARTS
-        while time.monotonic() < min(self.deadline, idle_until) and (self.threads or self._is_wanted()):
+        while time.monotonic() < self.deadline and (self.threads or self._is_wanted()):
             found = accept(listeners, 0.5)
             if found is not None:
                 thread = threading.Thread(target=self._relay, args=found, daemon=True)
@@ -98,7 +111,7 @@ class _Relay:
                 self.threads.append(thread)
             self.threads = [thread for thread in self.threads if thread.is_alive()]
             if self.threads:
-                idle_until = time.monotonic() + _IDLE
+                self.idle_until = time.monotonic() + _IDLE
 
     def _relay(self, channel: str, inside: socket.socket) -> None:
         with inside, contextlib.suppress(OSError, Garbled), opened(self.place) as secured:

@@ -36,9 +36,46 @@ TARGET = {
     "path": "/dev/x",
 }
 PLACE = {"type": "disk", "name": "vda", "bus": "pci", "address": "0000:00:03.0"}
+LEAVING = {
+    "name": "web",
+    "power_state": 1,
+    "cpu": "<cpu/>",
+    "cpu_of_host": False,
+    "virt_type": "kvm",
+    "arch": "x86_64",
+    "machine": "q35",
+    "hypervisor_version": 7002000,
+    "libvirt_version": 9000000,
+    "disks": [
+        {
+            "name": "disk",
+            "target": "vda",
+            "allocated": 2**33,
+            "record": {"format": "qcow2", "virtual_size": 2**33, "kind": "image", "image_id": "i", "base": ""},
+        }
+    ],
+    "drive": True,
+}
 ANSWERS: dict[str, dict[str, t.Any]] = {
     "domain": {"outcomes": {UUID: {**GOOD, "power_state": 1, "vifs_missing": [], "devices": [PLACE]}, "b": BAD}},
     "domain_power": {"outcomes": {UUID: {**GOOD, "power_state": 4, "forced": False, "restarted": True}, "b": BAD}},
+    "domain_migration_info": {"outcomes": {UUID: {**GOOD, "guest": LEAVING}, "b": BAD}},
+    "domain_migration_target": {"outcomes": {UUID: GOOD, "b": BAD}, "port": 49216, "fingerprint": "f" * 64},
+    "domain_migration": {
+        "outcomes": {
+            UUID: {
+                **GOOD,
+                "left": True,
+                "power_state": 1,
+                "seconds": 1.5,
+                "downtime": 0.1,
+                "transferred": 2**33,
+                "forced": False,
+            },
+            "b": {**BAD, "stays": True},
+        }
+    },
+    "domain_migration_job": {"outcomes": {UUID: {**GOOD, "total": 2**33, "remaining": 0}, "b": BAD}},
     "domain_password": {"outcomes": {UUID: {**GOOD, "power_state": 1}, "b": BAD}},
     "domain_rescue": {
         "outcomes": {

@@ -134,6 +134,25 @@ def test_who_has_no_token_gets_nothing(there: channels.Sockets, tmp_path: Path) 
     assert server.stop(place, STOP)
 
 
+@needs_openssl
+def test_they_end_by_themselves(there: channels.Sockets, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gate when its guests were there; the relay when its migration is over and who started it is gone."""
+    monkeypatch.setattr(gate, "_SERVED", 0.5)
+    monkeypatch.setattr(relay, "_IDLE", 0.5)
+    place = opened_gate(there, tmp_path)
+    here = channels.Sockets(str(tmp_path / "a"), NAME)
+    starter = os.fork()
+    if not starter:
+        relay.start(here, place, TOKEN, MINE, 60)
+        os._exit(0)
+    os.waitpid(starter, 0)
+    with answering(str(tmp_path / "libvirt"), lambda data: data):
+        assert asked(here.path(channels.LIBVIRT), b"x") == b"x"
+    wait_gone(here.folder)
+    wait_gone(there.folder)
+    assert not server.stop(place, STOP)
+
+
 def test_paths_of_sockets() -> None:
     sockets = channels.sockets_of(TOKEN, NAME)
     assert sockets.path(channels.DISKS).endswith("/d.tunnelmigrate.dest." + NAME)
