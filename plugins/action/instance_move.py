@@ -70,6 +70,9 @@ DEPARTED, ARRIVED, SETTLED, RETURNED = (
 )
 PHASES = ("check", "begin", "depart", "arrive", "switch", "settle", "back", "return", "finish")
 
+# Where disks that are logical volumes come to.
+_GROUP = ("volume_group", "volume_clear", "volume_clear_size_mb")
+
 Item = t.Dict[str, t.Any]
 Outcomes = t.Dict[str, t.Dict[str, t.Any]]
 
@@ -315,9 +318,9 @@ class ActionModule(LedgerAction):
                 )
 
         def fetch() -> tuple[Outcomes, t.Any]:
+            found = host_settings.cleanup_arguments(self)
             arguments = {
-                "instances_path": host_settings.of(self).instances_path,
-                "ledger_id": self.ledger_id(),
+                **{n: found[n] for n in ("instances_path", "ledger_id", *_GROUP)},
                 "instances": wanted,
                 "workers": host_settings.workers(self, len(wanted)),
             }

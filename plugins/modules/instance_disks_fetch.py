@@ -13,6 +13,8 @@ version_added: "0.1.0"
 description:
   - Fetches what M(bootflow.compute.instance_disks_offer) serves on another host. Each file is compared by its SHA-256, and has its name
     only when it is complete. Files stay sparse. A disk that is to be larger grows before it has its name.
+  - A disk that is a logical volume, or is in a file system on one, comes to O(volume_group). Its logical volume has the mark of an incomplete one until
+    it was compared.
   - An instance of which the host has something already is refused; what arrived of one that failed is removed.
   - The failure of one instance does not affect the others. RV(outcomes) has the result of each.
 author: bootflow.compute authors (@bootflow)
@@ -27,6 +29,18 @@ attributes:
   diff_mode: {support: none, details: Disks have no text to compare.}
   platform: {platforms: linux}
 options:
+  volume_group:
+    description: Volume group for disks that are logical volumes.
+    type: str
+  volume_clear:
+    description: How to clear logical volumes that are removed, because not all of an instance arrived. V(none) leaves what is on them.
+    type: str
+    choices: [zero, shred, none]
+    default: zero
+  volume_clear_size_mb:
+    description: Size of the beginning of each logical volume to overwrite then, in MiB; V(0) for all of it.
+    type: int
+    default: 0
   instances:
     description: The instances.
     type: list
@@ -107,8 +121,11 @@ outcomes:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.local import CLEARS
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies.receiver import fetch_instance
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies.server import Place
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.instance_volumes import Clearing
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.local_removal import LocalVolumes
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed, run_batch
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.ownership import LEDGER_ARGUMENTS
@@ -134,6 +151,9 @@ def argument_spec():
         **LEDGER_ARGUMENTS,
         "instances_path": {"type": "path", "default": "/var/lib/bootflow/instances"},
         "instances": {"type": "list", "elements": "dict", "required": True, "options": instance},
+        "volume_group": {"type": "str"},
+        "volume_clear": {"type": "str", "choices": list(CLEARS), "default": CLEARS[0]},
+        "volume_clear_size_mb": {"type": "int", "default": 0},
         "workers": {"type": "int", "default": 4},
     }
 
@@ -142,12 +162,14 @@ def main():
     module = AnsibleModule(argument_spec=argument_spec())
     keep_time_limit(module)
     args = module.params
+    clearing = Clearing(args["volume_clear"], max(0, args["volume_clear_size_mb"]))
+    local = LocalVolumes(args["volume_group"] or "", clearing, args["ledger_id"])
 
     def one(instance):
         place = Place(instance["address"], instance["port"], instance["fingerprint"])
         sizes = {name: int(size) for name, size in instance["sizes"].items()}
         what = (instance["uuid"], place, instance["token"], instance["files"], sizes)
-        return fetch_instance(args["instances_path"], args["ledger_id"], *what)
+        return fetch_instance(args["instances_path"], args["ledger_id"], *what, local)
 
     try:
         results = run_batch([(i["uuid"], i) for i in args["instances"]], one, args["workers"])

@@ -166,7 +166,7 @@ def judge(
             if flavor is not None:
                 volume_backed = bool(row.spec.get("is_bfv"))
                 moves.check_flavor(row.spec["flavor"], flavor, volume_backed, row.uuid, zero_disk_gb(row.spec["image"]))
-            _check_movable(row, wanted, flavor)
+            _check_movable(row, flavor)
             if row.uuid in problems:
                 raise problems[row.uuid]
             key = (row.request_spec_id, flavor.name if flavor is not None else "")
@@ -193,15 +193,9 @@ def _may_stay(row: PlacedInstance, wanted: Wanted) -> bool:
     return resizes and wanted.backends[row.host] not in ON_LVM and not row.spec.get("is_bfv")
 
 
-def _check_movable(row: PlacedInstance, wanted: Wanted, flavor: Flavor | None) -> None:
-    backend = wanted.backends[row.host]
+def _check_movable(row: PlacedInstance, flavor: Flavor | None) -> None:
     if row.spec.get("whole_disks") or (flavor is not None and "bootflow:whole_disks" in flavor.extra_specs):
-        reason = "it has whole disks of its host"
-    elif backend in ON_LVM:
-        reason = "its disks are logical volumes of %s (bootflow_disk_backend: %s)" % (row.host, backend)
-    else:
-        return
-    raise errors.MoveNotSupported(instance_uuid=row.uuid, reason=reason)
+        raise errors.MoveNotSupported(instance_uuid=row.uuid, reason="it has whole disks of its host")
 
 
 def _resized(spec: t.Mapping[str, t.Any], flavor: Flavor | None, wanted: Wanted) -> dict[str, t.Any]:

@@ -11,17 +11,23 @@ import os
 import shutil
 import typing as t
 
-from ...core.errors import Conflict, DiskCopyFailed, DiskFull
+from ...core.disks.local import LVM, volume_name
+from ...core.errors import BootflowError, Conflict, DiskCopyFailed, DiskFull, InvalidInput
 from ..disks.file_disks import grow, records_of, write_records
+from ..disks.instance_volumes import Wanted, begin, finish
+from ..disks.local_removal import NO_GROUP, LocalVolumes, remove_volumes
+from ..disks.mounted_disks import make_holder
 from ..images.images import check_image_file
+from ..lvm import lvm
 from ..os.batch import progress
 from ..os.files import fsync
 from ..os.locks import host_lock
 from ..os.module_errors import as_bootflow_error
 from ..os.ownership import mark_folder
 from ..os.paths import checked_disk_name, checked_instances_path, instance_dir, make_dirs
+from ..volumes.copy import flush, zero
 from .server import Place, connected
-from .stream import Garbled, read_line, receive_file, send_line
+from .stream import Garbled, Stream, read_line, receive_file, send_line
 
 _PART = ".part"
 
@@ -34,10 +40,12 @@ def fetch_instance(
     token: str,
     files: t.Sequence[t.Mapping[str, t.Any]],
     sizes: t.Mapping[str, int],
+    local: LocalVolumes = NO_GROUP,
 ) -> dict[str, t.Any]:
     """Fetch the disks of an instance, and let them grow to ``sizes``: {changed, disks: [{name, size, sha256}]}.
 
     :arg files: as sender.prepare() described them. :arg sizes: of disks, in bytes, where they are to be larger
+    :arg local: where those that are logical volumes come to
     :raises Conflict: the host has something of the instance already. :raises DiskFull: there is not enough room.
     :raises DiskCopyFailed: they could not be fetched, or arrived with another checksum. What arrived is removed.
     :raises ImageUnacceptable: a disk refers to other files.
@@ -54,21 +62,32 @@ def fetch_instance(
         try:
             mark_folder(folder, ledger_id)
             make_dirs(folder)
-            return {"changed": True, "disks": _fetch(folder, uuid, place, token, files, sizes)}
+            arrival = _Arrival(folder, ledger_id, local, sizes)
+            arrival.make(files)
+            return {"changed": True, "disks": _fetch(arrival, place, token, files)}
         except (OSError, Garbled) as e:
-            shutil.rmtree(folder, ignore_errors=True)
+            _remove(folder, local)
             if isinstance(e, OSError) and e.filename:
                 raise as_bootflow_error(e, e.filename) from None
             raise DiskCopyFailed(instance_uuid=uuid, source=place.address, reason=str(e)) from None
         except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
+            _remove(folder, local)
             raise
+
+
+def _remove(folder: str, local: LocalVolumes) -> None:
+    """What cannot be removed, the cleanup of the instance finds."""
+    with contextlib.suppress(BootflowError, OSError):
+        if local.volume_group:
+            remove_volumes(folder, os.path.basename(folder), local)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _check_room(instances_path: str, files: t.Sequence[t.Mapping[str, t.Any]]) -> None:
     path = checked_instances_path(instances_path)
     make_dirs(path)
-    needed, free = sum(int(f["allocated"]) for f in files), shutil.disk_usage(path).free
+    here = [f for f in files if not f.get("mounted") and (f["record"] or {}).get("format") != LVM]
+    needed, free = sum(int(f["allocated"]) for f in here), shutil.disk_usage(path).free
     if needed > free:
         raise DiskFull(
             host=os.uname().nodename,
@@ -77,41 +96,114 @@ def _check_room(instances_path: str, files: t.Sequence[t.Mapping[str, t.Any]]) -
         )
 
 
+class _Arrival:
+    """The places of the disks of one instance on this host."""
+
+    def __init__(self, folder: str, ledger_id: str, local: LocalVolumes, sizes: t.Mapping[str, int]):
+        self.folder = folder
+        self.uuid = os.path.basename(folder)
+        self.ledger_id = ledger_id
+        self.vg = local.volume_group
+        self.sizes = sizes
+        self.mounted = ""  # the file system of the instance
+        self.volumes: dict[str, int] = {}  # disk -> bytes of its logical volume
+
+    def make(self, files: t.Sequence[t.Mapping[str, t.Any]]) -> None:
+        """Make the logical volumes that they need.
+
+        :raises DiskFull: the volume group has no room for them.
+        """
+        inside = {checked_disk_name(f["name"]): self._bytes(f) for f in files if f.get("mounted")}
+        whole = {checked_disk_name(f["name"]): self._bytes(f) for f in files if _is_volume(f)}
+        if (inside or whole) and not self.vg:
+            raise InvalidInput(
+                reason="the disks of instance %s are logical volumes, and no volume group is given" % self.uuid
+            )
+        if inside:
+            self.mounted = make_holder(self.vg, self.folder, list(inside.values()))
+        if whole:
+            group = lvm.read_group(self.vg, self.ledger_id)
+            lvm.check_group(group)
+            self.volumes = {name: group.rounded(size) for name, size in whole.items()}
+            images = {f["name"]: f["record"].get("image_id") for f in files if _is_volume(f)}
+            # Before the first of them is created, because a removal finds the volume group here.
+            write_records(self.folder, {name: {"volume_group": self.vg} for name in whole})
+            wanted = [
+                Wanted(volume_name(self.uuid, n), size, "image/%s" % images[n] if images[n] else "")
+                for n, size in self.volumes.items()
+            ]
+            begin(self.vg, self.uuid, wanted, self.ledger_id)
+
+    def _bytes(self, file: t.Mapping[str, t.Any]) -> int:
+        has = file["size"] if _is_volume(file) else file["record"]["virtual_size"]
+        return max(int(has), self.sizes.get(file["name"], 0))
+
+    def volume(self, name: str) -> str:
+        """The path of a disk that is a logical volume, with zeros only."""
+        path = lvm.device_path(self.vg, volume_name(self.uuid, name))
+        zero(path, self.volumes[name])
+        return path
+
+    def finish(self) -> None:
+        """All disks have arrived, and were compared."""
+        if self.volumes:
+            for name in self.volumes:
+                flush(lvm.device_path(self.vg, volume_name(self.uuid, name)))
+            finish(self.vg, [volume_name(self.uuid, name) for name in self.volumes])
+
+
+def _is_volume(file: t.Mapping[str, t.Any]) -> bool:
+    return (file["record"] or {}).get("format") == LVM
+
+
 def _fetch(
-    folder: str,
-    uuid: str,
-    place: Place,
-    token: str,
-    files: t.Sequence[t.Mapping[str, t.Any]],
-    sizes: t.Mapping[str, int],
+    arrival: _Arrival, place: Place, token: str, files: t.Sequence[t.Mapping[str, t.Any]]
 ) -> list[dict[str, t.Any]]:
     done = []
     with connected(place) as stream:
         for file in files:
             name = checked_disk_name(file["name"])
-            part = os.path.join(folder, name + _PART)
             send_line(stream, {"token": token, "file": name})
             if read_line(stream).get("size") != file["size"]:
                 raise Garbled("disk %s has another size" % name)
-            fd = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            try:
-                sha256 = receive_file(stream, fd, int(file["size"]))
-            finally:
-                os.close(fd)
-            if file["record"] is not None and file["record"]["format"] == "qcow2":
-                check_image_file(
-                    part, "qcow2", name
-                )  # a host that was taken over could name a file of this one as its base
-            size = _grow(part, file["record"], sizes.get(name, 0))
-            if file["record"] is not None:
-                write_records(folder, {**records_of(folder), name: {**file["record"], "virtual_size": size}})
-            os.rename(part, os.path.join(folder, name))
-            fsync(folder)
+            receive = _receive_volume if _is_volume(file) else _receive_file
+            size, sha256 = receive(arrival, stream, name, file)
             done.append({"name": name, "size": size, "sha256": sha256})
+        arrival.finish()
         send_line(stream, {"token": token, "done": True})
         with contextlib.suppress(Garbled, OSError):  # all has arrived: the server ends by itself too
             read_line(stream)
     return done
+
+
+def _receive_volume(arrival: _Arrival, stream: Stream, name: str, file: t.Mapping[str, t.Any]) -> tuple[int, str]:
+    fd = os.open(arrival.volume(name), os.O_RDWR | os.O_EXCL | os.O_CLOEXEC)
+    try:
+        sha256 = receive_file(stream, fd, int(file["size"]))
+    finally:
+        os.close(fd)
+    size = arrival.volumes[name]
+    record = {**file["record"], "virtual_size": size, "volume_group": arrival.vg}
+    write_records(arrival.folder, {**records_of(arrival.folder), name: record})
+    return size, sha256
+
+
+def _receive_file(arrival: _Arrival, stream: Stream, name: str, file: t.Mapping[str, t.Any]) -> tuple[int, str]:
+    folder = arrival.mounted if file.get("mounted") else arrival.folder
+    part = os.path.join(folder, name + _PART)
+    fd = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        sha256 = receive_file(stream, fd, int(file["size"]))
+    finally:
+        os.close(fd)
+    if file["record"] is not None and file["record"]["format"] == "qcow2":
+        check_image_file(part, "qcow2", name)  # a host that was taken over could name a file of this one as its base
+    size = _grow(part, file["record"], arrival.sizes.get(name, 0))
+    if file["record"] is not None:
+        write_records(folder, {**records_of(folder), name: {**file["record"], "virtual_size": size}})
+    os.rename(part, os.path.join(folder, name))
+    fsync(folder)
+    return size, sha256
 
 
 def _grow(path: str, record: t.Mapping[str, t.Any] | None, size: int) -> int:

@@ -13,13 +13,18 @@ from __future__ import annotations
 
 import hmac
 import os
+import stat
 import typing as t
 from dataclasses import dataclass, field
 
+from ...core.disks.local import LVM, QCOW2_ON_LVM, volume_name
+from ...core.disks.logical_volumes import checked_lvm_name
 from ...core.disks.rescue import DISK as RESCUE
 from ...core.errors import InvalidDiskInfo
 from ..disks.file_disks import records_of
+from ..disks.instance_volumes import activate, check_closed, whole
 from ..images.images import QEMU_IMG_PACKAGE, convert
+from ..lvm import lvm
 from ..os.batch import progress
 from ..os.command import program, run
 from ..os.files import remove_files
@@ -45,10 +50,11 @@ class Offer:
 def prepare(instances_path: str, uuid: str, token: str) -> tuple[Offer, list[dict[str, t.Any]]]:
     """Open the disks of an instance whose guest is off. A layer over a base image is made a disk of its own, which no name remains of.
 
-    Returns them, and for the new host {name, size, allocated, record}: bytes, and the disk's record in disk.info; None for a config drive.
+    Returns them, and for the new host {name, size, allocated, record}: bytes, and the disk's record in disk.info; None for a config drive. One that
+    is in a file system of its instance, on a logical volume, is ``mounted``.
 
-    :raises InvalidDiskInfo: a disk is missing, or not a file of a known format.
-    :raises CommandFailed: a guest uses it. :raises DiskFull: there is no room for a disk without its base image.
+    :raises InvalidDiskInfo: a disk is missing, or not a file or logical volume of a known format.
+    :raises CommandFailed, VolumeIsBusy: a guest uses it. :raises DiskFull: there is no room for a disk without its base image.
     """
     folder = instance_dir(instances_path, uuid)
     offer, described = Offer(token), []
@@ -56,20 +62,14 @@ def prepare(instances_path: str, uuid: str, token: str) -> tuple[Offer, list[dic
         for name, record in sorted(records_of(folder).items()):
             if name == RESCUE:  # what a killed run left of it
                 continue
-            path = os.path.join(folder, checked_disk_name(name))
-            if record.get("format") not in _FOLDER_FORMATS or not os.path.isfile(path) or os.path.islink(path):
-                raise InvalidDiskInfo(reason="%s is not a disk that can be copied to another host" % path)
-            run([program("qemu-img", QEMU_IMG_PACKAGE), "info", "-f", record["format"], path], timeout=60.0)  # locks it
-            flat = path + _FLAT if record.get("base") and record["format"] == "qcow2" else ""
-            if flat:
-                progress.mark_changed()
-                remove_files(flat)
-            try:
-                if flat:
-                    convert(path, "qcow2", flat, "qcow2")
-                described.append({**_add(offer, name, flat or path), "record": {**record, "base": ""}})
-            finally:
-                remove_files(flat) if flat else None
+            if record.get("format") == LVM:
+                described.append(_volume(offer, os.path.basename(folder), name, record))
+            elif record.get("format") == QCOW2_ON_LVM:
+                place = os.path.join(folder, checked_disk_name(name))
+                found = sorted(records_of(place).items())
+                described += [{**_file(offer, folder, place, n, r), "mounted": True} for n, r in found]
+            else:
+                described.append(_file(offer, folder, folder, name, record))
         drive = os.path.join(folder, CONFIG_DRIVE)
         if os.path.isfile(drive) and not os.path.islink(drive):
             described.append({**_add(offer, CONFIG_DRIVE, drive), "record": None})
@@ -78,11 +78,44 @@ def prepare(instances_path: str, uuid: str, token: str) -> tuple[Offer, list[dic
     return offer, described
 
 
+def _file(offer: Offer, folder: str, place: str, name: str, record: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """:arg place: the folder that the disk is in: of the instance, or of a file system there"""
+    path = os.path.join(place, checked_disk_name(name))
+    if record.get("format") not in _FOLDER_FORMATS or not os.path.isfile(path) or os.path.islink(path):
+        raise InvalidDiskInfo(reason="%s is not a disk that can be copied to another host" % path)
+    run([program("qemu-img", QEMU_IMG_PACKAGE), "info", "-f", record["format"], path], timeout=60.0)  # locks it
+    # Beside a full disk its own file system has no room for another one.
+    flat = os.path.join(folder, name + _FLAT) if record.get("base") and record["format"] == "qcow2" else ""
+    if flat:
+        progress.mark_changed()
+        remove_files(flat)
+    try:
+        if flat:
+            convert(path, "qcow2", flat, "qcow2")
+        return {**_add(offer, name, flat or path), "record": {**record, "base": ""}}
+    finally:
+        remove_files(flat) if flat else None
+
+
+def _volume(offer: Offer, uuid: str, name: str, record: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """:raises VolumeIsBusy: a guest has it open."""
+    vg = checked_lvm_name(str(record.get("volume_group") or ""), "volume group")
+    group = lvm.read_group(vg)
+    lv = whole(group, uuid, volume_name(uuid, checked_disk_name(name)))
+    if lv is None:
+        raise InvalidDiskInfo(reason="logical volume %s/%s does not exist" % (vg, volume_name(uuid, name)))
+    check_closed(vg, [lv.name])
+    activate(vg, [lv])
+    return {**_add(offer, name, group.path(lv.name)), "record": {**record, "base": ""}}
+
+
 def _add(offer: Offer, name: str, path: str) -> dict[str, t.Any]:
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    found = os.fstat(fd)
-    offer.files[name] = (fd, found.st_size)
-    return {"name": name, "size": found.st_size, "allocated": found.st_blocks * 512}
+    # The path of a logical volume is a link.
+    block = stat.S_ISBLK(os.stat(path).st_mode)
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | (0 if block else os.O_NOFOLLOW))
+    size = os.lseek(fd, 0, os.SEEK_END)
+    offer.files[name] = (fd, size)
+    return {"name": name, "size": size, "allocated": size if block else os.fstat(fd).st_blocks * 512}
 
 
 def serve(offers: t.Sequence[Offer], ports: tuple[int, int], stop: str, seconds: float) -> Place:

@@ -14,6 +14,7 @@ import hashlib
 import hmac
 import json
 import os
+import stat
 import struct
 import typing as t
 
@@ -89,12 +90,13 @@ def _extents(fd: int, size: int) -> t.Iterator[tuple[int, int]]:
 
 
 def receive_file(stream: Stream, fd: int, size: int) -> str:
-    """Write what arrives to a new, empty file of ``size`` bytes. Returns its SHA-256, which was compared with the sender's, and with what
-    the file has.
+    """Write what arrives to a new, empty file of ``size`` bytes, or to a device of zeros. Returns its SHA-256, which was compared with
+    the sender's, and with what the file has.
 
     :raises Garbled: it is not the whole file. :raises OSError: of the file, or of the connection.
     """
-    os.ftruncate(fd, size)
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        os.ftruncate(fd, size)
     digest, frames, reached = hashlib.sha256(), [], 0
     while True:
         head = _exactly(stream, _FRAME.size)

@@ -151,7 +151,7 @@ def remove(vg: str, lvs: t.Sequence[LogicalVolume], clearing: Clearing) -> None:
     progress.mark_changed()
     names = [lv.name for lv in lvs]
     with lvm.group_lock(vg):
-        _check_closed(vg, names)
+        check_closed(vg, names)
         marked = [lv.name for lv in lvs if DELETING not in lv.tags]
         if marked:
             lvm.change_tags(vg, marked, add=[DELETING])
@@ -164,7 +164,8 @@ def remove(vg: str, lvs: t.Sequence[LogicalVolume], clearing: Clearing) -> None:
         lvm.remove(vg, names)
 
 
-def _check_closed(vg: str, names: t.Sequence[str]) -> None:
+def check_closed(vg: str, names: t.Sequence[str]) -> None:
+    """:raises VolumeIsBusy: one of the volumes is open."""
     deadline = time.monotonic() + _SETTLES
     while True:
         lvs = lvm.read_group(vg).lvs
@@ -173,7 +174,7 @@ def _check_closed(vg: str, names: t.Sequence[str]) -> None:
             return
         if time.monotonic() > deadline:
             raise VolumeIsBusy(
-                message="logical volume %s/%s is open and was not wiped" % (vg, used[0]),
+                message="logical volume %s/%s is open and was not touched" % (vg, used[0]),
                 remedy="Find what has it open (fuser -v, findmnt, dmsetup ls --tree), close it, and delete the instance again.",
             )
         time.sleep(0.3)

@@ -60,6 +60,17 @@ def ensure_mounted(
     return {"changed": result["changed"] or changed, "disks": result["disks"]}
 
 
+def make_holder(vg: str, folder: str, sizes: t.Sequence[int]) -> str:
+    """Make the logical volume for disks of these sizes, in bytes, and mount it. Returns the directory for them."""
+    uuid = os.path.basename(folder)
+    name = volume_name(uuid, DISK)
+    device, place = lvm.device_path(vg, name), os.path.join(folder, DISK)
+    _make(vg, uuid, name, folder, sizes)
+    _mount(device, place)
+    fstab.add(uuid, device, place)
+    return place
+
+
 def _described(place: str, spec: DiskSpec, bases: t.Mapping[str, BaseImage]) -> dict[str, t.Any]:
     return {
         "name": spec.name,

@@ -247,7 +247,6 @@ def test_what_cannot_move(world: Movers) -> None:
     assert refused(flavor=big_root) == "CannotResizeDisk"
     assert refused(flavor=dataclasses.replace(LARGE, swap=64)) == "MoveNotSupported"
     assert refused(flavor=dataclasses.replace(LARGE, ephemeral_gb=1)) == "MoveNotSupported"
-    assert refused(backends={"h1": "lvm", "h2": "lvm"}) == "MoveNotSupported"
     assert refused(flavor=LARGE, quotas={"ram": 1024}) == "OverQuota"
     with pytest.raises(errors.InstanceInvalidState, match="Cannot 'confirmResize' instance"):
         world.call(confirm.confirm, Selection(uuids=[uuid]))

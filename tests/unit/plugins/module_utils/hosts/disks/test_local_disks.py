@@ -314,7 +314,7 @@ def test_volumes_without_a_folder_are_told_and_removed(host):
 def test_an_open_volume_is_not_wiped(host):
     host.ensure("lvm")
     host.model.lvs[UUID + "_disk.eph0"]["attr"] = "-wi-ao----"
-    with pytest.raises(VolumeIsBusy, match="vg/%s_disk.eph0 is open and was not wiped" % UUID):
+    with pytest.raises(VolumeIsBusy, match="vg/%s_disk.eph0 is open and was not touched" % UUID):
         host.remove()
     assert host.steps == ["domain"] and len(host.model.lvs) == 3 and host.folder.exists()
 
