@@ -13,6 +13,8 @@ import shutil
 import pytest
 from storage_host import MODULES, StorageHost, new_id
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core.answers import answer
+
 pytestmark = pytest.mark.long
 
 # One machine is both hosts, each with a folder and a volume group of its own.
@@ -69,6 +71,7 @@ run("sh", "-c", "head -c 200M /dev/urandom >/dev/%%s/former && sync && lvremove 
 told = {"disks": disks}
 for attempt in ("broken", "whole"):
     offer, files = sender.prepare(old, uuid, "t" * 64)
+    told["files"] = files
     place = sender.serve([offer], (49216, 49279), "s" * 64, 120.0)
     for fd, _size in offer.files.values():  # as a module's, which ends here
         os.close(fd)
@@ -137,6 +140,8 @@ def test_disks_go_to_another_volume_group(storage: StorageHost, groups: dict[str
     said = storage.sh("PATH=/usr/local/bin:$PATH python3 -c %s 2>&1" % shlex.quote(SCRIPT % values), check=False)
     (line,) = [each for each in said.splitlines() if each.startswith("TOLD ")] or [said]
     told = json.loads(line.removeprefix("TOLD "))
+    outcome = {"changed": False, "error": None, "files": told["files"]}
+    answer.check("instance_disks_offer", "storage1", {"outcomes": {uuid: outcome}, "port": 1, "fingerprint": "f"})
     code, lvs, folders, fstab = told["broken"]
     assert (code, lvs, folders) == ("DiskCopyFailed", {}, ["locks"]) and "/new/" not in fstab, told["broken"]
     names = {"lvm": [uuid + "_disk.eph0", uuid + "_disk.swap"], "qcow2_on_lvm": [uuid + "_disk"]}[backend]

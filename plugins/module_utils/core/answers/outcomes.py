@@ -67,11 +67,17 @@ CONNECTIONS: Shape = _outcomes(
 )
 EVICTED: Shape = items(record({"name": name}))
 _bytes = whole(0, LARGEST_BIG)
-_disk_record: Shape = record(
-    {"format": choice("qcow2", "raw"), "virtual_size": _bytes},
-    {"kind": name, "image_id": text(), "base": text(), "volume_group": text()},
-)
-_file: Shape = record({"name": name, "size": _bytes, "allocated": _bytes}, {"record": maybe(_disk_record)})
+
+
+def _disk_of(*formats: str) -> Shape:
+    """A disk's record in disk.info."""
+    more: dict[str, Shape] = {"kind": name, "image_id": text(), "base": text(), "volume_group": text()}
+    return record({"format": choice(*formats), "virtual_size": _bytes}, more)
+
+
+_disk_record: Shape = _disk_of("qcow2", "raw")
+_offered: dict[str, Shape] = {"record": maybe(_disk_of("qcow2", "raw", "lvm")), "mounted": flag}
+_file: Shape = record({"name": name, "size": _bytes, "allocated": _bytes}, _offered)
 OFFERED: Shape = _outcomes({"files": items(_file)})
 FETCHED: Shape = _outcomes({}, {"disks": items(record({"name": name, "size": _bytes, "sha256": text(64)}))})
 _leaving_disk: Shape = record({"name": name, "target": text(32), "allocated": _bytes, "record": _disk_record})
