@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import gc
 import random
 import time
 import typing as t
@@ -111,7 +112,7 @@ class Ledger:
             committing = False
             value: t.Any = None
             try:
-                with self.engine.connect() as conn, conn.begin():
+                with _no_garbage_sought(), self.engine.connect() as conn, conn.begin():
                     tx = self._transaction(conn)
                     if doubt is not None:
                         if not commits.sign_again(tx, doubt[0]):
@@ -163,7 +164,7 @@ class Ledger:
         tries = _Tries(self)
         while True:
             try:
-                with begin() as tx:
+                with _no_garbage_sought(), begin() as tx:
                     return function(tx, *arguments, **named)
             except sa.exc.DBAPIError as e:
                 repeat = database_errors.kind_of(e) in (Kind.CONFLICT, Kind.LOST, Kind.AWAY)
@@ -177,7 +178,7 @@ class Ledger:
     @contextlib.contextmanager
     def write(self) -> t.Iterator[Transaction]:
         """One transaction or nothing."""
-        with self._errors(), self.engine.begin() as conn:
+        with _no_garbage_sought(), self._errors(), self.engine.begin() as conn:
             yield self._transaction(conn)
 
     @contextlib.contextmanager
@@ -241,6 +242,19 @@ class Ledger:
 
     def close(self) -> None:
         self.engine.dispose()
+
+
+@contextlib.contextmanager
+def _no_garbage_sought() -> t.Iterator[None]:
+    """A transaction of many instances makes rows that stay, and hardly any garbage. Python would look through all of them again and
+    again, which makes a large request dearer than as many small ones."""
+    sought = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if sought:
+            gc.enable()
 
 
 class _Tries:
