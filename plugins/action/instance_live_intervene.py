@@ -57,8 +57,6 @@ class ActionModule(LedgerAction):
     def _work(self) -> dict[str, t.Any]:
         host = self.task_vars["inventory_hostname"]
         mine = [i["uuid"] for i in self._registered(BEGUN).get("instances", []) if i["source"] == host]
-        if self.check_mode:
-            return {"changed": False, "skipped": True}
         arguments = {
             **host_settings.libvirt_arguments(self),
             "uuids": mine,
@@ -78,7 +76,7 @@ class ActionModule(LedgerAction):
         for item in self._registered(BEGUN).get("instances", []):
             answer = self._registered(DONE, item["source"])
             silent = errors.HostUnreachable(host=item["source"], reason="it returned no result").as_dict()
-            its = (answer.get("outcomes") or {}).get(item["uuid"]) or {"error": None if self.check_mode else silent}
+            its = (answer.get("outcomes") or {}).get(item["uuid"]) or {"error": silent}
             items.append({**item, **{n: its.get(n) for n in ("total", "remaining", "error")}})
         if items and not self.check_mode:
             failed = {i["uuid"]: str(i["error"]["message"]) for i in items if i["error"]}
@@ -97,7 +95,8 @@ class ActionModule(LedgerAction):
         for i in items:
             note = i["error"]["code"] if i["error"] else ""
             if i["total"]:
-                note = "%d of %d MiB were left" % (i["remaining"] >> 20, i["total"] >> 20)
+                of_all = (i["remaining"] >> 20, i["total"] >> 20, "are" if self.check_mode else "were")
+                note = "%d of %d MiB %s left" % of_all
             rows.append((i["name"], i["uuid"], i["source"], i["destination"], note))
         title = "Would %s (nothing is touched):" if self.check_mode else "%s:"
         return [title % name, *tables.table(("INSTANCE", "UUID", "FROM", "TO", "NOTE"), rows)]

@@ -19,7 +19,7 @@ extends_documentation_fragment:
   - bootflow.compute.libvirt
   - bootflow.compute.shared.time_limit
 attributes:
-  check_mode: {support: none}
+  check_mode: {support: full, details: Tells how far the migrations are. They go on as they do.}
   diff_mode: {support: none, details: A guest has no text to compare.}
   platform: {platforms: linux}
 options:
@@ -59,7 +59,7 @@ outcomes:
       type: bool
       returned: always
     total:
-      description: Bytes that the migration has to copy, when it was told.
+      description: Bytes that the migration has to copy, at this moment.
       type: int
       returned: success
     remaining:
@@ -101,14 +101,14 @@ def argument_spec():
 
 
 def main():
-    module = AnsibleModule(argument_spec=argument_spec())
+    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     keep_time_limit(module)
     args = module.params
     try:
         with connect(args["libvirt_uri"], args["libvirt_timeout"]) as connection:
 
             def one(uuid):
-                return intervene(connection, uuid, args["action"], args["permit_post_copy"])
+                return intervene(connection, uuid, args["action"], args["permit_post_copy"], module.check_mode)
 
             results = run_batch([(uuid, uuid) for uuid in args["uuids"]], one, workers=4)
     except Exception as error:

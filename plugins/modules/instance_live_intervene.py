@@ -22,7 +22,7 @@ extends_documentation_fragment:
   - bootflow.compute.ledger
   - bootflow.compute.instance_selection
 attributes:
-  check_mode: {support: full, details: States are checked. No host does anything.}
+  check_mode: {support: full, details: States are checked. The hosts tell how far the migrations are, and do nothing about them.}
   diff_mode: {support: none, details: What changes is the run's that migrates the instances.}
 options:
   operation:
@@ -86,11 +86,11 @@ instances:
       type: str
       returned: always
     total:
-      description: Bytes that its migration has to copy, when it was told; null if it was not.
+      description: Bytes that its migration has to copy, at that moment; null if its host did not say.
       type: int
       returned: O(phase=finish)
     remaining:
-      description: Bytes of these that were not copied yet; null if it was not told.
+      description: Bytes of these that were not copied yet; null if its host did not say.
       type: int
       returned: O(phase=finish)
     error:

@@ -190,9 +190,10 @@ def _go_on(domain: t.Any) -> None:
 # --- by another run -------------------------------------------------------------------------------------------------------
 
 
-def intervene(connection: t.Any, uuid: str, action: str, post_copy: bool) -> dict[str, t.Any]:
+def intervene(connection: t.Any, uuid: str, action: str, post_copy: bool, check_mode: bool) -> dict[str, t.Any]:
     """End the guest's migration, or have it come to its end: {changed, ...}, see the module for the fields.
 
+    :arg check_mode: only say how far it is.
     :raises MigrationError: no migration of the guest is under way.
     """
     domain: t.Any = find_domain(connection, uuid)
@@ -205,12 +206,13 @@ def intervene(connection: t.Any, uuid: str, action: str, post_copy: bool) -> dic
             reason="no migration of guest %s is under way on %s" % (uuid, os.uname().nodename),
             remedy="It has not begun yet, or has ended: bootflow.compute.show tells where the instance is.",
         )
-    progress.mark_changed()
-    if action == ABORT:
-        with libvirt_errors():
-            domain.abortJob()
-    else:
-        force_complete(domain, post_copy)
+    if not check_mode:
+        progress.mark_changed()
+        if action == ABORT:
+            with libvirt_errors():
+                domain.abortJob()
+        else:
+            force_complete(domain, post_copy)
     total, remaining = (int(stats.get(n) or 0) for n in ("data_total", "data_remaining"))
     return {"changed": True, "total": total, "remaining": remaining}
 
