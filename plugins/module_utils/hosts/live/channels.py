@@ -62,11 +62,12 @@ def sockets_of(token: str, domain: str) -> Sockets:
     return Sockets(os.path.join(_ROOT, _FOLDER + named), domain)
 
 
-def make_folder(sockets: Sockets, user: int, group: int) -> None:
-    """The folder, for QEMU (which may be another user than root) and root alone."""
+def make_folder(sockets: Sockets, user: int, group: int, mode: int = 0o700) -> None:
+    """The folder. By default QEMU (``user``, which may be another one than root) and root alone may do something there."""
     os.makedirs(_ROOT, 0o755, exist_ok=True)
     os.mkdir(sockets.folder, 0o700)
     os.chown(sockets.folder, user, group)
+    os.chmod(sockets.folder, mode)
 
 
 def remove_folder(sockets: Sockets) -> None:

@@ -21,7 +21,7 @@ import typing as t
 from ...core.errors import MigrationError
 from ..copies.server import Place, connected, detach, opened
 from ..copies.stream import Garbled, Stream, read_line, send_file, send_line
-from .channels import CHANNELS, Sockets, accept, make_folder, pump, remove_folder
+from .channels import CHANNELS, LIBVIRT, Sockets, accept, make_folder, pump, remove_folder
 
 STARTS = 600.0  # seconds that a run may need beside its migrations
 _IDLE = 30.0  # seconds without any connection after which nobody needs it, when who started it is gone
@@ -51,11 +51,14 @@ def send_drive(place: Place, token: str, path: str) -> None:
 def start(sockets: Sockets, place: Place, token: str, owner: tuple[int, int], seconds: float) -> None:
     """Start the process that relays a guest's sockets to ``place``. It ends with the migration, at the latest after ``seconds``.
 
-    :arg owner: user and group of QEMU.
+    :arg owner: user and group of QEMU, which reaches its own two sockets and can put none in their place: who came out of a guest must not
+        come to the libvirt of another host.
     """
     remove_folder(sockets)
-    make_folder(sockets, *owner)
-    listeners = {_listener(sockets.path(channel), owner): channel for channel in CHANNELS}
+    me = os.geteuid()
+    make_folder(sockets, me, owner[1], 0o710)
+    owners = {channel: (me, os.getegid()) if channel == LIBVIRT else owner for channel in CHANNELS}
+    listeners = {_listener(sockets.path(channel), owners[channel]): channel for channel in CHANNELS}
     reading, writing = os.pipe()
     _held.append(writing)
     if detach():

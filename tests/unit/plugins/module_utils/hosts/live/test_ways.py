@@ -153,6 +153,22 @@ def test_they_end_by_themselves(there: channels.Sockets, tmp_path: Path, monkeyp
     assert not server.stop(place, STOP)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user")
+def test_qemu_does_not_reach_libvirt(tmp_path: Path) -> None:
+    here = channels.Sockets(str(tmp_path / "a"), NAME)
+    relay.start(here, server.Place("127.0.0.1", 1, "0" * 64), TOKEN, (64055, 64056), 60)
+    folder = os.stat(here.folder)
+    assert (folder.st_uid, folder.st_gid, folder.st_mode & 0o777) == (0, 64056, 0o710)
+    found = {c: os.stat(here.path(c)) for c in channels.CHANNELS}
+    assert {c: s.st_uid for c, s in found.items()} == {
+        channels.LIBVIRT: 0,
+        channels.MEMORY: 64055,
+        channels.DISKS: 64055,
+    }
+    assert {s.st_mode & 0o777 for s in found.values()} == {0o600}
+    relay.end(here)
+
+
 def test_paths_of_sockets() -> None:
     sockets = channels.sockets_of(TOKEN, NAME)
     assert sockets.path(channels.DISKS).endswith("/d.tunnelmigrate.dest." + NAME)
