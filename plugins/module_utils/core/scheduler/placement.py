@@ -98,7 +98,7 @@ class Placement:
             f
             for f in self.filters
             if type(f).limits is not Filter.limits
-            and not (spec.numa_topology is None and type(f) is NUMATopologyFilter)
+            and not (spec.numa_topology is None and type(f).limits is NUMATopologyFilter.limits)
         ]
         self._concerned = [f for f in self._repeated if f.concerns(spec)]
 

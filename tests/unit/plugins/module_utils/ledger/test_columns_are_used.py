@@ -183,7 +183,10 @@ def grow(life: Life) -> None:
     with life.ledger.write() as tx:
         tx = tx.for_run(life.context("m"))
         wanted = cold.Wanted(Selection(uuids=[uuid]), (host,), {host: "qcow2"}, large, same_host=True)
-        alone = lambda tx, needs: fleet.read(tx, {host}, needs=needs)  # noqa: E731
+
+        def alone(tx, needs):
+            return fleet.read(tx, {host}, needs=needs)
+
         assert cold.begin(tx, wanted, alone, life.options()).moving
         course.switch(tx, [uuid])
         assert not course.finish(tx, course.RESIZE, {uuid: course.Result(1)})

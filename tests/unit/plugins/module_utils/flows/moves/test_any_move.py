@@ -147,8 +147,11 @@ class Histories(RuleBasedStateMachine):
         (flavor,) = [f for f in FLAVORS if f.name != self.flavor(uuid)] if resizes else [None]
         wanted = cold.Wanted(Selection(names=[name]), HOSTS, backends, flavor, same_host=here)
         at_home = {self.row(uuid).host} if here and resizes else set(HOSTS)
+
+        def read(tx, needs):
+            return fleet.read(tx, at_home, needs=needs)
+
         try:
-            read = lambda tx, needs: fleet.read(tx, at_home, needs=needs)  # noqa: E731
             begun = self.call(cold.begin, wanted, read, self.world.options())
         except errors.BootflowError:
             return
