@@ -16,6 +16,7 @@ from lxml import etree
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import platform
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import moves
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.facts import facts
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import ownership
 
@@ -61,13 +62,19 @@ class Defined:
 
 
 @pytest.mark.parametrize(
-    ("owner", "told"),
-    [("ledger='%s'" % LEDGER, {"ledger": LEDGER, "disk_gb": 23}), ("ledger='../x'", {}), ("", {})],
+    ("owner", "moving", "told"),
+    [
+        ("ledger='%s'" % LEDGER, "", {"ledger": LEDGER, "disk_gb": 23}),
+        ("ledger='../x'", "", {}),
+        ("", "", {}),
+        ("", moves.LEAVES, {"moving": moves.LEAVES}),
+    ],
 )
 def test_the_ledger_of_a_domain_is_reported_with_what_no_claim_counts(
-    monkeypatch: pytest.MonkeyPatch, owner: str, told: dict[str, object]
+    monkeypatch: pytest.MonkeyPatch, owner: str, moving: str, told: dict[str, object]
 ) -> None:
     monkeypatch.setattr(facts, "libvirt", types.SimpleNamespace(VIR_DOMAIN_XML_INACTIVE=2, libvirtError=OSError))
+    monkeypatch.setattr(facts, "moving_of", lambda domain: moving)
     flavor = "<n:flavor name='f'><n:disk>20</n:disk><n:ephemeral>3</n:ephemeral></n:flavor><n:root type='image'/>"
     nova = "<n:instance xmlns:n='http://openstack.org/xmlns/libvirt/nova/1.1'>%s</n:instance>" % flavor
     mark = "<b:owner xmlns:b='urn:bootflow:compute:owner:1' %s/>" % owner
