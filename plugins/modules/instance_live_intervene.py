@@ -22,7 +22,9 @@ extends_documentation_fragment:
   - bootflow.compute.ledger
   - bootflow.compute.instance_selection
 attributes:
-  check_mode: {support: full, details: States are checked. The hosts tell how far the migrations are, and do nothing about them.}
+  check_mode:
+    support: full
+    details: States are checked. The hosts tell how far the migrations are, and do nothing about them.
   diff_mode: {support: none, details: What changes is the run's that migrates the instances.}
 options:
   operation:
