@@ -19,6 +19,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.moves import data_gb
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_states import POWER_STATES
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.progress import path_of
 from ansible_collections.bootflow.compute.plugins.module_utils.core.networks import dhcp
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.hosts import GUEST
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.live import LIVE, LIVE_TARGET
@@ -43,12 +44,14 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     build_parts,
     host_reports,
     host_settings,
+    live_progress,
     live_settings,
     scheduler_settings,
     tables,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.dhcp import reserve, restore
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_SECRET, LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.live_progress import Leaving
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, item_errors, outcome
 from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host, lease_kept
 
@@ -300,7 +303,9 @@ class ActionModule(LedgerAction):
             )
         with contextlib.closing(self.open_ledger()) as ledger:
             mine = set(ledger.transact(live_course.run, [g["uuid"] for g in guests]))
+        name = self._token("progress of %s" % host)[:32]
         arguments = {
+            "progress": name,
             "instances_path": host_settings.of(self).instances_path,
             "guests": [g for g in guests if g["uuid"] in mine],
             "timeout_action": settings.live_migration_timeout_action,
@@ -310,9 +315,14 @@ class ActionModule(LedgerAction):
             "bandwidth": settings.live_migration_bandwidth,
             "workers": host_settings.at_once(settings.max_concurrent_live_migrations, len(mine)),
         }
-        return {
-            "outcomes": self._guarded(sorted(mine), lambda: self._batch("domain_migration", arguments, sorted(mine)))
-        }
+        items = [i for i in self._items().values() if i["uuid"] in mine]
+        leaving = [Leaving(*(i[n] for n in ("uuid", "name", "source", "destination", "memory_mb"))) for i in items]
+
+        def migrate() -> tuple[Outcomes, t.Any]:
+            with live_progress.watched(self, path_of(name), leaving, self.options["print_table"]):
+                return self._batch("domain_migration", arguments, sorted(mine))
+
+        return {"outcomes": self._guarded(sorted(mine), migrate)}
 
     # --- over -----------------------------------------------------------------------------------------------------------
 

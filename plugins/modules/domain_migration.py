@@ -106,6 +106,12 @@ options:
     description: The most that a guest sends, in MiB a second; 0 for as much as it can.
     type: int
     default: 0
+  progress:
+    description:
+      - While guests are on their way, the file C(live-PROGRESS) in C(/run/bootflow) has what libvirt says of each by its UUID, as JSON, all in bytes
+        (C(memory_total), C(memory_processed), C(memory_remaining), C(disk_total), C(disk_processed), C(disk_remaining)). By default there is no such file.
+    type: str
+    default: ""
 """
 
 EXAMPLES = r"""
@@ -185,6 +191,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.live import
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.live.channels import sockets_of
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.live.guests import drive_of, is_here
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.live.migrate import Journey, migrate
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.live.progress import Told
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.live.target import qemu_owner
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed, progress, run_batch
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail, failure
@@ -222,6 +229,7 @@ def argument_spec():
         "downtime": {"type": "int", "default": 500},
         "bandwidth": {"type": "int", "default": 0},
         "workers": {"type": "int", "default": 1},
+        "progress": {"type": "str", "default": ""},
     }
 
 
@@ -262,9 +270,11 @@ def main():
             downtime=args["downtime"] / 1000,
             bandwidth=args["bandwidth"],
         )
-        return migrate(connection, args["instances_path"], journey)
+        return migrate(connection, args["instances_path"], journey, told)
 
+    told = None
     try:
+        told = Told(args["progress"])
         start_relays(args)
         with connect(args["libvirt_uri"], args["libvirt_timeout"]) as connection:
 
@@ -280,6 +290,9 @@ def main():
             results = run_batch([(g["uuid"], g) for g in args["guests"]], one, args["workers"])
     except Exception as error:
         fail(module, error)
+    finally:
+        if told is not None:
+            told.end()
     module.exit_json(changed=any_changed(results), outcomes=results)
 
 

@@ -84,7 +84,9 @@ instances:
       what in which run), C(events) (the steps on hosts), C(faults) and C(notifications), oldest first.
     - >-
       With O(details) or O(history) each has its C(migrations), oldest first: C(migration_type) (V(resize), V(migration), V(evacuation), V(live-migration)),
-      C(status) as in Nova, C(source_compute), C(dest_compute), C(old_flavor), C(new_flavor), C(created_at), C(updated_at).
+      C(status) as in Nova, C(source_compute), C(dest_compute), C(old_flavor), C(new_flavor), C(created_at), C(updated_at). A live migration that has begun
+      has C(progress) (per cent of memory and local disks) too, and C(memory_total_bytes), C(memory_processed_bytes), C(memory_remaining_bytes) and the
+      same of C(disk).
   type: list
   elements: dict
   returned: success

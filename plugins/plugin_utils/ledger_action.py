@@ -12,6 +12,7 @@ an AWX job template and a single task mean the same.
 from __future__ import annotations
 
 import contextlib
+import copy
 import getpass
 import os
 import re
@@ -108,6 +109,19 @@ def read_settings(
     return found
 
 
+class Beside:
+    """The host of an action by a connection of its own, so that it is asked for something while the action's own one is in use."""
+
+    def __init__(self, action: ActionBase):
+        self._action = copy.copy(action)
+        self._action._connection = copy.copy(action._connection)
+        self._action._connection.become = copy.copy(action._connection.become)
+
+    def output(self, words: t.Sequence[str]) -> str:
+        """What a program prints there. :raises AnsibleError: the host is not reached"""
+        return str(self._action._low_level_execute_command(shlex.join(words))["stdout"])
+
+
 class Ports:
     """What an action reaches outside of itself: people, variables, hosts, the ledger, this run. Tests hand in their own."""
 
@@ -146,6 +160,10 @@ class Ports:
         commands.append(shlex.join(["ls", "-d", "--", *paths]) if paths else "true")
         found = self._action._low_level_execute_command(" && ".join(commands))
         return set(paths) & set(str(found["stdout"]).splitlines())
+
+    def beside(self) -> Beside:
+        """The current host, for another thread than the one that runs a module there."""
+        return Beside(self._action)
 
     def open_ledger(self, address: LedgerAddress, **options: bool) -> database.Ledger:
         return database.open_ledger(address, tell=self.display.warning, **options)

@@ -11,7 +11,9 @@ import typing as t
 from ansible import constants
 from ansible.module_utils.common.yaml import yaml_dump
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.moves import RUNNING
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_states import POWER_STATES
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.progress import FIELDS, remaining
 from ansible_collections.bootflow.compute.plugins.module_utils.core.legible import legible
 from ansible_collections.bootflow.compute.plugins.module_utils.core.times import duration
 
@@ -93,7 +95,11 @@ def _result(step: t.Mapping[str, t.Any], name: str) -> str:
 def _moved(move: t.Mapping[str, t.Any]) -> str:
     """Where a move leads, and from which flavor to which."""
     other = move["old_flavor"] != move["new_flavor"]
-    return "to %s%s" % (move["dest_compute"], ", %(old_flavor)s -> %(new_flavor)s" % move if other else "")
+    said = "to %s%s" % (move["dest_compute"], ", %(old_flavor)s -> %(new_flavor)s" % move if other else "")
+    if move["status"] != RUNNING or "progress" not in move:
+        return said
+    left = remaining({name: move["%s_bytes" % name] for name in FIELDS})
+    return "%s, %d %%%s" % (said, move["progress"], left and " (left: %s)" % left)
 
 
 def _told(payload: t.Mapping[str, t.Any]) -> str:

@@ -60,7 +60,7 @@ def given(seconds: float) -> t.Iterator[None]:
     def ring(_number: int, _frame: types.FrameType | None) -> None:
         raise TimeIsUp
 
-    before, begun = _children(), time.monotonic()
+    before, begun = children(), time.monotonic()
     handler = signal.signal(signal.SIGALRM, ring)
     try:
         signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -69,9 +69,7 @@ def given(seconds: float) -> t.Iterator[None]:
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
     except TimeIsUp:
-        for pid in _children() - before:
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
+        end(children() - before)
         raise
     finally:
         signal.signal(signal.SIGALRM, handler)
@@ -79,7 +77,14 @@ def given(seconds: float) -> t.Iterator[None]:
             signal.setitimer(signal.ITIMER_REAL, max(outer - (time.monotonic() - begun), 0.001))
 
 
-def _children() -> set[int]:
+def end(processes: t.Iterable[int]) -> None:
+    """Kill programs of this process."""
+    for pid in processes:
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def children() -> set[int]:
     """The processes that this one started and that still run; none where /proc does not say."""
     found: set[int] = set()
     for path in Path("/proc/self/task").glob("*/children"):

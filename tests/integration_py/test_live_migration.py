@@ -154,10 +154,14 @@ def test_abort_and_force_complete(flow: Flow) -> None:
     wait_migrating(flow, "web", process)
     refused = operate(flow, "live_migrate", "web", expect=2)
     assert "InstanceBusy" in refused
+    flow.wait_for("SELECT 1 FROM migrations WHERE status = 'running' AND disk_total > 0", 60, process)
+    assert re.search(r"progress: \d+\n.*memory_total_bytes", operate(flow, "show", "web"), re.DOTALL)
+    assert re.search(r"to \S+, \d+ % \(left: disks \d+ of \d+ MiB", operate(flow, "events", "web"))
     looked = operate(flow, "live_migration_abort", "web", options=("--check",))
     assert "MiB are left" in looked and process.poll() is None, looked
     assert "were left" in operate(flow, "live_migration_abort", "web")
-    assert process.wait(120) == 2 and "LiveMigrationAborted" in (flow.folder / "killed.log").read_text()
+    log = (flow.folder / "killed.log").read_text() if process.wait(120) == 2 else ""
+    assert "LiveMigrationAborted" in log and re.search(r"live_migrate: web from %s to \S+: \d+ %% after" % home, log)
     is_at_home(flow, "web", home)
     assert statuses(flow) == ["cancelled"]
 

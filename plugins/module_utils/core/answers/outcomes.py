@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ..instances.power_states import POWER_STATES
+from ..instances.progress import FIELDS
 from .shapes import (
     LARGEST_BIG,
     Shape,
@@ -102,4 +103,6 @@ MIGRATED: Shape = _outcomes(
     {"left": flag, "power_state": _power_state},
     {"stays": flag, "seconds": _seconds, "downtime": _seconds, "transferred": _bytes, "forced": flag},
 )
+#: What a host tells of guests that leave it, while they do.
+PROGRESS: Shape = mapping(name, record(dict.fromkeys(FIELDS, _bytes)), most=1000)
 INTERVENED: Shape = _outcomes({}, {"total": _bytes, "remaining": _bytes})

@@ -25,6 +25,7 @@ from ..os.batch import progress
 from ..os.paths import instance_dir
 from .channels import DISKS, LIBVIRT, MEMORY, Sockets
 from .guests import definition_there, leaving
+from .progress import Told
 
 POLL = 0.2  # seconds
 ABORT, FORCE_COMPLETE = "abort", "force_complete"
@@ -47,7 +48,7 @@ class Journey:
     bandwidth: int = 0  # MiB a second; 0: as much as it can
 
 
-def migrate(connection: t.Any, instances_path: str, journey: Journey) -> dict[str, t.Any]:
+def migrate(connection: t.Any, instances_path: str, journey: Journey, told: Told) -> dict[str, t.Any]:
     """Take the guest to its new host: {changed, left, power_state, seconds, downtime, transferred, forced}.
 
     ``left`` is true when the guest has ended here, and is false of no guest that this function returns a result for.
@@ -61,8 +62,11 @@ def migrate(connection: t.Any, instances_path: str, journey: Journey) -> dict[st
     before = power_state(domain)
     parameters = _parameters(domain, instance_dir(instances_path, journey.uuid), journey)
     progress.mark_changed()
-    work = _Work(domain, journey, parameters)
-    work.watch()
+    work = _Work(domain, journey, parameters, told)
+    try:
+        work.watch()
+    finally:
+        told.over(journey.uuid)
     if work.error is not None and not _has_left(domain):
         if before == RUNNING:
             _go_on(domain)
@@ -101,7 +105,8 @@ def _parameters(domain: t.Any, folder: str, journey: Journey) -> dict[str, t.Any
 class _Work:
     """The migration in a thread of its own, as its call returns at its end, and what is done about it meanwhile."""
 
-    def __init__(self, domain: t.Any, journey: Journey, parameters: dict[str, t.Any]):
+    def __init__(self, domain: t.Any, journey: Journey, parameters: dict[str, t.Any], told: Told):
+        self.told = told
         self.domain = domain
         self.journey = journey
         self.parameters = parameters
@@ -157,6 +162,7 @@ class _Work:
             return
         if stats.get("type") not in (None, libvirt.VIR_DOMAIN_JOB_NONE):
             self.last = dict(stats)
+            self.told.of(self.journey.uuid, stats)
 
     def statistics(self) -> dict[str, t.Any]:
         """Of the migration that is over, as far as libvirt knows them still."""

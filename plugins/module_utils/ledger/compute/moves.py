@@ -6,9 +6,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 from ...core.instances import moves
+from ...core.instances.progress import Progress
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
@@ -34,6 +36,13 @@ class MoveRow:
     run_id: str  # the run that began it
     created_at: float
     updated_at: float
+    progress: int | None  # per cent, of a live migration that has begun
+    memory_total: int | None  # bytes
+    memory_processed: int | None
+    memory_remaining: int | None
+    disk_total: int | None
+    disk_processed: int | None
+    disk_remaining: int | None
 
 
 def is_over(move: MoveRow, host: str | None, request_spec_id: int) -> bool:
@@ -90,3 +99,12 @@ def set_status(tx: Transaction, ids: t.Collection[int], status: str) -> None:
     if ids:
         mine = bulk.among(tx, migrations.c.id, sorted(ids))
         tx.execute(migrations.update().where(mine).values(status=status, updated_at=tx.now))
+
+
+def set_progress(tx: Transaction, found: t.Mapping[str, tuple[int, Progress]]) -> None:
+    """Write how far the live migrations of this run are. :arg found: instance's uuid -> per cent, and bytes"""
+    c = migrations.c
+    for uuid, (percent, its) in sorted(found.items()):
+        mine = (c.instance_uuid == uuid, c.status == moves.RUNNING, c.run_id == tx.run.id)
+        values = {**dataclasses.asdict(its), "progress": percent, "updated_at": tx.now}
+        tx.execute(migrations.update().where(*mine).values(**values))

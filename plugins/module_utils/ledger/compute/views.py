@@ -11,6 +11,7 @@ import ipaddress
 import typing as t
 
 from ...core.instances import states
+from ...core.instances.progress import FIELDS
 from ...core.model import Network
 from ...core.networks.network_info import PortRecord
 from ...core.times import utc
@@ -160,8 +161,16 @@ def migrations(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, list[dict[s
                 "new_flavor": flavors.get(m.new_request_spec_id),
                 "created_at": utc(m.created_at),
                 "updated_at": utc(m.updated_at),
+                **_progress(m),
             }
             for m in its
         ]
         for uuid, its in found.items()
     }
+
+
+def _progress(move: moves.MoveRow) -> dict[str, t.Any]:
+    """Of a live migration that has begun. source: Nova's names in os-migrations"""
+    if move.progress is None:
+        return {}
+    return {"progress": move.progress, **{"%s_bytes" % n: getattr(move, n) for n in FIELDS}}

@@ -303,6 +303,14 @@ migrations = sa.Table(
     sa.Column("run_id", sa.String(64), nullable=False),
     sa.Column("created_at", sa.Float, nullable=False),
     sa.Column("updated_at", sa.Float, nullable=False),
+    # Of a live migration: per cent of it, and bytes.
+    sa.Column("progress", sa.Integer),
+    sa.Column("memory_total", sa.BigInteger),
+    sa.Column("memory_processed", sa.BigInteger),
+    sa.Column("memory_remaining", sa.BigInteger),
+    sa.Column("disk_total", sa.BigInteger),
+    sa.Column("disk_processed", sa.BigInteger),
+    sa.Column("disk_remaining", sa.BigInteger),
     one_of("migrations", "migration_type", moves.TYPES),
     one_of("migrations", "status", moves.STATUSES),
 )

@@ -21,12 +21,20 @@ import sqlalchemy as sa
 
 from ansible_collections.bootflow.compute.plugins.action import compute_host_state, compute_report, storage_report
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.progress import Progress
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.server_groups import ServerGroup
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import NetworkRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import lock
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import cold, confirm, course
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import (
+    cold,
+    confirm,
+    course,
+    live,
+    live_course,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import fleet, nodes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.moves import set_progress
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import this_run
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import Context
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema.tables import metadata
@@ -139,6 +147,7 @@ def instances(life: Life) -> None:
     life.look()
     move(life, room)
     grow(life)
+    migrate_live(life)
     retried = life.boot("retried", "networking")
     life.report("h1", memory=9)
     life.fail("h3", retried, errors.RemoteError(reason="x"), event="networking")
@@ -172,6 +181,21 @@ def move(life: Life, room: t.Mapping[str, t.Any]) -> None:
         course.switch(tx.for_run(life.context("m")), [uuid])
         assert not course.finish(tx.for_run(life.context("m")), course.MIGRATE, {uuid: course.Result(1)})
         confirm.confirm(tx.for_run(life.context("m")), Selection(uuids=[uuid]))
+    life.look()
+
+
+def migrate_live(life: Life) -> None:
+    uuid = life.boot("runner")
+    backends = {"h1": "qcow2", "h4": "qcow2", str(life.row(uuid).host): "qcow2"}
+    its = Progress(*range(1, 7))
+    with life.ledger.write() as tx:
+        tx = tx.for_run(life.context("m"))
+        assert live.begin(
+            tx, live.Wanted(Selection(uuids=[uuid]), tuple(backends), backends), life.fleet, life.options()
+        ).moving
+        live_course.run(tx, [uuid])
+        set_progress(tx, {uuid: (9, its)})
+        live_course.finish(tx, {uuid: live_course.Result(1, errors.RemoteError(reason="x"))})
     life.look()
 
 

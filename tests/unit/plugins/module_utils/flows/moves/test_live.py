@@ -14,11 +14,15 @@ import sqlalchemy as sa
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import plan as core_audit
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import moves, states
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.progress import Progress
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import live, live_course
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import audit as recovery_audit
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations as recovery
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import moves as ledger_moves
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import views
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.plugin_utils import tables as tables_of_actions
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
 
 from .test_cold import BROKEN, QCOW2, Movers, other, usage
@@ -107,6 +111,31 @@ def test_a_guest_that_stays(world: LiveMovers, cleaned: bool, error: errors.Boot
         world.cleaned(other(source))
     assert world.claims() == {(uuid, source)}
     assert not world.go(uuid).failed
+
+
+def test_progress(world: LiveMovers) -> None:
+    """Only of a migration that this run has under way."""
+    uuid = world.boot("web")
+    world.go(uuid)
+    its = Progress(memory_total=1000, memory_processed=700, memory_remaining=300, disk_total=5, disk_remaining=1)
+
+    def tell(run: str = "m") -> list[dict[str, t.Any]]:
+        world.call(ledger_moves.set_progress, {uuid: (70, its)}, run=run)
+        with world.ledger.read() as tx:
+            return views.migrations(tx, [uuid])[uuid]
+
+    assert "progress" not in tell()[0], "it has not begun"
+    world.call(live_course.run, [uuid])
+    assert "progress" not in tell("b")[0], "another run's"
+    (seen,) = tell()
+    assert (seen["progress"], seen["memory_processed_bytes"], seen["disk_remaining_bytes"]) == (70, 700, 1)
+    view = {"name": "web", "uuid": uuid, "vm_state": "active", "migrations": [seen]}
+    shown = tables_of_actions.history_table(
+        {**view, **dict.fromkeys(("actions", "events", "faults", "notifications"), ())}
+    )
+    assert "70 % (left: disks 0 of 0 MiB, memory 0 of 0 MiB)" in shown[-1]
+    world.call(live_course.switch, [uuid])
+    world.call(live_course.finish, {uuid: live_course.Result(RUNS)})
 
 
 def test_what_is_refused(world: LiveMovers) -> None:

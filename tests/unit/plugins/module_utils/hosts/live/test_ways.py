@@ -60,10 +60,11 @@ def asked(path: str, data: bytes) -> bytes:
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(20)
         connection.connect(path)
-        connection.sendall(data)
-        connection.shutdown(socket.SHUT_WR)
         answer = b""
-        with contextlib.suppress(ConnectionResetError):
+        with contextlib.suppress(ConnectionError):  # the other side may have hung up already
+            connection.sendall(data)
+            with contextlib.suppress(OSError):  # not connected any more
+                connection.shutdown(socket.SHUT_WR)
             while part := connection.recv(MIB):
                 answer += part
         return answer
