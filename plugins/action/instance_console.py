@@ -45,13 +45,14 @@ class ActionModule(LedgerAction):
         """Which instances, and their hosts. The ledger is only read."""
         selection = operation.Selection.from_options(self.options)
 
+        known = set(self.compute_hosts())
+
         def read(tx: Transaction) -> list[Instance]:
             rows = operation.select(tx, selection, lock=False)
-            operation.refuse_unknown(tx, rows, selection)
+            operation.refuse_unknown(tx, rows, selection, known)
             return rows
 
         rows = self.open_reader().inspect(read)
-        known = set(self.compute_hosts())
         chosen = [
             {
                 "name": r.display_name,

@@ -83,9 +83,17 @@ def history_table(view: t.Mapping[str, t.Any]) -> list[str]:
         (m["created_at"], "migration", m["migration_type"], m["source_compute"], m["status"], _moved(m))
         for m in view["migrations"]
     ]
-    lines = [(*row[:-1], (row[-1] or "").partition("\n")[0]) for row in sorted(rows, key=lambda row: str(row[0]))]
+    lines = [
+        ("%sZ" % str(row[0])[:19], *row[1:-1], (row[-1] or "").partition("\n")[0]) for row in sorted(rows, key=_order)
+    ]
     title = "%s %s, %s" % (view["name"], view["uuid"], view["vm_state"])
     return [title, *table(("TIME", "KIND", "WHAT", "HOST", "RESULT", "DETAILS"), lines)]
+
+
+def _order(row: tuple[t.Any, ...]) -> tuple[str, int]:
+    """By time; what was written at once, as it happened: an action, its beginning, its steps, its end."""
+    kind = "start" if row[1] == "notification" and row[2].endswith(".start") else row[1]
+    return str(row[0]), ("action", "start", "event", "migration", "fault", "notification").index(kind)
 
 
 def _result(step: t.Mapping[str, t.Any], name: str) -> str:

@@ -6,8 +6,10 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import time
+from pathlib import Path
 
 import pytest
 from flow import Flow, Run, entry
@@ -52,7 +54,11 @@ def test_shut_down_started_and_paused_behind_the_ledgers_back(flow: Flow) -> Non
 
     virsh(flow, one, "start")
     virsh(flow, two, "resume")
-    listed = play(flow, "list", bootflow_list_refresh=True).output
+    group_vars = Path(flow.lab.inventory).parent / "group_vars"
+    group_vars.mkdir()
+    (group_vars / "all.yml").write_text("bootflow_list_refresh: true\n")
+    listed = play(flow, "list").output
+    shutil.rmtree(group_vars)
     assert states(flow) == [("stopped", RUNNING), ("active", RUNNING), ("active", RUNNING)], listed
     assert "would do" in play(flow, "power_sync", "--check").output
     assert states(flow)[0] == ("stopped", RUNNING) and virsh(flow, one, "domstate") == "running"

@@ -11,12 +11,12 @@ import datetime
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"))
 
 
-def utc(seconds: float | None) -> str | None:
-    """ISO 8601 in UTC, as Nova prints times."""
+def utc(seconds: float | None, precise: bool = False) -> str | None:
+    """ISO 8601 in UTC, as Nova prints times. :arg precise: with milliseconds"""
     if seconds is None:
         return None
     moment = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
-    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
+    return moment.isoformat(timespec="milliseconds" if precise else "seconds").replace("+00:00", "Z")
 
 
 def duration(seconds: float) -> str:

@@ -249,6 +249,28 @@ def is_over(action: str, power_state: int | None) -> bool:
     return not (action == "suspend" and power_state == POWER_PAUSED)
 
 
+#: vm_state -> the playbooks that lead from there to an instance that is active, or stopped.
+_WAYS = {
+    STOPPED: "bootflow.compute.start",
+    PAUSED: "bootflow.compute.unpause",
+    SUSPENDED: "bootflow.compute.resume",
+    RESCUED: "bootflow.compute.unrescue",
+    RESIZED: "bootflow.compute.confirm_resize or bootflow.compute.revert_resize",
+    SOFT_DELETED: "bootflow.compute.restore",
+    ERROR: "bootflow.compute.reboot with bootflow_reboot_type: HARD, or bootflow.compute.rebuild where its disks are lost,",
+}
+
+
+def _remedy(rule: Action, vm_state: str) -> str:
+    """In which states an action may begin, and what leads there from ``vm_state``."""
+    allowed = "Allowed states: %s." % ", ".join(sorted(rule.vm_states or ()))
+    if ACTIVE not in (rule.vm_states or ()):
+        return allowed
+    if vm_state == BUILDING:
+        return "%s Wait until it is built." % allowed
+    return "%s Run %s first." % (allowed, _WAYS[vm_state]) if vm_state in _WAYS else allowed
+
+
 def check_action(
     action: str,
     vm_state: str,
@@ -271,8 +293,7 @@ def check_action(
         raise InstanceIsLocked(instance_uuid=instance_uuid)
     if rule.vm_states is not None and vm_state not in rule.vm_states:
         raise InstanceInvalidState(
-            method=name, instance_uuid=instance_uuid, attr="vm_state", state=vm_state,
-            remedy="Allowed states: %s." % ", ".join(sorted(rule.vm_states)),
+            method=name, instance_uuid=instance_uuid, attr="vm_state", state=vm_state, remedy=_remedy(rule, vm_state)
         )  # fmt: skip
     if rule.task_states is not None and task_state not in rule.task_states:
         raise InstanceInvalidState(

@@ -189,6 +189,8 @@ def shown(value: t.Any, names: t.Mapping[str, str]) -> str:
     """A value of a digest as people read it. :arg names: of ids"""
     if value is None or value == "" or value == [] or value == {}:
         return "none"
+    if isinstance(value, bool):
+        return "true" if value else "false"
     if isinstance(value, t.Mapping):
         filled = [v for v in value.values() if v is not None and v != "" and v is not False]
         return " ".join(shown(v, names) for v in filled)

@@ -377,7 +377,7 @@ PLAYBOOKS = Table(
             "list_refresh",
             bool,
             False,
-            "Playbook `list`, with `-e` only: let the compute hosts report first, so that states are those of this moment. The ledger"
+            "Playbook `list`: let the compute hosts report first, so that states are those of this moment. The ledger"
             " itself is read, not `bootflow_ledger_read_url`.",
         ),
         Setting(

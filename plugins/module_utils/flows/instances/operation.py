@@ -19,12 +19,13 @@ from dataclasses import dataclass, field
 from ...core import errors
 from ...core.instances import quotas, states
 from ...core.reading.nearest import suggestion
-from ...ledger.compute import history, instances, runs
+from ...ledger.compute import history, instances, nodes, runs
 from ...ledger.compute.instances import Instance
 from ...ledger.db.locks import take_turns
 from ...ledger.db.transaction import Transaction
 
 MOST_NAMED = 5
+WHOSE = "whose"  # the detail of an error that has the instance's name, where Nova's words have its UUID
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,7 @@ def begin(
     if operation.counts_again:  # take turns with others that add to the usage, before any row is locked
         take_turns(tx, "project", {r.project for r in select(tx, selection, lock=False)})
     rows = select(tx, selection)
-    refuse_unknown(tx, rows, selection)
+    refuse_unknown(tx, rows, selection, known_hosts)
     if operation.counts_again:
         _check_quota(tx, [r for r in rows if not operation.is_done(r.vm_state)], limits)
     entered = enter(tx, operation, rows, known_hosts)
@@ -192,8 +193,21 @@ def _refuse_ambiguous(rows: t.Sequence[Instance], names: t.Collection[str]) -> N
         )
 
 
-def refuse_unknown(tx: Transaction, rows: t.Sequence[Instance], selection: Selection) -> None:
-    """:raises InstanceNotFound: what is named is not among ``rows``; the remedy has the nearest names."""
+def refuse_unknown(
+    tx: Transaction, rows: t.Sequence[Instance], selection: Selection, known_hosts: t.Collection[str] = ()
+) -> None:
+    """The remedy has the nearest names.
+
+    :arg known_hosts: the inventory's hosts.
+    :raises InstanceNotFound: what is named is not among ``rows``. :raises ComputeHostNotFound: a host that nobody knows.
+    """
+    hosts = set(selection.hosts or ()) - {r.host for r in rows} - set(known_hosts)
+    if hosts:
+        reported = sorted({n.host for n in nodes.rows(tx, ("host",))})
+        missing = sorted(hosts.difference(reported))
+        if missing:
+            known = suggestion(missing[0], reported, "The list of hosts that reported")
+            raise errors.ComputeHostNotFound(host=", ".join(missing), remedy=known)
     names = sorted(set(selection.names or ()) - {r.display_name for r in rows})
     unknown = names + sorted(set(selection.uuids or ()) - {r.uuid for r in rows})
     unknown += sorted(set(selection.reservations or ()) - {r.reservation_id for r in rows})
@@ -268,6 +282,7 @@ def check(
             if busy:
                 raise runs.locked_error(tx, row.display_name, row.run_id) from e
             e.remedy = "The run that did this is dead: bootflow.compute.audit settles it."
+        e.details[WHOSE] = row.display_name
         raise
     if known_hosts is not None and row.host not in known_hosts:
         raise errors.ComputeHostNotFound(
@@ -284,11 +299,13 @@ def is_locked(tx: Transaction, row: Instance) -> bool:
 def locked_error(row: Instance) -> errors.InstanceIsLocked:
     """Another user's lock. The message is Nova's; who locked it, and why, is in the remedy."""
     why = ": %s" % row.locked_reason if row.locked_reason else ""
-    return errors.InstanceIsLocked(
+    error = errors.InstanceIsLocked(
         instance_uuid=row.uuid,
         remedy="User %s locked it%s. Have it unlocked, or unlock it with bootflow_unlock_override: true."
         % (row.locked_by, why),
     )
+    error.details[WHOSE] = row.display_name
+    return error
 
 
 def start(tx: Transaction, operation: Operation, rows: t.Sequence[Instance]) -> None:
@@ -333,15 +350,21 @@ def _check_quota(tx: Transaction, rows: t.Sequence[Instance], limits: t.Mapping[
 
 
 def refuse(refused: t.Sequence[errors.BootflowError]) -> None:
-    """Raise the first, with the messages of the others of its kind."""
+    """Raise the first, with the messages and remedies of the others of its kind; these have the names of their instances."""
     if not refused:
         return
     first = refused[0]
-    alike = list(dict.fromkeys(e.message for e in refused if type(e) is type(first)))
-    if len(alike) > 1:
-        more = "; and %d more" % (len(alike) - MOST_NAMED) if len(alike) > MOST_NAMED else ""
-        raise type(first)(message="; ".join(alike[:MOST_NAMED]) + more, remedy=first.remedy)
-    raise first
+    alike = list({e.message: e for e in refused if type(e) is type(first)}.values())
+    remedies: dict[str, list[str]] = {}
+    for e in alike:
+        remedies.setdefault(e.remedy, []).extend([e.details[WHOSE]] if WHOSE in e.details else [])
+    remedy = " ".join("%s: %s" % (_some(names), r) if names else r for r, names in remedies.items() if r)
+    raise type(first)(message=_some([e.message for e in alike], "; "), remedy=remedy)
+
+
+def _some(words: t.Sequence[str], comma: str = ", ") -> str:
+    more = ["and %d more" % (len(words) - MOST_NAMED)] if len(words) > MOST_NAMED else []
+    return comma.join([*words[:MOST_NAMED], *more])
 
 
 # --- finish -------------------------------------------------------------------------------------------------------------

@@ -115,7 +115,7 @@ def _told(error: errors.BootflowError, wanted: Wanted) -> errors.BootflowError:
 
 def _check(tx: Transaction, wanted: Wanted, rows: t.Sequence[Instance]) -> dict[str, Mover]:
     """uuid -> what is to be moved; without those that have the flavor already and wait to be confirmed."""
-    operation.refuse_unknown(tx, rows, wanted.selection)
+    operation.refuse_unknown(tx, rows, wanted.selection, wanted.known_hosts)
     found, refused = sort_out(tx, wanted, rows)
     operation.refuse(list(refused.values()))
     return found

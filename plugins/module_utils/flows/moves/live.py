@@ -77,7 +77,7 @@ def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: Sched
 
 
 def _check(tx: Transaction, wanted: Wanted, rows: t.Sequence[Instance]) -> dict[str, Mover]:
-    operation.refuse_unknown(tx, rows, wanted.selection)
+    operation.refuse_unknown(tx, rows, wanted.selection, wanted.known_hosts)
     if wanted.to_host is not None and wanted.to_host not in wanted.known_hosts:
         raise errors.ComputeHostNotFound(host=wanted.to_host)
     found, refused = sort_out(tx, wanted, rows)

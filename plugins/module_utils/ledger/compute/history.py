@@ -354,7 +354,8 @@ _KINDS: dict[str, tuple[sa.Table, dict[str, str]]] = {
 
 
 def all_of(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, dict[str, list[dict[str, t.Any]]]]:
-    """uuid -> {actions, events, faults, notifications} of the instance, live or deleted, oldest first. Times are ISO 8601.
+    """uuid -> {actions, events, faults, notifications} of the instance, live or deleted, oldest first. Times are ISO 8601, with
+    milliseconds: many things happen in a second.
 
     source: Nova's os-instance-actions
     """
@@ -362,6 +363,8 @@ def all_of(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, dict[str, list[
     for kind, (table, columns) in _KINDS.items():
         query = sa.select(table).where(bulk.among(tx, table.c.instance_uuid, uuids)).order_by(table.c.id)
         for row in tx.execute(query).mappings():
-            shown = {n: utc(row[c]) if c.endswith(("_time", "_at")) else row[c] for n, c in columns.items()}
+            shown = {
+                n: utc(row[c], precise=True) if c.endswith(("_time", "_at")) else row[c] for n, c in columns.items()
+            }
             found[row["instance_uuid"]][kind].append(shown)
     return found

@@ -127,7 +127,7 @@ def details(tx: Transaction, rows: t.Sequence[Instance]) -> list[dict[str, t.Any
 def histories(tx: Transaction, rows: t.Sequence[InstanceRow]) -> list[dict[str, t.Any]]:
     """What happened to each of these instances, live or deleted: see history.all_of(); and its moves."""
     uuids = [r.uuid for r in rows]
-    its, moved = history.all_of(tx, uuids), migrations(tx, uuids)
+    its, moved = history.all_of(tx, uuids), migrations(tx, uuids, precise=True)
     return [
         {
             "name": row.display_name,
@@ -145,8 +145,8 @@ def histories(tx: Transaction, rows: t.Sequence[InstanceRow]) -> list[dict[str, 
     ]
 
 
-def migrations(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, list[dict[str, t.Any]]]:
-    """uuid -> the moves of the instance, oldest first. source: Nova's os-migrations"""
+def migrations(tx: Transaction, uuids: t.Sequence[str], precise: bool = False) -> dict[str, list[dict[str, t.Any]]]:
+    """uuid -> the moves of the instance, oldest first. :arg precise: times have milliseconds. source: Nova's os-migrations"""
     found = moves.all_of(tx, uuids)
     ids = {i for its in found.values() for m in its for i in (m.old_request_spec_id, m.new_request_spec_id)}
     flavors = {key: row.spec["flavor"]["name"] for key, row in requests.specs(tx, ids).items()}
@@ -159,8 +159,8 @@ def migrations(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, list[dict[s
                 "dest_compute": m.dest_compute,
                 "old_flavor": flavors.get(m.old_request_spec_id),  # None: a purge removed that request
                 "new_flavor": flavors.get(m.new_request_spec_id),
-                "created_at": utc(m.created_at),
-                "updated_at": utc(m.updated_at),
+                "created_at": utc(m.created_at, precise),
+                "updated_at": utc(m.updated_at, precise),
                 **_progress(m),
             }
             for m in its

@@ -31,7 +31,7 @@ from ansible_collections.bootflow.compute.tests.unit.worlds.world import NET, Wo
 
 INVENTORY = {"groups": {"bootflow_compute": ["h1", "h2", "h3"]}}
 CHANGE = {"old_state": "building", "state": "active", "old_task_state": "spawning", "new_task_state": None}
-TIME = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
+TIME = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{3})?Z$")
 
 
 def run(world: World, module: t.Any, check_mode: bool = False, **options: t.Any) -> tuple[dict[str, t.Any], str]:
@@ -249,6 +249,20 @@ def test_what_happened_to_an_instance(world: World) -> None:
     assert {line[1] for line in lines} == {"action", "event", "fault", "notification"}
     assert "first line" in shown and "second line" not in shown
     assert "building -> active, spawning -> None" in shown and "at work" in shown and "by ann, req-a" in shown
+
+
+def test_what_happened_in_one_second_is_in_its_order(world: World) -> None:
+    world.report("h1")
+    world.boot("web")
+    world.time += 0.3
+    world.delete(names=["web"])
+    shown = run(world, instance_info, names=["web"], history=True, print_table=True)[1]
+    lines = [line.split()[:3] for line in shown.splitlines() if line.startswith("20")]
+    assert len({time for time, *_rest in lines}) == 1, lines
+    told = ["%s %s" % (kind, what.replace("compute.instance.", "")) for _time, kind, what in lines]
+    order = ("action create", "notification create.start", "event spawning", "notification create.end", "action delete",
+             "notification delete.start")  # fmt: skip
+    assert [told.index(each) for each in order] == sorted(told.index(each) for each in order), told
 
 
 def test_what_happened_to_a_deleted_instance(world: World) -> None:

@@ -137,6 +137,32 @@ def test_the_lock(action):
             states.check_action(*args, locked=True)
 
 
+@pytest.mark.parametrize(
+    ("action", "vm_state", "remedy"),
+    [
+        ("pause", states.STOPPED, "Allowed states: active. Run bootflow.compute.start first."),
+        ("stop", states.SUSPENDED, "Allowed states: active, error. Run bootflow.compute.resume first."),
+        ("resize", states.RESCUED, "Allowed states: active, stopped. Run bootflow.compute.unrescue first."),
+        ("stop", states.BUILDING, "Allowed states: active, error. Wait until it is built."),
+        ("confirm_resize", states.ACTIVE, "Allowed states: resized."),
+        ("unpause", states.STOPPED, "Allowed states: paused."),
+    ],
+)
+def test_a_refusal_says_what_leads_to_a_state_that_allows_it(action, vm_state, remedy):
+    with pytest.raises(InstanceInvalidState) as caught:
+        states.check_action(action, vm_state, None)
+    assert (caught.value.remedy, caught.value.status) == (remedy, 409)
+
+
+def test_every_way_out_is_an_action_that_may_begin_there():
+    for vm_state, words in states._WAYS.items():
+        named = [name for name in ("start", "unpause", "resume", "unrescue", "confirm_resize", "restore", "hard_reboot")
+                 if "bootflow.compute." + name.replace("hard_", "") in words]  # fmt: skip
+        assert named, words
+        for name in named:
+            states.check_action(name, vm_state, None)
+
+
 def test_unknown_action():
     with pytest.raises(InvalidInput, match="unknown action fly"):
         states.check_action("fly", "active", None)

@@ -385,6 +385,7 @@ def test_a_config_drive_that_an_instance_has_is_no_difference(two_hosts: World) 
     assert living(world)["web"].digest["config_drive"] is True, "which boot compares"
     (change,) = planned(world, file(world, request("web", config_drive=False))).changes
     assert (change.kind, change.field) == ("never", "config_drive")
+    assert change.what == "config_drive true -> false", "as YAML has them"
 
 
 def volume_file(world: BootWorld, *requests: ServerRequest) -> fleet.File:

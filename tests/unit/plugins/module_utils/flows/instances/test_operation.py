@@ -280,6 +280,13 @@ def test_selecting(world: World) -> None:
     for unknown in ({"names": ["a", "nobody"]}, {"uuids": [a, "nobody"]}, {"names": ["nobody"], "project": "p"}):
         with pytest.raises(errors.InstanceNotFound, match="nobody"):
             begin(world, **unknown)
+    with world.ledger.rehearse() as tx:
+        ours = tx.for_run(world.context("o"))
+        with pytest.raises(errors.ComputeHostNotFound, match="h99") as caught:
+            operation.begin(ours, STOP, operation.Selection(hosts=["h1", "h99"]), HOSTS)
+        assert "has: h1, h2" in caught.value.remedy
+        unreported = operation.begin(ours, STOP, operation.Selection(hosts=["h3"]), HOSTS)
+        assert unreported.rows == [], "the inventory has it, and it has not reported yet"
     twin = world.boot("a", project="q")
     with pytest.raises(errors.InvalidInput, match="a is in the projects p, q"):
         begin(world, names=["a"])
@@ -305,6 +312,24 @@ def test_an_instance_that_another_user_locked(world: World, name: str) -> None:
     put(world, uuid, locked_by="ann")  # who runs this
     attempt()
     assert world.state(uuid)[1] == {"stop": states.POWERING_OFF, "delete": states.DELETING}[name]
+
+
+def test_what_is_refused_has_the_names_of_the_instances_and_what_to_do_with_each(world: World) -> None:
+    world.report("h1", memory=9)
+    off, alike, paused, _runs = (world.boot(name) for name in ("off", "alike", "paused", "runs"))
+    for uuid, vm_state in ((off, states.STOPPED), (alike, states.STOPPED), (paused, states.PAUSED)):
+        put(world, uuid, vm_state=vm_state)
+    with pytest.raises(errors.InstanceInvalidState) as caught:
+        begin(world, "suspend", names=["off", "alike", "paused", "runs"])
+    assert all(uuid in caught.value.message for uuid in (off, alike, paused))
+    told = caught.value.remedy.split(" Run ")
+    assert {"off", "alike"} <= set(told[0].partition(":")[0].split(", ")) and "paused: Allowed" in caught.value.remedy
+    assert "bootflow.compute.start first." in caught.value.remedy
+    assert "bootflow.compute.unpause first." in caught.value.remedy
+    put(world, off, locked_by="bob", locked_reason="why")
+    with pytest.raises(errors.InstanceIsLocked) as locked:
+        begin(world, "start", names=["off"])
+    assert locked.value.remedy.startswith("off: User bob locked it: why.")
 
 
 # --- two runs -----------------------------------------------------------------------------------------------------------
