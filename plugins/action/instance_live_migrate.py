@@ -31,7 +31,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import live, live_course
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import live, live_course, live_pins
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import (
     cleanups,
     fleet,
@@ -124,15 +124,16 @@ class ActionModule(LedgerAction):
         configurations = scheduler_settings.configurations(self) if self.check_mode else {}
         reports = host_reports.of_this_run(self) if self.check_mode else {}
 
-        def begin(tx: Transaction) -> tuple[live.Begun, dict[str, str]]:
+        def begin(tx: Transaction) -> tuple[live.Begun, dict[str, str], dict[str, dict[str, t.Any]]]:
             if self.check_mode:
                 host_reports.rehearse(tx, reports, configurations)
             begun = live.begin(
                 tx, wanted, lambda tx, needs: fleet.read(tx, hosts, aggregates, host_vars, needs), options
             )
-            return begun, {r.host: r.host_ip for r in nodes.rows(tx, ("host", "node", "host_ip"))}
+            addresses = {r.host: r.host_ip for r in nodes.rows(tx, ("host", "node", "host_ip"))}
+            return begun, addresses, live_pins.of(tx, begun.moving)
 
-        begun, addresses = self.write(begin)
+        begun, addresses, pins = self.write(begin)
         items = [
             {
                 "uuid": m.uuid,
@@ -143,6 +144,7 @@ class ActionModule(LedgerAction):
                 "address": live_settings.address_of(self, m.move.dest_compute, addresses.get(m.move.dest_compute)),
                 "vm_state": m.row.vm_state,
                 "memory_mb": m.row.memory_mb,
+                "pins": pins[m.uuid],
             }
             for m in begun.moving
         ]
@@ -297,6 +299,7 @@ class ActionModule(LedgerAction):
                     "drive": guest["drive"],
                     "path_there": prepared["folder"],
                     "vnc_listen": prepared["vnc_listen"],
+                    "pins": item["pins"],
                     "completion_timeout": self._time_of(item["uuid"], guest),
                     **prepared["place"],
                 }

@@ -65,6 +65,13 @@ options:
         description: The address of its VNC display on the new host. By default as here.
         type: str
         default: ""
+      pins:
+        description:
+          - The place on the new host of a guest with NUMA cells or CPUs of its own. Sets are in libvirt's form (V(0-2,5)).
+          - C(vcpus) has the host CPUs of each virtual CPU by its number, C(emulator) those of the emulator, C(cells) the host's cells of each
+            cell by its number, and C(memory) those of all memory. Empty for a guest that has none of these.
+        type: dict
+        default: {}
       completion_timeout:
         description: Seconds that it may take.
         type: float
@@ -213,6 +220,7 @@ def argument_spec():
         "drive": {"type": "bool", "default": False},
         "path_there": {"type": "str", "required": True},
         "vnc_listen": {"type": "str", "default": ""},
+        "pins": {"type": "dict", "default": {}},
         "completion_timeout": {"type": "float", "required": True},
         "address": {"type": "str", "required": True},
         "port": {"type": "int", "required": True},
@@ -263,6 +271,7 @@ def main():
             disks=guest["disks"],
             folder_there=instance_dir(guest["path_there"], uuid),
             vnc_listen=guest["vnc_listen"],
+            pins=guest["pins"],
             timeout=guest["completion_timeout"],
             timeout_action=args["timeout_action"],
             post_copy=args["permit_post_copy"],

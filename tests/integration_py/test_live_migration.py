@@ -6,12 +6,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import time
 import typing as t
 
 import pytest
-from flow import Flow, entry
+from flow import FLAVORS, Flow, entry
 from host_python import ModuleRunner
 from test_moves import COUNTING, address_of, running, traces
 from test_operations import operate, states_of, wait_ready
@@ -141,6 +143,54 @@ def test_guests_go_over_while_they_count(flow: Flow) -> None:
     assert agreed.returncode == 0, agreed.output
     flow.delete(*names)
     assert flow.residue() == {}
+
+
+@pytest.mark.long
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two CPUs")
+def test_a_guest_gets_other_cpus(flow: Flow) -> None:
+    """The claim on the new host decides, where a neighbour has those that the guest had; libvirt and the kernel agree."""
+    home, away = (host.name for host in flow.lab.hosts[:2])
+    own = {**FLAVORS[0], "name": "own", "extra_specs": {"hw:cpu_policy": "dedicated"}}
+    flow.variables["bootflow_flavors"] = [own]
+    flow.boot(entry("neighbour", flavor="own"), bootflow_hosts=[away])
+    flow.boot(entry("web", flavor="own", user_data=TICKING), **READY, bootflow_hosts=[home])
+    wait_ticks(flow, "web")
+    taken, before = cpus_of(flow, "neighbour"), cpus_of(flow, "web")
+    assert taken == before
+    operate(flow, "live_migrate", "web", bootflow_live_migrate_host=away)
+    assert where(flow, "web") == away and cpus_of(flow, "web").isdisjoint(taken)
+    wait_ticks(flow, "web")
+    flow.check_ledger()
+    after = cpus_of(flow, "web")
+    operate(flow, "reboot", "web", bootflow_reboot_type="HARD")
+    assert cpus_of(flow, "web") == after
+    full = operate(flow, "live_migrate", "neighbour", expect=2, bootflow_live_migrate_host=away)
+    assert "UnableToMigrateToSelf" in full
+    flow.boot(entry("third", flavor="own", max_count=2), bootflow_hosts=[home])
+    refused = operate(flow, "live_migrate", "web", expect=2, bootflow_live_migrate_host=home)
+    assert "NoValidHost" in refused and cpus_of(flow, "web") == after
+    flow.delete(*flow.instances())
+    assert flow.residue() == {}
+
+
+def cpus_of(flow: Flow, name: str) -> set[int]:
+    """The host's CPUs of its one virtual CPU: by the ledger, by libvirt, and by the kernel, which agree."""
+    row = flow.instances()[name]
+    host = flow.lab.host(row["host"])
+    (claim,) = flow.query(
+        "SELECT json_extract(numa, '$.cells[0].pinning') AS cpus FROM claims WHERE instance_uuid = ?", row["uuid"]
+    )
+    claimed = set(map(int, json.loads(claim["cpus"]).values()))
+    xml = host.run("virsh", "dumpxml", row["uuid"]).stdout
+    assert {int(c) for c in re.findall(r"<vcpupin vcpu='\d+' cpuset='(\d+)'", xml)} == claimed
+    assert re.findall(r"<emulatorpin cpuset='(\d+)'", xml) == [str(c) for c in claimed]
+    kept = host.run("virsh", "dumpxml", "--inactive", row["uuid"]).stdout
+    assert {int(c) for c in re.findall(r"<vcpupin vcpu='\d+' cpuset='(\d+)'", kept)} == claimed
+    shown = host.run("virsh", "qemu-monitor-command", row["uuid"], '{"execute": "query-cpus-fast"}').stdout
+    (vcpu,) = json.loads(shown)["return"]
+    allowed = host.run("taskset", "-cp", str(vcpu["thread-id"])).stdout.rpartition(":")[2].strip()
+    assert {int(c) for c in allowed.split(",")} == claimed, allowed
+    return claimed
 
 
 @pytest.mark.long

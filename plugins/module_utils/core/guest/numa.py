@@ -140,6 +140,24 @@ class GuestNuma:
         return realtime_cpus(self.guest.flavor, self.guest.image_properties)
 
 
+def pins(guest: GuestSpec, host: HostCapabilities) -> dict[str, t.Any]:
+    """Where a guest with NUMA cells is on its host, as plain data for a domain that is defined already.
+
+    {vcpus: {number: host CPUs}, emulator: host CPUs, cells: {number: host cell}, memory: host cells}; sets in libvirt's form.
+    :raises InvalidInput, NUMATopologyUnsupported: see GuestNuma.
+    """
+    numa = GuestNuma(guest, host)
+    cpus, memory = numa.cputune(None), numa.numatune()
+    if cpus is None or memory is None:
+        return {}
+    return {
+        "vcpus": {str(pin.vcpu): pin.cpuset for pin in cpus.vcpupins},
+        "emulator": cpus.emulatorpin,
+        "cells": {str(node.cellid): node.nodeset for node in memory.memnodes},
+        "memory": memory.memory_nodeset,
+    }
+
+
 def _on_huge_pages(cell: GuestCell, place: HostCell) -> bool:
     smallest = min((pages.size_kb for pages in place.pages), default=0)
     return cell.page_size_kb is not None and cell.page_size_kb > smallest

@@ -16,7 +16,7 @@ from ...core import errors
 from ...core.disks.local import ON_LVM
 from ...core.instances import moves
 from ...core.scheduler.options import SchedulerOptions
-from ...ledger.compute import history, instances, nodes
+from ...ledger.compute import claims, history, instances, nodes
 from ...ledger.compute import moves as ledger_moves
 from ...ledger.compute.claims import Candidate
 from ...ledger.compute.instances import Instance, PlacedInstance
@@ -24,6 +24,7 @@ from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments
 from ..instances import operation
 from ..instances.operation import Selection
+from . import live_pins
 from .course import Moving
 from .live_course import LIVE_MIGRATE, PRE, load
 from .place import Mover, ReadFleet, claim
@@ -90,6 +91,7 @@ def sort_out(
 ) -> tuple[dict[str, Mover], dict[str, errors.BootflowError]]:
     """(uuid -> what is to be moved, uuid -> why others cannot be)."""
     dead = operation.dead_runs(tx, rows)
+    has = claims.allocations_of(tx, [r.uuid for r in rows if r.spec.get("numa_topology")])
     volumes = attachments.of_instances(tx, [r.uuid for r in rows]) if rows else {}
     versions = {n.host: n.hypervisor_version for n in nodes.rows(tx, ("host", "node", "hypervisor_version"))}
     found: dict[str, Mover] = {}
@@ -108,7 +110,8 @@ def sort_out(
         except errors.BootflowError as e:
             refused[row.uuid] = e
             continue
-        found[row.uuid] = Mover(row, row.spec, _barred(row, wanted, versions))
+        spec = live_pins.as_it_runs(row.spec, has.get(row.uuid, {}).get("numa"))
+        found[row.uuid] = Mover(row, spec, _barred(row, wanted, versions))
     return found, refused
 
 
@@ -120,8 +123,8 @@ def _check_movable(row: PlacedInstance, wanted: Wanted, has_volumes: bool) -> No
         reason = "it has volumes"
     elif row.spec.get("whole_disks"):
         reason = "it has whole disks of its host"
-    elif row.spec.get("numa_topology") or row.spec.get("pci_requests"):
-        reason = "it has CPUs, NUMA cells or devices of its host for itself, and its guest runs"
+    elif row.spec.get("pci_requests"):
+        reason = "it has PCI devices of its host, which its guest uses while it runs"
     elif backend in ON_LVM:
         reason = "its disks are logical volumes of %s (bootflow_disk_backend: %s)" % (row.host, backend)
     else:

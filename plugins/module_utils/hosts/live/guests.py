@@ -107,8 +107,14 @@ def _disks(domain: t.Any, xml: t.Any, folder: str, uuid: str) -> t.Iterator[dict
         }
 
 
-def definition_there(xml: str, folder: str, folder_there: str, vnc_listen: str) -> str:
-    """The definition of the guest on its new host: its files are in ``folder_there``, and none of its disks is a layer over another file."""
+def definition_there(
+    xml: str, folder: str, folder_there: str, vnc_listen: str, pins: t.Mapping[str, t.Any] | None = None
+) -> str:
+    """The definition of the guest on its new host: its files are in ``folder_there``, and none of its disks is a layer over another file.
+
+    :arg pins: its host CPUs and cells there, see core.guest.numa.pins().
+    :raises MigrationPreCheckError: the guest has none here.
+    """
     root = parse(xml)
     devices = root.find("devices")
     for element in devices.iter():
@@ -123,4 +129,21 @@ def definition_there(xml: str, folder: str, folder_there: str, vnc_listen: str) 
         graphics.set("listen", vnc_listen)
         for listen in graphics.iterfind("listen[@type='address']"):
             listen.set("address", vnc_listen)
+    if pins:
+        _pin(root, pins)
     return to_text(root)
+
+
+def _pin(root: t.Any, pins: t.Mapping[str, t.Any]) -> None:
+    """What the guest itself sees of its cells stays. source: Nova's _update_numa_xml"""
+    places = [("cputune/emulatorpin", "cpuset", pins["emulator"]), ("numatune/memory", "nodeset", pins["memory"])]
+    places += [("cputune/vcpupin[@vcpu='%d']" % int(n), "cpuset", its) for n, its in pins["vcpus"].items()]
+    places += [("numatune/memnode[@cellid='%d']" % int(n), "nodeset", its) for n, its in pins["cells"].items()]
+    for path, attribute, value in places:
+        element = root.find(path)
+        if element is None:
+            raise MigrationPreCheckError(
+                reason="the definition of the guest has no %s" % path,
+                remedy="A hard reboot defines it again, with the CPUs and cells that the ledger has for it.",
+            )
+        element.set(attribute, value)

@@ -15,7 +15,7 @@ import os
 import threading
 import time
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...core.errors import BootflowError, LibvirtError, LiveMigrationAborted, MigrationError
 from ...core.instances.power_states import POWER_PAUSED, RUNNING
@@ -40,6 +40,7 @@ class Journey:
     disks: t.Sequence[str]  # targets of the disks that are copied
     folder_there: str  # of the instance
     vnc_listen: str = ""  # there; empty: as here
+    pins: t.Mapping[str, t.Any] = field(default_factory=dict)  # there, see core.guest.numa.pins()
     timeout: float = 0.0  # 0: none
     timeout_action: str = ABORT
     post_copy: bool = False  # permitted
@@ -88,7 +89,7 @@ def _parameters(domain: t.Any, folder: str, journey: Journey) -> dict[str, t.Any
     with libvirt_errors():
         live = domain.XMLDesc(libvirt.VIR_DOMAIN_XML_MIGRATABLE | secret)
         kept = domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_MIGRATABLE | secret)
-    where = (folder, journey.folder_there, journey.vnc_listen)
+    where = (folder, journey.folder_there, journey.vnc_listen, journey.pins)
     found: dict[str, t.Any] = {
         libvirt.VIR_MIGRATE_PARAM_URI: "unix://%s" % journey.sockets.path(MEMORY),
         libvirt.VIR_MIGRATE_PARAM_DEST_XML: definition_there(live, *where),

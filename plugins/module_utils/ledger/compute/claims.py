@@ -410,6 +410,15 @@ def allocations_of(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, Claimed
     return found
 
 
+def numa_of_moves(tx: Transaction, places: t.Collection[tuple[str, str]]) -> dict[str, dict[str, t.Any]]:
+    """uuid -> the topology that the claim of its move gave it there. An instance without one is left out. :arg places: {(host, uuid)}"""
+    c, n = claims.c, compute_nodes.c
+    query = sa.select(c.instance_uuid, n.host, c.numa).join(compute_nodes, n.id == c.compute_node_id)
+    mine = (c.kind == MOVE, bulk.among(tx, c.instance_uuid, sorted({uuid for _host, uuid in places})))
+    rows = tx.execute(query.where(*mine)).all() if places else []
+    return {r.instance_uuid: r.numa for r in rows if r.numa and (r.host, r.instance_uuid) in places}
+
+
 def _at_home(query: Query, table: sa.Table) -> Query:
     """Only the rows on the instance's own host."""
     c = table.c

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 import pytest
@@ -15,14 +16,19 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import plan as core_audit
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import moves, states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.progress import Progress
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.numa.topology import (
+    PAGES_LARGE,
+    GuestNUMATopology,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import live, live_course
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import live, live_course, live_pins
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import audit as recovery_audit
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations as recovery
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import claims, nodes, views
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import moves as ledger_moves
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import views
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils import tables as tables_of_actions
+from ansible_collections.bootflow.compute.tests.unit.worlds.taking import cells, pinned
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
 
 from .test_cold import BROKEN, QCOW2, Movers, other, usage
@@ -176,7 +182,87 @@ def test_never_to_an_older_hypervisor(world: LiveMovers) -> None:
     assert world.go(uuid).moving
 
 
-@pytest.mark.parametrize("field", ["numa_topology", "pci_requests", "whole_disks", "is_bfv"])
+def with_cells(world: LiveMovers, host: str, pages: t.Sequence[int] = (2048,)) -> None:
+    numa = cells()
+    for cell in numa["cells"]:
+        cell["pages"] = [{"size_kb": size, "total": (4 << 20) // size} for size in pages]
+    facts = {"hypervisor_hostname": host, "memory_mb": 8192, "local_gb": 4000, "vcpus": 500, "numa_topology": numa}
+    with world.ledger.write() as tx:
+        nodes.record_report(tx.for_run(world.context()), host, facts, {"ram_allocation_ratio": 1.0})
+
+
+def claimed_cpus(world: LiveMovers) -> dict[tuple[str, str], list[int]]:
+    """(uuid, host) -> the host's CPUs."""
+    n = tables.compute_nodes.c
+    with world.ledger.read() as tx:
+        query = sa.select(tables.claims.c.instance_uuid, n.host, tables.claims.c.numa)
+        rows = tx.execute(query.join(tables.compute_nodes, n.id == tables.claims.c.compute_node_id)).all()
+    found = {(r.instance_uuid, r.host): GuestNUMATopology.from_dict(r.numa) for r in rows}
+    return {place: sorted(cpu for cell in its.cells for cpu in cell.pinned_cpus) for place, its in found.items()}
+
+
+def pins_of(world: LiveMovers, begun: live.Begun) -> dict[str, t.Any]:
+    with world.ledger.read() as tx:
+        return live_pins.of(tx, begun.moving)
+
+
+@pytest.mark.parametrize("over", [True, False])
+def test_a_guest_with_cpus_of_its_own(world: LiveMovers, over: bool) -> None:
+    """The claim on the new host gives it others; who stays gives them back."""
+    for host in ("h1", "h2"):
+        with_cells(world, host)
+    uuids = [world.boot("vm%d" % n, numa_topology=pinned(cpus=3)) for n in range(3)]
+    had = claimed_cpus(world)
+    places = {u: world.row(u).host for u in uuids}
+    uuid = next(u for u in uuids if list(places.values()).count(places[u]) == 1)  # it goes to where two are not free
+    source = places[uuid]
+    neighbour = next(u for u in uuids if places[u] == other(source))
+    assert had[uuid, source] == had[neighbour, other(source)] == [0, 1, 2]
+    world.delete(uuids=[u for u in uuids if u not in (uuid, neighbour)])
+    world.removed(other(source), [u for u in uuids if u not in (uuid, neighbour)])
+    begun = world.go(uuid)
+    there = claimed_cpus(world)[uuid, other(source)]
+    assert there == [4, 5, 6] and claimed_cpus(world)[uuid, source] == [0, 1, 2]
+    assert pins_of(world, begun)[uuid] == {
+        "vcpus": {"0": "4", "1": "5", "2": "6"},
+        "emulator": "4-6",
+        "cells": {"0": "1"},
+        "memory": "1",
+    }
+    if over:
+        world.call(live_course.switch, [uuid])
+    error = None if over else BROKEN
+    world.call(live_course.finish, {uuid: live_course.Result(RUNS, error)})
+    if over:
+        world.cleaned(source)
+    with world.ledger.read() as tx:
+        numa = GuestNUMATopology.from_dict(claims.allocations_of(tx, [uuid])[uuid]["numa"])
+    assert [sorted(c.pinned_cpus) for c in numa.cells] == [[4, 5, 6] if over else [0, 1, 2]]
+    assert {h for u, h in claimed_cpus(world) if u == uuid} == {other(source) if over else source}
+
+
+def test_a_guest_keeps_the_size_of_its_pages(world: LiveMovers) -> None:
+    """It asks for large ones, and gets those of 1 GiB; a host that has smaller ones only cannot take it while it runs."""
+    with_cells(world, "h1", pages=(2048, 1 << 20))
+    large = dataclasses.replace(pinned(cpus=1, memory_mb=1024).cells[0], page_size_kb=PAGES_LARGE)
+    wants = GuestNUMATopology((large,))
+    uuid = world.boot("web", numa_topology=wants)
+    with_cells(world, "h2")
+    assert world.row(uuid).host == "h1"
+    assert [e.code for e in world.go(uuid).failed.values()] == ["NoValidHost"]
+    with_cells(world, "h2", pages=(4, 1 << 20))
+    begun = world.go(uuid)
+    assert begun.moving and pins_of(world, begun)[uuid]["memory"] == "0"
+    world.call(live_course.finish, {uuid: live_course.Result(RUNS, BROKEN)})
+
+
+def test_a_guest_without_cells_has_no_pins(world: LiveMovers) -> None:
+    uuid = world.boot("web")
+    assert pins_of(world, world.go(uuid)) == {uuid: {}}
+    world.call(live_course.finish, {uuid: live_course.Result(RUNS, BROKEN)})
+
+
+@pytest.mark.parametrize("field", ["pci_requests", "whole_disks", "is_bfv"])
 def test_a_guest_with_something_of_its_host(world: LiveMovers, field: str) -> None:
     uuid = world.boot("web")
     with world.ledger.write() as tx:

@@ -199,6 +199,21 @@ def test_the_definition_on_the_new_host() -> None:
     assert same.find("devices/graphics").get("listen") == "127.0.0.1"
 
 
+PINNED = """<domain><cputune><vcpupin vcpu='0' cpuset='0'/><vcpupin vcpu='1' cpuset='1'/><emulatorpin cpuset='0-1'/></cputune>
+<numatune><memory mode='strict' nodeset='0'/><memnode cellid='0' mode='strict' nodeset='0'/></numatune><devices/></domain>"""
+PINS = {"vcpus": {"0": "6", "1": "7"}, "emulator": "6-7", "cells": {"0": "1"}, "memory": "1"}
+
+
+def test_the_cpus_on_the_new_host() -> None:
+    found = parse(guests.definition_there(PINNED, "/a", "/a", "", PINS))
+    assert [(p.get("vcpu"), p.get("cpuset")) for p in found.iterfind("cputune/vcpupin")] == [("0", "6"), ("1", "7")]
+    assert found.find("cputune/emulatorpin").get("cpuset") == "6-7"
+    assert found.find("numatune/memory").get("nodeset") == "1" and found.find("numatune/memnode").get("nodeset") == "1"
+    assert found.find("numatune/memory").get("mode") == "strict"
+    with pytest.raises(errors.MigrationPreCheckError, match="no cputune/emulatorpin"):
+        guests.definition_there(DOMAIN, "/a/i/U", "/b/U", "", PINS)
+
+
 def test_the_socket_of_libvirt(tmp_path: Path) -> None:
     (tmp_path / "sock").touch()
     assert target.libvirt_socket("qemu:///system?socket=%s/sock" % tmp_path) == str(tmp_path / "sock")
