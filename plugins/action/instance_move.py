@@ -14,6 +14,7 @@ import contextlib
 import hashlib
 import hmac
 import typing as t
+from dataclasses import asdict
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
@@ -28,12 +29,12 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.sel
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import moving
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import OPERATIONS
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import cold, course
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import cold, course, local_disks
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves.local_disks import Journey
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import (
     cleanups,
     fleet,
     history,
-    instances,
     nodes,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
@@ -52,14 +53,13 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.attached_volumes 
     connectors_of,
     leave_host,
 )
+from ansible_collections.bootflow.compute.plugins.plugin_utils.guest_of_build import blank_disk
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_SECRET, LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, item_errors, outcome
 from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host, lease_kept, resize_arguments
 from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_settings import reachable
 
 OF = {"resize": course.RESIZE, "migrate": course.MIGRATE, "revert_resize": course.REVERT}
-GIB = 1024**3
-
 # As playbooks/move.yml registers what the controller and the hosts answered.
 BEGUN, SWITCHED, WENT_BACK = "bootflow_move_begun", "bootflow_move_switched", "bootflow_move_went_back"
 DEPARTED, ARRIVED, SETTLED, RETURNED = (
@@ -71,6 +71,7 @@ DEPARTED, ARRIVED, SETTLED, RETURNED = (
 PHASES = ("check", "begin", "depart", "arrive", "switch", "settle", "back", "return", "finish")
 
 # Where disks that are logical volumes come to.
+_NOWHERE = {"address": "", "port": 0, "fingerprint": ""}  # nothing is fetched
 _GROUP = ("volume_group", "volume_clear", "volume_clear_size_mb")
 
 Item = t.Dict[str, t.Any]
@@ -154,7 +155,7 @@ class ActionModule(LedgerAction):
             selection, known = Selection.from_options(self.options), frozenset(self.compute_hosts())
             moving = self.write(lambda tx: course.begin_revert(tx, selection, known, self.options["quotas"]))
             begun = cold.Begun(moving, rows={m.uuid: m.row for m in moving})
-            return self._begun(begun, {}, None, set())
+            return self._begun(begun, {}, {})
         wanted = self._wanted()
         options = scheduler_settings.scheduler_options(self, self.context().now)
         hosts = self.hosts_to_use()
@@ -163,32 +164,23 @@ class ActionModule(LedgerAction):
         configurations = scheduler_settings.configurations(self) if self.check_mode else {}
         reports = host_reports.of_this_run(self) if self.check_mode else {}
 
-        def begin(tx: Transaction) -> tuple[cold.Begun, dict[str, str], set[str]]:
+        def begin(tx: Transaction) -> tuple[cold.Begun, dict[str, str], dict[str, Journey]]:
             if self.check_mode:
                 host_reports.rehearse(tx, reports, configurations)
             begun = cold.begin(
                 tx, wanted, lambda tx, needs: fleet.read(tx, hosts, aggregates, host_vars, needs), options
             )
             addresses = {r.host: r.host_ip for r in nodes.rows(tx, ("host", "node", "host_ip"))}
-            return begun, addresses, _without_files(tx, begun.moving)
+            return begun, addresses, local_disks.journeys(tx, [m.move for m in begun.moving])
 
-        begun, addresses, without_files = self.write(begin)
-        return self._begun(begun, addresses, wanted, without_files)
+        begun, addresses, journeys = self.write(begin)
+        return self._begun(begun, addresses, journeys)
 
     def _begun(
-        self,
-        begun: cold.Begun,
-        addresses: t.Mapping[str, str],
-        wanted: cold.Wanted | None,
-        without_files: t.Collection[str],
+        self, begun: cold.Begun, addresses: t.Mapping[str, str], journeys: t.Mapping[str, Journey]
     ) -> dict[str, t.Any]:
-        """:arg wanted: None: a revert. :arg without_files: instances that have nothing to be copied"""
-
-        def sizes(uuid: str) -> dict[str, int]:
-            flavor = wanted.flavor_for(uuid) if wanted is not None else None
-            return {} if flavor is None else {"disk": flavor.root_gb * GIB}
-
-        items = [
+        """:arg journeys: of their local disks; none: a revert"""
+        items: list[Item] = [
             {
                 "uuid": m.uuid,
                 "name": m.row.display_name,
@@ -199,8 +191,8 @@ class ActionModule(LedgerAction):
                 "vm_state": m.row.vm_state,
                 "runs": m.runs,
                 "details": OPERATIONS["stop"].details(m.row),
-                "sizes": sizes(m.uuid),
-                "files": m.uuid not in without_files,
+                "disks": asdict(journeys.get(m.uuid, Journey())),
+                "files": bool(m.row.config_drive or journeys.get(m.uuid, Journey()).sizes),
             }
             for m in begun.moving
         ]
@@ -209,10 +201,13 @@ class ActionModule(LedgerAction):
             for u, e in begun.failed.items()
         ]
         unchanged = [{"name": r.display_name, "uuid": r.uuid, "host": r.host} for r in begun.unchanged]
-        key = "destination" if self.reverts else "source"
-        before = "".join("%s %s: %s\n" % (i["name"], i["uuid"], i[key]) for i in items)
-        key = "source" if self.reverts else "destination"
-        after = "".join("%s %s: %s\n" % (i["name"], i["uuid"], i[key]) for i in items)
+        before, after = "", ""
+        for m, item in zip(begun.moving, items):
+            ends = (item["source"], m.move.old_disks), (item["destination"], m.move.new_disks)
+            (leaves, had), (comes, has) = reversed(ends) if self.reverts else ends
+            item["disk_changes"] = local_disks.changes(had or (), has or ())
+            before += "%s %s: %s\n" % (item["name"], item["uuid"], ", ".join([leaves, *local_disks.sizes(had or ())]))
+            after += "%s %s: %s\n" % (item["name"], item["uuid"], ", ".join([comes, *local_disks.sizes(has or ())]))
         return {
             "changed": bool(items or failed),
             "instances": items,
@@ -282,7 +277,9 @@ class ActionModule(LedgerAction):
                 "instance_disks_offer",
                 {
                     "instances_path": host_settings.of(self).instances_path,
-                    "instances": [{"uuid": i["uuid"], "token": self._token(i["uuid"])} for i in off],
+                    "instances": [
+                        {"uuid": i["uuid"], "token": self._token(i["uuid"]), "left": i["disks"]["left"]} for i in off
+                    ],
                     "first_port": first,
                     "last_port": last,
                     "stop_token": self._token(host),
@@ -304,18 +301,16 @@ class ActionModule(LedgerAction):
         for item in self._items().values():
             departed = self._registered(DEPARTED, item["source"])
             its = departed.get("outcomes", {}).get(item["uuid"]) or {}
-            if item["destination"] == host and its and not item["files"] and not its.get("error"):
+            if item["destination"] != host or _stays(item) or not its or its.get("error"):
+                continue
+            if item["files"] and not its.get("files"):
+                continue
+            if not item["files"] and not item["disks"]["made"]:
                 diskless.append(item["uuid"])
-            if item["destination"] == host and its.get("files"):
-                wanted.append(
-                    {
-                        "uuid": item["uuid"],
-                        "token": self._token(item["uuid"]),
-                        "files": its["files"],
-                        "sizes": item["sizes"],
-                        **departed["place"],
-                    }
-                )
+                continue
+            place = departed["place"] if item["files"] else _NOWHERE
+            files = its["files"] if item["files"] else []
+            wanted.append({"token": self._token(item["uuid"]), "files": files, **self._to_have(item), **place})
 
         def fetch() -> tuple[Outcomes, t.Any]:
             found = host_settings.cleanup_arguments(self)
@@ -337,7 +332,13 @@ class ActionModule(LedgerAction):
         departed = self._registered(DEPARTED, host).get("outcomes", {})
         off = [i for i in self._items().values() if _stays(i) and i["source"] == host]
         off = [i for i in off if not (departed.get(i["uuid"]) or {"error": True}).get("error")]
-        return self._resize_disks("prepared", [{"uuid": i["uuid"], "sizes": i["sizes"]} for i in off])
+        return self._resize_disks("prepared", [{**self._to_have(i), "left": i["disks"]["left"]} for i in off])
+
+    def _to_have(self, item: Item) -> Item:
+        """The disks that an instance gets on the current host, beside those that are copied as they are."""
+        settings = host_settings.of(self)
+        made = [blank_disk(d, settings) for d in item["disks"]["made"]]
+        return {"uuid": item["uuid"], "sizes": item["disks"]["sizes"], "made": made}
 
     def _resize_disks(self, state: str, instances: t.Sequence[Item]) -> Outcomes:
         """The module instance_disks_resize on the current host."""
@@ -534,6 +535,7 @@ class ActionModule(LedgerAction):
                     "host": item["destination"] if there else item["source"],
                     "vm_state": _vm_state(item, there, power_state),
                     "power_state": power_state,
+                    "disk_changes": item["disk_changes"],
                     "error": None if problem is None else problem.as_dict(),
                 }
             )
@@ -588,7 +590,7 @@ class ActionModule(LedgerAction):
                 i["destination"],
                 i["vm_state"],
                 POWER_STATES.get(i["power_state"]) if i["power_state"] else None,
-                i["error"]["code"] if i["error"] else "",
+                i["error"]["code"] if i["error"] else "; ".join(i["disk_changes"]),
             )
             for i in shown
         ]
@@ -621,10 +623,3 @@ def _vm_state(item: Item, there: bool, power_state: int) -> str:
 
 def _of(outcomes: Outcomes, uuids: t.Collection[str]) -> Outcomes:
     return {u: outcomes[u] for u in uuids}
-
-
-def _without_files(tx: Transaction, moving_: t.Sequence[course.Moving]) -> set[str]:
-    """Those that have no local disk and no config drive: all that they have are volumes."""
-    disks = instances.disks_of(tx, [m.uuid for m in moving_])
-    local = {u for u, found in disks.items() if any(d["kind"] != "volume" for d in found)}
-    return {m.uuid for m in moving_ if m.uuid not in local and not m.row.config_drive}

@@ -68,7 +68,7 @@ options:
         type: str
         required: true
       files:
-        description: The files, as that module returned them.
+        description: The files, as that module returned them. Without any, nothing is fetched.
         type: list
         elements: dict
         required: true
@@ -76,6 +76,37 @@ options:
         description: Disks that are to be larger, a dictionary from their names to bytes.
         type: dict
         default: {}
+      made:
+        description: Ephemeral and swap disks that are made here, after the others have arrived.
+        type: list
+        elements: dict
+        default: []
+        suboptions:
+          name:
+            description: Name of the disk.
+            type: str
+            required: true
+          kind:
+            description: What it is.
+            type: str
+            choices: [ephemeral, swap]
+            required: true
+          size_gb:
+            description: Size in GiB.
+            type: int
+          size_mb:
+            description: Size in MiB.
+            type: int
+          backend:
+            description: Storage backend.
+            type: str
+            choices: [qcow2, raw, lvm, qcow2_on_lvm]
+            default: qcow2
+          fs:
+            description: File system of an ephemeral disk; V(none) for an unformatted one.
+            type: str
+            choices: [ext4, ext3, ext2, xfs, vfat, none]
+            default: ext4
 requirements:
   - qemu-utils
 """
@@ -124,6 +155,10 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.local import CLEARS
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies.receiver import fetch_instance
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies.server import Place
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.disk_batch import (
+    BLANK_DISK_ARGUMENTS,
+    disk_spec,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.instance_volumes import Clearing
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.local_removal import LocalVolumes
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed, run_batch
@@ -145,6 +180,13 @@ def argument_spec():
         "fingerprint": {"type": "str", "required": True},
         "files": {"type": "list", "elements": "dict", "required": True},
         "sizes": {"type": "dict", "default": {}},
+        "made": {
+            "type": "list",
+            "elements": "dict",
+            "default": [],
+            "options": BLANK_DISK_ARGUMENTS,
+            "mutually_exclusive": [("size_gb", "size_mb")],
+        },
     }
     return {
         **TIME_LIMIT_ARGUMENTS,
@@ -169,7 +211,8 @@ def main():
         place = Place(instance["address"], instance["port"], instance["fingerprint"])
         sizes = {name: int(size) for name, size in instance["sizes"].items()}
         what = (instance["uuid"], place, instance["token"], instance["files"], sizes)
-        return fetch_instance(args["instances_path"], args["ledger_id"], *what, local)
+        made = [disk_spec(disk) for disk in instance["made"]]
+        return fetch_instance(args["instances_path"], args["ledger_id"], *what, local, made)
 
     try:
         results = run_batch([(i["uuid"], i) for i in args["instances"]], one, args["workers"])

@@ -46,6 +46,11 @@ options:
         description: What its new host shows.
         type: str
         required: true
+      left:
+        description: Names of disks that are not served.
+        type: list
+        elements: str
+        default: []
   first_port:
     description: It listens at the first free port from this one on, at all addresses.
     type: int
@@ -131,7 +136,11 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_lim
 
 def argument_spec():
     """The module's options."""
-    instance = {"uuid": {"type": "str", "required": True}, "token": {"type": "str", "required": True, "no_log": True}}
+    instance = {
+        "uuid": {"type": "str", "required": True},
+        "token": {"type": "str", "required": True, "no_log": True},
+        "left": {"type": "list", "elements": "str", "default": []},
+    }
     return {
         **TIME_LIMIT_ARGUMENTS,
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
@@ -152,7 +161,7 @@ def offer(args):
     offers = []
 
     def one(instance):
-        found, files = prepare(args["instances_path"], instance["uuid"], instance["token"])
+        found, files = prepare(args["instances_path"], instance["uuid"], instance["token"], instance["left"])
         offers.append(found)
         return {"files": files}
 

@@ -42,6 +42,42 @@ options:
         description: With O(state=prepared), disks that are to be larger, a dictionary from their names to bytes.
         type: dict
         default: {}
+      left:
+        description: With O(state=prepared), names of disks that are not copied.
+        type: list
+        elements: str
+        default: []
+      made:
+        description: Ephemeral and swap disks that are made, with O(state=prepared).
+        type: list
+        elements: dict
+        default: []
+        suboptions:
+          name:
+            description: Name of the disk.
+            type: str
+            required: true
+          kind:
+            description: What it is.
+            type: str
+            choices: [ephemeral, swap]
+            required: true
+          size_gb:
+            description: Size in GiB.
+            type: int
+          size_mb:
+            description: Size in MiB.
+            type: int
+          backend:
+            description: Storage backend.
+            type: str
+            choices: [qcow2, raw, lvm, qcow2_on_lvm]
+            default: qcow2
+          fs:
+            description: File system of an ephemeral disk; V(none) for an unformatted one.
+            type: str
+            choices: [ext4, ext3, ext2, xfs, vfat, none]
+            default: ext4
       state:
         description: O(state) of this instance, where it is another one.
         type: str
@@ -97,6 +133,10 @@ from functools import partial
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import resized
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.disk_batch import (
+    BLANK_DISK_ARGUMENTS,
+    disk_spec,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.connection import (
     LIBVIRT_ARGUMENTS,
     connect,
@@ -123,6 +163,14 @@ def argument_spec():
     instance = {
         "uuid": {"type": "str", "required": True},
         "sizes": {"type": "dict", "default": {}},
+        "left": {"type": "list", "elements": "str", "default": []},
+        "made": {
+            "type": "list",
+            "elements": "dict",
+            "default": [],
+            "options": BLANK_DISK_ARGUMENTS,
+            "mutually_exclusive": [("size_gb", "size_mb")],
+        },
         "state": {"type": "str", "choices": STATES},
     }
     return {
@@ -148,7 +196,8 @@ def main():
                 state = instance["state"] or args["state"]
                 if state == "prepared":
                     sizes = {name: int(size) for name, size in instance["sizes"].items()}
-                    return resized.prepare(*where, instance["uuid"], sizes)
+                    made = [disk_spec(disk) for disk in instance["made"]]
+                    return resized.prepare(*where, instance["uuid"], sizes, instance["left"], made)
                 return EXCHANGES[state](connection, *where, instance["uuid"])
 
             results = run_batch([(i["uuid"], i) for i in args["instances"]], one, args["workers"])

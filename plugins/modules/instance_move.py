@@ -139,6 +139,11 @@ instances:
       description: Nova's number for what its host reports of the guest.
       type: int
       returned: O(phase=finish)
+    disk_changes:
+      description: What becomes of its local disks, a text for each, as V(disk.eph0 1 GB -> 2 GB), or V(disk.swap none -> 64 MB).
+      type: list
+      elements: str
+      returned: always
     error:
       description: Why it failed, with C(code), C(status), C(message), C(remedy) and C(retryable); otherwise null.
       type: dict

@@ -177,16 +177,23 @@ def _random_seed() -> bytes:
 
 def module_disk(disk: t.Mapping[str, t.Any], build: Build, settings: Values) -> dict[str, t.Any]:
     """A planned disk in the form of the module instance_disks."""
+    wanted = blank_disk(disk, settings)
+    if disk["kind"] == "image":
+        image = build.row.spec["image"]
+        wanted["image_id"] = image["id"]
+        if disk["size_gb"] == 0 and zero_disk_gb(image):
+            wanted["max_size_gb"] = zero_disk_gb(image)
+    return wanted
+
+
+def blank_disk(disk: t.Mapping[str, t.Any], settings: Values) -> dict[str, t.Any]:
+    """The same of an ephemeral or swap disk."""
     wanted = {
         "name": disk["name"],
         "kind": disk["kind"],
         "backend": settings.disk_backend,
-        "image_id": build.row.spec["image"]["id"] if disk["kind"] == "image" else None,
         "size_gb": disk["size_gb"],
         "size_mb": disk["size_mb"],
-        "max_size_gb": zero_disk_gb(build.row.spec["image"]) or None
-        if disk["kind"] == "image" and disk["size_gb"] == 0
-        else None,
         "fs": (disk["guest_format"] or settings.default_ephemeral_format) if disk["kind"] == "ephemeral" else None,
     }
     return {k: v for k, v in wanted.items() if v is not None}

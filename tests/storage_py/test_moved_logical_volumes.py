@@ -51,9 +51,9 @@ def state(vg):
     return {n: [lv.size // MIB, sorted(lv.tags)] for n, lv in group.lvs.items()}
 
 
-def fetched(offer, files, place, sizes):
+def fetched(offer, files, place, sizes, made=()):
     local = LocalVolumes(%(new_group)r, Clearing(), ledger)
-    return receiver.fetch_instance(new, ledger, uuid, place, offer.token, files, sizes, local)
+    return receiver.fetch_instance(new, ledger, uuid, place, offer.token, files, sizes, local, made)
 
 
 made = local_disks.ensure_disks(old, uuid, specs, {}, volume_group=%(old_group)r, ledger_id=ledger)
@@ -69,8 +69,9 @@ else:
 run("lvcreate", "-q", "-y", "-n", "former", "-L", "200M", %(new_group)r)
 run("sh", "-c", "head -c 200M /dev/urandom >/dev/%%s/former && sync && lvremove -q -y %%s/former" %% ((%(new_group)r,) * 2))
 told = {"disks": disks}
+swap = file_disks.DiskSpec("disk.swap", "swap", 24 * MIB, backend)
 for attempt in ("broken", "whole"):
-    offer, files = sender.prepare(old, uuid, "t" * 64)
+    offer, files = sender.prepare(old, uuid, "t" * 64, ["disk.swap"] if attempt == "whole" else [])
     told["files"] = files
     place = sender.serve([offer], (49216, 49279), "s" * 64, 120.0)
     for fd, _size in offer.files.values():  # as a module's, which ends here
@@ -83,18 +84,20 @@ for attempt in ("broken", "whole"):
             except BootflowError as e:
                 told["broken"] = [e.code, state(%(new_group)r), os.listdir(new), run("sh", "-c", "cat /etc/fstab")]
         else:
-            told["whole"] = fetched(offer, files, place, {"disk.eph0": 96 * MIB})
+            told["whole"] = fetched(offer, files, place, {"disk.eph0": 96 * MIB}, [swap])
     finally:
         server.stop(place, "s" * 64)
 told["there"] = state(%(new_group)r)
 told["records"] = file_disks.records_of(os.path.join(new, uuid))
 again = local_disks.ensure_disks(
-    new, uuid, [file_disks.DiskSpec("disk.eph0", "ephemeral", 96 * MIB, backend, fs="ext4"), specs[1]], {},
+    new, uuid, [file_disks.DiskSpec("disk.eph0", "ephemeral", 96 * MIB, backend, fs="ext4"), swap], {},
     volume_group=%(new_group)r, ledger_id=ledger)
 told["again"] = again
 there = {d["name"]: d["path"] for d in again["disks"]}
 if backend == "lvm":
-    told["same"] = {n: digest(disks[n], s) == digest(there[n], s) for n, s in (("disk.eph0", 64 * MIB), ("disk.swap", 16 * MIB))}
+    told["same"] = digest(disks["disk.eph0"], 64 * MIB) == digest(there["disk.eph0"], 64 * MIB)
+    with open(there["disk.swap"], "rb") as file:
+        told["swap"] = b"SWAPSPACE2" in file.read(4096)
     with open(there["disk.eph0"], "rb") as file:
         file.seek(64 * MIB)
         told["rest"] = set(file.read()) == {0}
@@ -102,6 +105,9 @@ else:
     run("qemu-io", "-r", "-f", "qcow2", "-c", "read -P 0x5a 20M 1M", there["disk.eph0"])
     told["info"] = json.loads(run("qemu-img", "info", "--output=json", there["disk.eph0"]))["virtual-size"] // MIB
     told["fstab"] = run("cat", "/etc/fstab")
+    run("qemu-img", "convert", "-f", "qcow2", "-O", "raw", there["disk.swap"], "/var/lib/moved/flat")
+    with open("/var/lib/moved/flat", "rb") as file:
+        told["swap"] = b"SWAPSPACE2" in file.read(4096)
 for path, group in ((old, %(old_group)r), (new, %(new_group)r)):
     folder = os.path.join(path, uuid)
     remove_volumes(folder, uuid, LocalVolumes(group, Clearing(), ledger))
@@ -150,9 +156,10 @@ def test_disks_go_to_another_volume_group(storage: StorageHost, groups: dict[str
         assert "bootflow" in tags and "bootflow.instance=%s" % uuid in tags and "bootflow.ledger=%s" % ledger in tags
         assert "bootflow.incomplete" not in tags
     assert told["again"]["changed"] is False, "all of it is as this host would have made it"
+    assert told["swap"], "made anew"
     if backend == "lvm":
-        assert told["same"] == {"disk.eph0": True, "disk.swap": True} and told["rest"]
-        assert told["there"][uuid + "_disk.eph0"][0] == 96
+        assert told["same"] and told["rest"]
+        assert [told["there"][uuid + "_" + n][0] for n in ("disk.eph0", "disk.swap")] == [96, 24]
         assert {r["volume_group"] for r in told["records"].values()} == {"moved-new"}
     else:
         assert told["info"] == 96 and "/var/lib/moved/new/%s/disk" % uuid in told["fstab"]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from ..errors import DevicePathInUse, InvalidInput
 from ..model import BlockDevice, Flavor, Image
 from .block_device_checks import MAX_LOCAL_BLOCK_DEVICES, check_disk_bus, check_words, is_swap, strip_dev, validate_bdms
-from .block_device_mapping import normalise_bdms, prepend_dev, root_name_of
+from .block_device_mapping import blank_bdm, normalise_bdms, prepend_dev, root_name_of
 from .disk_names import (
     BUS_PREFIX,
     bus_of_name,
@@ -173,6 +173,48 @@ def replanned(
     return found
 
 
+def resized(
+    disks: t.Sequence[PlannedDisk],
+    before: t.Mapping[str, t.Any],
+    flavor: Flavor,
+    properties: t.Mapping[str, t.Any],
+    kept: t.Collection[str] = (),
+) -> list[PlannedDisk]:
+    """The disks of an instance that gets another flavor, in order: the root, local ones, then volumes, which stay as they are.
+
+    A root disk made from an image has the flavor's size. So have an ephemeral disk and a swap disk that were all of what the former
+    flavor had; those to which the request gave sizes keep them, swap within the flavor. What the former flavor had none of is made.
+    Swap that the flavor has none of is left out.
+
+    :arg before: the former flavor, as the request has it. :arg properties: of the guest: they choose buses
+    :arg kept: names (vda...) that no new disk gets
+    :raises UnsupportedHardware: a bus that the machine lacks. :raises TooManyDiskDevices: (403) the bus is full.
+    """
+    ephemerals = [d for d in disks if d.kind == "ephemeral"]
+    swaps = [d for d in disks if d.kind == "swap"]
+    planner = _Planner(flavor, None, properties)
+    planner.taken = {d.dev for d in disks} | set(kept)
+    found = [_with_root_gb(d, flavor) for d in disks if d.kind == "image"]
+    for disk in ephemerals:
+        whole = len(ephemerals) == 1 and disk.size_gb == before["ephemeral_gb"]
+        found.append(dataclasses.replace(disk, size_gb=flavor.ephemeral_gb) if whole else disk)
+    if not ephemerals and flavor.ephemeral_gb and not before["ephemeral_gb"]:
+        found.append(planner.blank(flavor.ephemeral_gb))
+    for disk in swaps:
+        has = disk.size_mb or 0
+        size = flavor.swap if has == before["swap"] else min(has, flavor.swap)
+        if size or disk.boot_index == 0:
+            found.append(dataclasses.replace(disk, size_mb=size or has))
+    if not swaps and flavor.swap and not before["swap"]:
+        found.append(planner.blank(flavor.swap, "swap"))
+    found += [d for d in disks if d.kind == "volume"]
+    return sorted(found, key=lambda disk: disk.boot_index != 0)
+
+
+def _with_root_gb(disk: PlannedDisk, flavor: Flavor) -> PlannedDisk:
+    return dataclasses.replace(disk, size_gb=flavor.root_gb)
+
+
 def config_drive_disk(
     disks: t.Sequence[PlannedDisk],
     properties: t.Mapping[str, t.Any],
@@ -290,6 +332,11 @@ class _Planner:
 
     def _swap(self, bdm: BlockDevice, size: int) -> PlannedDisk:
         return self._disk(bdm, "disk.swap", "swap", size_mb=size, guest_format="swap")
+
+    def blank(self, size: int, guest_format: str | None = None) -> PlannedDisk:
+        """The flavor's own ephemeral disk (GB), or with guest_format swap its swap disk (MB)."""
+        bdm = blank_bdm(size, guest_format)
+        return self._swap(bdm, size) if is_swap(bdm) else self._ephemeral(bdm, 0, size)
 
     def _ephemeral(self, bdm: BlockDevice, number: int, size: int) -> PlannedDisk:
         return self._disk(bdm, "disk.eph%d" % number, "ephemeral", size_gb=size, guest_format=bdm.guest_format)

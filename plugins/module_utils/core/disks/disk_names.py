@@ -30,6 +30,8 @@ DEVICE_BUSES: t.Mapping[str, t.Sequence[str]] = {
     "floppy": ("fdc",),
     "lun": ("scsi", "virtio"),
 }
+#: Reserved for a config drive (disk, or CD-ROM on IDE, SATA or SCSI).
+CONFIG_DRIVE_NAMES = ("vdz", "hda", "sda")
 
 _NAME = re.compile(r"(vd|sd|hd|fd)([a-z]{1,2})\Z")
 # These have no IDE, so Nova puts their CD-ROMs on SCSI (riscv64 has none either, but is not in Nova's list).

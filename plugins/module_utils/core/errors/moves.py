@@ -22,7 +22,7 @@ class CannotResizeDisk(InvalidInput):
     """A flavor has a smaller disk than the instance. The message is Nova's."""
 
     msg_fmt = "Server disk was unable to be resized because: %(reason)s"
-    remedy = "Choose a flavor whose disks are as large or larger; disks never shrink."
+    remedy = "Choose a flavor whose disks are as large or larger; only swap shrinks."
 
 
 class MoveNotSupported(InvalidInput):

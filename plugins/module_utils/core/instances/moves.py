@@ -12,7 +12,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ..errors import CannotResizeDisk, CannotResizeToSameFlavor, MoveNotSupported
+from ..errors import CannotResizeDisk, CannotResizeToSameFlavor
 from ..model import Flavor
 from . import power_states
 
@@ -79,28 +79,23 @@ def went_over(source: Seen | None, destination: Seen | None) -> bool | None:
     return False if destination is not None and destination.moving != COMES else None
 
 
-def check_flavor(old: t.Mapping[str, t.Any], new: Flavor, volume_backed: bool, uuid: str, image_gb: int = 0) -> None:
-    """Check whether an instance may be resized.
+def check_flavor(
+    old: t.Mapping[str, t.Any], new: Flavor, volume_backed: bool, image_gb: int = 0, ephemerals_gb: int = 0
+) -> None:
+    """Check whether an instance may be resized. Its swap may be of any size: it is made anew.
 
     :arg old: its flavor, as its request has it. :arg volume_backed: its root disk is a volume, which has a size of its own.
-    :arg image_gb: what its root disk has become with a flavor whose root_gb is 0.
-    :raises CannotResizeToSameFlavor, CannotResizeDisk, MoveNotSupported: it may not.
+    :arg image_gb: what its root disk has become with a flavor whose root_gb is 0. :arg ephemerals_gb: of its ephemeral disks together
+    :raises CannotResizeToSameFlavor, CannotResizeDisk: it may not.
     """
     if old["name"] == new.name and all(old[name] == getattr(new, name) for name in _SIZES):
         raise CannotResizeToSameFlavor()
     if not volume_backed:
         _check_root(int(old["root_gb"]), new.root_gb, image_gb)
-    for name, what, unit in (("ephemeral_gb", "ephemeral disk", "GB"), ("swap", "swap", "MB")):
-        before, after = int(old[name]), int(getattr(new, name))
-        if after < before:
-            raise CannotResizeDisk(reason="the flavor has %d %s of %s, the instance %d" % (after, unit, what, before))
-        if after > before:
-            raise MoveNotSupported(
-                instance_uuid=uuid,
-                reason="the flavor %s has %d %s of %s, the instance %d, and only root disks grow"
-                % (new.name, after, unit, what, before),
-                remedy="Choose a flavor with the same ephemeral disk and swap.",
-            )
+    before = ephemerals_gb or int(old["ephemeral_gb"])
+    if new.ephemeral_gb < before:
+        reason = "the flavor has %d GB of ephemeral disk, the instance %d GB" % (new.ephemeral_gb, before)
+        raise CannotResizeDisk(reason=reason)
 
 
 _SIZES = ("memory_mb", "vcpus", "root_gb", "ephemeral_gb", "swap", "extra_specs")

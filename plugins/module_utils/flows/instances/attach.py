@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from ...core import errors
 from ...core.disks.block_devices import PlannedDisk, attached_disk, planned_disk
-from ...core.disks.disk_names import default_bus, free_name
+from ...core.disks.disk_names import CONFIG_DRIVE_NAMES, default_bus, free_name
 from ...core.instances import states
 from ...core.model import BlockDevice, Flavor
 from ...core.reading.problems import Problems
@@ -24,7 +24,7 @@ from ...core.volumes import attach_rules, attachment
 from ...core.volumes import states as volume_states
 from ...core.volumes.attachment import DONE, NONE, ON_THE_WAY
 from ...core.volumes.pool_hosts import extract_host
-from ...ledger.compute import claims, history, instances, nodes, runs
+from ...ledger.compute import claims, history, instances, moves, nodes, runs
 from ...ledger.compute.instances import Instance
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, volume_history, volumes
@@ -38,9 +38,6 @@ from .operation import Operation
 
 ATTACH = Operation("attach_volume")
 DETACH = Operation("detach_volume")
-
-# Names reserved for a config drive (disk, or CD-ROM on IDE, SATA or SCSI).
-_CONFIG_DRIVE_NAMES = ("vdz", "hda", "sda")
 
 
 @dataclass
@@ -143,6 +140,8 @@ class _Names:
     def __init__(self, tx: Transaction, guests: t.Sequence[Instance]):
         uuids = sorted({g.uuid for g in guests})
         self.disks = instances.disks_of(tx, uuids)
+        # A revert brings these back.
+        self.may_return = {u: m.old_disks or [] for u, m in moves.open_of(tx, uuids).items()}
         self.allocations = claims.allocations_of(tx, uuids)
         self.taken: dict[str, set[str]] = {}
 
@@ -168,10 +167,11 @@ class _Names:
 
     def _taken(self, guest: Instance, properties: t.Mapping[str, t.Any]) -> set[str]:
         """The names of the guest's disks, including those assigned when its domain is written, which thus stay the same."""
-        found = {planned_disk(d).dev for d in self.disks[guest.uuid]}
+        disks = self.disks[guest.uuid] + self.may_return.get(guest.uuid, [])
+        found = {planned_disk(d).dev for d in disks}
         for _disk in (self.allocations.get(guest.uuid) or {}).get("disks") or ():
             found.add(free_name(default_bus("disk", properties), found))
-        return found | set(_CONFIG_DRIVE_NAMES if guest.config_drive else ())
+        return found | set(CONFIG_DRIVE_NAMES if guest.config_drive else ())
 
 
 def _attach(tx: Transaction, request: AttachmentRequest, cross_az_attach: bool) -> str:

@@ -30,7 +30,7 @@ from ...ledger.db.transaction import Transaction
 from ..attachments import moving
 from ..instances import operation
 from ..instances.operation import Operation, Selection
-from . import course
+from . import course, local_disks
 from .course import MIGRATE, RESIZE, Moving, load
 from .place import Mover, ReadFleet, claim
 
@@ -156,16 +156,21 @@ def judge(
     places = {r.uuid: r.host for r in rows if r.uuid not in detached}
     problems = moving.refusals(tx, places) if places else {}
     specs: dict[tuple[int, str], dict[str, t.Any]] = {}  # by the id of the present request, and the new flavor
+    resizes = wanted.operation is RESIZE
+    disks = instances.disks_of(tx, [r.uuid for r in rows]) if resizes else {}
     found: dict[str, Mover] = {}
     refused: dict[str, errors.BootflowError] = {}
     for row in rows:
+        old = new = None
         flavor = wanted.flavor_for(row.uuid)
         if not instances.is_placed(row) or row.host not in wanted.backends:
             continue
         try:
             if flavor is not None:
                 volume_backed = bool(row.spec.get("is_bfv"))
-                moves.check_flavor(row.spec["flavor"], flavor, volume_backed, row.uuid, zero_disk_gb(row.spec["image"]))
+                image_gb, ephemerals_gb = zero_disk_gb(row.spec["image"]), local_disks.ephemerals_gb(disks[row.uuid])
+                moves.check_flavor(row.spec["flavor"], flavor, volume_backed, image_gb, ephemerals_gb)
+                old, new = local_disks.local(disks[row.uuid]), local_disks.planned(row, disks[row.uuid], flavor)
             _check_movable(row, flavor)
             if row.uuid in problems:
                 raise problems[row.uuid]
@@ -177,7 +182,9 @@ def judge(
             continue
         there = wanted.backends[row.host]
         barred = {h for h, backend in wanted.backends.items() if backend != there}
-        found[row.uuid] = Mover(row, specs[key], barred, may_stay=_may_stay(row, wanted))
+        if new == old:
+            old = new = None
+        found[row.uuid] = Mover(row, specs[key], barred, _may_stay(row, wanted), old, new)
     return found, refused
 
 
@@ -258,6 +265,8 @@ def _enter(tx: Transaction, wanted: Wanted, placed: t.Sequence[tuple[Mover, Cand
                 "old_vm_state": mover.row.vm_state,
                 "source_limits": mover.row.limits,
                 "dest_limits": dict(host.limits),
+                "old_disks": mover.old_disks,
+                "new_disks": mover.new_disks,
             }
             for mover, host in placed
         ],

@@ -28,6 +28,7 @@ from ...ledger.db.transaction import Transaction
 from ..attachments import moving as of_volumes
 from ..instances import operation
 from ..instances.operation import Operation, Selection
+from . import local_disks
 
 RESIZE = Operation("resize", "resize")
 MIGRATE = Operation("migrate", "resize")
@@ -125,9 +126,13 @@ def _relocate(tx: Transaction, moving: t.Sequence[Moving], to_new: bool) -> None
     specs = requests.specs(tx, ids.values())
     disks = instances.disks_of(tx, list(ids))
     rows: list[dict[str, t.Any]] = []
+    exchanged: dict[str, t.Sequence[local_disks.Disk]] = {}
     for m in moving:
         spec = specs[ids[m.uuid]].spec
         flavor = Flavor(**spec["flavor"])
+        local = m.move.new_disks if to_new else m.move.old_disks
+        if local is not None:
+            exchanged[m.uuid] = local
         rows.append(
             {
                 "uuid": m.uuid,
@@ -139,11 +144,15 @@ def _relocate(tx: Transaction, moving: t.Sequence[Moving], to_new: bool) -> None
                 "memory_mb": flavor.memory_mb,
                 "vcpus": flavor.vcpus,
                 "root_gb": local_root_gb(flavor.root_gb, spec["image"], bool(spec.get("is_bfv"))),
+                "ephemeral_gb": flavor.ephemeral_gb,
+                "swap_mb": flavor.swap,
             }
         )
-        for position, disk in enumerate(disks[m.uuid]):
+        # A move that began before moves had these lists.
+        for position, disk in enumerate(disks[m.uuid] if local is None else ()):
             if disk["kind"] == "image" and disk["size_gb"] != flavor.root_gb:
                 instances.replace_disk(tx, m.uuid, position, {**disk, "size_gb": flavor.root_gb})
+    local_disks.give(tx, exchanged)
     instances.relocate(tx, rows)
     ports.bind_each(tx, {row["uuid"]: row["host"] for row in rows})
     places = {

@@ -38,6 +38,8 @@ class Mover:
     spec: t.Mapping[str, t.Any]  # its request, with the flavor that it is to have
     barred: t.Collection[str] = ()  # hosts that it cannot go to, beside its own
     may_stay: bool = False  # its own host is as good as others
+    old_disks: t.Sequence[t.Mapping[str, t.Any]] | None = None  # its local disks, where its flavor changes them
+    new_disks: t.Sequence[t.Mapping[str, t.Any]] | None = None
 
 
 def claim(

@@ -7,15 +7,17 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import shutil
 import typing as t
 
-from ...core.disks.local import LVM, volume_name
-from ...core.errors import BootflowError, Conflict, DiskCopyFailed, DiskFull, InvalidInput
-from ..disks.file_disks import grow, records_of, write_records
+from ...core.disks.local import LVM, QCOW2, QCOW2_ON_LVM, volume_name
+from ...core.errors import BootflowError, Conflict, DiskCopyFailed, DiskFull, InvalidDiskInfo, InvalidInput
+from ..disks.file_disks import DiskSpec, ensure_files, grow, records_of, write_records
 from ..disks.instance_volumes import Wanted, begin, finish
 from ..disks.local_removal import NO_GROUP, LocalVolumes, remove_volumes
+from ..disks.lvm_disks import ensure_volumes
 from ..disks.mounted_disks import make_holder
 from ..images.images import check_image_file
 from ..lvm import lvm
@@ -41,12 +43,15 @@ def fetch_instance(
     files: t.Sequence[t.Mapping[str, t.Any]],
     sizes: t.Mapping[str, int],
     local: LocalVolumes = NO_GROUP,
+    made: t.Sequence[DiskSpec] = (),
 ) -> dict[str, t.Any]:
     """Fetch the disks of an instance, and let them grow to ``sizes``: {changed, disks: [{name, size, sha256}]}.
 
-    :arg files: as sender.prepare() described them. :arg sizes: of disks, in bytes, where they are to be larger
+    :arg made: disks that are made here, before the instance is told to have arrived
+    :arg files: as sender.prepare() described them; none: nothing is fetched. :arg sizes: of disks, in bytes, where they are to be larger
     :arg local: where those that are logical volumes come to
     :raises Conflict: the host has something of the instance already. :raises DiskFull: there is not enough room.
+    :raises InvalidDiskInfo: a disk of ``sizes`` is not among the files.
     :raises DiskCopyFailed: they could not be fetched, or arrived with another checksum. What arrived is removed.
     :raises ImageUnacceptable: a disk refers to other files.
     """
@@ -57,14 +62,22 @@ def fetch_instance(
                 message="folder %s exists on %s" % (folder, os.uname().nodename),
                 remedy="bootflow.compute.audit removes what is left of an earlier move.",
             )
+        missing = sorted(set(sizes) - {f["name"] for f in files})
+        if missing:
+            raise InvalidDiskInfo(
+                reason="%s does not offer %s of instance %s" % (place.address, ", ".join(missing), uuid)
+            )
         _check_room(instances_path, files)
         progress.mark_changed()
         try:
             mark_folder(folder, ledger_id)
             make_dirs(folder)
-            arrival = _Arrival(folder, ledger_id, local, sizes)
+            arrival = _Arrival(folder, ledger_id, local, sizes, [spec.checked() for spec in made])
             arrival.make(files)
-            return {"changed": True, "disks": _fetch(arrival, place, token, files)}
+            done = _fetch(arrival, place, token, files) if files else []
+            if not files:
+                arrival.finish()
+            return {"changed": True, "disks": done}
         except (OSError, Garbled) as e:
             _remove(folder, local)
             if isinstance(e, OSError) and e.filename:
@@ -99,8 +112,16 @@ def _check_room(instances_path: str, files: t.Sequence[t.Mapping[str, t.Any]]) -
 class _Arrival:
     """The places of the disks of one instance on this host."""
 
-    def __init__(self, folder: str, ledger_id: str, local: LocalVolumes, sizes: t.Mapping[str, int]):
+    def __init__(
+        self,
+        folder: str,
+        ledger_id: str,
+        local: LocalVolumes,
+        sizes: t.Mapping[str, int],
+        made: t.Sequence[DiskSpec] = (),
+    ):
         self.folder = folder
+        self.made = made
         self.uuid = os.path.basename(folder)
         self.ledger_id = ledger_id
         self.vg = local.volume_group
@@ -114,8 +135,10 @@ class _Arrival:
         :raises DiskFull: the volume group has no room for them.
         """
         inside = {checked_disk_name(f["name"]): self._bytes(f) for f in files if f.get("mounted")}
+        inside.update({spec.name: spec.size for spec in self.made if spec.backend == QCOW2_ON_LVM})
         whole = {checked_disk_name(f["name"]): self._bytes(f) for f in files if _is_volume(f)}
-        if (inside or whole) and not self.vg:
+        on_lvm = inside or whole or any(spec.backend == LVM for spec in self.made)
+        if on_lvm and not self.vg:
             raise InvalidInput(
                 reason="the disks of instance %s are logical volumes, and no volume group is given" % self.uuid
             )
@@ -145,7 +168,13 @@ class _Arrival:
         return path
 
     def finish(self) -> None:
-        """All disks have arrived, and were compared."""
+        """All disks have arrived, and were compared. Those that are new are made."""
+        if self.made and self.mounted:
+            ensure_files(self.mounted, [dataclasses.replace(s, backend=QCOW2) for s in self.made], {}, False)
+        elif self.made and self.made[0].backend == LVM:
+            ensure_volumes(self.vg, self.folder, self.made, {}, False)
+        elif self.made:
+            ensure_files(self.folder, self.made, {}, False)
         if self.volumes:
             for name in self.volumes:
                 flush(lvm.device_path(self.vg, volume_name(self.uuid, name)))

@@ -47,12 +47,15 @@ class Offer:
     files: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
-def prepare(instances_path: str, uuid: str, token: str) -> tuple[Offer, list[dict[str, t.Any]]]:
+def prepare(
+    instances_path: str, uuid: str, token: str, left: t.Collection[str] = ()
+) -> tuple[Offer, list[dict[str, t.Any]]]:
     """Open the disks of an instance whose guest is off. A layer over a base image is made a disk of its own, which no name remains of.
 
     Returns them, and for the new host {name, size, allocated, record}: bytes, and the disk's record in disk.info; None for a config drive. One that
     is in a file system of its instance, on a logical volume, is ``mounted``.
 
+    :arg left: disks that stay behind: the instance has none of these there, or they are made anew
     :raises InvalidDiskInfo: a disk is missing, or not a file or logical volume of a known format.
     :raises CommandFailed, VolumeIsBusy: a guest uses it. :raises DiskFull: there is no room for a disk without its base image.
     """
@@ -60,13 +63,13 @@ def prepare(instances_path: str, uuid: str, token: str) -> tuple[Offer, list[dic
     offer, described = Offer(token), []
     with host_lock(instances_path, "instance-" + os.path.basename(folder)):
         for name, record in sorted(records_of(folder).items()):
-            if name == RESCUE:  # what a killed run left of it
+            if name == RESCUE or name in left:  # the first: what a killed run left of it
                 continue
             if record.get("format") == LVM:
                 described.append(_volume(offer, os.path.basename(folder), name, record))
             elif record.get("format") == QCOW2_ON_LVM:
                 place = os.path.join(folder, checked_disk_name(name))
-                found = sorted(records_of(place).items())
+                found = sorted((n, r) for n, r in records_of(place).items() if n not in left)
                 described += [{**_file(offer, folder, place, n, r), "mounted": True} for n, r in found]
             else:
                 described.append(_file(offer, folder, folder, name, record))

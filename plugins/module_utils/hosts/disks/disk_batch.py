@@ -46,6 +46,12 @@ DISK_ARGUMENTS: dict[str, dict[str, t.Any]] = {
 }
 
 
+# A disk that has nothing of an image: the option ``instances[].made``.
+BLANK_DISK_ARGUMENTS: dict[str, dict[str, t.Any]] = {
+    **{name: DISK_ARGUMENTS[name] for name in ("name", "size_gb", "size_mb", "backend", "fs")},
+    "kind": {"type": "str", "choices": ["ephemeral", "swap"], "required": True},
+}
+
 DISK_BATCH_ARGUMENTS: dict[str, dict[str, t.Any]] = {
     **LEDGER_ARGUMENTS,
     "instances_path": {"type": "path", "default": "/var/lib/bootflow/instances"},

@@ -30,7 +30,7 @@ from ..os.locks import host_lock
 from ..os.module_errors import as_bootflow_error
 from ..os.ownership import check_owner, ledger_of_folder
 from ..os.paths import checked_disk_name, instance_dir, make_dirs
-from .file_disks import RECORDS, grow, records_of, write_records
+from .file_disks import RECORDS, DiskSpec, ensure_files, grow, records_of, write_records
 
 #: Folders in that of the instance: what it gets, that while it is copied, and what it had.
 NEW, PART, OLD = "resize.new", "resize.part", "resize.old"
@@ -38,9 +38,17 @@ DEFINITION = "domain.xml"
 _FORMATS = ("qcow2", "raw")
 
 
-def prepare(instances_path: str, ledger_id: str, uuid: str, sizes: t.Mapping[str, int]) -> dict[str, t.Any]:
+def prepare(
+    instances_path: str,
+    ledger_id: str,
+    uuid: str,
+    sizes: t.Mapping[str, int],
+    left: t.Collection[str] = (),
+    made: t.Sequence[DiskSpec] = (),
+) -> dict[str, t.Any]:
     """Copy the disks of an instance whose guest is off, and let the copies grow to ``sizes`` (bytes, by name). Gives {changed, disks}.
 
+    :arg left: disks that are not copied. :arg made: disks that are made
     :raises Conflict: the folder belongs to another ledger. :raises DiskFull: there is no room for the copies.
     :raises InvalidDiskInfo: a disk is missing, or not a file of a known format. :raises CommandFailed: a guest uses it.
     """
@@ -49,11 +57,15 @@ def prepare(instances_path: str, ledger_id: str, uuid: str, sizes: t.Mapping[str
         progress.mark_changed()
         try:
             _remove(folder, NEW, PART)
-            records = {n: r for n, r in records_of(folder).items() if n != RESCUE}
-            if not records:
-                raise InvalidDiskInfo(reason="folder %s has no disks" % folder)
+            there = records_of(folder)
+            missing = sorted(set(sizes) - set(there))
+            if missing:
+                raise InvalidDiskInfo(reason="folder %s has no disk %s" % (folder, ", ".join(missing)))
+            records = {n: r for n, r in there.items() if n != RESCUE and n not in left}
             _check(folder, records)
             _remove(folder, OLD)
+            if not there:
+                write_records(folder, {})  # the exchange counts with it
             make_dirs(part, 0o700)
             for name, record in sorted(records.items()):
                 copy = os.path.join(part, name)
@@ -61,6 +73,9 @@ def prepare(instances_path: str, ledger_id: str, uuid: str, sizes: t.Mapping[str
                 records[name] = {**record, "virtual_size": grow(copy, record, sizes.get(name, 0))}
                 fsync(copy)
             write_records(part, records)
+            if made:
+                ensure_files(part, [spec.checked() for spec in made], {}, False)
+                records = records_of(part)
             os.rename(part, os.path.join(folder, NEW))
             fsync(folder)
         except BaseException:
@@ -129,6 +144,8 @@ def back(connection: t.Any, instances_path: str, ledger_id: str, uuid: str, defi
             if domain is not None:
                 cut_off(domain)
                 _undefine(domain)
+        remove_files(*(os.path.join(folder, n) for n in _added(folder)))
+        if there:
             # The records last: until then the others are tried again.
             for name in sorted(there, key=lambda n: n == RECORDS):
                 os.rename(os.path.join(kept, name), os.path.join(folder, name))
@@ -183,14 +200,26 @@ def _take(connection: t.Any, folder: str, ledger_id: str) -> bool:
             write_file(os.path.join(kept, DEFINITION), xml.encode("utf-8"), 0o600)
         _undefine(domain)
     make_dirs(kept, 0o700)
+    # Those that it has no more, and those that are exchanged.
+    gone = set(records_of(folder)) - set(records_of(made)) - {RESCUE} if RECORDS in _names(made) else set()
+    for name in sorted(gone):
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(os.path.join(folder, checked_disk_name(name)), os.path.join(kept, name))
     for name in sorted(_names(made), key=lambda n: n == RECORDS):
-        with contextlib.suppress(FileExistsError):  # of a killed one
+        with contextlib.suppress(FileExistsError, FileNotFoundError):  # of a killed one; a disk that is added
             os.link(os.path.join(folder, name), os.path.join(kept, name))
         fsync(kept)
         os.rename(os.path.join(made, name), os.path.join(folder, name))
     fsync(folder)
     os.rmdir(made)
     return True
+
+
+def _added(folder: str) -> list[str]:
+    """The disks in the folder that the instance did not have before copies were taken."""
+    made, kept = os.path.join(folder, NEW), os.path.join(folder, OLD)
+    before = records_of(kept if RECORDS in _names(kept) else folder)
+    return sorted({checked_disk_name(n) for n in (*records_of(folder), *records_of(made))} - set(before) - {RESCUE})
 
 
 def _remove(folder: str, *names: str) -> bool:

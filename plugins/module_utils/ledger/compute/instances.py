@@ -279,6 +279,14 @@ def replace_disk(tx: Transaction, uuid: str, position: int, disk: t.Mapping[str,
     tx.execute(block_device_mappings.update().where(mine).values(disk=disk))
 
 
+def exchange_disks(tx: Transaction, disks: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]]) -> None:
+    """Write the planned disks of instances anew: uuid -> its disks in order."""
+    if disks:
+        c = block_device_mappings.c
+        tx.execute(block_device_mappings.delete().where(bulk.among(tx, c.instance_uuid, sorted(disks))))
+        add_disks(tx, disks)
+
+
 def write(tx: Transaction, uuids: t.Sequence[str], **values: t.Any) -> None:
     """Write ``values`` to these instances, whose rows the caller has locked."""
     if uuids:

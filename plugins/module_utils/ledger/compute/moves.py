@@ -33,6 +33,8 @@ class MoveRow:
     old_vm_state: str  # before the move
     source_limits: dict[str, t.Any] | None  # of the host, as the scheduler set them
     dest_limits: dict[str, t.Any] | None
+    old_disks: list[dict[str, t.Any]] | None  # local ones (PlannedDisk as plain data), where a resize changes them
+    new_disks: list[dict[str, t.Any]] | None
     run_id: str  # the run that began it
     created_at: float
     updated_at: float

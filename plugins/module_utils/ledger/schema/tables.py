@@ -300,6 +300,9 @@ migrations = sa.Table(
     sa.Column("old_vm_state", sa.String(32), nullable=False),
     sa.Column("source_limits", sa.JSON(none_as_null=True)),
     sa.Column("dest_limits", sa.JSON(none_as_null=True)),
+    # The local disks, where a resize changes them: core.disks.block_devices.PlannedDisk as plain data.
+    sa.Column("old_disks", sa.JSON(none_as_null=True)),
+    sa.Column("new_disks", sa.JSON(none_as_null=True)),
     sa.Column("run_id", sa.String(64), nullable=False),
     sa.Column("created_at", sa.Float, nullable=False),
     sa.Column("updated_at", sa.Float, nullable=False),

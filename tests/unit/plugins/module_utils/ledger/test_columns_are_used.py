@@ -203,7 +203,7 @@ def grow(life: Life) -> None:
     """On its own host, which is cleaned of a part then."""
     uuid = life.boot("grower")
     host = life.row(uuid).host
-    large = dataclasses.replace(SMALL, name="larger", memory_mb=2048)
+    large = dataclasses.replace(SMALL, name="larger", memory_mb=2048, swap=8)
     with life.ledger.write() as tx:
         tx = tx.for_run(life.context("m"))
         wanted = cold.Wanted(Selection(uuids=[uuid]), (host,), {host: "qcow2"}, large, same_host=True)

@@ -14,10 +14,12 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks import block_device_checks
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks import block_device_mapping as mapping
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.block_devices import (
+    PlannedDisk,
     attached_disk,
     block_device_plan,
     config_drive_disk,
     planned_disk,
+    resized,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import BlockDevice, Flavor, Image
 
@@ -469,3 +471,37 @@ def test_attached_disk_of_a_name_that_is_taken():
         attached_disk(
             flavor(), BlockDevice("volume", "volume", uuid="v", device_name="sdc", disk_bus="virtio"), {"vda"}
         )
+
+
+def _there(*disks):
+    return [PlannedDisk(**{"disk_bus": "virtio", **disk}) for disk in disks]
+
+
+def test_resized_leaves_volumes_and_the_root_first():
+    volume = {"name": "v", "kind": "volume", "size_gb": 7}
+    there = _there(
+        {**volume, "device_name": "/dev/vda", "boot_index": 0},
+        {"name": "disk.swap", "kind": "swap", "device_name": "/dev/vdb", "size_mb": 8},
+        {**volume, "device_name": "/dev/vdd"},
+    )
+    flavor = Flavor("new", 1, 1, root_gb=9, ephemeral_gb=2, swap=16)
+    found = resized(there, {"ephemeral_gb": 0, "swap": 8}, flavor, {}, kept=("vdc",))
+    assert [(d.name, d.dev, d.size_gb or d.size_mb) for d in found] == [
+        ("v", "vda", 7), ("disk.eph0", "vde", 2), ("disk.swap", "vdb", 16), ("v", "vdd", 7),
+    ]  # fmt: skip
+    assert all(d.delete_on_termination for d in found if d.name == "disk.eph0")
+
+
+def test_resized_has_no_name_for_another_disk():
+    there = _there(
+        *({"name": "disk", "kind": "image", "device_name": "/dev/hd" + n, "disk_bus": "ide"} for n in "abcd")
+    )
+    with pytest.raises(errors.TooManyDiskDevices):
+        resized(there, {"ephemeral_gb": 0, "swap": 0}, Flavor("f", 1, 1, 1, 0, 8), {"hw_disk_bus": "ide"})
+    assert len(resized(there, {"ephemeral_gb": 0, "swap": 0}, Flavor("f", 1, 1, 1), {"hw_disk_bus": "ide"})) == 4
+
+
+def test_resized_does_without_what_the_request_did_not_want():
+    """A flavor that had ephemeral disk and swap, and an instance that has neither."""
+    there = _there({"name": "disk", "kind": "image", "device_name": "/dev/vda"})
+    assert len(resized(there, {"ephemeral_gb": 1, "swap": 8}, Flavor("f", 1, 1, 1, 2, 16), {})) == 1

@@ -245,8 +245,6 @@ def test_what_cannot_move(world: Movers) -> None:
     assert refused(flavor=SMALL) == "CannotResizeToSameFlavor"
     big_root = dataclasses.replace(LARGE, root_gb=0)
     assert refused(flavor=big_root) == "CannotResizeDisk"
-    assert refused(flavor=dataclasses.replace(LARGE, swap=64)) == "MoveNotSupported"
-    assert refused(flavor=dataclasses.replace(LARGE, ephemeral_gb=1)) == "MoveNotSupported"
     assert refused(flavor=LARGE, quotas={"ram": 1024}) == "OverQuota"
     with pytest.raises(errors.InstanceInvalidState, match="Cannot 'confirmResize' instance"):
         world.call(confirm.confirm, Selection(uuids=[uuid]))

@@ -19,6 +19,8 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies import receiver, sender, server, stream
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import local_disks
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.file_disks import DiskSpec, records_of
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import locks
 
 UUID = "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11"
@@ -140,6 +142,69 @@ def test_disks_arrive_and_grow(hosts: tuple[str, str]) -> None:
         fetch(target, place, files)
     again, files = offer(source)
     assert server.stop(again, STOP) and not server.stop(again, STOP)
+
+
+@needs_programs
+@pytest.mark.parametrize("backend", ["qcow2", "raw"])
+def test_disks_that_stay_and_disks_that_are_made(hosts: tuple[str, str], backend: str) -> None:
+    source, target = hosts
+    found, files = sender.prepare(source, UUID, TOKEN, ["disk.swap"])
+    assert [f["name"] for f in files] == ["disk", "disk.config"]
+    place = sender.serve([found], PORTS, STOP, 60.0)
+    made = [
+        DiskSpec("disk.eph0", "ephemeral", 4 * MIB, backend),
+        DiskSpec("disk.swap", "swap", 2 * MIB, backend),
+    ]
+    receiver.fetch_instance(target, "ledger", UUID, place, TOKEN, files, {"disk": 0}, made=made)
+    folder = Path(target, UUID)
+    assert records_of(str(folder))["disk.swap"] == {
+        "kind": "swap", "format": backend, "virtual_size": 2 * MIB, "image_id": "", "base": "",
+    }  # fmt: skip
+    for name, label in (("disk.eph0", b"ephemeral0"), ("disk.swap", b"SWAPSPACE2")):
+        flat = folder / name
+        if backend == "qcow2":
+            flat = folder / "flat"
+            qemu("convert", "-f", "qcow2", "-O", "raw", str(folder / name), str(flat))
+        assert label in flat.read_bytes()
+    assert records_of(str(folder))["disk"]["virtual_size"] == 8 * MIB
+    again = local_disks.ensure_disks(target, UUID, made, {}, ledger_id="ledger")
+    assert again["changed"] is False, "as this host would have made them"
+
+
+def test_nothing_to_be_fetched(hosts: tuple[str, str]) -> None:
+    """An instance whose only local disk is its swap."""
+    _source, target = hosts
+    nowhere = server.Place("", 0, "")
+    made = [DiskSpec("disk.swap", "swap", 2 * MIB, "raw")]
+    assert receiver.fetch_instance(target, "ledger", UUID, nowhere, "", [], {}, made=made)["changed"]
+    assert b"SWAPSPACE2" in Path(target, UUID, "disk.swap").read_bytes()
+
+
+@needs_programs
+def test_a_disk_that_cannot_be_made(hosts: tuple[str, str]) -> None:
+    """Nothing has arrived then, and the former host can offer all of it again."""
+    source, target = hosts
+    place, files = offer(source)
+    try:
+        made = [DiskSpec("disk.eph0", "ephemeral", 512, "raw", fs="ext4")]
+        with pytest.raises(errors.CommandFailed, match="mkfs"):
+            receiver.fetch_instance(target, "ledger", UUID, place, TOKEN, files, {}, made=made)
+        assert not os.path.exists(os.path.join(target, UUID))
+        fetch(target, place, files)
+    finally:
+        server.stop(place, STOP)
+
+
+@needs_programs
+def test_a_disk_that_is_not_offered(hosts: tuple[str, str]) -> None:
+    source, target = hosts
+    place, files = offer(source)
+    try:
+        with pytest.raises(errors.InvalidDiskInfo, match="does not offer disk.eph0"):
+            receiver.fetch_instance(target, "ledger", UUID, place, TOKEN, files, {"disk": 0, "disk.eph0": MIB})
+        assert not os.path.exists(os.path.join(target, UUID))
+    finally:
+        server.stop(place, STOP)
 
 
 @needs_programs

@@ -22,7 +22,11 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.errors impor
     InvalidDiskInfo,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import file_disks, resized
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.file_disks import records_of, write_records
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.file_disks import (
+    DiskSpec,
+    records_of,
+    write_records,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import connection as libvirt_connection
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domains
 
@@ -156,6 +160,25 @@ class Host:
     def prepare(self, **sizes: int) -> dict[str, t.Any]:
         return resized.prepare(self.path, "", UUID, sizes)
 
+    def replan(self) -> dict[str, t.Any]:
+        """The root disk grows, disk.eph0 goes, disk.aaa and disk.swap come: the first before all others, by its name."""
+        made = [DiskSpec("disk.aaa", "ephemeral", MIB, "raw", fs="none"), DiskSpec("disk.swap", "swap", MIB, "raw")]
+        return resized.prepare(self.path, "", UUID, {"disk": 8 * MIB}, ["disk.eph0"], made)
+
+    def replanned(self) -> bool:
+        """Whether it has the disks of that; else it has exactly those that it had."""
+        names = set(os.listdir(self.folder)) - {"disk.config", "disk.info", "resize.old", "resize.new"}
+        root = records_of(self.folder)["disk"]["virtual_size"]
+        info = json.loads(qemu_img("info", "--output=json", self.disk()))
+        assert info["virtual-size"] == root
+        if names == {"disk", "disk.eph0"}:
+            assert set(records_of(self.folder)) == names and self.has(b"before", 4 * MIB)
+            return False
+        assert names == {"disk", "disk.aaa", "disk.swap"} == set(records_of(self.folder)) and root == 8 * MIB
+        with open(self.disk("disk.swap"), "rb") as file:
+            assert b"SWAPSPACE2" in file.read()
+        return True
+
     def take(self) -> bool:
         return bool(resized.take(self, self.path, "", UUID)["changed"])
 
@@ -201,7 +224,7 @@ def host(monkeypatch: pytest.MonkeyPatch, tmp_path: t.Any) -> Host:
 
     fakes = {n: counted(getattr(os, n)) for n in ("rename", "link", "rmdir", "chmod")}
     monkeypatch.setattr(resized, "os", types.SimpleNamespace(**{**vars(os), **fakes}))
-    for name in ("write_file", "remove_files", "write_records", "make_dirs", "grow"):
+    for name in ("write_file", "remove_files", "write_records", "make_dirs", "grow", "ensure_files"):
         monkeypatch.setattr(resized, name, counted(getattr(resized, name)))
     # A process that is killed removes nothing more.
     trees = types.SimpleNamespace(**{**vars(shutil), "rmtree": counted(shutil.rmtree)})
@@ -343,6 +366,63 @@ def test_the_removal_of_what_it_was_is_killed(host: Host, changes: int) -> None:
     assert host.has(b"before", 8 * MIB) and host.extra() == set() and host.runs
 
 
+def test_disks_that_come_and_go(host: Host) -> None:
+    made = host.replan()
+    assert [d["name"] for d in made["disks"]] == ["disk", "disk.aaa", "disk.swap"]
+    assert not host.replanned() and host.defined == XML
+    assert host.take() and host.replanned() and not host.take()
+    host.start()
+    assert host.back() and not host.replanned() and host.extra() == set() and host.defined == XML
+    host.replan()
+    assert host.settle() and host.replanned() and host.extra() == {"disk.aaa", "disk.swap"}
+
+
+def test_an_instance_without_local_disks(host: Host) -> None:
+    """Its root is a volume: there is nothing to copy, and its definition is kept."""
+    for name in ("disk", "disk.eph0", "disk.info"):
+        os.unlink(host.disk(name))
+    assert host.prepare()["disks"] == []
+    assert host.take() and host.defined is None
+    host.start()
+    assert host.back() and host.defined == XML and set(os.listdir(host.folder)) == {"disk.config", "disk.info"}
+    resized.prepare(host.path, "", UUID, {}, (), [DiskSpec("disk.swap", "swap", MIB, "raw")])
+    assert host.take() and os.path.exists(host.disk("disk.swap"))
+    assert host.back() and set(os.listdir(host.folder)) == {"disk.config", "disk.info"}
+
+
+@pytest.mark.parametrize("end", ["back", "settle"])
+@pytest.mark.parametrize("changes", range(26))
+def test_an_exchange_with_disks_that_come_and_go_is_killed(host: Host, changes: int, end: str) -> None:
+    host.replan()
+    host.left = changes
+    try:
+        host.take()
+    except Killed:
+        pass
+    host.left = None
+    getattr(host, end)()
+    assert host.replanned() is (end == "settle")
+    assert host.defined == (XML if end == "back" else None)
+    assert host.extra() == ({"disk.aaa", "disk.swap"} if end == "settle" else set())
+
+
+@pytest.mark.parametrize("changes", range(24))
+def test_the_way_back_with_disks_that_come_and_go_is_killed(host: Host, changes: int) -> None:
+    host.replan()
+    host.take()
+    host.start()
+    host.left = changes
+    try:
+        host.back()
+    except Killed:
+        pass
+    host.left = None
+    if host.defined == LARGER:
+        assert host.replanned(), "the host reports the guest, and has all of it"
+    host.back()
+    assert not host.replanned() and host.extra() == set() and host.defined == XML
+
+
 def test_no_room(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resized.shutil, "disk_usage", lambda _path: types.SimpleNamespace(free=1))
     with pytest.raises(DiskFull, match="0 are free"):
@@ -355,8 +435,8 @@ def test_disks_that_are_not_there(host: Host) -> None:
     with pytest.raises(InvalidDiskInfo, match="eph0"):
         host.prepare()
     os.unlink(host.disk("disk.info"))
-    with pytest.raises(InvalidDiskInfo, match="no disks"):
-        host.prepare()
+    with pytest.raises(InvalidDiskInfo, match="has no disk disk"):
+        host.prepare(disk=8 * MIB)
     assert host.extra() == set()
 
 

@@ -1,0 +1,112 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The local disks of instances that get another flavor: which they have afterwards, and what becomes of each on its way.
+
+The move keeps both lists, so that a revert brings back exactly what was there.
+source: Nova's libvirt driver (migrate_disk_and_power_off, finish_migration)
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ...core.disks.block_devices import planned_disk, resized
+from ...core.disks.disk_names import CONFIG_DRIVE_NAMES
+from ...core.model import Flavor
+from ...ledger.compute import instances
+from ...ledger.compute.instances import Instance
+from ...ledger.compute.moves import MoveRow
+from ...ledger.db.transaction import Transaction
+
+GIB = 1024**3
+
+Disk = t.Mapping[str, t.Any]  # core.disks.block_devices.PlannedDisk as plain data
+
+
+@dataclass(frozen=True)
+class Journey:
+    """What becomes of an instance's local disks where it goes. Swap is made anew: what is in it dies with the guest's memory."""
+
+    sizes: dict[str, int] = field(
+        default_factory=dict
+    )  # those that are copied, and the bytes that they have at least; 0: as they have
+    made: list[Disk] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+
+
+def local(disks: t.Iterable[Disk]) -> list[Disk]:
+    """Those that are its host's own."""
+    return [d for d in disks if d["kind"] != "volume"]
+
+
+def ephemerals_gb(disks: t.Iterable[Disk]) -> int:
+    """Of its ephemeral disks together."""
+    return sum(int(d["size_gb"]) for d in disks if d["kind"] == "ephemeral")
+
+
+def planned(row: Instance, disks: t.Sequence[Disk], flavor: Flavor) -> list[Disk]:
+    """The local disks of the instance with its new flavor.
+
+    :raises BootflowError: see core.disks.block_devices.resized().
+    """
+    properties = (row.spec["image"] or {}).get("properties") or {}
+    kept = CONFIG_DRIVE_NAMES if row.config_drive else ()
+    there = [planned_disk(d) for d in disks]
+    return local([d.as_dict() for d in resized(there, row.spec["flavor"], flavor, properties, kept)])
+
+
+def give(tx: Transaction, wanted: t.Mapping[str, t.Sequence[Disk]]) -> None:
+    """Instances have these local disks now: uuid -> disks. Their volumes stay."""
+    there = instances.disks_of(tx, list(wanted))
+    instances.exchange_disks(
+        tx,
+        {
+            uuid: sorted([*disks, *(d for d in there[uuid] if d["kind"] == "volume")], key=_is_not_root)
+            for uuid, disks in wanted.items()
+        },
+    )
+
+
+def _is_not_root(disk: Disk) -> bool:
+    return bool(disk["boot_index"] != 0)
+
+
+def journey(disks: t.Sequence[Disk], move: MoveRow) -> Journey:
+    """:arg disks: of the instance before its move"""
+    old = local(disks)
+    new = old if move.new_disks is None else move.new_disks
+    there = {d["name"] for d in old if d["kind"] != "swap"}
+    grows = move.new_disks is not None
+    copied = [d for d in new if d["name"] in there and d["kind"] != "swap"]
+    sizes = {d["name"]: int(d["size_gb"] or 0) * GIB if grows else 0 for d in copied}
+    made = [d for d in new if d["name"] not in sizes]
+    return Journey(sizes, made, sorted(d["name"] for d in old if d["name"] not in sizes))
+
+
+def journeys(tx: Transaction, moves: t.Iterable[MoveRow]) -> dict[str, Journey]:
+    """uuid -> what becomes of its local disks, for instances that have not gone over yet."""
+    moves = list(moves)
+    disks = instances.disks_of(tx, [m.instance_uuid for m in moves])
+    return {m.instance_uuid: journey(disks[m.instance_uuid], m) for m in moves}
+
+
+def sizes(disks: t.Iterable[Disk]) -> list[str]:
+    """The disks as a person reads them: "disk.swap 64 MB"."""
+    return ["%s %s" % (name, size) for name, size in _sizes(disks).items()]
+
+
+def changes(old: t.Iterable[Disk], new: t.Iterable[Disk]) -> list[str]:
+    """What becomes of the disks as a person reads it: "disk.eph0 1 GB -> 2 GB"."""
+    had, has = _sizes(old), _sizes(new)
+    return [
+        "%s %s" % (name, " -> ".join((had.get(name, "none"), has.get(name, "none"))))
+        for name in {**had, **has}
+        if had.get(name) != has.get(name)
+    ]
+
+
+def _sizes(disks: t.Iterable[Disk]) -> dict[str, str]:
+    return {d["name"]: "%d MB" % d["size_mb"] if d["size_mb"] else "%d GB" % (d["size_gb"] or 0) for d in disks}
