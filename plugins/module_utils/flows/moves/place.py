@@ -25,7 +25,7 @@ from ...ledger.compute.fleet import Needs
 from ...ledger.compute.instances import PlacedInstance
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments
-from ..boot.schedule import needs_of, request_spec, resource_request
+from ..boot.schedule import MOST_EXPLAINED, needs_of, request_spec, resource_request
 
 ReadFleet = t.Callable[[Transaction, Needs], Fleet]
 
@@ -65,6 +65,7 @@ def claim(
     requests = []
     bound = [m.row.uuid for m in movers if not m.spec.get("cross_az_attach", True)]
     zones = attachments.zones_of(tx, bound) if bound else {}
+    explained = 0  # hosts
     for mover in movers:
         uuid = mover.row.uuid
         try:
@@ -74,10 +75,22 @@ def claim(
                     % (mover.row.host, uuid),
                     remedy="bootflow.compute.heartbeat, or any report of the host, does it.",
                 )
-            requests.append(_request(mover, fleet, options, members, barred[uuid], kind, zones.get(uuid)))
+            told = replace(options, explain_failures=explained < MOST_EXPLAINED)
+            requests.append(_request(mover, fleet, told, members, barred[uuid], kind, zones.get(uuid)))
+        except errors.NoValidHost as e:
+            explained += len(fleet)
+            e.remedy = _remedy(e)
+            found[uuid] = e
         except errors.BootflowError as e:
             found[uuid] = e
     return {**found, **claims.claim(tx, requests)}
+
+
+def _remedy(error: errors.NoValidHost) -> str:
+    """What leads to a host; that of a boot speaks of its own playbook."""
+    near = (error.details.get("decision") or {}).get("nearest_miss") or {}
+    change = near.get("smallest_change")
+    return "Smallest change: %s." % change["text"] if change else "Make room on another host, or add one."
 
 
 def _request(

@@ -9,6 +9,8 @@ import dataclasses
 import typing as t
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.apply.plan import Plan
@@ -27,6 +29,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.in
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld, device, volume_request
+from ansible_collections.bootflow.compute.tests.unit.worlds.examples import examples
+from ansible_collections.bootflow.compute.tests.unit.worlds.ledgers import MEMORY
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE, SMALL, World, request
 
 POWER = {states.ACTIVE: states.RUNNING, states.STOPPED: states.SHUTDOWN, states.PAUSED: states.POWER_PAUSED}
@@ -402,3 +406,56 @@ def test_a_volume_that_does_not_exist_is_refused_with_its_place(two_hosts: World
     assert [(e["path"], e["code"]) for e in refused.value.errors] == [
         ("instances[0].block_device_mapping", "VolumeNotFound")
     ]
+
+
+# --- any two files ------------------------------------------------------------------------------------------------------
+
+ENTRY = st.fixed_dictionaries(
+    {"count": st.integers(1, 3)},
+    optional={
+        "state": st.sampled_from(["running", "stopped", "paused", "suspended"]),
+        "locked": st.booleans(),
+        "metadata": st.sampled_from([{}, {"role": "a"}, {"role": "b"}]),
+        "description": st.sampled_from(["one", "two"]),
+        "tags": st.sampled_from([("a",), ("a", "b")]),
+        "flavor": st.sampled_from(
+            [SMALL, dataclasses.replace(SMALL, name="other"), dataclasses.replace(SMALL, vcpus=2)]
+        ),
+    },
+)
+ENTRIES = st.dictionaries(st.sampled_from(["web", "db", "old"]), ENTRY, max_size=3)
+
+
+@given(st.lists(st.tuples(ENTRIES, st.booleans()), min_size=2, max_size=3))
+@settings(max_examples=examples(40), deadline=None)
+def test_what_the_plan_says_is_what_is_done_and_then_nothing_is_left(
+    files: list[tuple[dict[str, dict[str, t.Any]], bool]],
+) -> None:
+    world = World(MEMORY)
+    world.report("h1", memory=64)
+    world.report("h2", memory=64)
+    for number, (entries, prune) in enumerate(files):
+        requests = [request(name, **fields) for name, fields in entries.items()]
+        its = file(world, *requests, prune=prune)
+        before = living(world)
+        told = planned(world, its)
+        apply(world, its, "run%d" % number)
+        after = living(world)
+        booted = {c.name for c in told.to_do if c.kind in ("boot", "replace")}
+        deleted = {c.name for c in told.to_do if c.kind == "delete"}
+        changed = {c.name for c in told.to_do} - booted - deleted
+        assert set(after) - set(before) == booted and set(before) - set(after) == deleted, told.lines()
+        kept = {n: r for n, r in before.items() if n in after}
+        assert {n for n, r in kept.items() if seen(r) != seen(after[n])} == changed, told.lines()
+        assert all(after[n].uuid == r.uuid for n, r in kept.items())
+        again = planned(world, its)
+        assert again.to_do == [], (told.lines(), again.lines())
+        assert [c for c in again.changes if not c.done] == [c for c in told.changes if not c.done]
+        assert (again.kept, again.drift) == (told.kept, told.drift)
+        if prune:
+            assert len(after) == sum(fields["count"] for fields in entries.values())
+
+
+def seen(row: Instance) -> tuple[t.Any, ...]:
+    """What a file can change of it without leave."""
+    return (row.vm_state, row.locked_by, row.spec["metadata"], row.spec["description"], row.spec["tags"])

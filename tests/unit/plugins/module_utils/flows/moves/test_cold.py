@@ -229,7 +229,10 @@ def test_claims_never_exceed_a_host(world: Movers) -> None:
     while world.used(host)[0] < 3 * 1024 or world.used(other(host))[0] < 3 * 1024:
         world.boot("n%d" % world.count(tables.instances))
     begun = world.set_out(uuids=[uuid], flavor=LARGE)
-    assert begun.failed[uuid].code == "NoValidHost" and world.used(host)[0] <= 4096
+    error = begun.failed[uuid]
+    assert error.code == "NoValidHost" and world.used(host)[0] <= 4096
+    assert "RamFilter rejected %s (memory: needs 2048 MiB" % host in error.message
+    assert "same boot" not in error.remedy and "Smallest change: " in error.remedy, "a move's why and way out are its own"
 
 
 def test_what_cannot_move(world: Movers) -> None:
