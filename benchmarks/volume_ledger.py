@@ -133,6 +133,20 @@ def options() -> VolumeSchedulerOptions:
     return VolumeSchedulerOptions(now=time.time(), service_down_time=86400.0)
 
 
+OF_ENGINES: dict[t.Any, Database] = {}
+
+
+def sent_by_driver(tx: Transaction, text: str, values: t.Any, binary: bool) -> t.Any:
+    """What goes to PostgreSQL's driver without SQLAlchemy is counted as well."""
+    if tx.connection.engine in OF_ENGINES:
+        OF_ENGINES[tx.connection.engine].statements += 1
+    return _sent(tx, text, values, binary)
+
+
+_sent = Transaction._sent
+Transaction._sent = sent_by_driver  # type: ignore[method-assign]
+
+
 class Database:
     """A ledger of the bench, with a count of its statements."""
 
@@ -144,10 +158,11 @@ class Database:
         self.statements = 0
         self.ids: list[str] = []
         self.number = 0
+        sa.event.listen(self.ledger.engine, "before_cursor_execute", self._count)
+        OF_ENGINES[self.ledger.engine] = self
 
-        @sa.event.listens_for(self.ledger.engine, "before_cursor_execute")
-        def count(*_arguments: t.Any) -> None:
-            self.statements += 1
+    def _count(self, *_arguments: t.Any) -> None:
+        self.statements += 1
 
     def fill(self, volumes: int) -> None:
         rng = random.Random(5)

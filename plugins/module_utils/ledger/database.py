@@ -109,6 +109,7 @@ class Ledger:
         tries = _Tries(self)
         while True:
             mark = None
+            mine: tuple[str, int] = ("", 0)
             committing = False
             value: t.Any = None
             try:
@@ -118,9 +119,11 @@ class Ledger:
                         if not commits.sign_again(tx, doubt[0]):
                             return doubt[1]
                         mark, doubt = doubt[0], None  # not committed: no doubt any more
+                    elif self.is_server:
+                        mine = self._worker.next()
+                        commits.begin(tx, mine)
                     value = function(tx, *arguments, **named)
                     if mark is None and self.is_server:
-                        mine = self._worker.next()
                         mark = mine if commits.sign(tx, mine) else None
                     committing = True
                 return t.cast(Result, value)

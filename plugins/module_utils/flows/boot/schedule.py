@@ -91,6 +91,8 @@ def schedule(
         tx, run_id=tx.run.id, vm_state=states.BUILDING, task_state=states.SCHEDULING, lock=True
     )
     result.names = {r.uuid: r.display_name for r in rows}
+    # Before nodes are locked: other runs wait for them.
+    hosts, result.with_attachments = instances.builds_of_run(tx)
     if rows:
         with_volumes = [r for r in rows if may_have_volumes(r)]
         zones: dict[str, str | None] = {}
@@ -114,7 +116,10 @@ def schedule(
         result.warnings = [_host_is_set(s.row) for s in selected if s.row.host or s.row.node]
         with bulk.together(tx):
             _claim(tx, selected, result, log_claims)
-    result.hosts, result.with_attachments = instances.builds_of_run(tx)
+        hosts.update(selection.host for selection in result.placed.values())
+        waiting = set(result.waiting)
+        hosts.update(r.host for r in rows if r.host is not None and r.uuid in waiting)
+    result.hosts = sorted(hosts)
     return result
 
 

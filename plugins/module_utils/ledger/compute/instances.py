@@ -401,10 +401,11 @@ def hosts_of_run(tx: Transaction, run_id: str) -> list[str]:
     return sorted(host for (host,) in _HOSTS_OF_RUN.tuples(tx, {"run": run_id}))
 
 
-def builds_of_run(tx: Transaction) -> tuple[list[str], bool]:
-    """The hosts on which this run has builds, and whether it has attachments, which attachments.instances_to_bind() looks at."""
+def builds_of_run(tx: Transaction) -> tuple[set[str], bool]:
+    """The hosts on which this run has builds that do not wait for a host, and whether it has attachments, which
+    attachments.instances_to_bind() looks at."""
     ((hosts, attached),) = _builds_query(tx.dialect.name).tuples(tx, {"run": tx.run.id})
-    return sorted(bulk.texts(hosts)), bool(attached)
+    return set(bulk.texts(hosts)), bool(attached)
 
 
 @functools.cache
@@ -412,8 +413,9 @@ def _builds_query(dialect: str) -> Kept:
     return Kept(
         sa.text(
             "SELECT (SELECT %s(DISTINCT host) FROM instances WHERE run_id = :run AND deleted = '' AND vm_state = 'building'"
-            " AND host IS NOT NULL), EXISTS (SELECT 1 FROM volume_attachments WHERE run_id = :run AND deleted = '')"
-            % bulk.LISTING[dialect]
+            " AND host IS NOT NULL AND (task_state IS NULL OR task_state <> '%s')),"
+            " EXISTS (SELECT 1 FROM volume_attachments WHERE run_id = :run AND deleted = '')"
+            % (bulk.LISTING[dialect], states.SCHEDULING)
         )
     )
 
@@ -520,9 +522,11 @@ def hosts_of(tx: Transaction, uuids: t.Iterable[str]) -> dict[str, str | None]:
 def disks_of(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, list[dict[str, t.Any]]]:
     """uuid -> its planned disks (core.disks.block_devices.PlannedDisk as plain data) in order."""
     found: dict[str, list[dict[str, t.Any]]] = {u: [] for u in uuids}
+    if not found:
+        return found
     c = block_device_mappings.c
     query = sa.select(c.instance_uuid, c.disk).where(bulk.among(tx, c.instance_uuid, uuids))
-    for row in tx.execute(query.order_by(c.instance_uuid, c.position)) if uuids else ():
+    for row in tx.execute(query.order_by(c.instance_uuid, c.position)):
         found[row.instance_uuid].append(row.disk)
     return found
 

@@ -144,6 +144,8 @@ def together(tx: Transaction) -> t.Iterator[None]:
         parts = tx.parts
     finally:
         tx.parts = None
+    if parts and tx.mark is not None:
+        parts, tx.mark = [tx.mark, *parts], None
     if len(parts) == 1:
         _send(tx, parts[0])
     elif parts:

@@ -19,10 +19,11 @@ from __future__ import annotations
 import os
 import threading
 import time
+import typing as t
 import uuid
 
 from .sqlalchemy_import import sa
-from .transaction import Transaction
+from .transaction import Part, Transaction
 
 KEEP_SECONDS = 7 * 86400.0
 
@@ -58,12 +59,17 @@ class Worker(threading.local):
         return self.id, self.number
 
 
-def sign(tx: Transaction, mark: tuple[str, int]) -> bool:
-    """Write the mark if the transaction wrote anything; returns whether it did.
+def begin(tx: Transaction, mark: tuple[str, int]) -> None:
+    """The first writes that bulk.together() sends in this transaction write the mark too, which saves a message."""
+    tx.mark = Part(_SIGN_AGAIN, _values(mark))
 
-    In a message of its own before the COMMIT, which may arrive late: who asks meanwhile has to find the row, and wait for it.
+
+def sign(tx: Transaction, mark: tuple[str, int]) -> bool:
+    """Write the mark if the transaction wrote anything and it is not written; returns whether the transaction has a mark.
+
+    In a message before that of the COMMIT, which may arrive late: who asks meanwhile has to find the row, and wait for it.
     """
-    return _write(tx, mark, _SIGN)
+    return tx.mark is None or _write(tx, mark, _SIGN)
 
 
 def sign_again(tx: Transaction, mark: tuple[str, int]) -> bool:
@@ -72,7 +78,11 @@ def sign_again(tx: Transaction, mark: tuple[str, int]) -> bool:
 
 
 def _write(tx: Transaction, mark: tuple[str, int], text: str) -> bool:
-    return bool(tx.send(text, {"worker": mark[0], "number": mark[1], "at": time.time()}))
+    return bool(tx.send(text, _values(mark)))
+
+
+def _values(mark: tuple[str, int]) -> dict[str, t.Any]:
+    return {"worker": mark[0], "number": mark[1], "at": time.time()}
 
 
 def forget_old(tx: Transaction) -> int:

@@ -21,15 +21,13 @@ import typing as t
 from . import answers
 from .address import MEMORY, LedgerAddress, hosts_as_options, normalise_url, url_is_sqlite, without_password
 from .sqlalchemy_import import sa
-from .transaction import Transaction
+from .transaction import Transaction, is_of_standby
 
 IDLE_BEFORE_PING = 5.0  # seconds; a recently used connection is not pinged
 FOREVER = 2_000_000_000  # milliseconds: sqlite cannot wait without a limit
 MIGRATION_SECONDS = 3600.0  # of one statement
 # Of the server: the transaction and the locks of a vanished controller end after two minutes.
 KEEPALIVES = {"tcp_keepalives_idle": 60, "tcp_keepalives_interval": 10, "tcp_keepalives_count": 6}
-
-READ_ONLY_SERVER = "25006"  # the state of a write that a standby, or default_transaction_read_only, refuses
 
 # Execution options of a connection
 READ_ONLY = "bootflow_read_only"
@@ -127,11 +125,10 @@ def _postgresql(address: LedgerAddress, url: str) -> sa.Engine:
 
     @sa.event.listens_for(engine, "handle_error")
     def on_error(context: sa.engine.ExceptionContext) -> None:
-        """A server that became a standby stays one: what was to be written there needs another connection."""
         connection = context.connection
-        if connection is None or getattr(context.original_exception, "sqlstate", None) != READ_ONLY_SERVER:
+        if connection is None or connection.invalidated:
             return
-        if t.cast(t.Any, connection.connection.driver_connection).info.parameter_status("in_hot_standby") == "on":
+        if is_of_standby(context.original_exception, connection.connection.driver_connection):
             context.is_disconnect = True
 
     return engine

@@ -15,12 +15,21 @@ from .this_run import Context, RunIdentity
 
 Row = t.TypeVar("Row")
 
+READ_ONLY_SERVER = "25006"  # the state of a write that a standby, or default_transaction_read_only, refuses
+
 
 class Part(t.NamedTuple):
     """A statement in the driver's form, and its values."""
 
     text: str
     values: t.Mapping[str, t.Any]
+
+
+def is_of_standby(error: BaseException | None, driver_connection: t.Any) -> bool:
+    """Whether a standby of PostgreSQL refused to write. It stays one: what was to be written there needs another connection."""
+    if getattr(error, "sqlstate", None) != READ_ONLY_SERVER:
+        return False
+    return bool(driver_connection.info.parameter_status("in_hot_standby") == "on")
 
 
 @dataclass
@@ -35,6 +44,7 @@ class Transaction:
     of_run: Context | None = None
     _moment: float | None = field(default=None, repr=False)
     parts: list[Part] | None = field(default=None, repr=False)  # what bulk.together() sends later
+    mark: Part | None = field(default=None, repr=False)  # of its COMMIT (commits.sign), until bulk.together() sent it
     _cursor: t.Any = field(default=None, repr=False)  # the driver's, for send() and fetch()
 
     def execute(
@@ -61,12 +71,31 @@ class Transaction:
 
     def _sent(self, text: str, values: t.Mapping[str, t.Any] | None, binary: bool) -> t.Any:
         if self._cursor is None:
-            self._cursor = t.cast(t.Any, self.connection.connection.driver_connection).cursor()
+            self._cursor = self._driver_connection().cursor()
         try:
             return self._cursor.execute(text, values, binary=binary)
+        except t.cast(t.Any, self.dialect.dbapi).Error as e:
+            raise self._in_its_form(e, text, values) from e
         except BaseException as e:
-            # What SQLAlchemy does with the errors of its own statements: wrap them, and give up a connection that is lost.
-            self.connection._handle_dbapi_exception(e, text, values, None, None)
+            if not isinstance(e, Exception):  # interrupted: what the connection still receives is unknown
+                self.connection.invalidate(e)
+            raise
+
+    def _in_its_form(self, error: Exception, text: str, values: t.Any) -> sa.exc.DBAPIError:
+        """The driver's error as SQLAlchemy has those of its own statements. Gives up a connection that is lost, and those that are idle."""
+        lost = self.dialect.is_disconnect(t.cast(t.Any, error), self._driver_connection(), None)
+        lost = lost or is_of_standby(error, self._driver_connection())
+        base = t.cast("type[Exception]", t.cast(t.Any, self.dialect.dbapi).Error)
+        found = sa.exc.DBAPIError.instance(
+            text, values, error, base, hide_parameters=True, connection_invalidated=lost, dialect=self.dialect
+        )
+        if lost:
+            self.connection.invalidate(error)
+            self.connection.engine.dispose()
+        return t.cast("sa.exc.DBAPIError", found)
+
+    def _driver_connection(self) -> t.Any:
+        return self.connection.connection.driver_connection
 
     @property
     def dialect(self) -> sa.Dialect:

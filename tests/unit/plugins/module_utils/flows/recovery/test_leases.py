@@ -6,11 +6,16 @@
 
 from __future__ import annotations
 
+import typing as t
+
+import pytest
+import sqlalchemy as sa
+
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import leases
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import before_boot, runs
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import this_run
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import bulk, this_run
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, request
 
@@ -78,3 +83,29 @@ def test_the_lease_is_as_long_as_the_run_said(world: World) -> None:
     world.time += 2
     expire(world, "other")
     assert world.state(uuid)[0] == states.ERROR
+
+
+def _rows_read(plan: t.Mapping[str, t.Any]) -> float:
+    """Of all steps of a plan that was carried out: what they gave on and what they left out, each time they ran."""
+    removed = sum(v for name, v in plan.items() if name.startswith("Rows Removed by"))
+    own = float((plan["Actual Rows"] + removed) * plan["Actual Loops"])
+    return own + sum(_rows_read(each) for each in plan.get("Plans", ()))
+
+
+def test_the_look_before_a_boot_is_linear_in_what_is_being_built(world: World) -> None:
+    """Of tables that have grown since it looked, PostgreSQL reads the one again for each row of the other where it joins them."""
+    if not world.ledger.is_server:
+        pytest.skip("of PostgreSQL's plans")
+    uuid = world.boot("first", "accepted", run="r")
+    (instance,) = world.rows(tables.instances, tables.instances.c.uuid == uuid)
+    count = 300
+    with world.ledger.write() as tx:
+        tx.execute(sa.text("ANALYZE"))
+        (run,) = tx.execute(sa.select(tables.runs)).mappings().all()
+        bulk.insert(tx, tables.runs, [{**run, "id": "r%d" % i} for i in range(count)])
+        changed = [{"uuid": "%036d" % i, "display_name": "vm-%d" % i, "run_id": "r%d" % i} for i in range(count)]
+        bulk.insert(tx, tables.instances, [{**instance._mapping, **values} for values in changed])
+    with world.ledger.read() as tx:
+        query = sa.text("EXPLAIN (ANALYZE, FORMAT JSON) SELECT " + runs.LEFT_WORK)
+        ((found,),) = tx.execute(query, {"run": "other", "now": world.time}).all()
+    assert _rows_read(found[0]["Plan"]) < 20 * count

@@ -18,9 +18,10 @@ from postgres import PostgresServer, Wire
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import commits
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import bulk, commits
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.address import LedgerAddress
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
+from ansible_collections.bootflow.compute.tests.unit.worlds.statements import counted
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import at
 
 FORK = multiprocessing.get_context("fork")
@@ -67,6 +68,17 @@ def add(tx: Transaction, who: str, number: int) -> int:
     return number
 
 
+PROBE = sa.Table("probe", sa.MetaData(), sa.Column("who", sa.Text), sa.Column("number", sa.Integer))
+
+
+def add_together(tx: Transaction, who: str, number: int) -> int:
+    """The same, with writes that are sent as one."""
+    with bulk.together(tx):
+        bulk.insert(tx, PROBE, [{"who": who, "number": number}])
+    tx.execute(sa.text("UPDATE seats SET free = free - 1 WHERE id = 1"))
+    return number
+
+
 def rows(tx: Transaction) -> list[tuple[str, int]]:
     return sorted((r.who, r.number) for r in tx.execute(sa.text("SELECT who, number FROM probe")))
 
@@ -82,11 +94,12 @@ def backend(tx: Transaction) -> int:
 # --- the commit that got no answer -----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("adding", [add, add_together])
 @pytest.mark.parametrize(
     "breaks", [["before"], ["after"], ["late"], ["after", "after"], ["before", "after"], ["before", "before", "late"]]
 )
 def test_a_commit_without_an_answer_is_done_once(
-    server: PostgresServer, name: str, wire: Wire, breaks: list[str]
+    server: PostgresServer, name: str, wire: Wire, breaks: list[str], adding: t.Callable[[Transaction, str, int], int]
 ) -> None:
     ledger = opened(wire.url(name))
     assert ledger.transact(add, "a", 0) == 0
@@ -94,7 +107,7 @@ def test_a_commit_without_an_answer_is_done_once(
 
     def work(tx: Transaction) -> str:
         calls.append(1)
-        add(tx, "a", 1)
+        adding(tx, "a", 1)
         return "value %d" % len(calls)
 
     wire.breaks = list(breaks)
@@ -152,6 +165,19 @@ def test_a_transaction_that_wrote_nothing_is_not_signed(server: PostgresServer, 
     for number in range(5):
         ledger.transact(add, "a", number)
     assert ledger.inspect(lambda tx: tx.execute(count).scalar()) == before + 1  # one row, however many transactions
+    ledger.close()
+
+
+def test_writes_that_are_sent_together_have_the_mark_with_them(server: PostgresServer, name: str) -> None:
+    ledger = opened(server.url(name))
+    for work in (add, add_together, add_together):
+        with counted(ledger) as sent:
+            ledger.transact(work, "a", 1)
+        assert sum("ledger_commits" in text for text, _values in sent) == 1
+        # What began the transaction, what was written, and of the one the mark in a statement of its own
+        assert len(sent) == (4 if work is add else 3)
+    with ledger.read() as tx:
+        assert tx.execute(sa.select(commits.table.c.number)).scalars().all()[-1] >= 3
     ledger.close()
 
 
