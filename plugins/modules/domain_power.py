@@ -57,7 +57,7 @@ options:
     type: float
     default: 120
   wait_timeout:
-    description: Seconds to wait until a guest runs.
+    description: Seconds to wait until a guest runs, or with O(state=suspended) until it has released a PCI device of its host.
     type: float
     default: 60
   vif_plugging_timeout:

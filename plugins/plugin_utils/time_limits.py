@@ -129,7 +129,8 @@ _STARTS = ("wait_timeout", "vif_plugging_timeout", "wait_agent", "wait_console",
 _WAITS: dict[str, tuple[str, ...]] = {
     "shutdown": ("shutdown_timeout",),
     "rebooted": ("wait_soft_reboot_seconds", *_STARTS),
-    **dict.fromkeys(("paused", "unpaused", "suspended", "interrupted", "saved"), ()),
+    "suspended": ("wait_timeout",),
+    **dict.fromkeys(("paused", "unpaused", "interrupted", "saved"), ()),
 }
 
 

@@ -6,7 +6,10 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
+from flow import FLAVORS
 from test_boot_from_volume import READY, existing, on_volume, root
 from volume_flow import VolumeFlow
 
@@ -117,6 +120,62 @@ def test_back_again_and_a_run_that_dies(volumes: VolumeFlow) -> None:
         assert row["vm_state"] == "stopped", dict(row)
         operate(volumes, "start")
     is_on(volumes, source, 4)
+    gone(volumes)
+
+
+GROWN = {"name": "grown", "vcpus": 2, "memory_mb": 256, "root_gb": 1, "swap": 32}
+
+
+@pytest.mark.long
+def test_resized_where_it_is(volumes: VolumeFlow) -> None:
+    """It boots from a volume: its own host takes the new flavor, is killed in it, gives it back, keeps it; the volumes come back each time."""
+    source, other = booted(volumes)
+    done = volumes.run("host", bootflow_host=[other], bootflow_host_state="disabled")
+    assert done.returncode == 0, done.output
+    flavors = [*FLAVORS, GROWN]
+    how = {
+        "bootflow_resize_flavor": "grown", "bootflow_allow_resize_to_same_host": True, "bootflow_flavors": flavors,
+    }  # fmt: skip
+    operate(volumes, "resize", **how)
+    row = volumes.instances()["db"]
+    assert (row["vm_state"], row["memory_mb"]) == ("resized", 256)
+    is_on(volumes, source, 2)
+    volumes.until_console(row, "bytes=%d " % (32 * 1024**2))  # its swap
+    assert len(volumes.query("SELECT 1 FROM claims")) == 2
+    operate(volumes, "revert_resize")
+    row = volumes.instances()["db"]
+    assert (row["vm_state"], row["memory_mb"]) == ("active", 192)
+    is_on(volumes, source, 3)
+
+    for moment in ("resize_migrating", "resize_finish"):
+        process = volumes.start("resize", {"bootflow_names": ["db"], **how})
+        try:
+            volumes.wait_for("SELECT 1 FROM instances WHERE task_state = '%s'" % moment, 180, process)
+        finally:
+            volumes.kill(process)
+        time.sleep(10)  # what still works on the host ends
+        audited = volumes.run("audit")
+        assert audited.returncode == 0, audited.output
+        row = volumes.instances()["db"]
+        assert row["task_state"] is None, audited.output
+        if row["vm_state"] == "resized":
+            operate(volumes, "revert_resize")
+        elif row["vm_state"] == "stopped":
+            operate(volumes, "start")
+        row = volumes.instances()["db"]
+        assert (row["vm_state"], row["memory_mb"]) == ("active", 192)
+        volumes.run("heartbeat")
+        assert len(volumes.query("SELECT 1 FROM claims")) == 1 and not volumes.query("SELECT 1 FROM cleanups")
+        folder = volumes.lab.host(source).run("ls", "/var/lib/bootflow/instances/%s" % row["uuid"]).stdout
+        assert "resize" not in folder
+    operate(volumes, "resize", **how)
+    operate(volumes, "confirm_resize")
+    row = volumes.instances()["db"]
+    assert (row["vm_state"], row["memory_mb"], row["host"]) == ("active", 256, source)
+    assert len(volumes.query("SELECT 1 FROM claims")) == 1
+    assert all(r["connection"] == "done" for r in volumes.query("SELECT * FROM volume_attachments WHERE deleted = ''"))
+    volumes.check_ledger()
+    volumes.run("host", bootflow_host=[other], bootflow_host_state="enabled")
     gone(volumes)
 
 

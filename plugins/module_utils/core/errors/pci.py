@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from .base import InvalidInput
+from .base import BootflowError, InvalidInput
 
 
 class PciInvalidAlias(InvalidInput):
@@ -41,6 +41,16 @@ class PciDeviceInvalidDeviceName(InvalidInput):
     """An entry of bootflow_pci_device_spec has both devname and address."""
 
     msg_fmt = "Invalid PCI Whitelist: The PCI whitelist can specify devname or address, but not both"
+
+
+class PciDeviceDetachFailed(BootflowError):
+    """A guest that is to be suspended did not release a PCI device of its host (Nova)."""
+
+    msg_fmt = "Failed to detach PCI device %(dev)s: %(reason)s"
+    remedy = (
+        "The guest runs on with its devices. See that it takes part in hot-unplug (ACPI, PCIe) and does not use the device, and suspend"
+        " again; or stop the instance."
+    )
 
 
 class InvalidPCINUMAAffinity(InvalidInput):

@@ -197,7 +197,7 @@ def _has_it(row: Instance, flavor: Flavor | None) -> bool:
 def _may_stay(row: PlacedInstance, wanted: Wanted) -> bool:
     """Whether its own host is one of those that are tried: disks are exchanged there that are files."""
     resizes = wanted.same_host and wanted.flavor_for(row.uuid) is not None
-    return resizes and wanted.backends[row.host] not in ON_LVM and not row.spec.get("is_bfv")
+    return resizes and wanted.backends[row.host] not in ON_LVM
 
 
 def _check_movable(row: PlacedInstance, flavor: Flavor | None) -> None:

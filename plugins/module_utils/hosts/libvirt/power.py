@@ -15,10 +15,18 @@ import time
 import typing as t
 from dataclasses import dataclass
 
-from ...core.errors import InstanceNotFound, LibvirtError, RemoteError, VirtualInterfaceCreateException, WaitTimeout
+from ...core.errors import (
+    BootflowError,
+    InstanceNotFound,
+    LibvirtError,
+    RemoteError,
+    VirtualInterfaceCreateException,
+    WaitTimeout,
+)
 from ...core.instances.power_states import CRASHED, POWER_PAUSED, RUNNING, SHUTDOWN
 from ..os.batch import progress
 from ..os.paths import checked_uuid
+from . import pci_devices
 from .connection import libvirt, libvirt_errors, tolerating
 from .domains import DomainSpec, ensure_domain, find_domain, power_state
 
@@ -126,9 +134,10 @@ def _run(connection: t.Any, domain: t.Any, spec: PowerSpec, check_mode: bool) ->
             vif_plugging_is_fatal=spec.vif_plugging_is_fatal,
         )
     result = ensure_domain(connection, defined, check_mode)
+    attached = not check_mode and pci_devices.attach_missing(domain)
     if saved and result["changed"] and not check_mode:
         _set_clock(domain)
-    return {k: result[k] for k in ("changed", "vifs_missing")}
+    return {"changed": result["changed"] or attached, "vifs_missing": result["vifs_missing"]}
 
 
 def _reboot(connection: t.Any, domain: t.Any, spec: PowerSpec, check_mode: bool) -> dict[str, t.Any]:
@@ -180,8 +189,11 @@ def _unpause(_connection: t.Any, domain: t.Any, _spec: PowerSpec, check_mode: bo
     return {"changed": changed}
 
 
-def _save(_connection: t.Any, domain: t.Any, _spec: PowerSpec, check_mode: bool) -> dict[str, t.Any]:
-    """The guest's memory is written to a file of libvirt's, from which its next start goes on (managed save)."""
+def _save(_connection: t.Any, domain: t.Any, spec: PowerSpec, check_mode: bool) -> dict[str, t.Any]:
+    """The guest's memory is written to a file of libvirt's, from which its next start goes on (managed save).
+
+    Its host's PCI devices are taken from it before, and given back by _run().
+    """
     with libvirt_errors():
         saved = bool(domain.hasManagedSaveImage(0))
     changed = not (saved and power_state(domain) in OFF)
@@ -189,8 +201,14 @@ def _save(_connection: t.Any, domain: t.Any, _spec: PowerSpec, check_mode: bool)
         _state_of_living(domain, "suspended")
     if changed and not check_mode:
         progress.mark_changed()
-        with libvirt_errors():
-            domain.managedSave(0)
+        pci_devices.detach(domain, spec.wait_timeout)
+        try:
+            with libvirt_errors():
+                domain.managedSave(0)
+        except BootflowError:
+            with contextlib.suppress(BootflowError):
+                pci_devices.attach_missing(domain)
+            raise
     return {"changed": changed}
 
 

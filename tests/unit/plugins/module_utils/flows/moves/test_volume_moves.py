@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 import pytest
@@ -26,7 +27,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves impor
     evacuated,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations as recovery
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import service_state
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import fleet, service_state
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables, volume_tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import (
@@ -36,7 +37,7 @@ from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import (
     volume_request,
 )
 from ansible_collections.bootflow.compute.tests.unit.worlds.ledgers import MEMORY
-from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE
+from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE, SMALL
 
 HOSTS = ("h1", "h2")
 BROKEN = errors.RemoteError(reason="it broke")
@@ -267,6 +268,33 @@ def test_volumes_go_along_and_come_back(world: Movers) -> None:
     world.revert(uuid)
     well(world, uuid, source)
     assert world.state(uuid)[0] == "active"
+
+
+def test_resized_on_its_own_host(world: Movers) -> None:
+    """The host lets the volumes go, and gets them again with new credentials; so it does when the flavor goes back."""
+    uuid = world.prepare()
+    host = world.guests[uuid]
+    with world.ledger.read() as tx:
+        assert cold.instances.select_live(tx, uuids=[uuid])[0].spec["is_bfv"]
+    large = dataclasses.replace(SMALL, name="large", memory_mb=2048, swap=64)
+    wanted = cold.Wanted(Selection(uuids=[uuid]), HOSTS, dict.fromkeys(HOSTS, "qcow2"), large, same_host=True)
+
+    def alone(tx: t.Any, needs: t.Any) -> t.Any:
+        return fleet.read(tx, {host}, needs=needs)
+
+    (m,) = world.ask(cold.begin, wanted, alone, world.options()).moving
+    assert m.move.dest_compute == host
+    world.guests.clear()
+    world.leave(host, [uuid], world.run)
+    world.ask(course.switch, [uuid])
+    world.at_home(uuid, host)
+    world.ended(uuid, course.RESIZE, None)
+    well(world, uuid, host)
+    assert world.state(uuid)[0] == "resized" and world.row(uuid).swap_mb == 64
+    world.age += 1
+    world.revert(uuid)
+    well(world, uuid, host)
+    assert world.state(uuid)[0] == "active" and world.row(uuid).swap_mb == 0
 
 
 def test_a_dead_host_is_cut_off_before_another_gets_the_volumes(world: Movers) -> None:

@@ -18,11 +18,18 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.errors impor
     InstanceNotFound,
     InvalidInput,
     LibvirtError,
+    PciDeviceDetachFailed,
     RemoteError,
     VirtualInterfaceCreateException,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.element import parse
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import connection as libvirt_connection
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domain_batch, domains, power
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import (
+    domain_batch,
+    domains,
+    pci_devices,
+    power,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domains import DomainSpec, ensure_domain
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.power import PowerSpec, ensure_power
 
@@ -181,15 +188,16 @@ def world(monkeypatch):
         VIR_ERR_OPERATION_INVALID=INVALID,
         VIR_ERR_INTERNAL_ERROR=INTERNAL,
         VIR_DOMAIN_XML_INACTIVE=2,
+        VIR_DOMAIN_AFFECT_LIVE=1,
         VIR_DOMAIN_START_PAUSED=1,
         VIR_DOMAIN_PAUSED_UNKNOWN=0,
         VIR_DOMAIN_PAUSED_USER=1,
         **{name: 100 + number for number, name in enumerate(names)},
     )
-    for module in (power, domains, libvirt_connection):
+    for module in (power, domains, libvirt_connection, pci_devices):
         monkeypatch.setattr(module, "libvirt", fake)
     world = World()
-    for module in (power, domains):
+    for module in (power, domains, pci_devices):
         monkeypatch.setattr(module, "time", world.clock)
     monkeypatch.setattr(power, "_run_is_gone", lambda: world.closed)
     return world
@@ -501,3 +509,116 @@ def test_a_target_with_new_credentials_gets_its_new_user():
 @pytest.mark.parametrize("before", ["<domain/>", LOGIN.replace("iqn.a/1", "iqn.b/1") % "old"])
 def test_logins_to_other_volumes_are_not_taken(before):
     assert "username='new'" in domains.with_logins(LOGIN % "new", before).replace('"', "'")
+
+
+# --- devices of the host --------------------------------------------------------------------------------------------------
+
+PLACE = "<source><address domain='0x0000' bus='0x%02x' slot='0x00' function='0x%x'/></source>"
+GUEST_PLACE = "<address type='pci' domain='0x0000' bus='0x07' slot='0x00' function='0x0'/>"
+CARD = "<hostdev mode='subsystem' type='pci' managed='yes'>%s%s</hostdev>" % (PLACE % (10, 0), GUEST_PLACE)
+SECOND = "<hostdev mode='subsystem' type='pci' managed='yes'>%s</hostdev>" % (PLACE % (10, 1))
+PORT = "<interface type='hostdev' managed='yes'><mac address='52:54:00:00:00:01'/>%s</interface>" % (PLACE % (11, 0))
+TAP = "<interface type='bridge'><source bridge='br0'/></interface>"
+
+
+class Passed(Domain):
+    """A guest with devices of its host. :arg releases: seconds after which it releases one that it is asked for"""
+
+    def __init__(self, clock, releases=1.0, **how):
+        super().__init__(clock, **how)
+        self.defined = [TAP, CARD, SECOND, PORT]
+        self.live = list(self.defined)
+        self.releases, self.leaving = releases, {}
+
+    def XMLDesc(self, flags):
+        for device, at in self.leaving.items():
+            if self.clock.now >= at and device in self.live:
+                self.live.remove(device)
+        devices = self.defined if flags & 2 or not self.isActive() else self.live
+        return super().XMLDesc(flags).replace("</domain>", "<devices>%s</devices></domain>" % "".join(devices))
+
+    def detachDeviceFlags(self, device, flags):
+        (found,) = [d for d in self.live if same(d, device)]
+        assert flags == 1
+        if found in self.leaving:
+            raise Error(INTERNAL, "already in the process of unplug")
+        self.calls.append("detach %d" % self.defined.index(found))
+        if self.releases is not None:
+            self.leaving[found] = self.clock.now + self.releases
+
+    def attachDeviceFlags(self, device, flags):
+        (found,) = [d for d in self.defined if same(d, device)]
+        assert flags == 1 and self.isActive() and found not in self.live
+        self.calls.append("attach %d" % self.defined.index(found))
+        self.live.append(found)
+        self.leaving.pop(found, None)
+
+    def managedSave(self, flags):
+        assert self.live == [TAP], "QEMU saves no guest with such devices"
+        super().managedSave(flags)
+
+
+def same(one, other):
+    return [e.attrib for e in parse(one).iter()] == [e.attrib for e in parse(other).iter()]
+
+
+@pytest.fixture
+def passed(world, monkeypatch):
+    monkeypatch.setattr(domains, "wait_plugged", lambda *_a: [])
+    world.domains[UUID] = Passed(world.clock)
+    return world.domains[UUID]
+
+
+def test_devices_are_taken_before_the_memory_is_saved_and_given_back_afterwards(world, passed):
+    assert world.to("suspended", check_mode=True)[0] and passed.calls == []
+    assert world.to("suspended") == (True, 4, False)
+    assert passed.calls == ["detach 1", "detach 2", "detach 3", "save"]
+    assert world.to("suspended")[0] is False
+    assert world.to("running", check_mode=True)[0] and len(passed.calls) == 4
+    assert world.to("running") == (True, 1, False)
+    assert passed.calls[4:8] == ["create", "attach 1", "attach 2", "attach 3"] and passed.calls[8]["seconds"]
+    assert sorted(passed.live) == sorted(passed.defined)
+    assert world.to("running")[0] is False and len(passed.calls) == 9, "nothing twice"
+
+
+def test_a_guest_that_keeps_a_device_gets_the_others_back(world, passed):
+    released = passed.detachDeviceFlags
+
+    def keeps(device, flags):
+        passed.releases = None if same(device, SECOND) else 1.0
+        released(device, flags)
+
+    passed.detachDeviceFlags = keeps
+    with pytest.raises(PciDeviceDetachFailed, match="0000:0a:00.1: timeout") as caught:
+        world.to("suspended", wait_timeout=25.0)
+    assert passed.calls == ["detach 1", "detach 2", "detach 2", "detach 2", "attach 1"], "asked every ten seconds"
+    assert "stop the instance" in caught.value.remedy and passed.state()[0] == RUNNING
+    assert sorted(passed.live) == sorted(passed.defined)
+
+
+def test_a_guest_that_cannot_be_saved_gets_its_devices_back(world, passed):
+    def refuse(_flags):
+        raise Error(INTERNAL, "No space left on device")
+
+    passed.managedSave = refuse
+    with pytest.raises(LibvirtError, match="No space left"):
+        world.to("suspended")
+    assert passed.calls[3:] == ["attach 1", "attach 2", "attach 3"] and sorted(passed.live) == sorted(passed.defined)
+
+
+def test_a_device_that_did_not_come_back_does_so_when_it_is_asked_again(world, passed):
+    world.to("suspended")
+    attach = passed.attachDeviceFlags
+
+    def busy(device, flags):
+        if same(device, SECOND):
+            raise Error(INTERNAL, "in use")
+        attach(device, flags)
+
+    passed.attachDeviceFlags = busy
+    with pytest.raises(LibvirtError, match="in use"):
+        world.to("running")
+    assert passed.state()[0] == RUNNING
+    passed.attachDeviceFlags = attach
+    assert world.to("running") == (True, 1, False)
+    assert sorted(passed.live) == sorted(passed.defined)
