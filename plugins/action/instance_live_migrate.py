@@ -27,6 +27,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.req
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN, TIME_LIMITS
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import INSTANCES
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.states import ATTACHED
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import moving
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds as of_ledger
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup
@@ -40,6 +42,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute im
     nodes,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     build_parts,
     host_reports,
@@ -49,11 +52,13 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     scheduler_settings,
     tables,
 )
+from ansible_collections.bootflow.compute.plugins.plugin_utils.attached_volumes import connect_beside, disks_there
 from ansible_collections.bootflow.compute.plugins.plugin_utils.dhcp import reserve, restore
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_SECRET, LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.live_progress import Leaving
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, item_errors, outcome
 from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host, lease_kept
+from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_settings import reachable
 
 # As playbooks/live_migrate.yml registers what the controller and the hosts answered.
 BEGUN, LOOKED, PREPARED = "bootflow_live_begun", "bootflow_live_looked", "bootflow_live_prepared"
@@ -122,18 +127,20 @@ class ActionModule(LedgerAction):
         hosts = self.hosts_to_use()
         aggregates, host_vars = scheduler_settings.aggregates_of(self), scheduler_settings.vars_for_filters(self)
         configurations = scheduler_settings.configurations(self) if self.check_mode else {}
+        connectors = live_settings.connectors(self, wanted.known_hosts)
         reports = host_reports.of_this_run(self) if self.check_mode else {}
 
-        def begin(tx: Transaction) -> tuple[live.Begun, dict[str, str], dict[str, dict[str, t.Any]]]:
+        def begin(tx: Transaction) -> tuple[live.Begun, dict[str, str], dict[str, dict[str, t.Any]], list[str]]:
             if self.check_mode:
                 host_reports.rehearse(tx, reports, configurations)
             begun = live.begin(
-                tx, wanted, lambda tx, needs: fleet.read(tx, hosts, aggregates, host_vars, needs), options
+                tx, wanted, lambda tx, needs: fleet.read(tx, hosts, aggregates, host_vars, needs), options, connectors
             )
             addresses = {r.host: r.host_ip for r in nodes.rows(tx, ("host", "node", "host_ip"))}
-            return begun, addresses, live_pins.of(tx, begun.moving)
+            storage_hosts = reachable(self, moving.storage_hosts(tx)) if begun.with_volumes else []
+            return begun, addresses, live_pins.of(tx, begun.moving), storage_hosts
 
-        begun, addresses, pins = self.write(begin)
+        begun, addresses, pins, storage_hosts = self.write(begin)
         items = [
             {
                 "uuid": m.uuid,
@@ -145,6 +152,7 @@ class ActionModule(LedgerAction):
                 "vm_state": m.row.vm_state,
                 "memory_mb": m.row.memory_mb,
                 "pins": pins[m.uuid],
+                "volumes": m.uuid in begun.with_volumes,
             }
             for m in begun.moving
         ]
@@ -161,6 +169,7 @@ class ActionModule(LedgerAction):
             "not_placed": failed,
             "sources": sorted({i["source"] for i in items}),
             "destinations": sorted({i["destination"] for i in items}),
+            "storage_hosts": [] if self.check_mode else storage_hosts,
             "diff": diff("instances", before, after),
         }
 
@@ -204,7 +213,30 @@ class ActionModule(LedgerAction):
         """What the new hosts must know of the guests."""
         mine = [u for u, i in self._items().items() if i["source"] == host]
         arguments = {"instances_path": host_settings.of(self).instances_path, "uuids": mine}
-        return {"outcomes": self._guarded(mine, lambda: self._batch("domain_migration_info", arguments, mine))}
+
+        def look() -> tuple[Outcomes, t.Any]:
+            found, failed = self._batch("domain_migration_info", arguments, mine)
+            return found, {**failed, **self._with_others(mine, found, failed)}
+
+        return {"outcomes": self._guarded(mine, look)}
+
+    def _with_others(
+        self, uuids: t.Sequence[str], found: Outcomes, failed: t.Collection[str]
+    ) -> dict[str, errors.BootflowError]:
+        """Why guests cannot go that do not have the volumes that the ledger says they have."""
+        with contextlib.closing(self.open_ledger()) as ledger:
+            known = ledger.inspect(attachments.of_instances, uuids)
+        problems: dict[str, errors.BootflowError] = {}
+        for uuid in [u for u in uuids if u not in failed]:
+            has = {v["id"] for v in found[uuid]["guest"]["volumes"]}
+            other = sorted(has ^ {r.volume_id for r in known.get(uuid, ()) if r.attach_status == ATTACHED})
+            if other:
+                problems[uuid] = errors.MigrationPreCheckError(
+                    reason="guest %s %s volume %s, and the ledger says otherwise"
+                    % (uuid, "has" if other[0] in has else "does not have", other[0]),
+                    remedy="Reboot the instance hard: it gets what the ledger says it has.",
+                )
+        return problems
 
     def _guest(self, item: Item) -> t.Mapping[str, t.Any] | None:
         """What its host said of a guest; None if nothing."""
@@ -219,6 +251,9 @@ class ActionModule(LedgerAction):
         if guests:
             without = self._guarded(list(guests), lambda: self._networks(list(guests)))
         ready = [u for u in guests if not without.get(u, {}).get("error")]
+        having = [i["uuid"] for i in items if i["volumes"] and i["uuid"] in ready]
+        without.update(self._guarded(having, lambda: ({}, connect_beside(self, having))))
+        ready = [u for u in ready if not without.get(u, {}).get("error")]
         place: dict[str, t.Any] = {}
 
         def prepare() -> tuple[Outcomes, t.Any]:
@@ -296,6 +331,7 @@ class ActionModule(LedgerAction):
                     "name": guest["name"],
                     "virt_type": guest["virt_type"],
                     "disks": [d["target"] for d in guest["disks"]],
+                    "volumes": {},
                     "drive": guest["drive"],
                     "path_there": prepared["folder"],
                     "vnc_listen": prepared["vnc_listen"],
@@ -306,6 +342,11 @@ class ActionModule(LedgerAction):
             )
         with contextlib.closing(self.open_ledger()) as ledger:
             mine = set(ledger.transact(live_course.run, [g["uuid"] for g in guests]))
+            for guest_there in guests:
+                uuid = guest_there["uuid"]
+                if self._items()[uuid]["volumes"]:
+                    there = ledger.inspect(disks_there, self._items()[uuid]["destination"], [uuid])
+                    guest_there["volumes"] = there.get(uuid, {})
         name = self._token("progress of %s" % host)[:32]
         arguments = {
             "progress": name,
@@ -341,7 +382,7 @@ class ActionModule(LedgerAction):
         items = self._items()
         nothing = {"changed": False, "over": [], "unknown": [], "problems": {}, "stats": {}, "reached": []}
         if self.check_mode or not items:
-            return {**nothing, "sources": [], "destinations": []}
+            return {**nothing, "sources": [], "destinations": [], "storage_hosts": []}
         problems: dict[str, t.Any] = {}
         unknown: list[str] = []
         left: list[str] = []
@@ -361,7 +402,11 @@ class ActionModule(LedgerAction):
                     stats[uuid] = {n: its.get(n) for n in ("seconds", "downtime", "transferred", "power_state")}
             if its.get("error"):
                 problems[uuid] = its["error"]
-        over = {m.uuid for m in self.open_ledger().transact(live_course.switch, left)} if left else set()
+        stay = sorted(set(problems) - set(unknown))
+        ledger = self.open_ledger()
+        over = {m.uuid for m in ledger.transact(live_course.switch, left, stay)} if left or stay else set()
+        having = [i["uuid"] for i in items.values() if i["volumes"]]
+        storage_hosts = reachable(self, ledger.inspect(attachments.storage_hosts, having)) if having else []
         return {
             **nothing,
             "changed": bool(over),
@@ -372,6 +417,7 @@ class ActionModule(LedgerAction):
             "reached": sorted(set(reached) - set(unknown)),
             "sources": sorted({items[u]["source"] for u in items if u not in unknown}),
             "destinations": sorted({items[u]["destination"] for u in reached}),
+            "storage_hosts": storage_hosts,
         }
 
     def _power_states(self) -> t.Mapping[str, int]:

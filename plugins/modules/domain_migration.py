@@ -53,6 +53,12 @@ options:
         type: list
         elements: str
         default: []
+      volumes:
+        description:
+          - Its volumes, which are not copied, as the new host has them. The keys are the ids of the volumes, the values libvirt's C(<disk>) with their source
+            there. All that the guest has must be among them.
+        type: dict
+        default: {}
       drive:
         description: Whether it has a config drive, which is copied first.
         type: bool
@@ -217,6 +223,7 @@ def argument_spec():
         "name": {"type": "str", "required": True},
         "virt_type": {"type": "str", "required": True},
         "disks": {"type": "list", "elements": "str", "default": []},
+        "volumes": {"type": "dict", "default": {}, "no_log": True},  # CHAP users
         "drive": {"type": "bool", "default": False},
         "path_there": {"type": "str", "required": True},
         "vnc_listen": {"type": "str", "default": ""},
@@ -269,6 +276,7 @@ def main():
             uuid=uuid,
             sockets=sockets_of(guest["token"], guest["name"]),
             disks=guest["disks"],
+            volumes=guest["volumes"],
             folder_there=instance_dir(guest["path_there"], uuid),
             vnc_listen=guest["vnc_listen"],
             pins=guest["pins"],

@@ -15,8 +15,8 @@ description:
   - The host of the instances must be forced down, as Nova demands it (C(ComputeServiceInUse), 409). See that it is off before, or its guests run twice.
   - Hosts are chosen and claimed as for a boot. In the same transaction an instance goes over to its new host, and the old host owes a cleanup, which it does
     before it takes anything, when it answers again. Until then its claim there stays.
-  - Local disks are made anew from the instance's image; what was on them is lost. UUID, name and addresses stay. Instances with volumes, or with whole
-    disks, are refused.
+  - Local disks are made anew from the instance's image; what was on them is lost. UUID, name and addresses stay. Volumes go along. Instances with whole
+    disks are refused.
   - An instance that fails on its new host is back on the old one, in the state that it had. If the old one was cleaned of it meanwhile, it is C(error) on
     the new one.
   - States are checked as by Nova. If one of the selected instances is in a state that does not allow it, is locked, or is being worked on by another run, the

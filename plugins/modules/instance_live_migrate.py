@@ -14,6 +14,8 @@ description:
   - One step of a live migration of many instances. The playbook C(live_migrate) runs the steps.
   - Hosts are chosen and claimed as for a boot, or O(to_host) is. Before anything is touched there, CPU and versions are compared. libvirt migrates the guest;
     memory and disks go by TLS, with a key and tokens that are made for this run. The instance goes over when its guest has, in one transaction.
+  - Volumes are not copied. M(bootflow.compute.storage_stage) exports them to the new host, too, after O(phase=begin), which connects to them before the guest
+    goes; and ends the exports to hosts without the guest after O(phase=clean).
   - An instance that fails runs on where it was, its new host is cleaned, and the claim there is given back. Where a host does not say whether the
     guest went over, nothing is written and nothing is removed, and the reports of both hosts settle it.
   - States are checked as by Nova. If one of the selected instances is in a state that does not allow it, is locked, cannot be moved while it runs, or is
@@ -115,6 +117,10 @@ instances:
       description: Its state, which the move leaves as it is.
       type: str
       returned: always
+    volumes:
+      description: Whether it has volumes, which its new host is to be connected to.
+      type: bool
+      returned: O(phase=begin)
     power_state:
       description: Nova's number for what its host says of the guest.
       type: int
@@ -142,6 +148,11 @@ not_placed:
   returned: O(phase=begin)
 sources:
   description: Hosts that instances leave.
+  type: list
+  elements: str
+  returned: O(phase=begin) and O(phase=switch)
+storage_hosts:
+  description: Storage hosts that are to export volumes to the new hosts, or to end exports; empty in check mode.
   type: list
   elements: str
   returned: O(phase=begin) and O(phase=switch)

@@ -18,13 +18,20 @@ from dataclasses import dataclass, replace
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.block_devices import PlannedDisk
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.devices import volume_source
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.element import to_text
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.hosts import HOST
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import names
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.attachment import DONE, KERNEL, NONE, QEMU
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.qemu_connection import iscsi_connection
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.states import ATTACHED
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import exports, life, moving
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances, nodes
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import (
+    beside,
+    exports,
+    life,
+    moving,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances, moves, nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.database import Ledger
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments, volumes
@@ -253,7 +260,7 @@ def leave_host(action: LedgerAction, uuids: t.Collection[str]) -> Problems:
         return {}
     host = action.task_vars["inventory_hostname"]
     with contextlib.closing(action.open_ledger()) as ledger:
-        volumes = ledger.inspect(_connected_to, host, uuids)
+        volumes = ledger.inspect(connected_to, host, uuids)
         if not volumes:
             return {}
         shared = ledger.inspect(shared_beside, host, volumes)
@@ -282,12 +289,15 @@ def forget(action: LedgerAction, ledger: Ledger, uuids: t.Collection[str]) -> Pr
 
 def _gone_elsewhere(tx: Transaction, host: str, uuids: t.Collection[str]) -> tuple[list[Attached], set[str]]:
     """The volumes that these instances have on another host than ``host``, and those of them that others have here."""
-    rows = attachments.select(tx, instance_uuids=uuids, attach_statuses=(ATTACHED,))
-    rows = [r for r in rows if r.attached_host != host and r.iqn]
+    rows = attachments.select(tx, instance_uuids=uuids)
+    here = {(r.instance_uuid, r.volume_id) for r in rows if r.attached_host == host and r.connection != NONE}
+    rows = [r for r in rows if r.attach_status == ATTACHED and r.attached_host != host and r.iqn]
+    rows = [r for r in rows if (r.instance_uuid, r.volume_id) not in here]  # those are disconnected as they are known
     return of_rows(tx, rows), attachments.shared_on(tx, host, [r.volume_id for r in rows], uuids)
 
 
-def _connected_to(tx: Transaction, host: str, uuids: t.Collection[str]) -> list[Attached]:
+def connected_to(tx: Transaction, host: str, uuids: t.Collection[str]) -> list[Attached]:
+    """The volumes that ``host`` is connected to, or may be, for these instances, also where those have them on another host, too."""
     return of_rows(tx, attachments.select(tx, instance_uuids=uuids, attached_host=host, connected=True))
 
 
@@ -325,6 +335,45 @@ def come_to_host(action: LedgerAction, uuids: t.Collection[str]) -> tuple[set[st
             )
     lost = {a.row.instance_uuid: problems[a.id] for a in found if a.id in problems}
     return {a.id for a in found if a.id not in problems}, lost
+
+
+def connect_beside(action: LedgerAction, uuids: t.Collection[str]) -> dict[str, errors.BootflowError]:
+    """Connect the current host to the volumes of these instances, whose guests run on other hosts still and are to come here.
+
+    Returns uuid -> why that failed.
+    """
+    host = action.task_vars["inventory_hostname"]
+    with contextlib.closing(action.open_ledger()) as ledger:
+        found, facts = ledger.inspect(_beside, host, uuids) if uuids else ([], {})
+        ready = [a for a in found if a.row.export == DONE]
+        problems = connect(action, ledger, ready, facts) if ready else {}
+    for each in found:
+        if each not in ready:
+            problems[each.id] = errors.ISCSITargetAttachFailed(
+                volume_id=each.volume_id, remedy="volume_list shows why it is not exported to %s." % host
+            )
+    return {a.row.instance_uuid: problems[a.id] for a in found if a.id in problems}
+
+
+def disks_there(tx: Transaction, host: str, uuids: t.Collection[str]) -> dict[str, dict[str, str]]:
+    """uuid -> id of the volume -> ``<disk>`` with its source on ``host``, which these instances' guests go to. With CHAP users."""
+    found: dict[str, dict[str, str]] = {}
+    for each in of_rows(tx, beside.coming(tx, host, uuids)):
+        if each.row.connection == DONE:
+            found.setdefault(each.row.instance_uuid, {})[each.volume_id] = disk_xml(each)
+    return found
+
+
+def _beside(tx: Transaction, host: str, uuids: t.Collection[str]) -> tuple[list[Attached], t.Mapping[str, t.Any]]:
+    found = of_rows(tx, beside.coming(tx, host, uuids))
+    move = next(iter(moves.open_of(tx, {a.row.instance_uuid for a in found}).values()), None) if found else None
+    return found, nodes.node_facts(tx, host, move.dest_node) if move is not None else {}
+
+
+def disk_xml(attached: Attached) -> str:
+    """libvirt's ``<disk>`` of the volume where it is connected, without what the guest sees of it."""
+    disk = guest_disk(PlannedDisk(attached.volume_id, "volume", "", ""), attached)
+    return to_text(volume_source(disk).to_xml())
 
 
 def _coming(tx: Transaction, host: str, uuids: t.Collection[str]) -> tuple[list[Attached], t.Mapping[str, t.Any]]:

@@ -11,7 +11,6 @@ import threading
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.attachment import NONE
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import moving
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import claims, cleanups, runs
@@ -92,10 +91,7 @@ def _had_on(
     tx: Transaction, host: str, uuids: t.Sequence[str]
 ) -> tuple[dict[str, list[dict[str, t.Any]]], list[attached_volumes.Attached]]:
     """Whole disks and attachments."""
-    found = attached_volumes.load(tx, uuids)
-    volumes = [a for group in found.values() for a in group if a.row.attached_host == host]
-    volumes = [a for a in volumes if a.row.connection != NONE]
-    return claims.disks_on(tx, host, uuids), volumes
+    return claims.disks_on(tx, host, uuids), attached_volumes.connected_to(tx, host, uuids)
 
 
 def remove_instances(

@@ -126,6 +126,14 @@ def disk_configs(
     return result
 
 
+def volume_source(disk: PlannedDisk) -> DiskConfig:
+    """Where a host has a volume, and how QEMU reaches it there, for a guest that comes running: without what the guest sees of it.
+
+    :raises InvalidInput: a disk without its location.
+    """
+    return DiskConfig(type=disk.source, driver_io=_io(disk, "none"), **_source(disk))
+
+
 def whole_disk_plan(
     guest: GuestSpec, disks: t.Sequence[PlannedDisk], virt_type: str, machine: str | None, arch: str
 ) -> list[PlannedDisk]:

@@ -109,7 +109,7 @@ def _swap_or_raise(tx: Transaction, volume_row: VolumeRow, transition: states.Tr
 
 def resume(tx: Transaction, instance_uuids: t.Iterable[str]) -> None:
     """Adopt the attachments of half-built instances, and their volumes that are on the way."""
-    rows = attachments.select(tx, instance_uuids=instance_uuids, attach_statuses=ON_THE_WAY, lock=True)
+    rows = attachments.select(tx, instance_uuids=instance_uuids, attach_statuses=ON_THE_WAY, beside=False, lock=True)
     attachments.apply(tx, rows, attachment.RESUME, run_id=tx.run.id)
     volumes.take_ownership(tx, {r.volume_id for r in rows})
 
@@ -153,7 +153,9 @@ def bind_hosts(tx: Transaction, connectors: t.Mapping[str, Connector]) -> None:
     Volumes that are still connected elsewhere are left alone, and their instances are not ready.
     """
     statuses = (*ON_THE_WAY, states.ATTACHED)
-    rows = attachments.select(tx, instance_uuids=connectors, run_id=tx.run.id, attach_statuses=statuses, lock=True)
+    rows = attachments.select(
+        tx, instance_uuids=connectors, run_id=tx.run.id, attach_statuses=statuses, beside=False, lock=True
+    )
     rows = [r for r in rows if r.attach_status != states.ATTACHED or r.connection == NONE]
     known = attachments.volumes_of(tx, rows)
     bound, values, again = [], {}, set()
@@ -177,8 +179,9 @@ def bound_to(connector: Connector, row: Attachment, volume: VolumeRow | None) ->
 
 
 def _initiator(connector: Connector, row: Attachment, volume: VolumeRow | None) -> str:
-    """The host's initiator, whose one session serves all guests; with QEMU each guest of a shared volume has its own."""
-    if connector.kind == QEMU and volume is not None and volume.multiattach:
+    """The host's initiator, whose one session serves all guests; with QEMU each guest of a shared volume, or of one that two hosts have, has its own."""
+    shared = row.beside != attachments.OWN or (volume is not None and volume.multiattach)
+    if connector.kind == QEMU and shared:
         return names.attachment_initiator(row.id)
     return connector.initiator
 
@@ -287,6 +290,11 @@ def end_alone(tx: Transaction, rows: t.Sequence[Attachment]) -> None:
     _end(tx, _keep_volumes(tx, rows))
 
 
+def end_beside(tx: Transaction, rows: t.Sequence[Attachment]) -> None:
+    """End these attachments of second hosts; the instances have their own."""
+    _end(tx, attachments.apply(tx, rows, attachment.DETACH))
+
+
 def _keep_volumes(tx: Transaction, rows: t.Sequence[Attachment]) -> list[Attachment]:
     """Remove the disks from the instances' block device mappings, without deleting volumes."""
     detached = attachments.apply(tx, rows, attachment.DETACH, delete_on_termination=False)
@@ -313,6 +321,9 @@ def _end(tx: Transaction, rows: t.Sequence[Attachment]) -> None:
     ended = [(r, known[r.volume_id]) for r in over if r.volume_id in known]
     details = [(v.id, {"instance_uuid": r.instance_uuid}) for r, v in ended]
     volume_history.notify_each(tx, details, "volume.detach.end")
+    ended = [
+        (r, v) for r, v in ended if r.beside == attachments.OWN
+    ]  # the instance has the volume, whatever becomes of a second host
     # The instance no longer waits for the volume; a failed creation is tried again with its instance.
     volumes.forget_instance(
         tx, [v.id for r, v in ended if v.instance_uuid == r.instance_uuid and v.status != states.ERROR]

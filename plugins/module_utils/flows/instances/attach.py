@@ -285,7 +285,7 @@ def _of_host(tx: Transaction, host: str, *attach_statuses: str) -> list[Attachme
 
     Without those of instances that are being built or deleted, or whose build ended in ERROR.
     """
-    rows = attachments.select(tx, attached_host=host, run_id=tx.run.id, attach_statuses=attach_statuses)
+    rows = attachments.select(tx, attached_host=host, run_id=tx.run.id, attach_statuses=attach_statuses, beside=False)
     living = _settled(tx, rows)
     return sorted((r for r in rows if r.instance_uuid in living), key=lambda r: (r.instance_uuid, r.id))
 

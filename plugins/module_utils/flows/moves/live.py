@@ -14,19 +14,22 @@ from dataclasses import dataclass, field
 
 from ...core import errors
 from ...core.disks.local import ON_LVM
-from ...core.instances import moves
+from ...core.instances import moves, states
 from ...core.scheduler.options import SchedulerOptions
+from ...core.volumes.attachment import KERNEL
 from ...ledger.compute import claims, history, instances, nodes
 from ...ledger.compute import moves as ledger_moves
 from ...ledger.compute.claims import Candidate
 from ...ledger.compute.instances import Instance, PlacedInstance
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments
+from ...ledger.storage.attachments import Attachment, Connector
+from ..attachments import beside, life, moving
 from ..instances import operation
 from ..instances.operation import Selection
 from . import live_pins
 from .course import Moving
-from .live_course import LIVE_MIGRATE, PRE, load
+from .live_course import LIVE_MIGRATE, PRE, end, load
 from .place import Mover, ReadFleet, claim
 
 
@@ -45,6 +48,9 @@ class Begun:
     moving: list[Moving] = field(default_factory=list)  # owned by this run
     failed: dict[str, errors.BootflowError] = field(default_factory=dict)  # uuid -> why it has no host
     rows: dict[str, Instance] = field(default_factory=dict)  # of all
+    with_volumes: set[str] = field(
+        default_factory=set
+    )  # those of ``moving`` whose new hosts are to be connected to their volumes
 
 
 # --- begin --------------------------------------------------------------------------------------------------------------
@@ -55,9 +61,12 @@ def check(tx: Transaction, wanted: Wanted) -> None:
     _check(tx, wanted, operation.select(tx, wanted.selection, lock=False))
 
 
-def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: SchedulerOptions) -> Begun:
+def begin(
+    tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: SchedulerOptions, connectors: life.Connectors
+) -> Begun:
     """Begin to migrate the selected instances: all, or with an error none. As in Nova, one for which there is no host fails alone.
 
+    :arg connectors: raises an error for a host that cannot connect to volumes: instances with volumes that were to go there fail, too.
     :raises BootflowError: see operation.begin(). :raises MoveNotSupported: one has what does not move while it runs.
     :raises UnableToMigrateToSelf, ComputeHostNotFound: of the host that is asked for.
     """
@@ -66,6 +75,7 @@ def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: Sched
     begun = Begun(rows={r.uuid: r for r in rows})
     if not found:
         return begun
+    moving.take(tx, list(found))  # before any node is locked
     operation.start(tx, LIVE_MIGRATE, [m.row for m in found.values()])
     history.start_events_on(tx, {u: m.row.host for u, m in found.items()}, LIVE_MIGRATE.name)
     history.notify(tx, sorted(found), "compute.instance.%s.start" % PRE, {})
@@ -73,8 +83,46 @@ def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: Sched
     begun.failed = {u: h for u, h in hosts.items() if isinstance(h, errors.BootflowError)}
     _enter(tx, [(found[u].row, h) for u, h in hosts.items() if isinstance(h, Candidate)])
     operation.finish(tx, LIVE_MIGRATE, {u: operation.Outcome(error=e) for u, e in begun.failed.items()})
-    begun.moving = load(tx, sorted(set(found) - set(begun.failed)))
+    moving.kept(tx, begun.failed)
+    placed = load(tx, sorted(set(found) - set(begun.failed)))
+    ends, without = _connectors(tx, placed, connectors)
+    for m in placed:
+        if m.uuid in without:
+            end(tx, m, without[m.uuid], states.NOSTATE, cleaned=True)
+    begun.failed.update(without)
+    begun.moving = [m for m in placed if m.uuid not in without]
+    begun.with_volumes = beside.add(tx, ends)
     return begun
+
+
+def _connectors(
+    tx: Transaction, placed: t.Sequence[Moving], connectors: life.Connectors
+) -> tuple[dict[str, Connector], dict[str, errors.BootflowError]]:
+    """(uuid -> how the new host reaches its volumes, uuid -> why it cannot), of those with volumes."""
+    having = attachments.of_instances(tx, [m.uuid for m in placed]) if placed else {}
+    ends: dict[str, Connector] = {}
+    without: dict[str, errors.BootflowError] = {}
+    for m in placed:
+        if m.uuid in having:
+            host, node = m.move.dest_compute, m.move.dest_node
+            try:
+                ends[m.uuid] = connectors(host, nodes.node_facts(tx, host, node))
+                _check_initiator(ends[m.uuid], having[m.uuid])
+            except errors.BootflowError as e:
+                without[m.uuid] = e
+                ends.pop(m.uuid, None)
+    return ends, without
+
+
+def _check_initiator(connector: Connector, rows: t.Sequence[Attachment]) -> None:
+    """:raises HostLacksHardware: the kernels of both hosts log in under one name, so that no target can tell them apart."""
+    if connector.kind == KERNEL and connector.initiator in {r.initiator for r in rows}:
+        raise errors.HostLacksHardware(
+            host=connector.host,
+            model="iSCSI initiator",
+            reason="it has the same name (%s) as that of host %s" % (connector.initiator, rows[0].attached_host),
+            remedy="Give each host a name of its own in /etc/iscsi/initiatorname.iscsi.",
+        )
 
 
 def _check(tx: Transaction, wanted: Wanted, rows: t.Sequence[Instance]) -> dict[str, Mover]:
@@ -92,7 +140,7 @@ def sort_out(
     """(uuid -> what is to be moved, uuid -> why others cannot be)."""
     dead = operation.dead_runs(tx, rows)
     has = claims.allocations_of(tx, [r.uuid for r in rows if r.spec.get("numa_topology")])
-    volumes = attachments.of_instances(tx, [r.uuid for r in rows]) if rows else {}
+    volumes = beside.refusals(tx, {r.uuid: r.host for r in rows}) if rows else {}
     versions = {n.host: n.hypervisor_version for n in nodes.rows(tx, ("host", "node", "hypervisor_version"))}
     found: dict[str, Mover] = {}
     refused: dict[str, errors.BootflowError] = {}
@@ -106,7 +154,9 @@ def sort_out(
                 )  # fmt: skip
             if not instances.is_placed(row):
                 raise errors.InstanceNotReady(instance_id=row.uuid)
-            _check_movable(row, wanted, row.uuid in volumes)
+            _check_movable(row, wanted)
+            if row.uuid in volumes:
+                raise volumes[row.uuid]
         except errors.BootflowError as e:
             refused[row.uuid] = e
             continue
@@ -115,13 +165,11 @@ def sort_out(
     return found, refused
 
 
-def _check_movable(row: PlacedInstance, wanted: Wanted, has_volumes: bool) -> None:
+def _check_movable(row: PlacedInstance, wanted: Wanted) -> None:
     backend = wanted.backends[row.host]
     if wanted.to_host == row.host:
         raise errors.UnableToMigrateToSelf(instance_id=row.uuid, host=row.host)
-    if has_volumes or row.spec.get("is_bfv"):
-        reason = "it has volumes"
-    elif row.spec.get("whole_disks"):
+    if row.spec.get("whole_disks"):
         reason = "it has whole disks of its host"
     elif row.spec.get("pci_requests"):
         reason = "it has PCI devices of its host, which its guest uses while it runs"

@@ -21,6 +21,8 @@ from ...ledger.compute import moves as ledger_moves
 from ...ledger.compute.instances import Instance
 from ...ledger.compute.moves import MoveRow
 from ...ledger.db.transaction import Transaction
+from ...ledger.storage import attachments
+from ..attachments import beside
 from ..instances import operation
 from ..instances.operation import Operation, Selection
 from .course import Moving
@@ -49,17 +51,24 @@ def run(tx: Transaction, uuids: t.Sequence[str]) -> list[str]:
     return [m.uuid for m in moving]
 
 
-def switch(tx: Transaction, uuids: t.Sequence[str]) -> list[Moving]:
-    """The guests of these instances went over. Returns those that are still this run's."""
+def switch(tx: Transaction, uuids: t.Sequence[str], stay: t.Sequence[str] = ()) -> list[Moving]:
+    """The guests of these instances went over. Returns those that are still this run's.
+
+    :arg stay: those whose guests are known to stay where they are: their new hosts need their volumes no longer.
+    """
     runs.renew(tx)
-    moving = load(tx, uuids, lock=True)
-    for m in moving:
+    moving = load(tx, [*uuids, *stay], lock=True)
+    attachments.lock(tx, [m.uuid for m in moving])  # before any node is locked
+    beside.give_up(tx, [m.uuid for m in moving if m.uuid in stay])
+    over = [m for m in moving if m.uuid not in stay]
+    for m in over:
         go_over(tx, m.row, m.move)
-    return load(tx, [m.uuid for m in moving])
+    return load(tx, [m.uuid for m in over])
 
 
 def go_over(tx: Transaction, row: Instance, move: MoveRow) -> None:
-    """This locked instance is on its new host: address, claim, and what its former host owes."""
+    """This instance, which is locked with its volumes, is on its new host: address, volumes, claim, and what its former host owes."""
+    beside.take_over(tx, [row.uuid])
     cleanups.add(
         tx, move.source_compute, row.uuid, row.domain_name, "its live migration went to %s" % move.dest_compute
     )
@@ -86,6 +95,7 @@ def finish(tx: Transaction, results: t.Mapping[str, Result]) -> dict[str, errors
     """Write what came of the migrations. Returns uuid -> why it failed. The vm_state is what it was."""
     runs.renew(tx)
     moving = {m.uuid: m for m in load(tx, sorted(results), lock=True)}
+    attachments.lock(tx, moving)  # before any node is locked
     for uuid, m in sorted(moving.items()):
         its = results[uuid]
         end(tx, m, its.error, its.power_state, its.cleaned)
@@ -98,10 +108,11 @@ def finish(tx: Transaction, results: t.Mapping[str, Result]) -> dict[str, errors
 def end(
     tx: Transaction, m: Moving, error: errors.BootflowError | None, power_state: int, cleaned: bool, reason: str = ""
 ) -> None:
-    """End the migration of a locked instance where it is now."""
+    """End the migration of an instance, which is locked with its volumes, where it is now."""
     over = m.row.host == m.move.dest_compute
     status = moves.COMPLETED
     if not over:
+        beside.give_up(tx, [m.uuid])
         aborted = isinstance(error, errors.LiveMigrationAborted)
         status = moves.CANCELLED if aborted else moves.ERROR
         if cleaned:
@@ -109,6 +120,7 @@ def end(
         else:
             reason = reason or "its live migration failed"
             cleanups.add(tx, m.move.dest_compute, m.uuid, m.row.domain_name, reason)
+    beside.release(tx, [m.uuid], {m.row.run_id, tx.run.id})
     values: dict[str, t.Any] = {} if power_state == states.NOSTATE else {"power_state": power_state}
     if over:
         values["launched_at"] = tx.now

@@ -18,6 +18,7 @@ from ...core.instances.power_states import CRASHED, SHUTDOWN
 from ...ledger.compute import instances, runs
 from ...ledger.compute import moves as ledger_moves
 from ...ledger.db.transaction import Transaction
+from ...ledger.storage import attachments
 from ..moves import live_course
 from ..moves.course import Moving
 
@@ -56,8 +57,11 @@ def settle(
     if moving is None:
         return {}
     settled = {}
-    for m in [m for m in _left(tx, host) if m.row.updated_at < asked_at]:
-        (row,) = instances.select_live(tx, uuids=[m.uuid], lock=True) or (None,)
+    left = [m for m in _left(tx, host) if m.row.updated_at < asked_at]
+    rows = {r.uuid: r for r in instances.select_live(tx, uuids=[m.uuid for m in left], lock=True)} if left else {}
+    attachments.lock(tx, rows)  # before any node is locked
+    for m in left:
+        row = rows.get(m.uuid)
         if row is None or (row.run_id, row.updated_at) != (m.row.run_id, m.row.updated_at):
             continue  # another run was faster
         seen = Seen(power_states.get(m.uuid), moving.get(m.uuid, ""))

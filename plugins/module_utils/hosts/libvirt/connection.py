@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 import threading
 import typing as t
@@ -30,10 +31,14 @@ if libvirt:
     libvirt.registerErrorHandler(lambda context, error: None, None)
 
 
+_USER = re.compile(r'("user":\s*")[^"]*')
+
+
 def translate(error: t.Any, host: str = "") -> BootflowError:
     """A libvirtError as one of our errors: a lost connection is HypervisorUnavailable, others keep libvirt's message."""
     host = host or socket.gethostname()
-    reason = (error.get_error_message() or str(error)).strip()
+    # QEMU tells all of a disk that it cannot open, and whom it logs in as.
+    reason = _USER.sub(r"\1***", (error.get_error_message() or str(error)).strip())
     code = error.get_error_code()
     remote = (libvirt.VIR_FROM_REMOTE, libvirt.VIR_FROM_RPC)
     if code in (libvirt.VIR_ERR_NO_CONNECT, libvirt.VIR_ERR_INVALID_CONN, libvirt.VIR_ERR_RPC):

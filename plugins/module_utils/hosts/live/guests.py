@@ -10,6 +10,7 @@ import os
 import typing as t
 
 from ...core.errors import BootflowError, InstanceNotFound, MigrationPreCheckError
+from ...core.guest.domain.disk import USER_ALIAS
 from ...core.guest.domain.element import parse, to_text
 from ...core.instances.power_states import POWER_PAUSED, RUNNING
 from ..copies.sender import CONFIG_DRIVE
@@ -20,6 +21,7 @@ from ..os.paths import instance_dir
 from .state import moving_of
 
 _FORMATS = ("qcow2", "raw")
+_UNCACHED = ("none", "directsync")  # source: libvirt's qemuMigrationSrcIsSafe
 
 
 def leaving(connection: t.Any, uuid: str) -> t.Any:
@@ -76,12 +78,37 @@ def describe(connection: t.Any, instances_path: str, uuid: str) -> dict[str, t.A
             "hypervisor_version": connection.getVersion(),
             "libvirt_version": connection.getLibVersion(),
         }
+    volumes = [disk for disk in xml.iterfind("devices/disk") if _volume_of(disk) is not None]
     return {
         **found,
         "power_state": power_state(domain),
         "disks": list(_disks(domain, xml, folder, uuid)),
+        "volumes": [_described(disk, uuid) for disk in volumes],
         "drive": os.path.isfile(drive_of(instances_path, uuid)),
     }
+
+
+def _volume_of(disk: t.Any) -> str | None:
+    """The id of the volume that a disk is; None: it is none. As core.guest.domain.disk.DiskConfig.known_as"""
+    if disk.get("type") not in ("block", "network"):
+        return None
+    alias = disk.find("alias")
+    name = "" if alias is None else alias.get("name") or ""
+    if disk.get("device") == "lun" and name.startswith(USER_ALIAS):
+        return str(name[len(USER_ALIAS) :])
+    return disk.findtext("serial") or None
+
+
+def _described(disk: t.Any, uuid: str) -> dict[str, str]:
+    """:raises MigrationPreCheckError: the host may keep something of the volume that the guest has written."""
+    target, driver = disk.find("target").get("dev"), disk.find("driver")
+    cache = "default" if driver is None else driver.get("cache") or "default"
+    if cache not in _UNCACHED and disk.find("readonly") is None:
+        raise MigrationPreCheckError(
+            reason="volume %s of guest %s has the cache mode %s" % (target, uuid, cache),
+            remedy="Only with none or directsync another host sees at once what the guest has written. Migrate it while it is off: bootflow.compute.migrate.",
+        )
+    return {"id": str(_volume_of(disk)), "target": target}
 
 
 def _disks(domain: t.Any, xml: t.Any, folder: str, uuid: str) -> t.Iterator[dict[str, t.Any]]:
@@ -91,7 +118,7 @@ def _disks(domain: t.Any, xml: t.Any, folder: str, uuid: str) -> t.Iterator[dict
         source, target = disk.find("source"), disk.find("target").get("dev")
         path = "" if source is None else source.get("file") or source.get("dev") or source.get("name") or "a volume"
         name = os.path.basename(path)
-        if path in ("", os.path.join(folder, CONFIG_DRIVE)):
+        if path in ("", os.path.join(folder, CONFIG_DRIVE)) or _volume_of(disk) is not None:
             continue
         record = records.get(name)
         if path != os.path.join(folder, name) or not record or record.get("format") not in _FORMATS:
@@ -108,14 +135,27 @@ def _disks(domain: t.Any, xml: t.Any, folder: str, uuid: str) -> t.Iterator[dict
 
 
 def definition_there(
-    xml: str, folder: str, folder_there: str, vnc_listen: str, pins: t.Mapping[str, t.Any] | None = None
+    xml: str,
+    folder: str,
+    folder_there: str,
+    vnc_listen: str,
+    pins: t.Mapping[str, t.Any] | None = None,
+    volumes: t.Mapping[str, str] | None = None,
 ) -> str:
-    """The definition of the guest on its new host: its files are in ``folder_there``, and none of its disks is a layer over another file.
+    """The definition of the guest on its new host: its files are in ``folder_there``, its volumes where that host has them, and none of its
+    disks is a layer over another file.
 
     :arg pins: its host CPUs and cells there, see core.guest.numa.pins().
-    :raises MigrationPreCheckError: the guest has none here.
+    :arg volumes: id -> ``<disk>`` with its source there. source: Nova's _update_volume_xml
+    :raises MigrationPreCheckError: the guest has no such pins here; a volume of the guest is not among them.
     """
     root = parse(xml)
+    for disk in root.iterfind("devices/disk"):
+        volume_id = _volume_of(disk)
+        if volume_id is not None:
+            if volume_id not in (volumes or {}):
+                raise MigrationPreCheckError(reason="volume %s is not connected on the new host" % volume_id)
+            _put_there(disk, parse((volumes or {})[volume_id]))
     devices = root.find("devices")
     for element in devices.iter():
         for key, value in list(element.attrib.items()):
@@ -147,3 +187,16 @@ def _pin(root: t.Any, pins: t.Mapping[str, t.Any]) -> None:
                 remedy="A hard reboot defines it again, with the CPUs and cells that the ledger has for it.",
             )
         element.set(attribute, value)
+
+
+def _put_there(disk: t.Any, there: t.Any) -> None:
+    """The source of a disk, and how QEMU reaches it, as the new host has them; what the guest sees of it stays."""
+    disk.set("type", there.get("type"))
+    for tag in ("auth", "source"):
+        for found in disk.findall(tag):
+            disk.remove(found)
+        disk.extend(there.findall(tag))
+    driver, its = disk.find("driver"), there.find("driver")
+    driver.attrib.pop("io", None)
+    if its is not None and its.get("io"):
+        driver.set("io", its.get("io"))

@@ -169,11 +169,15 @@ volume_attachments = sa.Table(
     sa.Column(
         "rescan", sa.Boolean, nullable=False, default=False
     ),  # after an extension: the host has to update the size
+    # Empty: the instance's own. Else its own id: beside that one on a second host, while the guest migrates and until its former host is clean.
+    sa.Column("beside", sa.String(36), nullable=False, default="", server_default=""),
     sa.Column("run_id", sa.String(64)),
     sa.Column("created_at", sa.Float, nullable=False),
     sa.Column("attached_at", sa.Float),
     sa.Column("deleted", sa.String(36), nullable=False, default=""),
-    sa.UniqueConstraint("volume_id", "instance_uuid", "deleted", name="uq_volume_attachments_volume_instance"),
+    sa.UniqueConstraint(
+        "volume_id", "instance_uuid", "beside", "deleted", name="uq_volume_attachments_volume_instance"
+    ),
     partial_index("ix_volume_attachments_at_work", "deleted", "run_id", where=AT_WORK),
     partial_index("ix_volume_attachments_to_unexport", "connection", "storage_host", where=TO_UNEXPORT),
     one_of("volume_attachments", "attach_status", states.ATTACH_STATES),

@@ -33,6 +33,8 @@ from .volumes import LIVE, Owned, VolumeRow
 _a = volume_attachments.c
 _v = volumes_table.c
 
+OWN = ""  # the column beside of an instance's own attachment
+
 OwnedRow = t.TypeVar("OwnedRow", bound=Owned)
 
 
@@ -57,6 +59,7 @@ class Attachment(t.NamedTuple):
     portals: list[str] | None
     device_path: str | None
     rescan: bool
+    beside: str
     run_id: str | None
     created_at: float
     attached_at: float | None
@@ -76,7 +79,7 @@ class Connector(t.NamedTuple):
 
 
 class Reservation(t.NamedTuple):
-    """A volume to reserve for an instance. ``ready``: the volume exists."""
+    """A volume to reserve for an instance. ``ready``: the volume exists. ``beside``: the instance has it on another host, too."""
 
     volume_id: str
     instance_uuid: str
@@ -85,6 +88,7 @@ class Reservation(t.NamedTuple):
     mode: str = "rw"
     storage_host: str | None = None
     ready: bool = False
+    beside: bool = False
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
@@ -99,12 +103,14 @@ def select(
     run_id: str | None = None,
     attach_statuses: t.Collection[str] | None = None,
     connected: bool | None = None,
+    beside: bool | None = None,
     lock: bool = False,
     ended: bool = False,
 ) -> list[Attachment]:
     """The live attachments that meet every given condition, by volume and id.
 
     :arg connected: whether their compute hosts are connected, or may be.
+    :arg beside: only those on second hosts, or without them.
     :arg lock: lock the rows of their volumes, by id, until the transaction ends.
     :arg ended: include ended ones.
     """
@@ -120,6 +126,8 @@ def select(
         conditions.append(_a.attach_status.in_(sorted(attach_statuses)))
     if connected is not None:
         conditions.append(_a.connection != NONE if connected else _a.connection == NONE)
+    if beside is not None:
+        conditions.append(_a.beside != OWN if beside else _a.beside == OWN)
     return _locked(tx, *conditions) if lock else _select(tx, *conditions)
 
 
@@ -137,9 +145,9 @@ def _locked(tx: Transaction, *conditions: sa.ColumnElement[bool]) -> list[Attach
 
 
 def of_instances(tx: Transaction, uuids: t.Iterable[str]) -> dict[str, list[Attachment]]:
-    """uuid -> its live attachments by mountpoint; instances without any are left out."""
+    """uuid -> its own live attachments by mountpoint; instances without any are left out."""
     found: dict[str, list[Attachment]] = {}
-    for row in select(tx, instance_uuids=uuids):
+    for row in select(tx, instance_uuids=uuids, beside=False):
         found.setdefault(row.instance_uuid, []).append(row)
     for rows in found.values():
         rows.sort(key=lambda r: (len(r.mountpoint or ""), r.mountpoint or "", r.id))
@@ -248,9 +256,10 @@ def reserve(tx: Transaction, reservations: t.Sequence[Reservation]) -> list[str]
     now = tx.now
     reserved = attachment.RESERVE.after(None)
     ready = attachment.VOLUME_READY.after(reserved)
+    ids = [str(uuid_module.UUID(int=tx.rng.getrandbits(128), version=4)) for _each in reservations]
     rows = [
         Attachment(
-            id=str(uuid_module.UUID(int=tx.rng.getrandbits(128), version=4)),
+            id=own_id,
             volume_id=each.volume_id,
             instance_uuid=each.instance_uuid,
             attach_mode=each.mode,
@@ -265,13 +274,14 @@ def reserve(tx: Transaction, reservations: t.Sequence[Reservation]) -> list[str]
             portals=None,
             device_path=None,
             rescan=False,
+            beside=own_id if each.beside else OWN,
             run_id=tx.run.id,
             created_at=now,
             attached_at=None,
             deleted=LIVE,
             **(ready if each.ready else reserved)._asdict(),
         )
-        for each in reservations
+        for own_id, each in zip(ids, reservations)
     ]
     tx.execute(volume_attachments.insert(), [r._asdict() for r in rows])
     details = [(r.volume_id, {"instance_uuid": r.instance_uuid}) for r in rows]
@@ -380,6 +390,7 @@ _TO_BIND = Kept(
     .where(
         _a.run_id == sa.bindparam("run"),
         _a.deleted == LIVE,
+        _a.beside == OWN,
         sa.or_(*(_a.attach_status == status for status in (*attachment.ON_THE_WAY, states.ATTACHED))),
         instances.c.run_id == sa.bindparam("run"),
         instances.c.host.is_not(None),
@@ -427,8 +438,9 @@ def mark_grown(tx: Transaction, volume_ids: t.Sequence[str]) -> None:
     """Mark extended volumes: the hosts of their guests have to update the size."""
     if not volume_ids:
         return
-    attached = (bulk.among(tx, _a.volume_id, volume_ids), _a.deleted == LIVE, _a.attach_status == states.ATTACHED)
-    tx.execute(volume_attachments.update().where(*attached).values(rescan=True))
+    connected = sa.or_(_a.attach_status == states.ATTACHED, sa.and_(_a.beside != OWN, _a.connection != NONE))
+    mine = (bulk.among(tx, _a.volume_id, volume_ids), _a.deleted == LIVE, connected)
+    tx.execute(volume_attachments.update().where(*mine).values(rescan=True))
 
 
 def to_rescan(tx: Transaction, host: str) -> list[Attachment]:
@@ -452,8 +464,9 @@ def rescanned(tx: Transaction, ids: t.Sequence[str]) -> None:
 
 
 def of_other_runs(tx: Transaction) -> list[Attachment]:
-    """Attachments owned by other runs, live or dead."""
-    return _select(tx, _a.deleted == LIVE, _a.run_id.is_not(None), _a.run_id != tx.run.id)
+    """Attachments owned by other runs, live or dead; without those of migrations, which are settled with these."""
+    settled = sa.or_(_a.beside == OWN, _a.attach_status == states.DETACHED)
+    return _select(tx, _a.deleted == LIVE, _a.run_id.is_not(None), _a.run_id != tx.run.id, settled)
 
 
 def not_attached(tx: Transaction) -> list[Attachment]:
@@ -464,6 +477,7 @@ def not_attached(tx: Transaction) -> list[Attachment]:
         .where(
             _a.run_id == tx.run.id,
             _a.deleted == LIVE,
+            _a.beside == OWN,
             _a.attach_status.in_(attachment.ON_THE_WAY),
             instances.c.vm_state.not_in((vm_states.BUILDING, vm_states.ERROR)),
         )
@@ -479,6 +493,7 @@ def stale_detachments(tx: Transaction, words: t.Collection[str]) -> list[Attachm
         .join(volumes_table, _v.id == _a.volume_id)
         .where(
             _a.deleted == LIVE,
+            _a.beside == OWN,  # the others are ended where their hosts are cleaned
             _a.attach_status == states.DETACHED,
             sa.or_(bulk.among(tx, _v.id, named), bulk.among(tx, _v.name, named)),
         )

@@ -24,6 +24,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.progress import Progress
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.server_groups import ServerGroup
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import NetworkRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import beside, moving
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import lock
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import (
@@ -246,6 +247,13 @@ def volumes(life: Life) -> None:
     (guest,) = life.boot_of(volume_request("guest", from_image(delete_on_termination=True)), until="exported")
     life.look()
     life.build(str(life.row(guest).host))
+    with life.ledger.write() as tx:  # it begins to migrate
+        moving.take(tx.for_run(life.context("m")), [guest])
+        beside.add(tx.for_run(life.context("m")), {guest: life.end("h9", {})})
+    life.look()
+    with life.ledger.write() as tx:
+        beside.give_up(tx.for_run(life.context("m")), [guest])
+        beside.release(tx, [guest], [life.context("m").run.id])
     (root,) = [a.volume_id for a in life.live_attachments()]
     life.extend(root, 20)
     life.look()

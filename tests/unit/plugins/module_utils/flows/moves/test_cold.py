@@ -232,7 +232,9 @@ def test_claims_never_exceed_a_host(world: Movers) -> None:
     error = begun.failed[uuid]
     assert error.code == "NoValidHost" and world.used(host)[0] <= 4096
     assert "RamFilter rejected %s (memory: needs 2048 MiB" % host in error.message
-    assert "same boot" not in error.remedy and "Smallest change: " in error.remedy, "a move's why and way out are its own"
+    assert "same boot" not in error.remedy and "Smallest change: " in error.remedy, (
+        "a move's why and way out are its own"
+    )
 
 
 def test_what_cannot_move(world: Movers) -> None:

@@ -28,6 +28,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute im
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import moves as ledger_moves
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils import tables as tables_of_actions
+from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld
 from ansible_collections.bootflow.compute.tests.unit.worlds.taking import cells, pinned
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
 
@@ -45,7 +46,7 @@ class LiveMovers(Movers):
         with self.ledger.write() as tx:
             mine = tx.for_run(self.context(run))
             live.check(mine, wanted)
-            return live.begin(mine, wanted, self.fleet, self.options())
+            return live.begin(mine, wanted, self.fleet, self.options(), BootWorld.end)
 
     def put(self, uuid: str, **values: t.Any) -> None:
         with self.ledger.write() as tx:
@@ -262,7 +263,7 @@ def test_a_guest_without_cells_has_no_pins(world: LiveMovers) -> None:
     world.call(live_course.finish, {uuid: live_course.Result(RUNS, BROKEN)})
 
 
-@pytest.mark.parametrize("field", ["pci_requests", "whole_disks", "is_bfv"])
+@pytest.mark.parametrize("field", ["pci_requests", "whole_disks"])
 def test_a_guest_with_something_of_its_host(world: LiveMovers, field: str) -> None:
     uuid = world.boot("web")
     with world.ledger.write() as tx:

@@ -19,8 +19,12 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.element import parse
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.qemu_connection import secret_uuid
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies import server
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.file_disks import write_records
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.live import channels, gate, guests, relay, target
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
+from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes
 
 TOKEN, STOP = "t" * 64, "s" * 64
 PORTS = (49280, 49399)
@@ -212,6 +216,101 @@ def test_the_cpus_on_the_new_host() -> None:
     assert found.find("numatune/memory").get("mode") == "strict"
     with pytest.raises(errors.MigrationPreCheckError, match="no cputune/emulatorpin"):
         guests.definition_there(DOMAIN, "/a/i/U", "/b/U", "", PINS)
+
+
+A, B = "7e3a4e8c-5f0b-4c6f-9c39-2f7f3b7a2b11", "0f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a12"
+PATH = "/dev/disk/by-path/ip-192.0.2.1:3260-iscsi-iqn.2010-10.org.openstack:volume-%s-lun-0" % A
+BY_KERNEL = """<disk type='block' device='disk'><driver name='qemu' type='raw' cache='none' io='native'/>
+  <source dev='/dev/disk/by-path/there' index='2'/><backingStore/><target dev='vdb' bus='virtio'/><serial>%s</serial>
+  <address type='pci' slot='0x07'/></disk>"""
+BY_QEMU = """<disk type='network' device='lun'><driver name='qemu' type='raw' cache='none'/>
+  <auth username='other'><secret type='iscsi' uuid='00000000-0000-4000-8000-000000000000'/></auth>
+  <source protocol='iscsi' name='iqn.2010-10.org.openstack:volume-x/0'><host name='192.0.2.9' port='3260'/>
+  <initiator><iqn name='iqn.there'/></initiator></source><target dev='sda' bus='scsi'/><alias name='ua-%s'/></disk>"""
+
+
+def here(volume_id: str, connector: str) -> str:
+    """What a new host says of a volume that it is connected to."""
+    iqn = "iqn.2010-10.org.openstack:volume-" + volume_id
+    values: dict[str, t.Any] = dict.fromkeys(attachments.Attachment._fields)
+    values.update(
+        id="2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11",
+        volume_id=volume_id,
+        attach_mode="rw",
+        connector=connector,
+        initiator="iqn.here",
+        iqn=iqn,
+        lun=0,
+    )
+    values.update(portals=["192.0.2.1:3260"], device_path=PATH if connector == "kernel" else None)
+    return attached_volumes.disk_xml(attached_volumes.Attached(attachments.Attachment(**values), None))
+
+
+@pytest.mark.parametrize("connector", ["kernel", "qemu"])
+@pytest.mark.parametrize("before, volume_id", [(BY_KERNEL, A), (BY_QEMU, B)])
+def test_volumes_are_where_the_new_host_has_them(connector: str, before: str, volume_id: str) -> None:
+    """What the guest sees of them stays: the disk's name, serial, bus and address."""
+    domain = DOMAIN.replace("<serial", before % volume_id + "<serial", 1)
+    found = parse(
+        guests.definition_there(domain, "/a/i/U", "/b/U", "", volumes={volume_id: here(volume_id, connector)})
+    )
+    (disk,) = [d for d in found.iterfind("devices/disk") if d.get("type") in ("block", "network")]
+    was = parse(before % volume_id)
+    for tag in ("target", "serial", "alias", "address"):
+        assert [dict(e.attrib) for e in disk.findall(tag)] == [dict(e.attrib) for e in was.findall(tag)]
+    assert disk.get("device") == was.get("device") and disk.findtext("serial") == was.findtext("serial")
+    (source,) = disk.findall("source")
+    driver = disk.find("driver")
+    assert (driver.get("cache"), driver.get("type")) == ("none", "raw")
+    if connector == "kernel":
+        assert (disk.get("type"), dict(source.attrib), driver.get("io")) == ("block", {"dev": PATH}, "native")
+        assert not disk.findall("auth")
+    else:
+        assert (disk.get("type"), source.get("protocol"), driver.get("io")) == ("network", "iscsi", None)
+        assert source.find("initiator/iqn").get("name") == "iqn.here"
+        assert source.find("host").get("name") == "192.0.2.1"
+        (auth,) = disk.findall("auth")
+        assert auth.find("secret").get("uuid") == secret_uuid("iqn.2010-10.org.openstack:volume-" + volume_id)
+    with pytest.raises(errors.MigrationPreCheckError, match="is not connected on the new host"):
+        guests.definition_there(domain, "/a/i/U", "/b/U", "", volumes={})
+
+
+class Domain:
+    """What libvirt says of a domain that runs, as far as it is asked."""
+
+    def __init__(self, xml: str):
+        self.xml = xml
+
+    def XMLDesc(self, _flags: int) -> str:  # noqa: N802
+        return self.xml
+
+    def name(self) -> str:
+        return NAME
+
+    def blockInfo(self, _target: str) -> tuple[int, int, int]:  # noqa: N802
+        return 5 * 1024**3, 1024**2, 0
+
+
+@pytest.mark.parametrize("cache, ok", [("none", True), ("directsync", True), ("writeback", False)])
+def test_volumes_are_no_disks_to_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: str, ok: bool) -> None:
+    uuid = "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11"
+    folder = tmp_path / uuid
+    folder.mkdir()
+    write_records(str(folder), {"disk": {"format": "qcow2", "base": "x"}})
+    volume = (BY_KERNEL % A).replace("cache='none'", "cache='%s'" % cache)
+    xml = DOMAIN.replace("/a/i/U", str(folder)).replace("<serial", volume + BY_QEMU % B + "<serial", 1)
+    xml = xml.replace("<domain>", "<domain type='qemu'><os><type arch='x86_64' machine='q35'>hvm</type></os>")
+    domain = Domain(xml)
+    connection = type("Connection", (), {"getVersion": lambda _self: 1, "getLibVersion": lambda _self: 1})()
+    monkeypatch.setattr(guests, "leaving", lambda _connection, _uuid: domain)
+    monkeypatch.setattr(guests, "power_state", lambda _domain: 1)
+    if not ok:
+        with pytest.raises(errors.MigrationPreCheckError, match="has the cache mode writeback"):
+            guests.describe(connection, str(tmp_path), uuid)
+        return
+    found = guests.describe(connection, str(tmp_path), uuid)
+    assert [d["target"] for d in found["disks"]] == ["vda"]
+    assert found["volumes"] == [{"id": A, "target": "vdb"}, {"id": B, "target": "sda"}]
 
 
 def test_the_socket_of_libvirt(tmp_path: Path) -> None:
