@@ -192,7 +192,7 @@ def migrate_live(life: Life) -> None:
     with life.ledger.write() as tx:
         tx = tx.for_run(life.context("m"))
         assert live.begin(
-            tx, live.Wanted(Selection(uuids=[uuid]), tuple(backends), backends), life.fleet, life.options()
+            tx, live.Wanted(Selection(uuids=[uuid]), tuple(backends), backends), life.fleet, life.options(), life.end
         ).moving
         live_course.run(tx, [uuid])
         set_progress(tx, {uuid: (9, its)})
