@@ -201,8 +201,18 @@ def _may_stay(row: PlacedInstance, wanted: Wanted) -> bool:
 
 
 def _check_movable(row: PlacedInstance, flavor: Flavor | None) -> None:
-    if row.spec.get("whole_disks") or (flavor is not None and "bootflow:whole_disks" in flavor.extra_specs):
-        raise errors.MoveNotSupported(instance_uuid=row.uuid, reason="it has whole disks of its host")
+    if row.spec.get("whole_disks"):
+        raise errors.MoveNotSupported(
+            instance_uuid=row.uuid,
+            reason="it has whole disks of host %s, and what is on them stays there" % row.host,
+            remedy="Boot another instance for what is on them, let it copy that, and delete this one.",
+        )
+    if flavor is not None and "bootflow:whole_disks" in flavor.extra_specs:
+        raise errors.MoveNotSupported(
+            instance_uuid=row.uuid,
+            reason="the flavor %s has whole disks, which only a boot gives" % flavor.name,
+            remedy="Name a flavor without bootflow:whole_disks, or boot another instance.",
+        )
 
 
 def _resized(spec: t.Mapping[str, t.Any], flavor: Flavor | None, wanted: Wanted) -> dict[str, t.Any]:

@@ -105,7 +105,11 @@ def _check(tx: Transaction, wanted: Wanted, rows: t.Sequence[Instance]) -> list[
             if row.host not in down:
                 raise errors.ComputeServiceInUse(host=row.host)
             if row.spec.get("whole_disks"):
-                raise errors.MoveNotSupported(instance_uuid=row.uuid, reason="it has whole disks of its host")
+                raise errors.MoveNotSupported(
+                    instance_uuid=row.uuid,
+                    reason="it has whole disks of host %s, and what is on them stays there" % row.host,
+                    remedy="Bring the host back; or delete the instance, and boot it again without what is on them.",
+                )
             if row.uuid in volumes:
                 raise volumes[row.uuid]
             check_guest_data(row, wanted.secrets_of(row.project, row.display_name))

@@ -10,14 +10,15 @@ import dataclasses
 import typing as t
 
 import pytest
+import sqlalchemy as sa
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import BlockDevice
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import attach
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import course, local_disks
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import course, evacuate, local_disks
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances, service_state
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import SMALL, World
 
@@ -173,3 +174,27 @@ def test_a_move_that_began_before_the_lists_were_kept(world: Movers) -> None:
     world.call(course.go_back, [uuid])
     assert disks(world, uuid)[0][2] == 1
     assert world.call(course.finish, course.REVERT, {uuid: course.Result(states.RUNNING)}) == {}
+
+
+def test_whole_disks_stay_where_they_are(world: Movers) -> None:
+    """What is on them would be lost: no operation leaves them behind, and each says what leads on."""
+    uuid = world.boot("web")
+    host = world.row(uuid).host
+    plain = dataclasses.replace(LARGE, name="own", extra_specs={"bootflow:whole_disks": "1"})
+    with pytest.raises(errors.MoveNotSupported, match="the flavor own has whole disks, which only a boot gives"):
+        world.set_out(uuids=[uuid], flavor=plain)
+    with world.ledger.write() as tx:
+        (row,) = tx.execute(sa.select(tables.request_specs.c.spec)).all()
+        tx.execute(tables.request_specs.update().values(spec={**row.spec, "whole_disks": [{"count": 1}]}))
+    everything = world.everything()
+    for flavor in (None, LARGE):
+        with pytest.raises(
+            errors.MoveNotSupported, match="whole disks of host %s, and what is on them stays" % host
+        ) as e:
+            world.set_out(uuids=[uuid], flavor=flavor)
+        assert "delete this one" in e.value.remedy
+    assert world.everything() == everything
+    world.call(service_state.set_state, [host], service_state.FORCED_DOWN)
+    with pytest.raises(errors.MoveNotSupported, match="whole disks of host %s" % host) as e:
+        world.call(evacuate.begin, evacuate.Wanted(Selection(uuids=[uuid])), world.fleet, world.options())
+    assert "Bring the host back" in e.value.remedy
