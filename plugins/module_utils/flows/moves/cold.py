@@ -96,7 +96,7 @@ def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: Sched
     history.start_events_on(tx, {r.uuid: r.host for r in placed}, its.name)
     history.notify(tx, sorted(found), "compute.instance.resize.prep.start", {})
     hosts = claim(tx, list(found.values()), read_fleet, options)
-    begun.failed = {u: _told(h, wanted) for u, h in hosts.items() if isinstance(h, errors.BootflowError)}
+    begun.failed = {u: _told(h, wanted, found[u].row) for u, h in hosts.items() if isinstance(h, errors.BootflowError)}
     _enter(tx, wanted, [(found[u], h) for u, h in hosts.items() if isinstance(h, Candidate)])
     history.notify(tx, sorted(set(found) - set(begun.failed)), "compute.instance.resize.prep.end", {})
     operation.finish(tx, its, {u: operation.Outcome(error=e) for u, e in begun.failed.items()})
@@ -105,10 +105,16 @@ def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: Sched
     return begun
 
 
-def _told(error: errors.BootflowError, wanted: Wanted) -> errors.BootflowError:
+def _told(error: errors.BootflowError, wanted: Wanted, row: PlacedInstance) -> errors.BootflowError:
     """Why there is no host, with what leads out of it where the instance's own was left out."""
-    if isinstance(error, errors.NoValidHost) and wanted.operation is RESIZE and not wanted.same_host:
-        hint = "With bootflow_allow_resize_to_same_host the instance's own host is one of those that are tried."
+    hint = ""
+    if isinstance(error, errors.NoValidHost) and wanted.operation is RESIZE:
+        if wanted.backends[row.host] in ON_LVM:
+            hint = (
+                "Disks that are logical volumes are resized on another host only, with the same bootflow_disk_backend."
+            )
+        elif not wanted.same_host:
+            hint = "With bootflow_allow_resize_to_same_host the instance's own host is one of those that are tried."
         error.remedy = " ".join(filter(None, (error.remedy, hint)))
     return error
 

@@ -157,6 +157,22 @@ def test_only_where_it_is_allowed(world: Here) -> None:
     assert begun.failed and "same_host" not in begun.failed[uuid].remedy, "a migration goes to another host"
 
 
+@pytest.mark.parametrize("backend", ["lvm", "qcow2_on_lvm"])
+@pytest.mark.parametrize("same_host", [False, True])
+def test_logical_volumes_go_to_another_host(world: Here, backend: str, same_host: bool) -> None:
+    """No remedy names a setting that leads nowhere."""
+    uuid = world.boot("web")
+    wanted = cold.Wanted(Selection(uuids=[uuid]), ("h1",), {"h1": backend}, LARGE, same_host=same_host)
+    begun = world.call(cold.begin, wanted, world.fleet, world.options())
+    assert "resized on another host only" in begun.failed[uuid].remedy
+    assert "bootflow_allow_resize_to_same_host" not in begun.failed[uuid].remedy
+    world.report("h2", memory=20)
+    backends = {"h1": backend, "h2": backend}
+    wanted = cold.Wanted(Selection(uuids=[uuid]), tuple(backends), backends, LARGE, same_host=same_host)
+    (moving,) = world.call(cold.begin, wanted, world.fleet, world.options()).moving
+    assert moving.move.dest_compute == "h2"
+
+
 def test_another_host_is_as_good(world: Here) -> None:
     """The weighers choose: an emptier host is better."""
     uuid = world.boot("web")
