@@ -270,6 +270,9 @@ class ActionModule(LedgerAction):
                     "last_port": last,
                     "stop_token": self._token(host),
                     "lifetime": self._longest(ready, guests),
+                    "patience": live_settings.patience(
+                        self, *(self._registered(BEGUN)[n] for n in ("sources", "destinations"))
+                    ),
                 },
             )
             place.update(address=items[0]["address"], port=result["port"], fingerprint=result["fingerprint"])
@@ -495,7 +498,10 @@ class ActionModule(LedgerAction):
             its = self._outcome(SETTLED, "settle", item["destination"], uuid)
             power_state = its.get("power_state") or switched["stats"][uuid]["power_state"]
             return live_course.Result(int(power_state))
-        error = switched["problems"].get(uuid) or errors.RemoteError(reason="it was not migrated").as_dict()
+        error = (
+            switched["problems"].get(uuid)
+            or errors.RemoteError(reason="its live migration did not take place").as_dict()
+        )
         its = self._outcome(CLEANED, "clean", item["source"], uuid)
         cleaned = uuid not in switched["reached"] or bool(
             self._outcome(SETTLED, "settle", item["destination"], uuid).get("cleaned")

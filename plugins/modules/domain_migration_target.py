@@ -73,6 +73,10 @@ options:
     description: Seconds after which it ends by itself.
     type: float
     default: 3600.0
+  patience:
+    description: It ends earlier when no guest has come, or has said that it waits, for as many seconds from the beginning; later on, for 90 seconds.
+    type: float
+    default: 600.0
 requirements:
   - qemu-utils
   - openssl
@@ -136,6 +140,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.live.target
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed, run_batch
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.ownership import LEDGER_ARGUMENTS
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.paths import instance_dir
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (
     TIME_LIMIT_ARGUMENTS,
     keep_time_limit,
@@ -162,6 +167,7 @@ def argument_spec():
         "fingerprint": {"type": "str"},
         "stop_token": {"type": "str", "required": True, "no_log": True},
         "lifetime": {"type": "float", "default": 3600.0},
+        "patience": {"type": "float", "default": 600.0},
     }
 
 
@@ -186,8 +192,10 @@ def prepare(args):
             sockets = sockets_of(each["token"], each["guest"]["name"])
             make_folder(sockets, *owners[each["uuid"]])
             drive = drive_of(args["instances_path"], each["uuid"]) if each["guest"]["drive"] else ""
-            let_in.append(Guest(each["token"], sockets, drive))
-        gate = Gate(let_in, libvirt_socket(args["libvirt_uri"]), args["stop_token"], args["lifetime"])
+            folder = instance_dir(args["instances_path"], each["uuid"])
+            let_in.append(Guest(each["token"], sockets, folder, drive))
+        ends = (args["stop_token"], args["lifetime"], args["patience"])
+        gate = Gate(let_in, libvirt_socket(args["libvirt_uri"]), *ends)
         place = started(gate, (args["first_port"], args["last_port"]))
     return {"outcomes": results, "port": place.port, "fingerprint": place.fingerprint}
 

@@ -8,12 +8,20 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible import constants, context
+
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.hosts import HOST
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import TIME_LIMITS
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import life
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import live
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.attachments import Connector
-from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes, scheduler_settings
+from ansible_collections.bootflow.compute.plugins.plugin_utils import (
+    attached_volumes,
+    host_settings,
+    scheduler_settings,
+    time_limits,
+)
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
 
@@ -43,3 +51,22 @@ def address_of(action: LedgerAction, host: str, reported: str | None) -> str:
     """Where other hosts reach ``host``: bootflow_copy_address, else as it reported, else where Ansible does."""
     variables = action.task_vars["hostvars"][host]
     return str(HOST.of(variables).copy_address or reported or variables.get("ansible_host") or host)
+
+
+AT_ONCE = 120.0  # seconds in which a host begins to send guests when nothing keeps it from that
+_LONG = 1_000_000.0
+
+
+def patience(action: LedgerAction, sources: t.Sequence[str], destinations: t.Sequence[str]) -> float:
+    """Seconds in which the first word of a guest reaches a host that is prepared, if the run lives.
+
+    The other new hosts are prepared before, each within its limits, as many at a time as there are forks. Where more hosts than that send
+    guests, some begin only when others have ended.
+    """
+    forks = max(1, int(context.CLIARGS.get("forks") or constants.DEFAULT_FORKS))
+    if len(sources) > forks:
+        return _LONG
+    if len(destinations) <= 1:
+        return AT_ONCE
+    each = 5 * (host_settings.values(action, TIME_LIMITS).work_timeout + time_limits.GRACE)  # networks, volumes, disks
+    return float(AT_ONCE + each * -(-len(destinations) // forks))

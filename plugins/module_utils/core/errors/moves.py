@@ -94,9 +94,7 @@ class InvalidMigrationState(InvalidInput):
         "Migration %(migration_id)s state of instance %(instance_uuid)s is %(state)s. Cannot %(method)s while the"
         " migration is in this state."
     )
-    remedy = (
-        "Only a migration whose status is running can be aborted or forced to complete; bootflow.compute.show tells it."
-    )
+    remedy = "Only a migration whose status is running can be aborted or forced to complete; bootflow.compute.show prints it."
 
 
 class LiveMigrationAborted(Conflict):

@@ -29,7 +29,7 @@ FIELDS = ("memory_total", "memory_processed", "memory_remaining", "disk_total", 
 def path_of(name: str) -> str:
     """The file of the module that has been given this name. :raises InvalidInput: it cannot be in a path."""
     if not _NAME.match(name):
-        raise InvalidInput(reason="%r is not a name of a file of progress: up to 64 letters and digits" % name)
+        raise InvalidInput(reason="the name of the progress file must have 1 to 64 letters and digits, got %r" % name)
     return os.path.join(FOLDER, PREFIX + name)
 
 

@@ -203,7 +203,8 @@ COMPUTE = Table(
             "copy_ports",
             Kind("a range of ports, FIRST-LAST", _ports, "str"),
             "49216-49279",
-            "Ports at which the host listens meanwhile: other hosts must reach them.",
+            "Ports that other hosts must be able to reach on this one. While instances move, the host listens on one of them for each run:"
+            " it offers disks there (`resize`, `migrate`), or lets guests in (`live_migrate`).",
         ),
         Setting(
             "virt_type",

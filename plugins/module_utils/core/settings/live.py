@@ -16,7 +16,7 @@ LIVE = Table(
             "max_concurrent_live_migrations",
             int,
             1,
-            "Guests of a run that leave a host at the same time; more make each of them slower.",
+            "How many guests of a run leave a host at the same time. With more, each of them takes longer.",
             least=1,
             most=64,
         ),
@@ -24,7 +24,8 @@ LIVE = Table(
             "live_migration_completion_timeout",
             int,
             800,
-            "Time that a live migration has for each GiB of the guest's memory and of its local disks; each counts as 2 GiB at least.",
+            "Time limit of a live migration for each GiB of the guest's memory and of its local disks. The memory and each disk count as at least"
+            " 2 GiB.",
             least=1,
             most=1_000_000,
             unit="seconds",
@@ -33,28 +34,28 @@ LIVE = Table(
             "live_migration_timeout_action",
             str,
             ABORT,
-            "What happens after that time: the guest stays where it is, or it is paused (or followed by its memory, see the next variable) until it is"
-            " on its new host.",
+            "What happens when a live migration reaches its time limit: `abort` lets the guest stay where it is; `force_complete` pauses it until it"
+            " is on its new host, or lets its memory follow it (see the next variable).",
             choices=(ABORT, FORCE_COMPLETE),
         ),
         Setting(
             "live_migration_permit_post_copy",
             bool,
             False,
-            "A migration that is forced to complete lets the guest run on its new host before all of its memory is there. If one of the"
+            "Permit post-copy: a migration that is forced to complete lets the guest run on its new host before all of its memory is there. If one of the"
             " hosts or the network fails then, the guest is lost.",
         ),
         Setting(
             "live_migration_permit_auto_converge",
             bool,
             False,
-            "A guest that writes to its memory faster than it is copied gets less CPU time.",
+            "Permit auto-converge: a guest that writes to its memory faster than it is copied gets less CPU time.",
         ),
         Setting(
             "live_migration_bandwidth",
             int,
             0,
-            "The most that a guest's migration sends, in MiB a second; 0: as much as it can.",
+            "Limit of what the live migration of a guest sends, in MiB a second; 0: no limit.",
             least=0,
             most=1_000_000,
         ),
@@ -74,7 +75,7 @@ LIVE_TARGET = Table(
         Setting(
             "live_migrate_host",
             str,
-            help="Playbook `live_migrate`: the compute host that the instances go to; filters and claims hold for it too.",
+            help="Playbook `live_migrate`: the compute host that the instances go to; filters and claims apply to it, too.",
             default_text="the scheduler chooses",
             option="to_host",
         ),

@@ -69,9 +69,7 @@ def switch(tx: Transaction, uuids: t.Sequence[str], stay: t.Sequence[str] = ()) 
 def go_over(tx: Transaction, row: Instance, move: MoveRow) -> None:
     """This instance, which is locked with its volumes, is on its new host: address, volumes, claim, and what its former host owes."""
     beside.take_over(tx, [row.uuid])
-    cleanups.add(
-        tx, move.source_compute, row.uuid, row.domain_name, "its live migration went to %s" % move.dest_compute
-    )
+    cleanups.add(tx, move.source_compute, row.uuid, row.domain_name, "it was migrated live to %s" % move.dest_compute)
     relocate(tx, [(row.uuid, move.dest_compute, move.dest_node, move.dest_limits)])
     between = [(move.source_compute, move.source_node), (move.dest_compute, move.dest_node)]
     claims.exchange(tx, {row.uuid: between})

@@ -105,7 +105,7 @@ def _check_room(instances_path: str, files: t.Sequence[t.Mapping[str, t.Any]]) -
         raise DiskFull(
             host=os.uname().nodename,
             path=path,
-            reason="the disks have %d MiB, %d are free" % (needed >> 20, free >> 20),
+            reason="the guest's disks need %d MiB, and %d MiB are free" % (needed >> 20, free >> 20),
         )
 
 

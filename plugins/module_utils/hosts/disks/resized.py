@@ -95,7 +95,7 @@ def _check(folder: str, records: t.Mapping[str, t.Mapping[str, t.Any]]) -> None:
         needed += os.stat(path).st_blocks * 512
     free = shutil.disk_usage(folder).free
     if needed > free:
-        reason = "the disks have %d MiB, %d are free" % (needed >> 20, free >> 20)
+        reason = "the guest's disks need %d MiB, and %d MiB are free" % (needed >> 20, free >> 20)
         raise DiskFull(host=os.uname().nodename, path=folder, reason=reason)
 
 

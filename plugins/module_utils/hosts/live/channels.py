@@ -57,7 +57,9 @@ def sockets_of(token: str, domain: str) -> Sockets:
     :raises InvalidInput: the name of the domain cannot be in a path.
     """
     if "/" in domain:
-        raise InvalidInput(reason="%r is not a name of a domain that can be in the path of a socket" % domain)
+        raise InvalidInput(
+            reason="the domain name %r has a slash in it, so it cannot be part of a socket's path" % domain
+        )
     named = hashlib.sha256(("sockets of %s" % token).encode()).hexdigest()[:12]
     return Sockets(os.path.join(_ROOT, _FOLDER + named), domain)
 

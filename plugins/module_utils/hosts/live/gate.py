@@ -26,7 +26,8 @@ from .channels import CHANNELS, LIBVIRT, Sockets, pump, remove_folder
 
 LARGEST_DRIVE = 512 * 1024**2
 _SERVED = 15.0  # seconds that it stays when all guests were there
-_WAITING = 1800.0  # seconds that it waits for the next one
+_SILENT = 90.0  # seconds without a word of a relay after which the others do not come: see relay.BEAT
+_LOOK = 2.0  # seconds between two looks at the folders of the guests
 
 
 @dataclass(frozen=True)
@@ -35,26 +36,36 @@ class Guest:
 
     token: str
     sockets: Sockets
+    folder: str  # of the instance: without it the guest cannot come any more
     drive: str = ""  # path of its config drive; empty: it has none
 
 
 class Gate(Server):
-    """Lets the guests in."""
+    """Lets the guests in. Whoever waits to come says so now and then; without a word for long it ends."""
 
-    def __init__(self, guests: t.Sequence[Guest], libvirt_socket: str, stop: str, seconds: float):
+    def __init__(
+        self, guests: t.Sequence[Guest], libvirt_socket: str, stop: str, seconds: float, patience: float = 600.0
+    ):
+        """:arg patience: seconds that it waits for the first word, while other hosts are prepared."""
         super().__init__(stop, seconds)
         self.guests = guests
         self.libvirt_socket = libvirt_socket
         self.lock = threading.Lock()
         self.opened = 0  # connections
         self.used_at = time.monotonic()
+        self.patience = patience
+        self.looked_at = 0.0
         self.served: set[str] = set()  # tokens of guests that have come, or failed to
 
     def goes_on(self) -> bool:
         if self.opened:
             return True
-        patience = _SERVED if len(self.served) == len(self.guests) else _WAITING
-        return time.monotonic() < self.used_at + patience
+        now = time.monotonic()
+        if now >= self.looked_at + _LOOK:
+            self.looked_at = now
+            if not any(os.path.isdir(guest.folder) for guest in self.guests if guest.token not in self.served):
+                self.patience = min(self.patience, _SERVED)  # they have come, or this host was cleaned of them
+        return now < self.used_at + self.patience
 
     @contextlib.contextmanager
     def _used(self) -> t.Iterator[None]:
@@ -65,7 +76,11 @@ class Gate(Server):
         finally:
             with self.lock:
                 self.opened -= 1
-                self.used_at = time.monotonic()
+                self._was_used()
+
+    def _was_used(self) -> None:
+        self.patience = _SILENT
+        self.used_at = time.monotonic()
 
     def answer(self, asked: t.Mapping[str, t.Any], stream: Stream, connection: ssl.SSLSocket) -> bool:
         token = str(asked.get("token") or "").encode()
@@ -73,8 +88,13 @@ class Gate(Server):
         if guest is None:
             return False
         if asked.get("drive"):
-            _take_drive(guest, asked, stream)
+            with self._used():
+                _take_drive(guest, asked, stream)
             return True
+        if asked.get("waits"):
+            self._was_used()
+            send_line(stream, {})
+            return False
         channel = str(asked.get("channel"))
         if channel not in CHANNELS:
             return False

@@ -34,8 +34,8 @@ def leaving(connection: t.Any, uuid: str) -> t.Any:
         raise InstanceNotFound(instance_id=uuid)
     if power_state(domain) not in (RUNNING, POWER_PAUSED):
         raise MigrationPreCheckError(
-            reason="guest %s does not run" % uuid,
-            remedy="The ledger does not know of that: bootflow.compute.power_sync tells it.",
+            reason="guest %s is not running" % uuid,
+            remedy="Run bootflow.compute.power_sync, which writes into the ledger that the guest is off.",
         )
     return domain
 

@@ -25,6 +25,7 @@ from .channels import CHANNELS, LIBVIRT, Sockets, accept, make_folder, pump, rem
 
 STARTS = 600.0  # seconds that a run may need beside its migrations
 _IDLE = 30.0  # seconds without any connection after which nobody needs it, when who started it is gone
+BEAT = 20.0  # seconds after which it says again that its guest waits for others of its run
 
 _held: list[int] = []  # ends of pipes: the processes see by them that this one has ended
 
@@ -43,7 +44,9 @@ def send_drive(place: Place, token: str, path: str) -> None:
             send_file(stream, fd, size)
             read_line(stream)
     except (OSError, Garbled) as e:
-        raise MigrationError(reason="%s did not take the config drive: %s" % (place.address, e)) from None
+        raise MigrationError(
+            reason="host %s did not accept the guest's config drive: %s" % (place.address, e)
+        ) from None
     finally:
         os.close(fd)
 
@@ -97,6 +100,7 @@ class _Relay:
         self.starter = starter
         self.idle_until = time.monotonic() + _IDLE
         self.threads: list[threading.Thread] = []
+        self.beat_at = 0.0
 
     def _is_wanted(self) -> bool:
         """Whether a connection may still come: guests of a run wait for each other."""
@@ -104,6 +108,17 @@ class _Relay:
             return time.monotonic() < self.idle_until
         self.idle_until = time.monotonic() + _IDLE
         return os.path.isdir(self.sockets.folder)
+
+    def _beat(self) -> None:
+        """Say to the gate that the guest is still to come. A word that does not arrive is followed by the next."""
+        if time.monotonic() >= self.beat_at + BEAT:
+            self.beat_at = time.monotonic()
+            threading.Thread(target=self._say_that_it_waits, daemon=True).start()
+
+    def _say_that_it_waits(self) -> None:
+        with contextlib.suppress(OSError, Garbled), connected(self.place) as stream:
+            send_line(stream, {"token": self.token, "waits": True})
+            read_line(stream)
 
     def run(self, listeners: t.Mapping[socket.socket, str]) -> None:
         while time.monotonic() < self.deadline and (self.threads or self._is_wanted()):
@@ -115,6 +130,8 @@ class _Relay:
             self.threads = [thread for thread in self.threads if thread.is_alive()]
             if self.threads:
                 self.idle_until = time.monotonic() + _IDLE
+            elif self._is_wanted():
+                self._beat()
 
     def _relay(self, channel: str, inside: socket.socket) -> None:
         with inside, contextlib.suppress(OSError, Garbled), opened(self.place) as secured:

@@ -81,7 +81,7 @@ def make_disks(connection: t.Any, instances_path: str, ledger_id: str, uuid: str
     with host_lock(instances_path, "instance-" + os.path.basename(folder)):
         if os.path.lexists(folder) or find_domain(connection, uuid) is not None:
             raise Conflict(
-                message="%s has something of instance %s already" % (os.uname().nodename, uuid),
+                message="host %s already has files or a domain of instance %s" % (os.uname().nodename, uuid),
                 remedy="bootflow.compute.audit removes what is left of an earlier move.",
             )
         _check_room(instances_path, guest["disks"])
@@ -107,7 +107,7 @@ def _check_room(instances_path: str, disks: t.Sequence[t.Mapping[str, t.Any]]) -
         raise DiskFull(
             host=os.uname().nodename,
             path=path,
-            reason="the disks have %d MiB, %d are free" % (needed >> 20, free >> 20),
+            reason="the guest's disks need %d MiB, and %d MiB are free" % (needed >> 20, free >> 20),
         )
 
 
@@ -139,4 +139,6 @@ def libvirt_socket(uri: str) -> str:
     for path in named or _SOCKETS:
         if os.path.exists(path):
             return path
-    raise HypervisorUnavailable(host=os.uname().nodename, reason="no socket of libvirt: %s" % ", ".join(_SOCKETS))
+    raise HypervisorUnavailable(
+        host=os.uname().nodename, reason="libvirt listens on none of its sockets (%s)" % ", ".join(_SOCKETS)
+    )

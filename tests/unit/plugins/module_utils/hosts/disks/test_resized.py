@@ -425,7 +425,7 @@ def test_the_way_back_with_disks_that_come_and_go_is_killed(host: Host, changes:
 
 def test_no_room(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resized.shutil, "disk_usage", lambda _path: types.SimpleNamespace(free=1))
-    with pytest.raises(DiskFull, match="0 are free"):
+    with pytest.raises(DiskFull, match="0 MiB are free"):
         host.prepare(disk=8 * MIB)
     assert host.extra() == set()
 

@@ -91,8 +91,10 @@ def _there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> channels.Sockets:
     return there
 
 
-def opened_gate(there: channels.Sockets, tmp_path: Path) -> server.Place:
-    made = gate.Gate([gate.Guest(TOKEN, there, str(tmp_path / "disk.config"))], str(tmp_path / "libvirt"), STOP, 60)
+def opened_gate(there: channels.Sockets, tmp_path: Path, patience: float = 60) -> server.Place:
+    (tmp_path / "instance").mkdir()
+    guest = gate.Guest(TOKEN, there, str(tmp_path / "instance"), str(tmp_path / "disk.config"))
+    made = gate.Gate([guest], str(tmp_path / "libvirt"), STOP, 60, patience)
     return server.started(made, PORTS)
 
 
@@ -156,6 +158,75 @@ def test_they_end_by_themselves(there: channels.Sockets, tmp_path: Path, monkeyp
     wait_gone(here.folder)
     wait_gone(there.folder)
     assert not server.stop(place, STOP)
+
+
+@needs_openssl
+def test_a_host_that_is_gone_is_noticed(there: channels.Sockets, tmp_path: Path, monkeypatch: t.Any) -> None:
+    """By both ends, with what is under way or without: a guest's disks are not held up until TCP gives up."""
+    made: list[socket.socket] = []
+    notice = server.notice_loss
+    monkeypatch.setattr(server, "notice_loss", lambda connection: (made.append(connection), notice(connection)))
+    context, fingerprint = server.identity()
+    listener = server.listen(PORTS)
+    its = server.Server(STOP, 20)
+    running = threading.Thread(target=its.run, args=(listener, context), daemon=True)
+    running.start()
+    with server.opened(server.Place(server.HERE, listener.getsockname()[1], fingerprint)) as secured:
+        assert secured.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 45_000
+        assert secured.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        assert secured.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 15
+    assert len(made) == 2
+    its.over.set()
+    running.join(10)
+    listener.close()
+
+
+@needs_openssl
+def test_a_gate_to_which_nobody_comes(there: channels.Sockets, tmp_path: Path) -> None:
+    """Whose run was killed before it migrated anything."""
+    begin = time.monotonic()
+    place = opened_gate(there, tmp_path, patience=1.5)
+    wait_gone(there.folder)
+    assert 1.4 < time.monotonic() - begin < 15 and not server.stop(place, STOP)
+
+
+@needs_openssl
+def test_a_gate_waits_for_a_guest_that_waits(there: channels.Sockets, tmp_path: Path, monkeypatch: t.Any) -> None:
+    """A guest that is not the first of its run; until the run is killed."""
+    monkeypatch.setattr(gate, "_SILENT", 2.5)
+    monkeypatch.setattr(relay, "BEAT", 0.5)
+    monkeypatch.setattr(relay, "_IDLE", 0.5)
+    place = opened_gate(there, tmp_path, patience=2.0)
+    here = channels.Sockets(str(tmp_path / "a"), NAME)
+    reading, writing = os.pipe()
+    starter = os.fork()
+    if not starter:
+        relay.start(here, place, TOKEN, MINE, 60)
+        os.close(writing)
+        os.read(reading, 1)  # as long as its run lives
+        os._exit(0)
+    os.close(reading)
+    time.sleep(6)
+    assert os.path.exists(here.folder) and os.path.exists(there.folder)
+    with answering(str(tmp_path / "libvirt"), lambda data: data):
+        assert asked(here.path(channels.LIBVIRT), b"x") == b"x"
+    os.close(writing)
+    os.waitpid(starter, 0)
+    wait_gone(here.folder)
+    wait_gone(there.folder)
+
+
+@needs_openssl
+def test_a_gate_of_guests_that_the_host_was_cleaned_of(
+    there: channels.Sockets, tmp_path: Path, monkeypatch: t.Any
+) -> None:
+    monkeypatch.setattr(gate, "_SERVED", 0.5)
+    monkeypatch.setattr(gate, "_LOOK", 0.1)
+    opened_gate(there, tmp_path)
+    time.sleep(2)
+    assert os.path.exists(there.folder)
+    (tmp_path / "instance").rmdir()
+    wait_gone(there.folder)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user")
