@@ -76,7 +76,7 @@ def begin_attach(
     dead = operation.dead_runs(tx, [r.instance for r in read])
     for request in read:
         with refusals.collect(request.path):
-            mine = [a for a in there.get(request.volume.id, ()) if a.instance_uuid == request.instance.uuid]
+            mine = [a for a in _own(there, request) if a.instance_uuid == request.instance.uuid]
             current = next((a for a in mine if a.attach_status != volume_states.DETACHED), None)
             if current is not None and _as_requested(current, request, tx):
                 begun.unchanged.append(request.volume.name or request.volume.id)
@@ -96,6 +96,11 @@ def begin_attach(
     known = {u: connectors(where[0], nodes.node_facts(tx, *where)) for u, where in places.items()}
     life.bind_hosts(tx, known)
     return _begin(tx, ATTACH, begun, ids)
+
+
+def _own(there: t.Mapping[str, t.Sequence[Attachment]], request: AttachmentRequest) -> list[Attachment]:
+    """The attachments of the volume that instances have; without those beside them on second hosts of live migrations."""
+    return [a for a in there.get(request.volume.id, ()) if a.beside == attachments.OWN]
 
 
 def _check_attach(
@@ -209,7 +214,7 @@ def begin_detach(tx: Transaction, entries: t.Sequence[t.Mapping[str, t.Any]], pr
     swaps = []
     for request in read:
         with refusals.collect(request.path):
-            mine = there.get(request.volume.id, [])
+            mine = _own(there, request)
             if request.guest is not None:
                 mine = [a for a in mine if a.instance_uuid == request.guest.uuid]
             if not mine:

@@ -270,6 +270,32 @@ def test_others_leave_volumes_alone_that_migrate(world: LiveMovers) -> None:
     well(world, uuid, source)
 
 
+def test_a_former_host_that_is_not_clean_yet(world: LiveMovers) -> None:
+    """The volume is there and is detached, attached and told as if that host were clean; whoever cleans it ends the rest."""
+    uuid = world.prepare()
+    source = world.guests[uuid]
+    world.with_fault(world.live_migrate, uuid, ("none", 0))
+    world.age += 1
+    begun = world.begin_live(uuid)
+    (m,) = begun.moving
+    world.ask_storage(world.ask(moving.storage_hosts))
+    world.come(m.move.dest_compute, [uuid])
+    world.time += 100_000
+    world.age += 1
+    again = world.attach({"instance": "web", "volume": "data"}, run=world.run)
+    assert again.unchanged == ["data"] and not again.rows, "the one on the second host is not what is asked for"
+    world.travels[uuid] = (m.move.source_compute, m.move.dest_compute)
+    world.arrives(uuid)
+    world.reports(m.move.dest_compute)
+    assert world.state(uuid) == ("active", None, source) and len(attachments_of(world)) == 4
+    assert world.shown("data")["instance_uuids"] == [uuid]
+    world.age += 1
+    world.time += 100_000
+    found = world.detach({"instance": "web", "volume": "data"}, run=world.run)
+    (row,) = found.rows
+    assert (row.attached_host, row.beside) == (source, "") and found.hosts == [source]
+
+
 def test_it_is_deleted_with_its_second_attachments(world: LiveMovers) -> None:
     uuid = world.prepare()
     (other,) = set(HOSTS) - {world.guests[uuid]}
