@@ -111,9 +111,9 @@ def test_a_commit_lasts(tmp_path: pathlib.Path) -> None:
     with ledger.read() as tx:
         found = [
             tx.connection.exec_driver_sql("PRAGMA " + p).scalar()
-            for p in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
+            for p in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout", "cache_size", "wal_autocheckpoint")
         ]
-    assert found == ["wal", 2, 1, 60000]
+    assert found == ["wal", 2, 1, 60000, -65536, 4096]
     ledger.close()
 
 
