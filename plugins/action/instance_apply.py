@@ -27,7 +27,6 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.apply import fleet
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import power_sync
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import backends
@@ -35,8 +34,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     apply_plan,
     boot_request,
     boot_volume_settings,
-    host_settings,
-    host_variables,
+    host_reports,
     resize_settings,
     scheduler_settings,
     tables,
@@ -154,27 +152,13 @@ class ActionModule(LedgerAction):
 
         def rehearse(tx: Transaction) -> Rehearsed:
             if self.check_mode:
-                power_sync.sync(tx, self._reports(tx))
+                host_reports.follow_power(self, tx)
             return function(tx)
 
         return ledger.rehearsal(rehearse)
 
     def _resizes(self, file: fleet.File) -> dict[str, str]:
         return self._rehearsal(lambda tx: fleet.resizes(tx, file))
-
-    def _reports(self, tx: Transaction) -> dict[str, power_sync.Report]:
-        """What the hosts said of their guests in this playbook; without check mode it is in the ledger."""
-        said = host_variables.results(self.task_vars["hostvars"], self.compute_hosts(), "bootflow_reported")
-        return {
-            host: power_sync.Report(
-                tx.now,
-                {d["uuid"]: d["power_state"] for d in report["compute_node"]["domains"]},
-                report["compute_node"].get("boot_id") or "",
-                host_settings.resumes(self, host),
-            )
-            for host, report in said.items()
-            if report.get("reported") and report.get("compute_node")
-        }
 
     # --- begin --------------------------------------------------------------------------------------------------------
 

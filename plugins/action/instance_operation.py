@@ -33,6 +33,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     attached_volumes,
     build_parts,
     hard_reboot,
+    host_reports,
     host_settings,
     passwords,
     rebuild,
@@ -76,13 +77,28 @@ class ActionModule(LedgerAction):
         **OPERATION.options(),
         **FOLLOW.options(),
         **REQUEST.options("quotas"),
-        "phase": {"type": "str", "choices": ["begin", "work", "finish"], "default": "begin"},
+        "phase": {"type": "str", "choices": ["ask", "begin", "work", "finish"], "default": "begin"},
         **RUN.options("admin_password_dir", "print_table"),
     }
 
     def act(self) -> dict[str, t.Any]:
         self.operation: Operation = find(self.options["operation"], self.options["reboot_type"])
-        return {"begin": self._begin, "work": self._work, "finish": self._finish}[self.options["phase"]]()
+        return {"ask": self._ask, "begin": self._begin, "work": self._work, "finish": self._finish}[
+            self.options["phase"]
+        ]()
+
+    # --- ask: whose guests are looked at first ------------------------------------------------------------------------
+
+    def _ask(self) -> dict[str, t.Any]:
+        """The hosts of instances that are as asked by the ledger: somebody else may have changed their guests."""
+        selection = operation.Selection.from_options(self.options)
+        ledger = self.rehearsal_ledger() if self.check_mode else self.open_ledger()
+        known = self.compute_hosts()
+        try:
+            hosts = ledger.inspect(lambda tx: operation.hosts_to_ask(tx, self.operation, selection, known))
+        except errors.InvalidInput:  # which the next step tells
+            hosts = set()
+        return {"changed": False, "hosts": sorted(hosts)}
 
     # --- begin: on the controller, for all hosts --------------------------------------------------------------------
 
@@ -95,6 +111,8 @@ class ActionModule(LedgerAction):
 
         def begin(tx: Transaction) -> tuple[operation.Begun, set[str], dict[str, Before], list[str], list[str]]:
             before: dict[str, Before] = {}
+            if self.check_mode:
+                host_reports.follow_power(self, tx)
             if wanted is not None:
                 begun, before = of_rebuild.begin(tx, self.operation, selection, known_hosts, wanted)
                 rebuild.check_files(self, wanted, begun.rows)

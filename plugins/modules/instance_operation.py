@@ -11,13 +11,15 @@ module: instance_operation
 short_description: Stop, start, reboot, rebuild, pause, suspend and rescue instances
 version_added: "0.1.0"
 description:
-  - One step of an operation on many instances. O(phase=begin) checks the selected instances and takes them into the operation, O(phase=work) does it on
-    one host for all of its instances, O(phase=finish) writes what came of all of them. The playbooks C(stop), C(start),
-    C(reboot), C(rebuild), C(pause), C(unpause), C(suspend), C(resume), C(rescue), C(unrescue),
-    C(set_admin_password) and C(trigger_crash_dump) run the three.
+  - One step of an operation on many instances. O(phase=ask) lists the hosts that should report first (M(bootflow.compute.compute_report)), those of
+    instances which the ledger already has as asked, so that a guest that somebody else started or stopped is seen.
+    O(phase=begin) checks the selected instances and takes them into the operation, O(phase=work) does it on one host for all of its instances,
+    O(phase=finish) writes what came of all of them. The playbooks C(stop), C(start), C(reboot), C(rebuild), C(pause), C(unpause), C(suspend), C(resume),
+    C(rescue), C(unrescue), C(set_admin_password) and C(trigger_crash_dump) run them all.
   - Instances selected by O(names) or O(uuids) must exist.
   - States are checked as by Nova. If one of the selected instances is in a state that does not allow the operation, is locked, or is being worked on by
-    another run, the task fails and no instance is touched. An instance that is already what the operation makes of it is left alone.
+    another run, the task fails and no instance is touched. An instance that is already what the operation makes of it is left
+    alone, unless its host reported another power state of the guest.
   - An instance that fails on its host does not fail the others, and is again what it was before.
     After a reboot, or the end of a rescue, whose guest does not run it is C(error), and so it is after a rebuild that has removed its disks.
 author: bootflow.compute authors (@bootflow)
@@ -36,7 +38,7 @@ options:
   phase:
     description: Which step. V(work) runs on the compute hosts, the others on the controller.
     type: str
-    choices: [begin, work, finish]
+    choices: [ask, begin, work, finish]
     default: begin
   hosts:
     description: Instances on these compute hosts. Read from the variable C(bootflow_host).
@@ -156,10 +158,10 @@ unchanged:
   elements: dict
   returned: O(phase=begin)
 hosts:
-  description: Hosts that have something to do.
+  description: Hosts that have something to do, or to report first.
   type: list
   elements: str
-  returned: O(phase=begin)
+  returned: O(phase=ask) and O(phase=begin)
   sample: [kvm1, kvm2]
 storage_hosts:
   description: Storage hosts that export volumes which a fault left without a connection.

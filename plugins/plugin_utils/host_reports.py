@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import power_sync
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.plugin_utils import host_variables
+from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings, host_variables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
 # As playbooks register the task compute_report.
@@ -21,6 +22,22 @@ def of_this_run(action: LedgerAction) -> dict[str, t.Mapping[str, t.Any]]:
     """host -> what it reported in this playbook, or why it did not; hosts that were not asked are left out."""
     found = host_variables.results(action.task_vars["hostvars"], action.compute_hosts(), REPORTED)
     return {h: report for h, report in found.items() if report.get("reported") or report.get("error")}
+
+
+def follow_power(action: LedgerAction, tx: Transaction) -> None:
+    """Check mode: instances are what hosts reported of their guests, until ``tx`` is rolled back."""
+    reports = {
+        host: power_sync.Report(
+            tx.now,
+            {d["uuid"]: d["power_state"] for d in report["compute_node"]["domains"]},
+            report["compute_node"].get("boot_id") or "",
+            host_settings.resumes(action, host),
+        )
+        for host, report in of_this_run(action).items()
+        if report.get("reported") and report.get("compute_node")
+    }
+    if reports:
+        power_sync.sync(tx, reports)
 
 
 def rehearse(

@@ -112,6 +112,30 @@ def test_a_host_that_is_away_and_a_domain_that_is_gone(flow: Flow) -> None:
     assert flow.residue() == {}
 
 
+@pytest.mark.usefixtures("still_guests")
+def test_what_somebody_did_with_virsh_is_seen_and_undone(flow: Flow) -> None:
+    """The ledger has each of them as it is asked to be."""
+    flow.boot(entry("web", max_count=2))
+    virsh(flow, "web-1", "destroy")
+    planned = operate(flow, "start", "web-1", "web-2", options=("--check",))
+    assert "nothing to do" in planned and "Would start" in planned and guest(flow, "web-1") == "shut off"
+    done = operate(flow, "start", "web-1", "web-2")
+    assert done.count("nothing to do") == 1 and guest(flow, "web-1") == "running"
+
+    operate(flow, "stop", "web-1", bootflow_shutdown_timeout=1)
+    virsh(flow, "web-1", "start")
+    virsh(flow, "web-2", "suspend")
+    operate(flow, "stop", "web-1", bootflow_shutdown_timeout=1)
+    operate(flow, "unpause", "web-2")
+    assert (guest(flow, "web-1"), guest(flow, "web-2")) == ("shut off", "running")
+    assert states_of(flow) == {("stopped", None), ("active", None)}
+    again = operate(flow, "stop", "web-1")
+    assert "nothing to do" in again and "changed=0" in again
+    flow.check_ledger()
+    flow.delete("web-1", "web-2")
+    assert flow.residue() == {}
+
+
 @pytest.mark.parametrize("then", ["stop", pytest.param("start", marks=pytest.mark.long), "audit"])
 def test_a_run_that_is_killed_in_the_middle(flow: Flow, then: str) -> None:
     """Its guest is asked to shut down and is deaf; the run dies before the guest loses its power."""

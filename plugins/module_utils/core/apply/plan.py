@@ -14,7 +14,7 @@ import dataclasses
 import typing as t
 from dataclasses import dataclass, replace
 
-from ..instances import states
+from ..instances import power_states, states
 from ..request import expand
 from . import fields
 from .fields import LIVE, NEVER, REBUILD, RESIZE, RESTART, VOLUMES
@@ -40,6 +40,14 @@ _WORDS = {vm_state: word for word, vm_state in VM_STATES.items()}
 UP = {states.ACTIVE: "", states.STOPPED: "start", states.PAUSED: "unpause", states.SUSPENDED: "resume"}
 #: vm_state -> the operation that leads there from a guest that runs
 DOWN = {states.ACTIVE: "", states.STOPPED: "stop", states.PAUSED: "pause", states.SUSPENDED: "suspend"}
+#: power_state of a guest -> the word for it
+GUESTS = {
+    power_states.RUNNING: "running",
+    power_states.POWER_PAUSED: "paused",
+    power_states.POWER_SUSPENDED: "suspended",
+    power_states.SHUTDOWN: "stopped",
+    power_states.CRASHED: "stopped",
+}
 HARD_REBOOT = "reboot"
 CONFIRM = "confirm_resize"
 #: In this order: first those that start guests.
@@ -77,6 +85,7 @@ class Present:
     vm_state: str
     digest: t.Mapping[str, t.Any]
     launched: bool = True  # whether it ever ran
+    power_state: int = power_states.NOSTATE  # of the guest, as last reported
     torn: bool = False  # a rebuild of it, or an evacuation, did not end: its disks may be missing
     locked: bool = False
     locked_reason: str = ""
@@ -345,6 +354,9 @@ class _Planner:
         now = self.instance.vm_state
         unsaid = states.ACTIVE if now == states.ERROR else now
         target = VM_STATES.get(self.target.state or "", unsaid)
+        again = states.undone(now, self.instance.power_state)
+        if now == target and self.target.state is not None and again is not None:
+            return (again,)
         if now == target or self._confirms():  # what it is after that is seen by the next run
             return ()
         up = UP.get(now)
@@ -359,7 +371,9 @@ class _Planner:
         if steps == ():
             return []
         now = self.instance.vm_state
-        what = "state %s -> %s" % (_WORDS.get(now, now), self.target.state or "running")
+        otherwise = now == VM_STATES.get(self.target.state or "")  # only its guest is
+        is_now = GUESTS[self.instance.power_state] if otherwise else _WORDS.get(now, now)
+        what = "state %s -> %s" % (is_now, self.target.state or "running")
         if steps is None:
             why = _OTHERWISE.get(now, "not while it is %s" % now)
             return [self._change(STATE, what, why, done=False, field="state")]

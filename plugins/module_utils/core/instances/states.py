@@ -216,6 +216,22 @@ POWER_STATES_OF: dict[str, frozenset[int]] = {
 }
 
 
+#: action -> power states in which the guest of an instance that has the action's result is otherwise: somebody else changed it.
+UNDONE: dict[str, frozenset[int]] = {
+    "stop": frozenset((RUNNING, POWER_PAUSED, POWER_SUSPENDED)),
+    "start": frozenset((SHUTDOWN, CRASHED)),
+    "pause": frozenset((RUNNING,)),
+    "unpause": frozenset((POWER_PAUSED,)),
+    "suspend": frozenset((RUNNING,)),
+}
+
+
+def undone(vm_state: str, power_state: int) -> str | None:
+    """The action that makes the guest of an instance again what the instance is; None: it is not otherwise."""
+    found = (name for name, others in UNDONE.items() if ACTIONS[name].result == vm_state and power_state in others)
+    return next(found, None)
+
+
 def settled(action: str, vm_state: str, power_state: int | None, rescued: bool = False, restarted: bool = False) -> str:
     """The vm_state after ``action`` of a dead run: the action's result if the guest is in it, else unchanged.
 

@@ -297,6 +297,7 @@ def _present(tx: Transaction, rows: t.Mapping[Key, Instance]) -> list[Present]:
             name=row.display_name,
             project=row.project,
             vm_state=row.vm_state,
+            power_state=row.power_state,
             digest=row.digest,
             launched=row.launched_at is not None,
             torn=row.uuid in torn,

@@ -71,9 +71,14 @@ class Operation:
         own = task_state is not None and task_state == self.during
         return own and task_state not in (self.rule.task_states or ())
 
-    def is_done(self, vm_state: str) -> bool:
-        """Whether ``vm_state`` is already the operation's result; never for a reboot."""
-        return vm_state == self.rule.result and vm_state not in (self.rule.vm_states or ())
+    def is_done(self, vm_state: str, power_state: int = states.NOSTATE) -> bool:
+        """Whether ``vm_state`` is already the operation's result, and the guest is not otherwise; never for a reboot."""
+        done = vm_state == self.rule.result and vm_state not in (self.rule.vm_states or ())
+        return done and power_state not in states.UNDONE.get(self.name, ())
+
+    def is_undone(self, vm_state: str, power_state: int) -> bool:
+        """Whether the instance is the operation's result, and its guest is not: somebody else changed it."""
+        return self.is_done(vm_state) and not self.is_done(vm_state, power_state)
 
 
 @dataclass(frozen=True)
@@ -144,10 +149,23 @@ def begin(
     rows = select(tx, selection)
     refuse_unknown(tx, rows, selection, known_hosts)
     if operation.counts_again:
-        _check_quota(tx, [r for r in rows if not operation.is_done(r.vm_state)], limits)
+        _check_quota(tx, [r for r in rows if not operation.is_done(r.vm_state, r.power_state)], limits)
     entered = enter(tx, operation, rows, known_hosts)
     history.start_events_on(tx, {r.uuid: r.host for r in entered.rows}, operation.name)
     return entered
+
+
+def hosts_to_ask(
+    tx: Transaction, operation: Operation, selection: Selection, known_hosts: t.Collection[str]
+) -> set[str]:
+    """The hosts of selected instances that by the ledger are already what the operation makes of them: their guests may not be.
+
+    :raises InvalidInput: see select().
+    """
+    if operation.name not in states.UNDONE:
+        return set()
+    rows = select(tx, selection, lock=False)
+    return {str(r.host) for r in rows if operation.is_done(r.vm_state) and r.host in known_hosts}
 
 
 def select(
@@ -236,7 +254,7 @@ def enter(
     begun = Begun()
     refused: list[errors.BootflowError] = []
     for row in rows:
-        if row.task_state is None and operation.is_done(row.vm_state):
+        if row.task_state is None and operation.is_done(row.vm_state, row.power_state):
             begun.unchanged.append(row)
             continue
         try:
@@ -271,9 +289,12 @@ def check(
     if busy and resumed:
         raise runs.locked_error(tx, row.display_name, row.run_id)
     task_state = None if resumed else row.task_state
+    # As Nova's force_stop: the guest is not what the instance is, so that its vm_state keeps nobody from the operation.
+    undone = operation.is_undone(row.vm_state, row.power_state)
+    vm_state = min(operation.rule.vm_states or (row.vm_state,)) if undone else row.vm_state
     try:
         states.check_action(
-            operation.name, row.vm_state, task_state, row.launched_at is not None, is_locked(tx, row), row.uuid
+            operation.name, vm_state, task_state, row.launched_at is not None, is_locked(tx, row), row.uuid
         )
     except errors.InstanceIsLocked:
         raise locked_error(row) from None

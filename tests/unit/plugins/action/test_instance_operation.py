@@ -111,6 +111,23 @@ def fleet(world: World) -> Fleet:
     return Fleet(world)
 
 
+def test_hosts_of_what_seems_to_be_done_are_asked_and_check_mode_follows_what_they_say(fleet: Fleet) -> None:
+    names = ["web-1", "web-2"]
+    assert fleet.task("localhost", "stop", "ask", names=names)["hosts"] == []
+    assert fleet.task("localhost", "start", "ask", names=names)["hosts"] == ["h1", "h2"]
+    assert fleet.task("localhost", "reboot", "ask", names=names)["hosts"] == [], "which is never done already"
+    assert fleet.task("localhost", "start", "ask")["hosts"] == [], "the next step tells that nothing is selected"
+    (row,) = (r for r in fleet.world.rows(tables.instances) if r.display_name == "web-1")
+    domains = [{"uuid": row.uuid, "power_state": states.SHUTDOWN}]
+    fleet.hostvars[row.host]["bootflow_reported"] = {"reported": True, "compute_node": {"domains": domains}}
+    fleet.check_mode = True
+    fleet.world.time += 1
+    before = fleet.world.everything()
+    begun = fleet.task("localhost", "start", "begin", names=names)
+    assert [i["name"] for i in begun["instances"]] == ["web-1"] and [i["name"] for i in begun["unchanged"]] == ["web-2"]
+    assert fleet.world.everything() == before
+
+
 def vm_states(world: World) -> dict[str, tuple[str, str | None]]:
     return {r.display_name: (r.vm_state, r.task_state) for r in world.rows(tables.instances)}
 

@@ -72,7 +72,7 @@ def test_what_is_not_allowed_and_what_cannot_be() -> None:
     assert lines(want=want, have=have) == [
         "! web-1 image debian -> alpine: needs rebuild in bootflow_apply_allow (rebuild, replaces the guest's local disks)",
         "! web-2 flavor small -> large: needs resize in bootflow_apply_allow (resize, restarts the guest)",
-        "! web-3 config_drive none -> False: cannot be changed, it is made when an instance is booted; delete it and boot it again",
+        "! web-3 config_drive none -> false: cannot be changed, it is made when an instance is booted; delete it and boot it again",
         "nothing to do, 2 not allowed, 1 cannot be changed; 0 as the file has them.",
     ]
 
@@ -155,6 +155,25 @@ def test_an_error_is_left_only_where_a_restart_is_allowed() -> None:
     )
     assert lines(want=[dataclasses.replace(want[0], allow=frozenset(["restart"]))], have=have)[0].startswith("~ web-1")
     assert plan.plan([wanted()], have).changes == plan.plan(want, have).changes, "no file wants an error"
+
+
+@pytest.mark.parametrize(
+    ("vm_state", "power_state", "state", "line"),
+    [
+        (states.STOPPED, states.RUNNING, "stopped", "~ web-1 state running -> stopped: stop"),
+        (states.ACTIVE, states.POWER_PAUSED, "running", "~ web-1 state paused -> running: unpause"),
+        (states.ACTIVE, states.SHUTDOWN, "running", "~ web-1 state stopped -> running: start"),
+        (states.PAUSED, states.RUNNING, "paused", "~ web-1 state running -> paused: pause"),
+        (states.STOPPED, states.RUNNING, "running", "~ web-1 state stopped -> running: start"),
+        (states.STOPPED, states.RUNNING, None, "nothing to do; 1 as the file has it."),
+        (states.STOPPED, states.SHUTDOWN, "stopped", "nothing to do; 1 as the file has it."),
+    ],
+)
+def test_a_guest_that_somebody_else_changed_is_brought_back_where_the_file_has_a_state(
+    vm_state: str, power_state: int, state: str | None, line: str
+) -> None:
+    have = [present(vm_state=vm_state, power_state=power_state)]
+    assert lines(want=[wanted(state=state)], have=have)[0] == line
 
 
 def test_a_rebuild_that_did_not_end_is_done_again_where_one_is_allowed() -> None:

@@ -195,7 +195,13 @@ def test_every_action_begins_by_its_rule(world: World, name: str) -> None:
     for vm_state in (v for v in states.VM_STATES if v != states.DELETED):
         for task_state in (None, states.REBOOTING, states.MIGRATING, known.during):
             with world.ledger.rehearse() as tx:
-                tx.execute(tables.instances.update().values(vm_state=vm_state, task_state=task_state, run_id="run-z"))
+                values = {
+                    "vm_state": vm_state,
+                    "task_state": task_state,
+                    "run_id": "run-z",
+                    "power_state": states.NOSTATE,
+                }
+                tx.execute(tables.instances.update().values(**values))
                 try:
                     begun = operation.begin(
                         tx.for_run(world.context("o")), its, operation.Selection(uuids=[uuid]), HOSTS
@@ -312,6 +318,38 @@ def test_an_instance_that_another_user_locked(world: World, name: str) -> None:
     put(world, uuid, locked_by="ann")  # who runs this
     attempt()
     assert world.state(uuid)[1] == {"stop": states.POWERING_OFF, "delete": states.DELETING}[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "vm_state", "power_state"),
+    [
+        ("stop", states.STOPPED, states.RUNNING),
+        ("stop", states.STOPPED, states.POWER_PAUSED),
+        ("start", states.ACTIVE, states.SHUTDOWN),
+        ("pause", states.PAUSED, states.RUNNING),
+        ("unpause", states.ACTIVE, states.POWER_PAUSED),
+        ("suspend", states.SUSPENDED, states.RUNNING),
+    ],
+)
+def test_what_somebody_else_did_with_the_guest_is_undone(
+    world: World, name: str, vm_state: str, power_state: int
+) -> None:
+    """The ledger has the instance as asked, its host reported another power state."""
+    world.report("h1")
+    uuid = world.boot("web")
+    put(world, uuid, vm_state=vm_state, power_state=power_state)
+    with world.ledger.read() as tx:
+        ours = tx.for_run(world.context("o"))
+        asked = operation.hosts_to_ask(ours, OPERATIONS[name], operation.Selection(names=["web"]), HOSTS)
+    assert asked == {"h1"}
+    assert [r.uuid for r in begin(world, name, names=["web"]).rows] == [uuid]
+    assert world.state(uuid)[:2] == (vm_state, states.ACTIONS[name].during)
+    assert finish(world, {uuid: errors.LibvirtError(reason="x")}, name)[uuid].code == "LibvirtError"
+    assert world.state(uuid)[:2] == (vm_state, None), "as it was"
+    begin(world, name, names=["web"])
+    assert finish(world, {uuid: None}, name) == {}
+    assert (world.state(uuid)[:2], world.row(uuid).power_state) == ((vm_state, None), POWER[name])
+    assert [r.uuid for r in begin(world, name, names=["web"]).unchanged] == [uuid]
 
 
 def test_what_is_refused_has_the_names_of_the_instances_and_what_to_do_with_each(world: World) -> None:
