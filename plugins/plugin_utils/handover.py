@@ -26,6 +26,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build, Ended
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import ports
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import PlacedInstance
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.database import no_garbage_sought
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
 # So many seconds after the last write, a host's task writes the outcomes of all: the ledger shows guests that run while others are built.
@@ -51,9 +52,10 @@ def give(action: LedgerAction, builds: t.Mapping[str, t.Sequence[Build]], more: 
     for path in folder.glob("*.builds"):
         path.unlink()
     made: dict[tuple[str, t.Any], str] = {}
-    for host in {*builds, *more}:
-        how = json.dumps({"more": host in more, "later": later})
-        _write(_path(folder, host, "builds"), "%s\n%s" % (how, to_text(builds.get(host, ()), made)))
+    with no_garbage_sought():
+        for host in {*builds, *more}:
+            how = json.dumps({"more": host in more, "later": later})
+            _write(_path(folder, host, "builds"), "%s\n%s" % (how, to_text(builds.get(host, ()), made)))
     (folder / WRITTEN).touch(mode=0o600)
 
 

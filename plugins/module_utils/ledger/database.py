@@ -113,7 +113,7 @@ class Ledger:
             committing = False
             value: t.Any = None
             try:
-                with _no_garbage_sought(), self.engine.connect() as conn, conn.begin():
+                with no_garbage_sought(), self.engine.connect() as conn, conn.begin():
                     tx = self._transaction(conn)
                     if doubt is not None:
                         if not commits.sign_again(tx, doubt[0]):
@@ -167,7 +167,7 @@ class Ledger:
         tries = _Tries(self)
         while True:
             try:
-                with _no_garbage_sought(), begin() as tx:
+                with no_garbage_sought(), begin() as tx:
                     return function(tx, *arguments, **named)
             except sa.exc.DBAPIError as e:
                 repeat = database_errors.kind_of(e) in (Kind.CONFLICT, Kind.LOST, Kind.AWAY)
@@ -181,7 +181,7 @@ class Ledger:
     @contextlib.contextmanager
     def write(self) -> t.Iterator[Transaction]:
         """One transaction or nothing."""
-        with _no_garbage_sought(), self._errors(), self.engine.begin() as conn:
+        with no_garbage_sought(), self._errors(), self.engine.begin() as conn:
             yield self._transaction(conn)
 
     @contextlib.contextmanager
@@ -248,8 +248,8 @@ class Ledger:
 
 
 @contextlib.contextmanager
-def _no_garbage_sought() -> t.Iterator[None]:
-    """A transaction of many instances makes rows that stay, and hardly any garbage. Python would look through all of them again and
+def no_garbage_sought() -> t.Iterator[None]:
+    """Work on many instances makes rows that stay, and hardly any garbage. Python would look through all of them again and
     again, which makes a large request dearer than as many small ones."""
     sought = gc.isenabled()
     gc.disable()
