@@ -32,9 +32,9 @@ HANGING = "#!/bin/sh\necho $PPID $$ >/run/lab/hanging\nexec sleep 600\n"
 
 
 class LocalFlow(Flow):
-    """One compute host with the volume group GROUP, and its local disks there."""
+    """One compute host with the volume group GROUP, and its local disks there; and others like it."""
 
-    def __init__(self, compute: ComputeHost, folder: Path, backend: str):
+    def __init__(self, compute: ComputeHost, folder: Path, backend: str, others: t.Sequence[ComputeHost] = ()):
         self.compute = compute
         variables = {
             "bootflow_disk_backend": backend,
@@ -42,11 +42,18 @@ class LocalFlow(Flow):
             "bootflow_disk_medium": "ssd",
         }
         inventory = compute.vm.write_inventory(str(folder / "compute.json"), variables)
+        found = json.loads(Path(inventory).read_text())
+        (group,) = found.values()
+        group["hosts"].update({o.name: {**o.vm.variables(), **variables} for o in others})
+        Path(inventory).write_text(json.dumps(found))
         image = folder / "sector.raw"
         image.write_bytes(sizing_guest.boot_sector(WORDS).ljust(MIB, b"\0"))
         checksum = hashlib.sha256(image.read_bytes()).hexdigest()
         Path(str(image) + ".sha256").write_text(checksum)
-        lab = SimpleNamespace(inventory=inventory, hosts=[compute], host=lambda _name: compute)
+        hosts = {c.name: c for c in (compute, *others)}
+        lab = SimpleNamespace(
+            inventory=inventory, hosts=list(hosts.values()), host=hosts.get if others else lambda _name: compute
+        )
         super().__init__(lab, folder, image)
         self.image = image
         specs = {"capabilities:disk_medium": "ssd", "capabilities:disk_backend": backend}
@@ -66,9 +73,9 @@ class LocalFlow(Flow):
     def entry(self, flavor: str) -> dict[str, t.Any]:
         return {"name": "app", "flavor": flavor, "image": "sector", "networks": "none"}
 
-    def volumes(self) -> dict[str, dict[str, t.Any]]:
+    def volumes(self, compute: ComputeHost | None = None) -> dict[str, dict[str, t.Any]]:
         """The logical volumes of the group by name, with their size in bytes and their tags."""
-        text = self.compute.sh(
+        text = (compute or self.compute).sh(
             "lvs --reportformat json --units b --nosuffix -o lv_name,lv_size,lv_tags,lv_attr " + GROUP
         )
         rows = json.loads(text[text.index("{") :])["report"][0]["lv"]

@@ -180,6 +180,28 @@ def test_resized_where_it_is(volumes: VolumeFlow) -> None:
 
 
 @pytest.mark.long
+def test_swap_is_all_that_its_hosts_have_of_it(volumes: VolumeFlow) -> None:
+    """It boots from a volume, and has no config drive: nothing is copied, and its swap is made on the new host."""
+    more = {"bootflow_flavors": [*FLAVORS, GROWN], "bootflow_force_config_drive": False}
+    wants = on_volume("db", root(volume_type="thin"), flavor="grown", config_drive=False)
+    volumes.boot(wants, **READY, **more)
+    row = volumes.instances()["db"]
+    source, folder = row["host"], "/var/lib/bootflow/instances/%s" % row["uuid"]
+    assert not row["config_drive"]
+    operate(volumes, "migrate", **more)
+    row = volumes.instances()["db"]
+    assert row["host"] != source and row["vm_state"] == "resized"
+    there = volumes.lab.host(row["host"])
+    assert "disk.swap" in there.run("ls", folder).stdout.split()
+    assert there.run("virsh", "-q", "-c", "qemu:///system", "domstate", row["uuid"]).stdout.strip() == "running"
+    volumes.until_console(row, "bytes=%d " % (32 * 1024**2))
+    operate(volumes, "confirm_resize", **more)
+    volumes.check_ledger()
+    volumes.delete("db")
+    assert volumes.residue() == {}
+
+
+@pytest.mark.long
 def test_a_host_that_is_not_as_dead_as_it_seems(volumes: VolumeFlow) -> None:
     """It is forced down, and its guest still runs: the storage host cuts it off before the new host gets the volumes."""
     source, other = booted(volumes)
