@@ -144,7 +144,7 @@ def sent_by_driver(tx: Transaction, text: str, values: t.Any, binary: bool) -> t
 
 
 _sent = Transaction._sent
-Transaction._sent = sent_by_driver  # type: ignore[method-assign]
+Transaction._sent = sent_by_driver  # type: ignore[assignment,method-assign]
 
 
 class Database:
