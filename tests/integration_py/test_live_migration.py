@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 import time
 import typing as t
 
@@ -235,6 +236,52 @@ def test_abort_and_force_complete(flow: Flow) -> None:
     assert traces(flow, "web") == {home: (True, "paused")} and there != home
     operate(flow, "unpause", "web")
     wait_ticks(flow, "web")
+    ended(flow)
+    flow.delete("web")
+    assert flow.residue() == {}
+
+
+# It writes to its memory faster than SLOWER sends it.
+WRITING = TICKING + "(while :; do yes | head -c 33554432 >/tmp/written; done) &\n"
+
+
+@pytest.mark.long
+def test_what_a_migration_is_permitted(flow: Flow) -> None:
+    """A guest that writes too much: its CPU is slowed down, or its memory follows it to where it runs already."""
+    home, away = flow.lab.hosts[:2]
+    flow.boot(entry("web", user_data=WRITING), **READY, bootflow_hosts=[home.name])
+    uuid = flow.instances()["web"]["uuid"]
+    wait_ticks(flow, "web", 6)
+    keep_console(flow, "web")
+    to_away = {"bootflow_names": ["web"], "bootflow_live_migrate_host": away.name, **SLOWER}
+
+    process = flow.start("live_migrate", {**to_away, "bootflow_live_migration_permit_auto_converge": True})
+    wait_migrating(flow, "web", process)
+    end = time.monotonic() + 240
+    while "Auto converge throttle" not in home.run("virsh", "domjobinfo", uuid, check=False).stdout:
+        assert time.monotonic() < end and process.poll() is None, (flow.folder / "killed.log").read_text()
+        time.sleep(0.5)
+    operate(flow, "live_migration_abort", "web")
+    assert process.wait(120) == 2
+    is_at_home(flow, "web", home.name)
+
+    with subprocess.Popen(
+        home.command("virsh", "event", "--domain", uuid, "--event", "lifecycle", "--loop"),
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as listener:
+        process = flow.start("live_migrate", {**to_away, "bootflow_live_migration_permit_post_copy": True})
+        wait_migrating(flow, "web", process)
+        flow.wait_for("SELECT 1 FROM migrations WHERE status = 'running' AND memory_total > 0", 240, process)
+        operate(flow, "live_migration_force_complete", "web", bootflow_live_migration_permit_post_copy=True)
+        assert process.wait(240) == 0, (flow.folder / "killed.log").read_text()
+        home.run("pkill", "-INT", "-x", "virsh")  # in its own namespace
+        events = listener.communicate(timeout=30)[0]
+    assert "Post-copy" in events, events
+    assert where(flow, "web") == away.name and statuses(flow) == ["cancelled", "completed"]
+    wait_ticks(flow, "web")
+    counted = ticks(said(flow, "web", home.name))
+    assert counted == list(range(5, len(counted) + 5)), counted
     ended(flow)
     flow.delete("web")
     assert flow.residue() == {}
