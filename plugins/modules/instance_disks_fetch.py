@@ -156,7 +156,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.local 
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies.receiver import fetch_instance
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies.server import Place
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.disk_batch import (
-    BLANK_DISK_ARGUMENTS,
+    BLANK_DISKS_ARGUMENT,
     disk_spec,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.instance_volumes import Clearing
@@ -180,13 +180,7 @@ def argument_spec():
         "fingerprint": {"type": "str", "required": True},
         "files": {"type": "list", "elements": "dict", "required": True},
         "sizes": {"type": "dict", "default": {}},
-        "made": {
-            "type": "list",
-            "elements": "dict",
-            "default": [],
-            "options": BLANK_DISK_ARGUMENTS,
-            "mutually_exclusive": [("size_gb", "size_mb")],
-        },
+        "made": BLANK_DISKS_ARGUMENT,
     }
     return {
         **TIME_LIMIT_ARGUMENTS,

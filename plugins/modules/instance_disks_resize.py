@@ -134,7 +134,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import resized
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.disk_batch import (
-    BLANK_DISK_ARGUMENTS,
+    BLANK_DISKS_ARGUMENT,
     disk_spec,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.connection import (
@@ -164,13 +164,7 @@ def argument_spec():
         "uuid": {"type": "str", "required": True},
         "sizes": {"type": "dict", "default": {}},
         "left": {"type": "list", "elements": "str", "default": []},
-        "made": {
-            "type": "list",
-            "elements": "dict",
-            "default": [],
-            "options": BLANK_DISK_ARGUMENTS,
-            "mutually_exclusive": [("size_gb", "size_mb")],
-        },
+        "made": BLANK_DISKS_ARGUMENT,
         "state": {"type": "str", "choices": STATES},
     }
     return {

@@ -46,10 +46,16 @@ DISK_ARGUMENTS: dict[str, dict[str, t.Any]] = {
 }
 
 
-# A disk that has nothing of an image: the option ``instances[].made``.
-BLANK_DISK_ARGUMENTS: dict[str, dict[str, t.Any]] = {
-    **{name: DISK_ARGUMENTS[name] for name in ("name", "size_gb", "size_mb", "backend", "fs")},
-    "kind": {"type": "str", "choices": ["ephemeral", "swap"], "required": True},
+# Disks that have nothing of an image: the option ``instances[].made``.
+BLANK_DISKS_ARGUMENT: dict[str, t.Any] = {
+    "type": "list",
+    "elements": "dict",
+    "default": [],
+    "options": {
+        **{name: DISK_ARGUMENTS[name] for name in ("name", "size_gb", "size_mb", "backend", "fs")},
+        "kind": {"type": "str", "choices": ["ephemeral", "swap"], "required": True},
+    },
+    "mutually_exclusive": [("size_gb", "size_mb")],
 }
 
 DISK_BATCH_ARGUMENTS: dict[str, dict[str, t.Any]] = {
