@@ -79,7 +79,14 @@ class LabError(Exception):
 
 def run(*argv, check=True, timeout=60, **kwargs):
     done = subprocess.run(
-        argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=timeout, check=False, **kwargs
+        argv,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=timeout,
+        check=False,
+        pass_fds=_locks,
+        **kwargs,
     )
     if check and done.returncode:
         raise LabError("%s: exit %d: %s" % (" ".join(argv), done.returncode, done.stdout.strip()))
@@ -94,13 +101,24 @@ def wait_until(condition, timeout, what):
         time.sleep(0.05)
 
 
+_locks = []  # descriptors of the lock below, while this process has it
+
+
 @contextlib.contextmanager
 def alone():
-    """What labs of this machine do one at a time: take a subnet, make and remove namespaces."""
+    """What labs of this machine do one at a time: take a subnet, make and remove namespaces.
+
+    Commands that run meanwhile have the lock, too: where this process is killed, the next one waits for the command's end
+    and sees what it made.
+    """
     folder = os.open("/run", os.O_RDONLY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
-        yield
+        _locks.append(folder)
+        try:
+            yield
+        finally:
+            _locks.remove(folder)
     finally:
         os.close(folder)
 
