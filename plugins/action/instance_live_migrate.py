@@ -259,6 +259,7 @@ class ActionModule(LedgerAction):
         def prepare() -> tuple[Outcomes, t.Any]:
             settings = host_settings.of(self)
             first, last = map(int, settings.copy_ports.split("-"))
+            begun = self._registered(BEGUN)
             result = self.run_module(
                 "domain_migration_target",
                 {
@@ -270,9 +271,7 @@ class ActionModule(LedgerAction):
                     "last_port": last,
                     "stop_token": self._token(host),
                     "lifetime": self._longest(ready, guests),
-                    "patience": live_settings.patience(
-                        self, *(self._registered(BEGUN)[n] for n in ("sources", "destinations"))
-                    ),
+                    "patience": live_settings.patience(self, begun["sources"], begun["destinations"]),
                 },
             )
             place.update(address=items[0]["address"], port=result["port"], fingerprint=result["fingerprint"])

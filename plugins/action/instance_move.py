@@ -70,8 +70,8 @@ DEPARTED, ARRIVED, SETTLED, RETURNED = (
 )
 PHASES = ("check", "begin", "depart", "arrive", "switch", "settle", "back", "return", "finish")
 
-# Where disks that are logical volumes come to.
 _NOWHERE = {"address": "", "port": 0, "fingerprint": ""}  # nothing is fetched
+# Where disks that are logical volumes come to.
 _GROUP = ("volume_group", "volume_clear", "volume_clear_size_mb")
 
 Item = t.Dict[str, t.Any]

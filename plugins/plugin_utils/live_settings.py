@@ -24,6 +24,9 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
+AT_ONCE = 120.0  # seconds in which a host begins to send guests when nothing keeps it from that
+_LONG = 1_000_000.0
+
 
 def wanted(action: LedgerAction, selection: Selection, to_host: str | None = None) -> live.Wanted:
     """:arg to_host: None: the scheduler chooses"""
@@ -51,10 +54,6 @@ def address_of(action: LedgerAction, host: str, reported: str | None) -> str:
     """Where other hosts reach ``host``: bootflow_copy_address, else as it reported, else where Ansible does."""
     variables = action.task_vars["hostvars"][host]
     return str(HOST.of(variables).copy_address or reported or variables.get("ansible_host") or host)
-
-
-AT_ONCE = 120.0  # seconds in which a host begins to send guests when nothing keeps it from that
-_LONG = 1_000_000.0
 
 
 def patience(action: LedgerAction, sources: t.Sequence[str], destinations: t.Sequence[str]) -> float:

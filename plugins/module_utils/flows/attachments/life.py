@@ -321,9 +321,8 @@ def _end(tx: Transaction, rows: t.Sequence[Attachment]) -> None:
     ended = [(r, known[r.volume_id]) for r in over if r.volume_id in known]
     details = [(v.id, {"instance_uuid": r.instance_uuid}) for r, v in ended]
     volume_history.notify_each(tx, details, "volume.detach.end")
-    ended = [
-        (r, v) for r, v in ended if r.beside == attachments.OWN
-    ]  # the instance has the volume, whatever becomes of a second host
+    # Whatever becomes of a second host, the instance has the volume.
+    ended = [(r, v) for r, v in ended if r.beside == attachments.OWN]
     # The instance no longer waits for the volume; a failed creation is tried again with its instance.
     volumes.forget_instance(
         tx, [v.id for r, v in ended if v.instance_uuid == r.instance_uuid and v.status != states.ERROR]

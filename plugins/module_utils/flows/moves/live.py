@@ -48,9 +48,8 @@ class Begun:
     moving: list[Moving] = field(default_factory=list)  # owned by this run
     failed: dict[str, errors.BootflowError] = field(default_factory=dict)  # uuid -> why it has no host
     rows: dict[str, Instance] = field(default_factory=dict)  # of all
-    with_volumes: set[str] = field(
-        default_factory=set
-    )  # those of ``moving`` whose new hosts are to be connected to their volumes
+    # Those of ``moving`` whose new hosts are to be connected to their volumes.
+    with_volumes: set[str] = field(default_factory=set)
 
 
 # --- begin --------------------------------------------------------------------------------------------------------------
@@ -106,11 +105,12 @@ def _connectors(
         if m.uuid in having:
             host, node = m.move.dest_compute, m.move.dest_node
             try:
-                ends[m.uuid] = connectors(host, nodes.node_facts(tx, host, node))
-                _check_initiator(ends[m.uuid], having[m.uuid])
+                connector = connectors(host, nodes.node_facts(tx, host, node))
+                _check_initiator(connector, having[m.uuid])
             except errors.BootflowError as e:
                 without[m.uuid] = e
-                ends.pop(m.uuid, None)
+            else:
+                ends[m.uuid] = connector
     return ends, without
 
 

@@ -30,9 +30,8 @@ Disk = t.Mapping[str, t.Any]  # core.disks.block_devices.PlannedDisk as plain da
 class Journey:
     """What becomes of an instance's local disks where it goes. Swap is made anew: what is in it dies with the guest's memory."""
 
-    sizes: dict[str, int] = field(
-        default_factory=dict
-    )  # those that are copied, and the bytes that they have at least; 0: as they have
+    # Those that are copied, and the bytes that they have at least; 0: as they have.
+    sizes: dict[str, int] = field(default_factory=dict)
     made: list[Disk] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
 

@@ -13,7 +13,7 @@ import shutil
 import typing as t
 
 from ...core.disks.local import LVM, QCOW2, QCOW2_ON_LVM, volume_name
-from ...core.errors import BootflowError, Conflict, DiskCopyFailed, DiskFull, InvalidDiskInfo, InvalidInput
+from ...core.errors import BootflowError, Conflict, DiskCopyFailed, InvalidDiskInfo, InvalidInput
 from ..disks.file_disks import DiskSpec, ensure_files, grow, records_of, write_records
 from ..disks.instance_volumes import Wanted, begin, finish
 from ..disks.local_removal import NO_GROUP, LocalVolumes, remove_volumes
@@ -27,6 +27,7 @@ from ..os.locks import host_lock
 from ..os.module_errors import as_bootflow_error
 from ..os.ownership import mark_folder
 from ..os.paths import checked_disk_name, checked_instances_path, instance_dir, make_dirs
+from ..os.room import check_room
 from ..volumes.copy import flush, zero
 from .server import Place, connected
 from .stream import Garbled, Stream, read_line, receive_file, send_line
@@ -100,13 +101,7 @@ def _check_room(instances_path: str, files: t.Sequence[t.Mapping[str, t.Any]]) -
     path = checked_instances_path(instances_path)
     make_dirs(path)
     here = [f for f in files if not f.get("mounted") and (f["record"] or {}).get("format") != LVM]
-    needed, free = sum(int(f["allocated"]) for f in here), shutil.disk_usage(path).free
-    if needed > free:
-        raise DiskFull(
-            host=os.uname().nodename,
-            path=path,
-            reason="the guest's disks need %d MiB, and %d MiB are free" % (needed >> 20, free >> 20),
-        )
+    check_room(path, sum(int(f["allocated"]) for f in here))
 
 
 class _Arrival:

@@ -18,7 +18,7 @@ import shutil
 import typing as t
 
 from ...core.disks.rescue import DISK as RESCUE
-from ...core.errors import Conflict, DiskFull, InvalidDiskInfo
+from ...core.errors import Conflict, InvalidDiskInfo
 from ...core.guest.domain.element import parse
 from ..images.images import QEMU_IMG_PACKAGE
 from ..libvirt.connection import libvirt, libvirt_errors, tolerating
@@ -30,6 +30,7 @@ from ..os.locks import host_lock
 from ..os.module_errors import as_bootflow_error
 from ..os.ownership import check_owner, ledger_of_folder
 from ..os.paths import checked_disk_name, instance_dir, make_dirs
+from ..os.room import check_room
 from .file_disks import RECORDS, DiskSpec, ensure_files, grow, records_of, write_records
 
 #: Folders in that of the instance: what it gets, that while it is copied, and what it had.
@@ -93,10 +94,7 @@ def _check(folder: str, records: t.Mapping[str, t.Mapping[str, t.Any]]) -> None:
             raise InvalidDiskInfo(reason="%s is not a disk that can be copied" % path)
         run([program("qemu-img", QEMU_IMG_PACKAGE), "info", "-f", record["format"], path], timeout=60.0)  # locks it
         needed += os.stat(path).st_blocks * 512
-    free = shutil.disk_usage(folder).free
-    if needed > free:
-        reason = "the guest's disks need %d MiB, and %d MiB are free" % (needed >> 20, free >> 20)
-        raise DiskFull(host=os.uname().nodename, path=folder, reason=reason)
+    check_room(folder, needed)
 
 
 def _copy(source: str, target: str) -> None:

@@ -14,7 +14,7 @@ import shutil
 import typing as t
 import urllib.parse
 
-from ...core.errors import Conflict, DestinationHypervisorTooOld, DiskFull, HypervisorUnavailable, InvalidCPUInfo
+from ...core.errors import Conflict, DestinationHypervisorTooOld, HypervisorUnavailable, InvalidCPUInfo
 from ...core.guest.domain.element import parse
 from ..disks.file_disks import write_records
 from ..images.images import QEMU_IMG_PACKAGE
@@ -26,6 +26,7 @@ from ..os.files import fsync
 from ..os.locks import host_lock
 from ..os.ownership import mark_folder
 from ..os.paths import checked_disk_name, checked_instances_path, instance_dir, make_dirs
+from ..os.room import check_room
 
 _SOCKETS = ("/run/libvirt/virtqemud-sock", "/run/libvirt/libvirt-sock", "/var/run/libvirt/libvirt-sock")
 _RESULT = "CPU doesn't have compatibility.\n\n%(ret)s\n\nRefer to %(u)s"  # Nova's words
@@ -84,7 +85,9 @@ def make_disks(connection: t.Any, instances_path: str, ledger_id: str, uuid: str
                 message="host %s already has files or a domain of instance %s" % (os.uname().nodename, uuid),
                 remedy="bootflow.compute.audit removes what is left of an earlier move.",
             )
-        _check_room(instances_path, guest["disks"])
+        path = checked_instances_path(instances_path)
+        make_dirs(path)
+        check_room(path, sum(int(d["allocated"]) for d in guest["disks"]))
         progress.mark_changed()
         try:
             mark_folder(folder, ledger_id)
@@ -97,18 +100,6 @@ def make_disks(connection: t.Any, instances_path: str, ledger_id: str, uuid: str
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
-
-
-def _check_room(instances_path: str, disks: t.Sequence[t.Mapping[str, t.Any]]) -> None:
-    path = checked_instances_path(instances_path)
-    make_dirs(path)
-    needed, free = sum(int(d["allocated"]) for d in disks), shutil.disk_usage(path).free
-    if needed > free:
-        raise DiskFull(
-            host=os.uname().nodename,
-            path=path,
-            reason="the guest's disks need %d MiB, and %d MiB are free" % (needed >> 20, free >> 20),
-        )
 
 
 def _make(path: str, record: t.Mapping[str, t.Any]) -> None:

@@ -24,9 +24,8 @@ from .sqlalchemy_import import sa
 from .transaction import Transaction, is_of_standby
 
 IDLE_BEFORE_PING = 5.0  # seconds; a recently used connection is not pinged
-SQLITE_CACHE = (
-    64 * 1024
-)  # KiB at most; with sqlite's 2 MiB a request of many reads and writes pages of the indexes several times
+# KiB at most; with sqlite's 2 MiB a request of many reads and writes pages of the indexes several times.
+SQLITE_CACHE = 64 * 1024
 SQLITE_CHECKPOINT = 4096  # pages of WAL: a thousand instances write as many, and the same pages again and again
 FOREVER = 2_000_000_000  # milliseconds: sqlite cannot wait without a limit
 MIGRATION_SECONDS = 3600.0  # of one statement

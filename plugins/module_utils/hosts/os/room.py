@@ -1,0 +1,22 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Whether disks have room in a folder, asked before anything is written there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+from ...core.errors import DiskFull
+
+
+def check_room(folder: str, needed: int) -> None:
+    """:arg needed: bytes that the guest's disks take in ``folder``
+    :raises DiskFull: fewer are free on its file system
+    """
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        reason = "the guest's disks need %d MiB, and %d MiB are free" % (needed >> 20, free >> 20)
+        raise DiskFull(host=os.uname().nodename, path=folder, reason=reason)
