@@ -29,6 +29,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.file_
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import connection as libvirt_connection
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domains
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import room
 
 UUID = "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11"
 MIB = 1024**2
@@ -424,7 +425,7 @@ def test_the_way_back_with_disks_that_come_and_go_is_killed(host: Host, changes:
 
 
 def test_no_room(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resized.shutil, "disk_usage", lambda _path: types.SimpleNamespace(free=1))
+    monkeypatch.setattr(room.shutil, "disk_usage", lambda _path: types.SimpleNamespace(free=1))
     with pytest.raises(DiskFull, match="0 MiB are free"):
         host.prepare(disk=8 * MIB)
     assert host.extra() == set()
