@@ -329,20 +329,23 @@ def locked_error(row: Instance) -> errors.InstanceIsLocked:
     return error
 
 
-def start(tx: Transaction, operation: Operation, rows: t.Sequence[Instance]) -> None:
-    """Write that the operation begins with these locked and checked instances: task_state, journal, notification."""
+def start(tx: Transaction, operation: Operation, rows: t.Sequence[Instance], moment: str = "start") -> None:
+    """Write that the operation begins with these locked and checked instances: task_state, journal, notification.
+
+    :arg moment: the end of the notification's name, where something comes before the operation's own ``start``.
+    """
     uuids = [r.uuid for r in rows]
     if operation.during is not None:
         before = sorted({r.task_state for r in rows}, key=str)
-        notify, rule = tx.context.notify_on_state_change, operation.rule
+        told, rule = tx.context.notify_on_state_change, operation.rule
         values = {"task_state": operation.during, "run_id": tx.run.id}
         passed = [s for s in (rule.during, *rule.then[:-1]) if s is not None] if rule.then else []
-        instances.swap(tx, uuids, before, None, notify, passed, **values)
+        instances.swap(tx, uuids, before, None, told, passed, **values)
     _end_others(tx, operation, rows)
     for project in sorted({r.project for r in rows}):
         new = [r.uuid for r in rows if r.project == project and not operation.is_begun(r.task_state)]
         history.start_actions(tx, new, operation.action, tx.request_id, project, tx.actor)
-    _notify(tx, operation, uuids, "start")
+    notify(tx, operation, uuids, moment)
 
 
 def _end_others(tx: Transaction, operation: Operation, rows: t.Sequence[Instance]) -> None:
@@ -356,7 +359,8 @@ def _end_others(tx: Transaction, operation: Operation, rows: t.Sequence[Instance
         history.finish_actions(tx, its, rule.known_as or name, history.ERROR)
 
 
-def _notify(tx: Transaction, operation: Operation, uuids: t.Sequence[str], moment: str) -> None:
+def notify(tx: Transaction, operation: Operation, uuids: t.Sequence[str], moment: str) -> None:
+    """Notify of a moment of the operation, if it has notifications."""
     if operation.notification:
         history.notify(tx, uuids, "compute.instance.%s.%s" % (operation.notification, moment), {})
 
@@ -438,8 +442,8 @@ def leave(tx: Transaction, operation: Operation, uuids: t.Sequence[str], **value
     """
     if operation.during is None:
         return instances.living(tx, uuids)
-    notify = tx.context.notify_on_state_change
-    return instances.swap(tx, uuids, [operation.during], tx.run.id, notify, task_state=None, **values)
+    told = tx.context.notify_on_state_change
+    return instances.swap(tx, uuids, [operation.during], tx.run.id, told, task_state=None, **values)
 
 
 def journal(
@@ -462,4 +466,4 @@ def close(tx: Transaction, operation: Operation, done: t.Sequence[str], failed: 
     """Close the action of these instances, and notify of the end of those that are done."""
     history.finish_actions(tx, done, operation.action)
     history.finish_actions(tx, failed, operation.action, history.ERROR)
-    _notify(tx, operation, done, "end")
+    notify(tx, operation, done, "end")

@@ -92,14 +92,14 @@ def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: Sched
     placed = [m.row for m in found.values()]
     moving.take(tx, [r.uuid for r in placed])  # before any node is locked
     check_quota(tx, wanted, list(found.values()))
-    operation.start(tx, its, placed)
+    operation.start(tx, its, placed, "prep.start")
     history.start_events_on(tx, {r.uuid: r.host for r in placed}, its.name)
-    history.notify(tx, sorted(found), "compute.instance.resize.prep.start", {})
     hosts = claim(tx, list(found.values()), read_fleet, options)
     begun.failed = {u: _told(h, wanted, found[u].row) for u, h in hosts.items() if isinstance(h, errors.BootflowError)}
     _enter(tx, wanted, [(found[u], h) for u, h in hosts.items() if isinstance(h, Candidate)])
-    history.notify(tx, sorted(set(found) - set(begun.failed)), "compute.instance.resize.prep.end", {})
     operation.finish(tx, its, {u: operation.Outcome(error=e) for u, e in begun.failed.items()})
+    operation.notify(tx, its, sorted(found), "prep.end")
+    operation.notify(tx, its, sorted(set(found) - set(begun.failed)), "start")
     moving.kept(tx, begun.failed)
     begun.moving = [m for m in load(tx, sorted(set(found) - set(begun.failed))) if m.uuid not in begun.failed]
     return begun

@@ -72,6 +72,11 @@ class Movers(World):
         self.time += 100_000
         return t.cast("dict[str, str]", self.call(recovery.settle, host, power_states, self.time + 1, run="z"))
 
+    def notified(self, uuid: str) -> list[str]:
+        """The notifications since the boot."""
+        told = [r.event_type for r in self.rows(tables.notifications, tables.notifications.c.instance_uuid == uuid)]
+        return [e.replace("compute.instance.", "") for e in told if ".create." not in e and ".update" not in e]
+
     def cleaned(self, host: str) -> None:
         uuids = [u for u, h in self.cleanups() if h == host]
         self.call(cleanup.finish, {host: uuids}, run="z")
@@ -136,6 +141,22 @@ def test_a_resize_confirmed(world: Movers) -> None:
     world.cleaned(source)
     assert (uuid, source) not in world.claims() and (uuid, other(source)) in world.claims()
     assert world.addresses(uuid) == addresses and world.size(uuid) == NEW
+
+
+@pytest.mark.parametrize("flavor", [LARGE, None])
+def test_the_notifications_are_in_the_order_of_nova(world: Movers, flavor: t.Any) -> None:
+    uuid = world.boot("web")
+    there = [
+        "resize.prep.start", "resize.prep.end", "resize.start", "resize.end", "finish_resize.start", "finish_resize.end"
+    ]  # fmt: skip
+    world.move(uuid, flavor)
+    assert world.notified(uuid) == there
+    world.revert(uuid)
+    back = ["resize.revert.start", "resize.revert.end"]
+    assert world.notified(uuid) == there + back
+    world.move(uuid, flavor)
+    world.call(confirm.confirm, Selection(uuids=[uuid]))
+    assert world.notified(uuid) == there + back + there + ["resize.confirm.start", "resize.confirm.end"]
 
 
 def test_a_resize_reverted(world: Movers) -> None:
@@ -218,6 +239,7 @@ def test_no_host_fails_that_one_alone(world: Movers) -> None:
     for uuid, error in begun.failed.items():
         assert error.code == "NoValidHost" and world.state(uuid)[:2] == ("active", None)
         assert world.fault(uuid).error_code == "NoValidHost"
+        assert world.notified(uuid) == ["resize.prep.start", "resize.error", "resize.prep.end"]
     for m in begun.moving:
         world.call(course.finish, course.MIGRATE, {m.uuid: course.Result(states.RUNNING, BROKEN)})
 
