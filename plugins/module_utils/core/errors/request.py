@@ -118,6 +118,13 @@ class InstanceGroupNotFound(NotFound):
     status = 400
 
 
+class ProjectNotFound(NotFound):
+    """All of a project was selected, and the ledger has never had anything of it."""
+
+    msg_fmt = "Project %(project_id)s could not be found."
+    remedy = "Give bootflow_project a project that bootflow.compute.list shows."
+
+
 class InvalidUUID(InvalidInput):
     """A value that must be a UUID is not one."""
 

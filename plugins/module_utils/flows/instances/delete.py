@@ -42,7 +42,7 @@ def begin(tx: Transaction, selection: Selection, missing_ok: bool = False, soft:
 
     :arg soft: only soft-delete those that ever ran. source: Nova's servers API _delete()
     :raises InvalidInput: an empty selection, or a name is in several projects and none is given.
-    :raises InstanceNotFound: one of those named does not exist, unless ``missing_ok``.
+    :raises InstanceNotFound, ProjectNotFound: one of those named does not exist, unless ``missing_ok``.
     :raises InstanceBusy: a live run is deleting one of them.
     """
     rows = operation.select(tx, selection, everything="bootflow_delete_all")

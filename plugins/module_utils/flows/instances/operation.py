@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from ...core import errors
 from ...core.instances import quotas, states
 from ...core.reading.nearest import suggestion
+from ...ledger import projects
 from ...ledger.compute import history, instances, nodes, runs
 from ...ledger.compute.instances import Instance
 from ...ledger.db.locks import take_turns
@@ -140,7 +141,7 @@ def begin(
 
     :arg known_hosts: the inventory's hosts. :arg limits: bootflow_quotas.
     :raises InvalidInput: see select().
-    :raises InstanceNotFound: an unknown name or UUID.
+    :raises InstanceNotFound, ProjectNotFound: an unknown name, UUID or project.
     :raises InstanceIsLocked, InstanceInvalidState, InstanceBusy, ComputeHostNotFound: one of them cannot begin.
     :raises OverQuota: they count again, and are too many.
     """
@@ -218,7 +219,10 @@ def refuse_unknown(
 
     :arg known_hosts: the inventory's hosts.
     :raises InstanceNotFound: what is named is not among ``rows``. :raises ComputeHostNotFound: a host that nobody knows.
+    :raises ProjectNotFound: all of a project that the ledger has never had anything of.
     """
+    if selection.everything and selection.project is not None and not rows:
+        projects.refuse_unknown(tx, selection.project)
     hosts = set(selection.hosts or ()) - {r.host for r in rows} - set(known_hosts)
     if hosts:
         reported = sorted({n.host for n in nodes.rows(tx, ("host",))})
@@ -231,9 +235,9 @@ def refuse_unknown(
     unknown += sorted(set(selection.reservations or ()) - {r.reservation_id for r in rows})
     if not unknown:
         return
-    near, projects = None, instances.projects(tx)
-    if selection.project is not None and selection.project not in projects:
-        near = suggestion(selection.project, projects, "The list of projects with instances")
+    near, used = None, instances.projects(tx)
+    if selection.project is not None and selection.project not in used:
+        near = suggestion(selection.project, used, "The list of projects with instances")
     elif names:
         near = suggestion(names[0], instances.names(tx, selection.project), "The list of instances")
     raise errors.InstanceNotFound(instance_id=", ".join(unknown), remedy=near)

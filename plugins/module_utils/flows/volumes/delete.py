@@ -19,6 +19,7 @@ from ...core.reading.nearest import suggestion
 from ...core.reading.problems import Problems
 from ...core.volumes import attachment, states
 from ...core.volumes.model import Snapshot
+from ...ledger import projects
 from ...ledger.compute import runs
 from ...ledger.compute.history import LastFault, shown_fault
 from ...ledger.db.transaction import Transaction
@@ -59,7 +60,7 @@ def begin(
     :arg force: from any status, also volumes that a live run is creating; not attached ones.
     :arg cascade: delete their snapshots with them.
     :raises InvalidInput: the selection is empty, a name is in several projects and none is given, or a backend is frozen.
-    :raises VolumeNotFound: one of those named does not exist, unless ``missing_ok``.
+    :raises VolumeNotFound, ProjectNotFound: one of those named does not exist, unless ``missing_ok``.
     :raises InvalidVolume: :raises VolumeLocked: :raises VolumeIsBusy: one of them cannot be deleted.
     :raises InvalidRequest: several cannot, with the reasons of all. Nothing is written then.
     """
@@ -71,6 +72,8 @@ def begin(
     runs.renew(tx)
     rows = selected(tx, ids, names, project)
     if not missing_ok:
+        if project is not None and everything and not rows:
+            projects.refuse_unknown(tx, project)
         refuse_unknown(tx, rows, [*(ids or ()), *(names or ())], project)
     check = _Check(tx, rows, force, cascade)
     refusals: list[tuple[str, errors.BootflowError]] = []

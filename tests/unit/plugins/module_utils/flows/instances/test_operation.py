@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import plan as core_audit
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import operation
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import delete, operation
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Operation, Outcome
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import (
     BY_TASK_STATE,
@@ -297,6 +297,28 @@ def test_selecting(world: World) -> None:
     with pytest.raises(errors.InvalidInput, match="a is in the projects p, q"):
         begin(world, names=["a"])
     assert [r.uuid for r in begin(world, names=["a"], project="q").rows] == [twin]
+
+
+def test_all_of_a_project_that_nobody_knows(world: World) -> None:
+    """A mistyped project is an error; one that has no instance any more is none."""
+    world.report("h1")
+    everything: dict[str, t.Any] = {"everything": True}
+    with pytest.raises(errors.ProjectNotFound, match="Project stagging could not be found.") as caught:
+        begin(world, project="stagging", **everything)
+    assert "is empty" in caught.value.remedy
+    uuid = world.boot("web", project="staging")
+    before = world.everything()
+    with pytest.raises(errors.ProjectNotFound) as caught:
+        begin(world, project="stagging", **everything)
+    assert "Did you mean staging?" in caught.value.remedy and "knows has: staging." in caught.value.remedy
+    with world.ledger.write() as tx, pytest.raises(errors.ProjectNotFound):
+        delete.begin(tx.for_run(world.context("o")), operation.Selection(project="stagging", everything=True))
+    assert world.everything() == before
+    assert world.delete(project="stagging", **everything).rows == [], "with bootflow_missing_ok"
+    world.delete(project="staging", **everything)
+    world.removed("h1", [uuid])
+    world.finish()
+    assert begin(world, project="staging", **everything).rows == []
 
 
 @pytest.mark.parametrize("name", ["stop", "delete"])

@@ -89,6 +89,9 @@ def test_something_has_to_say_which(vw: VolumeWorld) -> None:
         pytest.raises(errors.InvalidInput, match="volume v exists in the projects default, other"),
     ):
         delete.begin(tx.for_run(vw.context("d")), names=["v"])
+    with vw.ledger.write() as tx, pytest.raises(errors.ProjectNotFound, match="othr") as caught:
+        delete.begin(tx.for_run(vw.context("d")), project="othr", everything=True)
+    assert "Did you mean other?" in caught.value.remedy
     with vw.ledger.write() as tx:
         begun = delete.begin(tx.for_run(vw.context("a")), project="other", everything=True)
     assert [g["name"] for g in begun.gone] == ["v"]
