@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 import typing as t
-import uuid as uuid_module
 from dataclasses import asdict, dataclass, field, replace
 
 from ...core import errors
@@ -445,7 +444,7 @@ class _Writer:
         row = self._row(plan)
         disks = _as_dicts(plan.disks)
         for name in names:
-            uuid = self._uuid()
+            uuid = self.tx.new_id()
             self._rows.append((number, {**row, **self._named(plan, uuid, name, indices[name])}))
             self._disks_of[uuid] = (
                 disks if self.volume_writer is None else _as_dicts(self.volume_writer.reserve(plan, uuid))
@@ -486,9 +485,6 @@ class _Writer:
             "has_volumes": plan.has_volumes,
             "cross_az_attach": self.options.volumes.cross_az_attach,
         }
-
-    def _uuid(self) -> str:
-        return str(uuid_module.UUID(int=self.context.rng.getrandbits(128), version=4))
 
     def _named(self, plan: Planned, uuid: str, name: str, index: int) -> dict[str, t.Any]:
         """What each instance of an entry has for itself."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 import ipaddress
 import random
 import typing as t
-import uuid as uuid_module
 
 from ...core import errors
 from ...core.model import Network, NetworkRequest, Subnet
@@ -76,7 +75,7 @@ class Allocator:
             nothing was written; the caller's transaction is to be rolled back.
         """
         for position, (request, network) in enumerate(requested):
-            port_id = str(uuid_module.UUID(int=self.rng.getrandbits(128), version=4))
+            port_id = self.tx.new_id()
             for subnet, address in self._addresses(request, network):
                 self._ip_rows.append({"subnet_id": subnet.id, "ip_address": address, "port_id": port_id})
             self._port_rows.append(

@@ -100,6 +100,9 @@ class Context:
     base_mac: str = BASE_MAC  # of the MAC addresses that are drawn
     rng: random.Random = field(default_factory=random.SystemRandom)
     clock: t.Callable[[], float] = time.time
+    _begun: int | None = field(
+        default=None, init=False, repr=False, compare=False
+    )  # of the last UUID, its first 32 bits
 
     @property
     def now(self) -> float:
@@ -110,5 +113,10 @@ class Context:
         return self.run.actor
 
     def new_id(self) -> str:
-        """The UUID of a new row."""
-        return str(uuid.UUID(int=self.rng.getrandbits(128), version=4))
+        """The UUID of a new row.
+
+        The first eight digits of the first one are drawn, and those of the others count on from there: rows of one request lie
+        beside each other in every index of their UUIDs, so that few of its pages are written.
+        """
+        self._begun = self.rng.getrandbits(32) if self._begun is None else (self._begun + 1) % 2**32
+        return str(uuid.UUID(int=self._begun << 96 | self.rng.getrandbits(96), version=4))

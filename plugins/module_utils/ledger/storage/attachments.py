@@ -11,7 +11,6 @@ attachment requires the lock of its volume.
 from __future__ import annotations
 
 import typing as t
-import uuid as uuid_module
 
 from ...core import errors
 from ...core.instances import states as vm_states
@@ -256,7 +255,7 @@ def reserve(tx: Transaction, reservations: t.Sequence[Reservation]) -> list[str]
     now = tx.now
     reserved = attachment.RESERVE.after(None)
     ready = attachment.VOLUME_READY.after(reserved)
-    ids = [str(uuid_module.UUID(int=tx.rng.getrandbits(128), version=4)) for _each in reservations]
+    ids = [tx.new_id() for _each in reservations]
     rows = [
         Attachment(
             id=own_id,

@@ -8,6 +8,7 @@ import dataclasses
 import json
 import random
 import typing as t
+import uuid
 
 import pytest
 
@@ -567,8 +568,8 @@ def test_every_port_has_a_mac_of_its_own(world: World) -> None:
 
         def getrandbits(self, bits: int) -> int:
             if bits > 8:
-                self.drawn += 1 << 100
-                return self.drawn
+                self.drawn += 1 << 60
+                return self.drawn % (1 << bits)
             self.drawn += 1
             return (self.drawn // 6) % 256
 
@@ -578,6 +579,20 @@ def test_every_port_has_a_mac_of_its_own(world: World) -> None:
     world.accept(request("a", 5), rng=Repeating())
     macs = [p.mac_address for p in world.rows(tables.ports)]
     assert len(set(macs)) == 5 and all(m.startswith("fa:16:3e:") for m in macs)
+
+
+@pytest.mark.parametrize("first", [0x7FFFFF00, 0xFFFFFFF0])
+def test_the_rows_of_a_request_lie_side_by_side(world: World, first: int) -> None:
+    """Their UUIDs count on, also beyond the last number, so that an index of them is written in one place."""
+
+    class Beginning(random.Random):
+        def getrandbits(self, bits: int) -> int:
+            return first if bits == 32 else super().getrandbits(bits)
+
+    world.accept(request("a", 20), rng=Beginning(1))
+    ids = [r.uuid for r in world.rows(tables.instances)] + [r.id for r in world.rows(tables.ports)]
+    assert sorted((int(i[:8], 16) - first) % 2**32 for i in ids) == list(range(len(ids))), "each number once"
+    assert len({i[9:] for i in ids}) == len(ids) and all(uuid.UUID(i).version == 4 for i in ids)
 
 
 def test_a_large_batch(world: World) -> None:
