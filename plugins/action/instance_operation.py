@@ -40,7 +40,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     rescue,
     tables,
 )
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import CONTROLLER, OPENED, LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, item_errors, outcome
 from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import lease_kept
 from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_settings import reachable
@@ -50,6 +50,8 @@ BEGUN = "bootflow_operation_begun"
 OPERATED = "bootflow_operated"
 
 Items = t.List[t.Dict[str, t.Any]]
+# What is begun; those with volumes; what they were before, of a rebuild; those whose volumes lack a connection; who exports these.
+_Begun = t.Tuple[operation.Begun, t.Set[str], t.Dict[str, Before], t.List[str], t.List[str]]
 
 # What a host does with guests beside setting their power state, by Operation.work: (action, uuids) -> what the module said of each, and
 # why some failed.
@@ -77,28 +79,14 @@ class ActionModule(LedgerAction):
         **OPERATION.options(),
         **FOLLOW.options(),
         **REQUEST.options("quotas"),
-        "phase": {"type": "str", "choices": ["ask", "begin", "work", "finish"], "default": "begin"},
+        "phase": {"type": "str", "choices": ["begin", "work", "finish"], "default": "begin"},
+        "ask": {"type": "bool", "default": False},
         **RUN.options("admin_password_dir", "print_table"),
     }
 
     def act(self) -> dict[str, t.Any]:
         self.operation: Operation = find(self.options["operation"], self.options["reboot_type"])
-        return {"ask": self._ask, "begin": self._begin, "work": self._work, "finish": self._finish}[
-            self.options["phase"]
-        ]()
-
-    # --- ask: whose guests are looked at first ------------------------------------------------------------------------
-
-    def _ask(self) -> dict[str, t.Any]:
-        """The hosts of instances that are as asked by the ledger: somebody else may have changed their guests."""
-        selection = operation.Selection.from_options(self.options)
-        ledger = self.rehearsal_ledger() if self.check_mode else self.open_ledger()
-        known = self.compute_hosts()
-        try:
-            hosts = ledger.inspect(lambda tx: operation.hosts_to_ask(tx, self.operation, selection, known))
-        except errors.InvalidInput:  # which the next step tells
-            hosts = set()
-        return {"changed": False, "hosts": sorted(hosts)}
+        return {"begin": self._begin, "work": self._work, "finish": self._finish}[self.options["phase"]]()
 
     # --- begin: on the controller, for all hosts --------------------------------------------------------------------
 
@@ -109,7 +97,11 @@ class ActionModule(LedgerAction):
         if self.operation.work == "rebuild":
             wanted = rebuild.wanted(self, self.options["rebuild_image"], self.options["follow_file"])
 
-        def begin(tx: Transaction) -> tuple[operation.Begun, set[str], dict[str, Before], list[str], list[str]]:
+        def begin(tx: Transaction) -> _Begun | set[str]:
+            if self.options["ask"]:
+                ask = self._hosts_to_ask(tx, selection, known_hosts)
+                if ask:
+                    return ask
             before: dict[str, Before] = {}
             if self.check_mode:
                 host_reports.follow_power(self, tx)
@@ -128,7 +120,10 @@ class ActionModule(LedgerAction):
                 lacking = moving.take_unconnected(tx, places, self._connector)
             return begun, with_volumes, before, lacking, reachable(self, moving.storage_hosts(tx)) if lacking else []
 
-        begun, with_volumes, before, lacking, storage_hosts = self.write(begin)
+        done = self.write(begin)
+        if isinstance(done, set):
+            return {"changed": False, "ask": sorted(done), "hosts": [], "storage_hosts": [], "work": {}}
+        begun, with_volumes, before, lacking, storage_hosts = done
         work: dict[str, Items] = {}
         for row in begun.rows:
             item: dict[str, t.Any] = {"uuid": row.uuid, "name": row.display_name, "vm_state": row.vm_state}
@@ -141,6 +136,7 @@ class ActionModule(LedgerAction):
         after = self.operation.rule.result
         return {
             "changed": bool(begun.rows),
+            "ask": [],
             "instances": [{"name": r.display_name, "uuid": r.uuid, "host": r.host} for r in begun.rows],
             "unchanged": [{"name": r.display_name, "uuid": r.uuid, "host": r.host} for r in begun.unchanged],
             "hosts": sorted(work),
@@ -152,6 +148,15 @@ class ActionModule(LedgerAction):
                 "".join("%s %s: %s\n" % (r.display_name, r.uuid, after or r.vm_state) for r in begun.rows),
             ),
         }
+
+    def _hosts_to_ask(self, tx: Transaction, selection: operation.Selection, known: t.Collection[str]) -> set[str]:
+        """Of instances that are as requested by the ledger, since somebody else may have changed their guests; and where runs died."""
+        opened = self.task_vars["hostvars"][CONTROLLER].get(OPENED) or {}
+        try:
+            hosts = operation.hosts_to_ask(tx, self.operation, selection, known)
+        except errors.InvalidInput:  # is told by the step that begins
+            hosts = set()
+        return hosts.union(opened.get("clean_first") or ())
 
     def _connector(self, host: str, facts: t.Mapping[str, t.Any]) -> Connector:
         """How ``host`` reaches volumes that a fault left without a connection: rare, so its settings are read only now."""

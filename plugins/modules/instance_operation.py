@@ -11,11 +11,9 @@ module: instance_operation
 short_description: Stop, start, reboot, rebuild, pause, suspend and rescue instances
 version_added: "0.1.0"
 description:
-  - One step of an operation on many instances. O(phase=ask) lists the hosts that should report first (M(bootflow.compute.compute_report)), those of
-    instances which the ledger already has as asked, so that a guest that somebody else started or stopped is seen.
-    O(phase=begin) checks the selected instances and takes them into the operation, O(phase=work) does it on one host for all of its instances,
-    O(phase=finish) writes what came of all of them. The playbooks C(stop), C(start), C(reboot), C(rebuild), C(pause), C(unpause), C(suspend), C(resume),
-    C(rescue), C(unrescue), C(set_admin_password) and C(trigger_crash_dump) run them all.
+  - One step of an operation on many instances. O(phase=begin) checks the selected instances and takes them into the operation, O(phase=work) does it
+    on one host for all of its instances, O(phase=finish) writes what came of all of them. The playbooks C(stop), C(start), C(reboot), C(rebuild),
+    C(pause), C(unpause), C(suspend), C(resume), C(rescue), C(unrescue), C(set_admin_password) and C(trigger_crash_dump) run them all.
   - Instances selected by O(names) or O(uuids) must exist.
   - States are checked as by Nova. If one of the selected instances is in a state that does not allow the operation, is locked, or is being worked on by
     another run, the task fails and no instance is touched. An instance that is already what the operation makes of it is left
@@ -38,8 +36,15 @@ options:
   phase:
     description: Which step. V(work) runs on the compute hosts, the others on the controller.
     type: str
-    choices: [ask, begin, work, finish]
+    choices: [begin, work, finish]
     default: begin
+  ask:
+    description:
+      - With O(phase=begin), nothing begins where hosts should report first (M(bootflow.compute.compute_report)), and RV(ask) names them. These are the
+        hosts of instances which the ledger already has as requested, so that a guest that somebody else started or stopped is seen, and the hosts on
+        which a run died (C(clean_first) of C(bootflow_ledger_opened)). When they have reported, run the step again without this option.
+    type: bool
+    default: false
   hosts:
     description: Instances on these compute hosts. Read from the variable C(bootflow_host).
     type: list
@@ -116,6 +121,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 ---
+ask:
+  description: With O(ask), hosts that should report first. Nothing is begun where there are some.
+  type: list
+  elements: str
+  returned: O(phase=begin)
+  sample: [kvm1]
 instances:
   description: The instances of the operation. Its outcome is there after O(phase=finish).
   type: list
@@ -158,10 +169,10 @@ unchanged:
   elements: dict
   returned: O(phase=begin)
 hosts:
-  description: Hosts that have something to do, or to report first.
+  description: Hosts that have something to do.
   type: list
   elements: str
-  returned: O(phase=ask) and O(phase=begin)
+  returned: O(phase=begin)
   sample: [kvm1, kvm2]
 storage_hosts:
   description: Storage hosts that export volumes which a fault left without a connection.

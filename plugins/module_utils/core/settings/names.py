@@ -74,7 +74,7 @@ RESULTS = frozenset(
         "ledger_opened", "leftovers", "listed", "live_begun", "live_checked", "live_cleaned", "live_finished", "live_intervened", "live_intervention",
         "live_intervention_finished", "live_looked", "live_migrated", "live_needed", "live_prepared", "live_settled", "live_switched",
         "move_arrived", "move_begun", "move_checked", "move_departed", "move_finished", "move_returned",
-        "move_settled", "move_switched", "move_went_back", "needed", "operated", "operation_asked", "operation_begun",
+        "move_settled", "move_switched", "move_went_back", "needed", "operated", "operation_begun",
         "operation_finished",
         "power_asked", "power_begun", "power_synced", "refreshing", "removed",
         "reported", "resumed", "round", "round_needed", "scheduled", "shown", "snapshots_begun", "snapshots_chosen", "snapshots_ended",

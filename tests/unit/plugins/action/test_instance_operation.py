@@ -113,10 +113,12 @@ def fleet(world: World) -> Fleet:
 
 def test_hosts_of_what_seems_to_be_done_are_asked_and_check_mode_follows_what_they_say(fleet: Fleet) -> None:
     names = ["web-1", "web-2"]
-    assert fleet.task("localhost", "stop", "ask", names=names)["hosts"] == []
-    assert fleet.task("localhost", "start", "ask", names=names)["hosts"] == ["h1", "h2"]
-    assert fleet.task("localhost", "reboot", "ask", names=names)["hosts"] == [], "which is never done already"
-    assert fleet.task("localhost", "start", "ask")["hosts"] == [], "the next step tells that nothing is selected"
+    before = fleet.world.everything()
+    asked = fleet.task("localhost", "start", "begin", names=names, ask=True)
+    assert asked["ask"] == ["h1", "h2"] and asked["hosts"] == [] and not asked["changed"]
+    assert fleet.world.everything() == before, "nothing is begun"
+    with pytest.raises(errors.InvalidInput, match="no instance is selected"):
+        fleet.task("localhost", "start", "begin", ask=True)
     (row,) = (r for r in fleet.world.rows(tables.instances) if r.display_name == "web-1")
     domains = [{"uuid": row.uuid, "power_state": states.SHUTDOWN}]
     fleet.hostvars[row.host]["bootflow_reported"] = {"reported": True, "compute_node": {"domains": domains}}
@@ -126,6 +128,20 @@ def test_hosts_of_what_seems_to_be_done_are_asked_and_check_mode_follows_what_th
     begun = fleet.task("localhost", "start", "begin", names=names)
     assert [i["name"] for i in begun["instances"]] == ["web-1"] and [i["name"] for i in begun["unchanged"]] == ["web-2"]
     assert fleet.world.everything() == before
+
+
+@pytest.mark.parametrize("operation", ["stop", "reboot"])
+def test_where_no_host_is_to_be_asked_it_begins(fleet: Fleet, operation: str) -> None:
+    """A reboot is never done already."""
+    begun = fleet.task("localhost", operation, "begin", names=["web-1", "web-2"], ask=True)
+    assert begun["ask"] == [] and begun["hosts"] == ["h1", "h2"] and set(begun["work"]) == {"h1", "h2"}
+
+
+def test_hosts_where_a_run_died_are_asked_first(fleet: Fleet) -> None:
+    fleet.hostvars["localhost"]["bootflow_ledger_opened"] = {"clean_first": ["h2"]}
+    for options in ({"names": ["web-1"]}, {}):
+        assert fleet.task("localhost", "stop", "begin", ask=True, **options)["ask"] == ["h2"]
+    assert fleet.task("localhost", "stop", "begin", names=["web-1"])["hosts"]
 
 
 def vm_states(world: World) -> dict[str, tuple[str, str | None]]:
