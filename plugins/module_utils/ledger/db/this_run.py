@@ -100,9 +100,8 @@ class Context:
     base_mac: str = BASE_MAC  # of the MAC addresses that are drawn
     rng: random.Random = field(default_factory=random.SystemRandom)
     clock: t.Callable[[], float] = time.time
-    _begun: int | None = field(
-        default=None, init=False, repr=False, compare=False
-    )  # of the last UUID, its first 32 bits
+    # The first 32 bits of the last UUID.
+    _begun: int | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def now(self) -> float:
