@@ -62,17 +62,32 @@ def flag(value: t.Any, path: str) -> None:
         raise Misshapen(path, "true or false", value)
 
 
+class _Text:
+    """See text()."""
+
+    def __init__(self, most: int, least: int, pattern: re.Pattern[str] | None):
+        self.most = most
+        self.least = least
+        self.pattern = pattern
+
+    def __call__(self, value: t.Any, path: str) -> None:
+        if not isinstance(value, str) or not self.least <= len(value) <= self.most or _CONTROL.search(value):
+            expects = "a text of %d to %d characters without control characters" % (self.least, self.most)
+            raise Misshapen(path, expects, value)
+        if self.pattern is not None and value and not self.pattern.fullmatch(value):
+            raise Misshapen(path, "a text like %s" % self.pattern.pattern, value)
+
+    def fits_all(self, values: t.Sequence[t.Any]) -> bool:
+        """Whether each of them surely fits, found out together: the features of a CPU are some hundred texts."""
+        if self.pattern is not None or not values or not all(isinstance(value, str) for value in values):
+            return False
+        sizes = set(map(len, values))
+        return self.least <= min(sizes) and max(sizes) <= self.most and not _CONTROL.search("".join(values))
+
+
 def text(most: int = 255, least: int = 0, pattern: re.Pattern[str] | None = None) -> Shape:
     """A text without control characters. :arg pattern: of a text that is not empty"""
-    expects = "a text of %d to %d characters without control characters" % (least, most)
-
-    def check(value: t.Any, path: str) -> None:
-        if not isinstance(value, str) or not least <= len(value) <= most or _CONTROL.search(value):
-            raise Misshapen(path, expects, value)
-        if pattern is not None and value and not pattern.fullmatch(value):
-            raise Misshapen(path, "a text like %s" % pattern.pattern, value)
-
-    return check
+    return _Text(most, least, pattern)
 
 
 def message(value: t.Any, path: str) -> None:
@@ -115,8 +130,9 @@ def items(shape: Shape, most: int = MANY, exactly: int | None = None, unique: st
             raise Misshapen(path, "a list of at most %d items" % most, value)
         if exactly is not None and len(value) != exactly:
             raise Misshapen(path, "a list of %d items" % exactly, value)
-        for i, item in enumerate(value):
-            shape(item, "%s[%d]" % (path, i))
+        if not (isinstance(shape, _Text) and shape.fits_all(value)):
+            for i, item in enumerate(value):
+                shape(item, "%s[%d]" % (path, i))
         if unique:
             keys = [item if unique == "." else item[unique] for item in value]
             if len(set(keys)) < len(keys):

@@ -24,6 +24,8 @@ class DeclaredSettings:
 
     def of(self, declared: t.Iterable[Setting]) -> Values:
         """The values of declared settings. :raises InvalidInput: a wrong value"""
+        if not declared:
+            return Values((), {})
         values = Values(declared, {s.variable: self.settings.get(s.name) for s in declared})
         for setting in declared:
             getattr(values, setting.name)

@@ -196,7 +196,14 @@ def _cast(column: sa.Column[t.Any], expression: str) -> str:
 
 def _columns(table: sa.Table, names: t.Sequence[str], rows: Rows) -> dict[str, str]:
     """Each column as an array."""
-    return {n: _array_text(table.c[n].type, its) for n, its in _values(table, names, rows).items()}
+    kinds = _kinds(table)
+    return {n: _array_text(kinds[n], its) for n, its in _values(table, names, rows).items()}
+
+
+@functools.cache
+def _kinds(table: sa.Table) -> dict[str, t.Any]:
+    """The type of each column."""
+    return {c.name: c.type for c in table.c}
 
 
 def _array_text(kind: t.Any, values: t.Sequence[t.Any]) -> str:
@@ -221,13 +228,17 @@ def _escaped(value: str) -> str:
 
 def _values(table: sa.Table, names: t.Sequence[str], rows: Rows) -> dict[str, list[t.Any]]:
     found = {}
+    documents = _documents(table)
     for name in names:
         values = [row[name] for row in rows]
-        kind = table.c[name].type
-        if isinstance(kind, sa.JSON):
-            values = _as_json(values, kind.none_as_null)
-        found[name] = values
+        found[name] = _as_json(values, documents[name]) if name in documents else values
     return found
+
+
+@functools.cache
+def _documents(table: sa.Table) -> dict[str, bool]:
+    """Each JSON column, and whether its None is NULL: asking a table for a column takes longer than a value."""
+    return {c.name: bool(c.type.none_as_null) for c in table.c if isinstance(c.type, sa.JSON)}
 
 
 def _as_json(values: t.Sequence[t.Any], nullable: bool) -> list[str | None]:
