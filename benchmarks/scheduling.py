@@ -449,9 +449,9 @@ def one_boot(ledger: database.Ledger, hosts: t.Mapping[str, str], name: str, min
     configurations = {h: of_zones[zone] for h, zone in hosts.items()}
 
     def place(tx: Transaction) -> schedule.Scheduled:
-        if nodes.differing(tx, configurations):
-            raise SystemExit("the settings of an idle fleet have changed")
-        result = schedule.schedule(tx, lambda tx, needs: fleet.read(tx, hosts, needs=needs), options())
+        result = schedule.schedule(
+            tx, lambda tx, needs: fleet.read(tx, hosts, needs=needs, configurations=configurations), options()
+        )
         if result.with_attachments:
             attachments.instances_to_bind(tx)
         return result

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import typing as t
 from dataclasses import dataclass, replace
@@ -127,21 +128,21 @@ class ActionModule(LedgerAction):
             }
         configurations = scheduler_settings.configurations(self)
         options = replace(scheduler_settings.scheduler_options(self, context.now), explain_failures=True)
-        read_fleet = self._fleet_reader()
+        read = self._fleet_reader()
 
-        def write(tx: Transaction) -> tuple[schedule.Scheduled, dict[str, tuple[str, str]]]:
+        def write(tx: Transaction, compare: bool) -> tuple[schedule.Scheduled, dict[str, tuple[str, str]]]:
+            read_fleet = functools.partial(read, configurations=configurations) if compare else read
             result = schedule.schedule(tx, read_fleet, options, log_claims=self._display.verbosity > 0)
+            if compare and not result.names and nodes.differing(tx, configurations):  # nothing waits: no host was read
+                raise fleet.SettingsDiffer
             return result, attachments.instances_to_bind(tx) if result.with_attachments else {}
 
-        def write_if_configured(tx: Transaction) -> tuple[schedule.Scheduled, dict[str, tuple[str, str]]] | None:
-            return None if nodes.differing(tx, configurations) else write(tx)
-
         load_numpy()
-        done = ledger.transact(write_if_configured)
-        if done is None:
+        try:
+            result, to_bind = ledger.transact(write, compare=True)
+        except fleet.SettingsDiffer:
             ledger.transact(nodes.configure, configurations)  # apart: it locks nodes, scheduling locks instances first
-            done = ledger.transact(write)
-        result, to_bind = done
+            result, to_bind = ledger.transact(write, compare=False)
         names = result.names
         self._place_volumes(ledger, to_bind)
         for line in result.log:
@@ -183,10 +184,19 @@ class ActionModule(LedgerAction):
 
     # --- the fleet ----------------------------------------------------------------------------------------------------
 
-    def _fleet_reader(self) -> t.Callable[[Transaction, fleet.Needs], Fleet]:
+    def _fleet_reader(self) -> t.Callable[..., Fleet]:
+        """fleet.read() of a transaction, for the scheduler's needs, of the inventory's hosts."""
         hosts = self.hosts_to_use()
         aggregates, host_vars = scheduler_settings.aggregates_of(self), scheduler_settings.vars_for_filters(self)
-        return lambda tx, needs: fleet.read(tx, hosts, aggregates, host_vars, needs)
+
+        def read(
+            tx: Transaction,
+            needs: fleet.Needs,
+            configurations: t.Mapping[str, t.Mapping[str, t.Any]] | None = None,
+        ) -> Fleet:
+            return fleet.read(tx, hosts, aggregates, host_vars, needs, configurations)
+
+        return read
 
     # --- check mode ---------------------------------------------------------------------------------------------------
 

@@ -19,11 +19,10 @@ from ...core.scheduler.aggregates import Aggregate
 from ...core.scheduler.columns import Fleet, Same, np
 from ...core.scheduler.host_state import HostState
 from ..db import bulk
-from ..db.kept import Kept
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
 from ..schema.tables import BUSY, compute_nodes, instances, request_specs
-from . import dedicated_resources, profiles
+from . import dedicated_resources, nodes, profiles
 
 # Columns from which a HostState is derived, in addition to those that are its fields.
 _OTHERS = ("availability_zone", "profile_id", "disabled", "down")
@@ -50,19 +49,38 @@ class Needs:
 NUMBERS_ONLY = Needs()
 
 
+class SettingsDiffer(Exception):
+    """nodes.configure() has to write the inventory's settings first, in a transaction of its own: scheduling locks instances before nodes."""
+
+
+class _Found(t.NamedTuple):
+    """What one statement reads."""
+
+    table: dict[str, t.Any]  # column -> its values
+    io_ops: dict[str, int]  # host -> instances that load its disks
+    with_devices: bool  # whether any host has devices or disks to hand out
+    same: bool = False  # whether the settings were compared, and are those of the inventory
+
+
 def read(
     tx: Transaction,
     hosts: t.Collection[str],
     aggregates: t.Mapping[str, tuple[Aggregate, ...]] | None = None,
     host_vars: t.Mapping[str, t.Mapping[str, t.Any]] | None = None,
     needs: Needs = NUMBERS_ONLY,
+    configurations: t.Mapping[str, t.Mapping[str, t.Any]] | None = None,
 ) -> Fleet:
     """The inventory's hosts, in the order of their names; those that never reported come last, as down.
 
     :arg aggregates: host -> its aggregates; hosts in the same ones should share the tuple.
+    :arg configurations: see nodes.differing(). PostgreSQL compares them in the statement that reads the hosts.
+    :raises SettingsDiffer: a row has other settings than its host in ``configurations``.
     """
     wanted = hosts if isinstance(hosts, (set, frozenset)) else set(hosts)
-    table, with_devices = _packed(tx) if tx.dialect.name == "postgresql" else _joined(tx)
+    packs = tx.dialect.name == "postgresql"
+    table, io_ops, with_devices, same = _packed(tx, nodes.Kinds(configurations or {})) if packs else _joined(tx)
+    if configurations and not same and nodes.differing(tx, configurations):
+        raise SettingsDiffer
     if not with_devices and needs.devices:
         needs = replace(needs, devices=False)
     names = table["host"]
@@ -82,7 +100,7 @@ def read(
         table = _as_lists(table)
     for stranger in strangers:
         _add_stranger(table, stranger)
-    reader = _FleetReader(tx, table, aggregates or {}, host_vars or {}, needs)
+    reader = _FleetReader(tx, table, io_ops, aggregates or {}, host_vars or {}, needs)
     try:
         return reader.fleet()
     except (TypeError, ValueError, OverflowError):  # a number that is none: the rows are looked at one by one only then
@@ -95,8 +113,9 @@ def _as_lists(table: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     return {name: getattr(column, "tolist", lambda column=column: column)() for name, column in table.items()}
 
 
-def _joined(tx: Transaction) -> tuple[dict[str, t.Any], bool]:
-    """column -> its values, and whether any host has devices or disks to hand out. sqlite sends each column as one text."""
+def _joined(tx: Transaction) -> _Found:
+    """sqlite sends each column as one text."""
+    io_ops = dict(map(tuple, tx.execute(_IO_OPS)))
     (*values, with_devices) = tx.connection.exec_driver_sql(_joined_columns()).one()
     table: dict[str, t.Any] = {}
     try:
@@ -104,11 +123,11 @@ def _joined(tx: Transaction) -> tuple[dict[str, t.Any], bool]:
             kind = _type_of(name)
             table[name] = _split(joined) if kind == "str" else _numbers(name, joined, kind)
     except ValueError:  # no number
-        return _unpacked(tx), True
+        return _Found(_unpacked(tx), io_ops, True)
     count = len(table["id"])
     if any(len(column) != count for column in table.values()):  # no number, or a text that has the separator in it
-        return _unpacked(tx), True
-    return table, bool(with_devices)
+        return _Found(_unpacked(tx), io_ops, True)
+    return _Found(table, io_ops, bool(with_devices))
 
 
 def _numbers(name: str, joined: str | None, kind: str) -> t.Any:
@@ -136,15 +155,22 @@ def _unpacked(tx: Transaction) -> dict[str, t.Any]:
     return table
 
 
-def _packed(tx: Transaction) -> tuple[dict[str, t.Any], bool]:
-    """The same of PostgreSQL, which sends numbers as their bytes: none of them becomes an object."""
-    (*values, with_devices) = tx.fetch(_packed_columns(_TEXT), binary=True)[0]
-    table = _unpack(values, _split)
-    count = len(table["id"])
-    if any(len(column) != count for column in table.values()):  # a text has the separator in it
-        (*values, with_devices) = tx.fetch(_packed_columns(_JSON), binary=True)[0]
-        table = _unpack(values, lambda packed: packed or [])
-    return table, bool(with_devices)
+def _packed(tx: Transaction, kinds: nodes.Kinds) -> _Found:
+    """PostgreSQL sends numbers as their bytes: none of them becomes an object."""
+    found = _packed_as(tx, kinds, _TEXT, _split)
+    count = len(found.table["id"])
+    if any(len(column) != count for column in found.table.values()):  # a text has the separator in it
+        found = _packed_as(tx, kinds, _JSON, lambda packed: packed or [])
+    return found
+
+
+def _packed_as(tx: Transaction, kinds: nodes.Kinds, form: str, texts: t.Callable[[t.Any], list[t.Any]]) -> _Found:
+    """:arg texts: what a column of texts in that form becomes"""
+    text = _packed_columns(form, kinds.columns)
+    (*values, with_devices, io_ops, its_kinds) = tx.fetch(text, kinds.values or None, binary=True)[0]
+    table = _unpack(values, texts)
+    same = kinds.fit(table["host"], np.frombuffer(its_kinds or b"", dtype=">i4").tolist())
+    return _Found(table, io_ops or {}, bool(with_devices), same)
 
 
 def _unpack(values: t.Sequence[t.Any], texts: t.Callable[[t.Any], list[t.Any]]) -> dict[str, t.Any]:
@@ -197,7 +223,8 @@ def _pack(name: str, texts: str) -> str:
     return _PACKS.get(kind, texts) % value
 
 
-_IO_OPS = Kept(sa.text("SELECT host, count(*) FROM instances WHERE %s GROUP BY host" % BUSY))
+_COUNTED = "SELECT host, count(*) AS n FROM instances WHERE %s AND host IS NOT NULL GROUP BY host" % BUSY
+_IO_OPS = sa.text(_COUNTED)
 _EVERYTHING = sa.text("SELECT %s FROM compute_nodes" % ", ".join(_EXPRESSIONS.get(n, n) for n in COLUMNS))
 
 
@@ -220,10 +247,14 @@ def _join(name: str) -> str:
     return "group_concat(%s)" % value
 
 
-@functools.cache
-def _packed_columns(texts: str) -> str:
+@functools.lru_cache(maxsize=64)
+def _packed_columns(texts: str, kinds: tuple[tuple[str, ...], ...]) -> str:
     columns = ", ".join(_pack(name, texts) for name in COLUMNS)
-    return "SELECT %s, bool_or(has_pci OR has_disks) FROM compute_nodes" % columns
+    kind = _PACKS["int"] % nodes.kind_of(kinds, "%%(%s)s") if kinds else "NULL"
+    return (
+        "SELECT %s, bool_or(has_pci OR has_disks), (SELECT json_object_agg(host, n) FROM (%s) AS busy), %s FROM compute_nodes"
+        % (columns, _COUNTED, kind)
+    )
 
 
 def _add_stranger(table: dict[str, t.Any], host: str) -> None:
@@ -257,6 +288,7 @@ class _FleetReader:
         self,
         tx: Transaction,
         table: dict[str, t.Any],
+        io_ops: dict[str, int],
         aggregates: t.Mapping[str, tuple[Aggregate, ...]],
         host_vars: t.Mapping[str, t.Mapping[str, t.Any]],
         needs: Needs,
@@ -271,7 +303,7 @@ class _FleetReader:
             tx, np.unique(of_profiles).tolist() if isinstance(of_profiles, np.ndarray) else set(of_profiles)
         )
         self._leave_out_profiles()
-        self.io_ops = dict(map(tuple, _IO_OPS.tuples(tx, {})))
+        self.io_ops = io_ops
         self.reasons = _reasons(tx) if np.any(table["disabled"]) else {}
         self.down_reasons = _down_reasons(tx) if np.any(table["down"]) else {}
         some = None if len(ids) > 500 else [i for i in ids if i is not None]

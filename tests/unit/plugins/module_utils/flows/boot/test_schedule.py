@@ -15,7 +15,13 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.model import
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.claims import ResourceRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import schedule
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import claims, history, instances, nodes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import (
+    claims,
+    fleet,
+    history,
+    instances,
+    nodes,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.statements import counted
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE, SMALL, STAGES, World, at, request
@@ -318,6 +324,15 @@ def test_many_kinds_of_settings_are_compared_by_the_database(world: World) -> No
         with counted(world.ledger) as statements:
             assert nodes.differing(tx, few) == []
         assert len(statements) == 1
+        for its in (wanted, few, {}, {**few, "unknown": {"disabled": True}}):
+            with counted(world.ledger) as alone:
+                fleet.read(tx, list(wanted))
+            with counted(world.ledger) as statements:
+                assert len(fleet.read(tx, list(wanted), configurations=its)) == len(wanted) + 1
+            at_once = not its or (len(its) < len(wanted) and tx.dialect.name == "postgresql")
+            assert (len(statements) == len(alone)) == at_once
+        for its in ({"h00": {"reserved_vcpus": 0}, "h01": {}}, {"h01": {}, "h02": {"reserved_vcpus": 2}}):
+            fleet.read(tx, list(wanted), configurations=its)
         c = tables.compute_nodes.c
         for host, node in (("h00", "second"), ("h01", "h01"), ("h%02d" % (kinds - 1), "h%02d" % (kinds - 1))):
             where = (c.host == host, c.node == node)
@@ -325,6 +340,9 @@ def test_many_kinds_of_settings_are_compared_by_the_database(world: World) -> No
             assert [(its[1], its[2]) for its in nodes.differing(tx, wanted)] == [
                 (host, {"reserved_vcpus": wanted[host]["reserved_vcpus"]})
             ]
+            for its in (wanted, {host: wanted[host], "h02": {}}):
+                with pytest.raises(fleet.SettingsDiffer):
+                    fleet.read(tx, ["h02"], configurations=its)
             assert nodes.configure(tx, wanted) == [host]
         only = {"h01": {"reserved_vcpus": 1}}
         assert nodes.differing(tx, only) == []
