@@ -83,6 +83,18 @@ def test_claims_and_warnings_of_the_scheduler_are_shown(world: World) -> None:
     assert not ports.verbose
 
 
+def test_settings_that_the_ledger_does_not_have_yet_are_written_and_scheduled_by(world: World) -> None:
+    """Also where nothing waits for a host."""
+    boot = Boot(world, "h1", "h2", "h3")
+    boot(boot_accept)
+    boot.of["localhost"]["hostvars"]["h1"] = {**VARIABLES, "bootflow_disabled": True}
+    assert [p["host"] for p in boot(boot_schedule)[0]["placed"]] == ["h2"]
+    assert [r.host for r in world.rows(tables.compute_nodes) if r.disabled] == ["h1"]
+    boot.of["localhost"]["hostvars"]["h3"] = {**VARIABLES, "bootflow_disabled": True}
+    assert boot(boot_schedule)[0]["placed"] == []
+    assert [r.host for r in world.rows(tables.compute_nodes) if r.disabled] == ["h1", "h3"]
+
+
 def test_a_plan_goes_on_with_the_host_that_has_the_firmware(world: World) -> None:
     """The error says that another host may: the plan is that of the boot, which tries it."""
     boot = Boot(world, "h3", count=2)
