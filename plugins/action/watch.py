@@ -31,6 +31,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transac
 from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_LIMIT, LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.listening import Heard, Listening, Lost, command
+from ansible_collections.bootflow.compute.plugins.plugin_utils.syncs import Done, Syncs
 
 LOOK = 1.0  # seconds between two looks at whether it is to end
 PAUSE_OF_LEDGER = 5.0  # seconds until hosts are asked again after the ledger could not be written
@@ -42,9 +43,13 @@ class ActionModule(LedgerAction):
 
     def act(self) -> dict[str, t.Any]:
         self._parent = os.getppid()
-        self._counts = {"events": 0, "late": 0, "written": 0, "stopped": 0}
+        self._counts = {"events": 0, "late": 0, "written": 0, "stopped": 0, "syncs": 0}
+        syncs = self.options["sync"] and self.options["write"] and not self.check_mode
+        self._syncs = Syncs(self.ports.power_sync()) if syncs else None
         self._again: dict[str, float] = {}  # hosts to be asked again -> when, monotonic
         self._lost: set[str] = set()
+        # uuid -> the state of its guest of which people were told that power_sync ends it
+        self._told: dict[str, int] = {}
         programs = self._programs()
         if not programs:
             self._warn("There is no host to listen to.")
@@ -56,6 +61,8 @@ class ActionModule(LedgerAction):
                 file = stack.enter_context(open(self.options["events_file"], "ab", buffering=0))
             listening = stack.enter_context(Listening(programs, lambda: self.context().now))
             self._listen(listening, file, bool(programs))
+        if self._syncs is not None and os.getppid() == self._parent:
+            self._tell_synced(self._syncs.look(wait=True))
         return {"changed": bool(self._counts["written"]), "hosts": sorted(programs), **self._counts}
 
     def _programs(self) -> dict[str, list[str]]:
@@ -96,6 +103,8 @@ class ActionModule(LedgerAction):
                 return
             if heard and self.options["write"]:
                 self._write(heard)
+            if self._syncs is not None:
+                self._tell_synced(self._syncs.look())
 
     # --- the ledger ---------------------------------------------------------------------------------------------------
 
@@ -109,10 +118,14 @@ class ActionModule(LedgerAction):
             if each.events is None:
                 resumes = host_settings.resumes(self, each.host)
                 reports[each.host] = Report(each.asked_at, each.power_states, each.boot_id, resumes)
+                for uuid in each.power_states:
+                    self._told.pop(uuid, None)
                 continue
             names: dict[str, list[str]] = {}
             for event in each.events:
                 names.setdefault(event.uuid, []).append(event.name)
+                if EVENTS.get(event.name) != self._told.get(event.uuid):
+                    self._told.pop(event.uuid, None)
             noticed[each.host] = Noticed(each.asked_at, names, each.power_states)
         try:
             ledger = self._open()
@@ -130,7 +143,18 @@ class ActionModule(LedgerAction):
             self._counts["written"] += len(part.written | part.stopped)
             self._counts["stopped"] += len(part.stopped)
             for found in part.found:
-                self._display.display(_line(found, found.uuid in part.stopped, self.check_mode))
+                self._follow_up(found, found.uuid in part.stopped)
+
+    def _follow_up(self, found: Found, stopped: bool) -> None:
+        """Tell of an instance whose guest is not as the ledger has it, and have power_sync look at its host: once, as a start has several events."""
+        left = found.action is not None and not stopped
+        if left and self._told.get(found.uuid) == found.reported:
+            return
+        self._display.display(_line(found, stopped, self.check_mode, self._syncs is not None))
+        if left:
+            self._told[found.uuid] = found.reported
+            if self._syncs is not None:
+                self._syncs.want([found.host])
 
     # --- people and files -----------------------------------------------------------------------------------------------
 
@@ -148,6 +172,17 @@ class ActionModule(LedgerAction):
         self._lost.discard(heard.host)
         number = counted(len(heard.power_states), "domains")
         self._display.display(legible("Listening%s to %s, which has %s." % (again, heard.host, number)))
+
+    def _tell_synced(self, done: Done | None) -> None:
+        """What power_sync said."""
+        if done is None:
+            return
+        self._counts["syncs"] += 1
+        for line in done.output.splitlines():
+            self._display.display(legible(line))
+        if not done.well:
+            self._told.clear()
+            self._warn("power_sync of %s failed. The next one tries it again." % ", ".join(done.hosts))
 
     def _keep(self, found: t.Sequence[Heard | Lost], file: t.BinaryIO | None) -> None:
         """Count the events, and write them into the file."""
@@ -187,7 +222,7 @@ def _follow(tx: Transaction, reports: t.Mapping[str, Report], noticed: t.Mapping
     return parts + ([power_sync.follow_events(tx, noticed)] if noticed else [])
 
 
-def _line(found: Found, stopped: bool, check_mode: bool) -> str:
+def _line(found: Found, stopped: bool, check_mode: bool, syncs: bool) -> str:
     its = "%s on %s (%s, %s) is %s." % (
         found.name,
         found.host,
@@ -197,5 +232,6 @@ def _line(found: Found, stopped: bool, check_mode: bool) -> str:
     )
     done = "It would be stopped in the ledger." if check_mode else "It is stopped in the ledger."
     does = "starts" if found.action == RESUME else "stops"
-    left = "The next power_sync %s it." % does if found.action and not stopped else ""
+    left = ("power_sync %s it now." if syncs else "The next power_sync %s it.") % does
+    left = left if found.action and not stopped else ""
     return legible(" ".join(filter(None, (its, found.reason, done if stopped else left))))

@@ -15,7 +15,7 @@ description:
     M(bootflow.compute.power_sync).
   - After an event the host is asked for the state of the guest. When it is not the event's any more, the event came late and nothing follows.
   - At the beginning, and when a host is listened to again, all of its guests are compared, so that nothing is missed meanwhile.
-  - A guest that has power although its instance is stopped is only reported. The next C(power_sync) stops it.
+  - A guest that has power although its instance is stopped is only reported, and the next C(power_sync) stops it; with O(sync) that runs at once.
   - A host that cannot be reached, or whose listener ends, is reported and tried again, after 1 s, 2 s, and so on up to 60 s. It never fails the task.
   - Hosts whose C(bootflow_handle_virt_lifecycle_events) is false are left out.
 author: bootflow.compute authors (@bootflow)
@@ -29,6 +29,16 @@ options:
     type: float
   write:
     description: Whether the ledger is written. Without it the ledger is not opened. Read from the variable C(bootflow_watch_write), else true.
+    type: bool
+  sync:
+    description:
+      - >-
+        Whether the playbook C(power_sync) is run at once for hosts on which it has something to do: it stops guests that have power although their
+        instances are stopped, and starts those of a host that restarted. Read from the variable C(bootflow_watch_sync), else false.
+      - It runs by the command line of this C(ansible-playbook), with itself in the place of the playbook, for one host or several, but once at a time.
+        What it says is printed when it ends.
+      - An error when this C(ansible-playbook) runs several playbooks, or asks for a password.
+      - Nothing without O(write), and in check mode.
     type: bool
   events_file:
     description:
@@ -76,6 +86,10 @@ written:
   returned: success
 stopped:
   description: How many times an instance was stopped in the ledger, as its guest was off.
+  type: int
+  returned: success
+syncs:
+  description: How many times C(power_sync) was run.
   type: int
   returned: success
 """

@@ -18,11 +18,12 @@ import os
 import re
 import secrets
 import shlex
+import sys
 import traceback
 import typing as t
 from pathlib import Path
 
-from ansible import constants
+from ansible import constants, context
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 
@@ -151,6 +152,12 @@ class Ports:
         from ansible_collections.bootflow.compute.plugins.plugin_utils import remote_programs  # of one action only
 
         return remote_programs.program(host, variables, line)
+
+    def power_sync(self) -> list[str]:
+        """The program here that runs the playbook power_sync as this one is run. :raises InvalidInput: there is none."""
+        from ansible_collections.bootflow.compute.plugins.plugin_utils import syncs  # of one action only
+
+        return [sys.executable, *syncs.command(sys.argv, context.CLIARGS)]
 
     def run_python(self, variables: t.Mapping[str, t.Any], paths: t.Sequence[str] = ()) -> set[str]:
         """Start Python on the host of ``variables``, and nothing more. Returns those of ``paths`` that are there."""

@@ -131,6 +131,30 @@ def test_a_guest_that_powers_itself_off_is_stopped_at_once(flow: Flow, guests: d
     flow.check_ledger()
 
 
+def test_a_guest_that_somebody_starts_is_stopped_again(flow: Flow, guests: dict[str, sqlite3.Row]) -> None:
+    one, two = guests["web-1"], guests["web-2"]
+    assert flow.run("stop", bootflow_names=["web-1", "web-2"], bootflow_shutdown_timeout=0).returncode == 0
+    log = flow.folder / "killed.log"
+    variables = {"bootflow_watch_sync": True, "bootflow_hosts": [one["host"]], "bootflow_shutdown_timeout": 0}
+    process = flow.start("watch", variables)
+    try:
+        wait("its host is listened to", lambda: "Listening to %s" % one["host"] in log.read_text(), 90)
+        virsh(flow, one, "start")
+        wait("it is told", lambda: "power_sync stops it now." in log.read_text(), 20)
+        took = wait("it is off again", lambda: virsh(flow, one, "domstate") == "shut off", 60)
+        wait("the ledger knows", lambda: is_now(flow, "web-1") == ("stopped", OFF, None), 60)
+        wait("the table of power_sync", lambda: "Power sync of " in log.read_text(), 60)
+    finally:
+        flow.kill(process)
+    text = log.read_text()
+    assert took < 30 and text.count("Calling the stop API. power_sync stops it now.") == 1, text
+    ended = "SELECT result FROM instance_action_events WHERE event = 'stop' AND instance_uuid = ?"
+    assert [r["result"] for r in flow.query(ended, one["uuid"])] == ["Success", "Success"], "by us, and by the sync"
+    assert is_now(flow, "web-2") == ("stopped", OFF, None) and two["vm_state"] == "active"
+    wait("no listener is left on a host", lambda: listeners(flow) == [])
+    flow.check_ledger()
+
+
 @pytest.mark.long
 def test_event_driven_ansible_runs_power_sync(flow: Flow, guests: dict[str, sqlite3.Row]) -> None:
     """The real ansible-rulebook with the rulebook of the collection."""

@@ -150,12 +150,14 @@ def service(playbook, extra):
     text = (ROOT / "roles" / "controller" / "templates" / "bootflow.service.j2").read_text()
     environment = jinja2.Environment(trim_blocks=True)
     environment.filters["to_json"] = json.dumps
+    environment.filters["bool"] = bool
     settings = {
         "controller_timers_user": "ops",
         "controller_timers_inventory": "/etc/hosts.yml",
         "controller_timers_collections_path": "",
         "controller_timers_extra_vars": extra,
         "controller_watch_seconds": 3600,
+        "controller_watch_sync": True,
         "controller_ansible_playbook": "/venv/bin/ansible-playbook",
     }
     return environment.from_string(text).render(item=(playbook, "service"), **settings).splitlines()
@@ -167,4 +169,5 @@ def test_services_of_timers_and_of_events():
     assert "Type=oneshot" in timed and not [w for w in timed if w.startswith("Restart")]
     start = "ExecStart=/venv/bin/ansible-playbook bootflow.compute.%s -i /etc/hosts.yml"
     assert timed[-1] == start % "power_sync"
-    assert watch[-1] == start % "watch" + ' -e \'{"bootflow_project": "web", "bootflow_watch_seconds": 3600}\''
+    extra = '{"bootflow_project": "web", "bootflow_watch_seconds": 3600, "bootflow_watch_sync": true}'
+    assert watch[-1] == start % "watch" + " -e '%s'" % extra

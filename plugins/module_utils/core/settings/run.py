@@ -199,6 +199,14 @@ WATCH = Table(
             option="write",
         ),
         Setting(
+            "watch_sync",
+            bool,
+            False,
+            "Playbook `watch`: run `power_sync` at once for a host on which it has something to do, with the command line of this run. A guest"
+            " that was started although its instance is stopped is stopped again.",
+            option="sync",
+        ),
+        Setting(
             "watch_events_file",
             PATH,
             help="Playbook `watch`: file (absolute path; a named pipe as well) that gets each event as a line of JSON.",

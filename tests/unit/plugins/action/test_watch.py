@@ -37,6 +37,7 @@ for line in sys.stdin:
         say(error="broken")
     say(event=[5, 0, -1], uuid=uuid)
 """
+SYNC = "import sys; print('power_sync with ' + sys.argv[-1]); sys.exit(int(sys.argv[1]))"
 ON, OFF = 1, 5  # virDomainState
 
 
@@ -49,10 +50,12 @@ class Watch:
         self.states = [ON, OFF]
         self.variables: dict[str, t.Any] = {}  # of the hosts
         self.lines: list[str] = []
+        self.sync_ends = 0  # as power_sync does
 
     def __call__(self, check_mode: bool = False, **options: t.Any) -> dict[str, t.Any]:
         self.ports = ports = WorldPorts(self.world, "w")
         ports.program = self.program  # type: ignore[method-assign]
+        ports.power_sync = lambda: [sys.executable, "-c", SYNC, str(self.sync_ends)]  # type: ignore[method-assign]
         ports.display.display = self.display
         hostvars = {h: {"ansible_host": "192.0.2.1", **self.variables} for h in ("h1", "h2")}
         variables = {
@@ -95,7 +98,7 @@ def watching(world: World, monkeypatch: pytest.MonkeyPatch) -> Watch:
 
 def test_a_guest_that_powers_itself_off_is_stopped(watching: Watch) -> None:
     result = watching()
-    assert result == {"changed": True, "hosts": ["h1"], "events": 1, "late": 0, "written": 1, "stopped": 1}
+    assert result == {"changed": True, "hosts": ["h1"], "events": 1, "late": 0, "written": 1, "stopped": 1, "syncs": 0}
     assert watching.is_now == (states.STOPPED, states.SHUTDOWN)
     listening, stopped = watching.ports.shown
     assert listening == "Listening to h1, which has 1 domain."
@@ -119,6 +122,33 @@ def test_what_happened_before_is_found_at_the_beginning(watching: Watch) -> None
     watching.states = [ON]
     assert watching()["stopped"] == 0 and watching.is_now == (states.STOPPED, states.RUNNING)
     assert watching.ports.shown[-1].endswith("Calling the stop API. The next power_sync stops it.")
+
+
+@pytest.mark.parametrize("ends", [0, 2])
+def test_what_somebody_started_is_stopped_by_a_sync(
+    watching: Watch, ends: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watching.states = [OFF]
+    assert watching(sync=True)["syncs"] == 0, "it is off, so that its host has nothing to do"
+    watching.states, watching.sync_ends = [ON, ON], ends
+    monkeypatch.setattr(watching, "warning", lambda text: watching.ports.warnings.append(text))  # it goes on then
+    assert watching(sync=True, seconds=1.0)["syncs"] > 0
+    started = (
+        "web on h1 (%s, stopped) is RUNNING. Instance is not stopped. Calling the stop API. power_sync stops it now."
+    )
+    assert started % watching.uuid in watching.ports.shown
+    assert 'power_sync with {"bootflow_hosts": ["h1"]}' in watching.ports.shown
+    failed = "power_sync of h1 failed. The next one tries it again."
+    assert (failed in watching.ports.warnings) == bool(ends)
+
+
+def test_a_sync_is_run_only_where_the_ledger_is_written(watching: Watch) -> None:
+    watching.states = [OFF]
+    watching()
+    for how in ({"check_mode": True}, {"write": False}, {"sync": False}):
+        watching.states = [ON]
+        result = watching(**{"sync": True, **how})
+        assert result["syncs"] == 0 and not [line for line in watching.ports.shown if "now" in line], how
 
 
 def test_check_mode_writes_nothing(watching: Watch) -> None:
