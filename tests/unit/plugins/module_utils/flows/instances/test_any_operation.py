@@ -36,12 +36,27 @@ TABLE: dict[str, tuple[str, int | None, int]] = {
     "resume": ("suspended", None, RUNNING),
     "soft_reboot": ("active", OFF, RUNNING),
     "hard_reboot": ("active stopped paused suspended error", OFF, RUNNING),
+    "rescue": ("active stopped error", None, RUNNING),
+    "unrescue": ("rescued", OFF, RUNNING),
+    "rebuild": ("active stopped error", OFF, RUNNING),
+    "soft_delete": ("active stopped paused suspended error rescued soft-delete", None, OFF),
+    "restore": ("soft-delete", None, RUNNING),
+    "set_admin_password": ("active", None, RUNNING),
 }
 REBOOTS = ("soft_reboot", "hard_reboot")
 #: What a hard reboot takes the place of.
 TAKEN = ("soft_reboot", "pause", "unpause", "suspend", "resume")
-RESULT = {"stop": "stopped", "pause": "paused", "suspend": "suspended"}  # of the others: active
-GUEST = {"active": RUNNING, "paused": PAUSED, "stopped": OFF, "suspended": OFF}
+#: What begins again where it has the instance already: a reboot, and what has no state of its own.
+AGAIN = (*REBOOTS, "rebuild", "set_admin_password")
+#: Of the others: active; of a rebuild: what it was, but no error.
+RESULT = {
+    "stop": "stopped",
+    "pause": "paused",
+    "suspend": "suspended",
+    "rescue": "rescued",
+    "soft_delete": "soft-delete",
+}
+GUEST = {"active": RUNNING, "paused": PAUSED, "stopped": OFF, "suspended": OFF, "rescued": RUNNING, "soft-delete": OFF}
 
 
 @dataclass
@@ -52,6 +67,25 @@ class Instance:
     task: str | None = None
     run: str = ""  # that began the task
     middle: bool = False  # the guest is in the middle of it
+    rescued: bool = False  # the domain is that of a rescue
+
+    @property
+    def end(self) -> int:
+        """The guest when its task is done."""
+        stays_off = self.task == "rebuild" and self.vm_state == "stopped"
+        return OFF if stays_off else TABLE[str(self.task)][2]
+
+    @property
+    def result(self) -> str:
+        """The vm_state when its task is done."""
+        stays_off = self.task == "rebuild" and self.vm_state == "stopped"
+        return "stopped" if stays_off else RESULT.get(str(self.task), "active")
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the guest is what its task makes of it."""
+        other_domain = (self.task, self.rescued) in (("rescue", False), ("unrescue", True))
+        return self.power == self.end and not self.middle and not other_domain
 
 
 class Histories(RuleBasedStateMachine):
@@ -77,6 +111,9 @@ class Histories(RuleBasedStateMachine):
     @rule(which=st.integers(0, 1), name=st.sampled_from(NAMES), what=st.sampled_from(sorted(TABLE)))
     def begin(self, which: int, name: str, what: str) -> None:
         one, run = self.known[name], self.run(which)
+        # It takes the place of anything, whose guest is left in the middle then: the next sync of power states sees to that.
+        if what == "soft_delete" and one.task not in (None, what):
+            return
         with self.world.ledger.write() as tx:
             try:
                 begun = operation.begin(
@@ -98,7 +135,7 @@ class Histories(RuleBasedStateMachine):
         busy = one.task is not None and one.run != run and self.alive(one.run)
         fits = one.vm_state in TABLE[what][0].split()
         if one.task is None:
-            if what not in REBOOTS and one.vm_state == RESULT.get(what, "active"):
+            if what not in AGAIN and one.vm_state == RESULT.get(what, "active"):
                 return "unchanged"
             return "begun" if fits else "InstanceInvalidState"
         if one.task == what:
@@ -112,11 +149,15 @@ class Histories(RuleBasedStateMachine):
         """The host does it, or only a part of it."""
         one = self.known[name]
         if one.task is not None:
-            _before, middle, end = TABLE[one.task]
+            middle = TABLE[one.task][1]
             if whole:
-                one.power, one.middle = end, False
+                one.power, one.middle = one.end, False
             elif middle is not None:
                 one.power, one.middle = middle, True
+            if one.task == "rescue":
+                one.rescued = one.rescued or whole
+            elif one.task == "unrescue":
+                one.rescued = False
 
     @rule(which=st.integers(0, 1), name=st.sampled_from(NAMES), fails=st.booleans())
     def finish(self, which: int, name: str, fails: bool) -> None:
@@ -124,23 +165,37 @@ class Histories(RuleBasedStateMachine):
         if one.task is None:
             return
         what = OPERATIONS[one.task]
-        error = errors.LibvirtError(reason="x") if fails or one.power != TABLE[one.task][2] or one.middle else None
+        error = errors.LibvirtError(reason="x") if fails or not one.is_done else None
         if one.middle and one.task == "suspend":  # libvirt has answered: its save has ended
             one.power, one.middle, error = OFF, False, None
-        elif error is not None and one.task not in REBOOTS:  # what failed did nothing
-            one.power = GUEST.get(one.vm_state, one.power)
-        outcome = Outcome(one.power, error)
+        elif error is not None and one.task not in (*REBOOTS, "unrescue", "rebuild"):  # what failed did nothing
+            one.power, one.rescued = GUEST.get(one.vm_state, one.power), one.rescued and one.task != "rescue"
+        vm_state = None  # what the host says of it
+        if one.task == "rebuild":
+            vm_state = one.result if error is None else "error"
+        elif one.task == "unrescue" and one.rescued:
+            vm_state = "rescued"
+        outcome = Outcome(one.power, error, vm_state)
         with self.world.ledger.write() as tx:
             failed = operation.finish(tx.for_run(self.world.context(run)), what, {one.uuid: outcome})
         if one.run != run:
             assert failed[one.uuid].code == "UnexpectedTaskStateError"
             return
         assert bool(failed) == (error is not None)
-        if error is None:
-            one.vm_state = RESULT.get(one.task, "active")
-        elif one.task in REBOOTS:
+        if error is None or vm_state is not None:
+            one.vm_state = vm_state or one.result
+        elif one.task in (*REBOOTS, "unrescue"):
             one.vm_state = "active" if one.power == RUNNING else "error"
         one.task, one.middle = None, False
+
+    @rule(which=st.integers(0, 1), name=st.sampled_from(NAMES), choice=st.integers(0, len(TABLE) - 1))
+    def all_of_one(self, which: int, name: str, choice: int) -> None:
+        """An operation that can begin, from its beginning to its end: it leads to the states in which others can begin."""
+        able = [what for what in TABLE if self.expected(self.known[name], self.run(which), what) == "begun"]
+        if able:
+            self.begin(which, name, able[choice % len(able)])
+            self.work(name, True)
+            self.finish(which, name, False)
 
     @rule()
     def kill(self) -> None:
@@ -154,15 +209,23 @@ class Histories(RuleBasedStateMachine):
         self.world.time += 1
         powers = {one.uuid: one.power for one in self.known.values()}
         with self.world.ledger.write() as tx:
-            settled = recovery.settle(tx.for_run(self.world.context(self.run(0))), "h1", powers, self.world.time)
+            rescued = [one.uuid for one in self.known.values() if one.rescued]
+            ours = tx.for_run(self.world.context(self.run(0)))
+            settled = recovery.settle(ours, "h1", powers, self.world.time, rescued)
         for one in self.known.values():
             saves = one.task == "suspend" and one.power == PAUSED
             if one.task is None or self.alive(one.run) or saves:
                 assert one.uuid not in settled
                 continue
-            result = RESULT.get(one.task, "active")
-            if one.power == GUEST[result]:
-                one.vm_state = result
+            if one.task == "rebuild":  # nobody knows what is on its disks
+                one.vm_state = "error"
+            elif one.task == "rescue":
+                one.vm_state = "rescued" if one.rescued else one.vm_state
+            elif one.task == "unrescue":
+                left = "active" if one.power == RUNNING else "stopped"
+                one.vm_state = "rescued" if one.rescued else left
+            elif one.power == GUEST[one.result]:
+                one.vm_state = one.result
             elif one.task in REBOOTS and one.power == OFF and one.vm_state in ("active", "paused"):
                 one.vm_state = "stopped"
             assert settled[one.uuid] == one.vm_state
