@@ -353,8 +353,16 @@ def start(tx: Transaction, operation: Operation, rows: t.Sequence[Instance], mom
 
 
 def _end_others(tx: Transaction, operation: Operation, rows: t.Sequence[Instance]) -> None:
-    """Close the journal of what is at work on these instances, where the operation takes its place (a hard reboot, an evacuation)."""
-    taken = [r for r in rows if r.task_state is not None and r.task_state in (operation.rule.task_states or ())]
+    """Close the journal of what is at work on these instances, where the operation takes its place (a hard reboot, a deletion)."""
+    if operation.during is None:
+        return
+    places = operation.rule.task_states
+    taken = [
+        r
+        for r in rows
+        if r.task_state is not None
+        and (r.task_state in places if places is not None else not operation.is_begun(r.task_state))
+    ]
     if not taken:
         return
     for name, rule in states.ACTIONS.items():

@@ -745,6 +745,23 @@ def test_a_hard_reboot_ends_in_the_journal_what_a_dead_run_left(world: World) ->
     assert world.state(uuid)[:2] == (states.ACTIVE, None)
 
 
+@pytest.mark.parametrize("soft", [False, True])
+def test_a_deletion_ends_in_the_journal_what_a_dead_run_left(world: World, soft: bool) -> None:
+    its = delete.SOFT_DELETE if soft else delete.DELETE
+    world.report("h1")
+    uuid = world.boot("web")
+    begin(world, "suspend", "dead", names=["web"])
+    world.time += 601
+    for run in ("d", "e"):
+        with world.ledger.write() as tx:
+            delete.begin(tx.for_run(world.context(run)), operation.Selection(names=["web"]), soft=soft)
+        ended = [("h1", "Error", "%s took its place" % its.called)]
+        assert journal(world, uuid, "suspend") == ([("Error", world.time if run == "d" else world.time - 601)], ended)
+        world.time += 601
+    own = [a for a in world.rows(tables.instance_actions) if a.action == its.action]
+    assert [(a.message, a.finish_time) for a in own] == [(None, None)], "the second goes on with it"
+
+
 @pytest.mark.parametrize("vm_state", [states.ACTIVE, states.PAUSED, states.ERROR])
 def test_a_crash_dump_changes_nothing_but_the_journal(world: World, vm_state: str) -> None:
     """Nova's has no task_state either: others may run beside it."""
