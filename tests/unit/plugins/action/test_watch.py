@@ -128,10 +128,13 @@ def test_what_happened_before_is_found_at_the_beginning(watching: Watch) -> None
 def test_what_somebody_started_is_stopped_by_a_sync(
     watching: Watch, ends: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def goes_on(text: str) -> None:
+        watching.ports.warnings.append(text)
+
     watching.states = [OFF]
     assert watching(sync=True)["syncs"] == 0, "it is off, so that its host has nothing to do"
     watching.states, watching.sync_ends = [ON, ON], ends
-    monkeypatch.setattr(watching, "warning", lambda text: watching.ports.warnings.append(text))  # it goes on then
+    monkeypatch.setattr(watching, "warning", goes_on)
     assert watching(sync=True, seconds=1.0)["syncs"] > 0
     started = (
         "web on h1 (%s, stopped) is RUNNING. Instance is not stopped. Calling the stop API. power_sync stops it now."
