@@ -35,10 +35,10 @@ options:
       - >-
         Whether the playbook C(power_sync) is run at once for hosts on which it has something to do: it stops guests that have power although their
         instances are stopped, and starts those of a host that restarted. Read from the variable C(bootflow_watch_sync), else false.
-      - It runs by the command line of this C(ansible-playbook), with itself in the place of the playbook, for one host or several, but once at a time.
-        What it says is printed when it ends.
-      - An error when this C(ansible-playbook) runs several playbooks, or asks for a password.
-      - Nothing without O(write), and in check mode.
+      - It gets the command line of this C(ansible-playbook), and there is one run of it at a time, for one host or several. What it says is printed
+        when it ends.
+      - The task fails if this C(ansible-playbook) runs several playbooks, or asks for a password.
+      - The option has no effect without O(write), or in check mode.
     type: bool
   events_file:
     description:

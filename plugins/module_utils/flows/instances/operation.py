@@ -341,10 +341,10 @@ def start(tx: Transaction, operation: Operation, rows: t.Sequence[Instance], mom
     uuids = [r.uuid for r in rows]
     if operation.during is not None:
         before = sorted({r.task_state for r in rows}, key=str)
-        told, rule = tx.context.notify_on_state_change, operation.rule
+        on_change, rule = tx.context.notify_on_state_change, operation.rule
         values = {"task_state": operation.during, "run_id": tx.run.id}
         passed = [s for s in (rule.during, *rule.then[:-1]) if s is not None] if rule.then else []
-        instances.swap(tx, uuids, before, None, told, passed, **values)
+        instances.swap(tx, uuids, before, None, on_change, passed, **values)
     _end_others(tx, operation, rows)
     for project in sorted({r.project for r in rows}):
         new = [r.uuid for r in rows if r.project == project and not operation.is_begun(r.task_state)]
@@ -454,8 +454,8 @@ def leave(tx: Transaction, operation: Operation, uuids: t.Sequence[str], **value
     """
     if operation.during is None:
         return instances.living(tx, uuids)
-    told = tx.context.notify_on_state_change
-    return instances.swap(tx, uuids, [operation.during], tx.run.id, told, task_state=None, **values)
+    on_change = tx.context.notify_on_state_change
+    return instances.swap(tx, uuids, [operation.during], tx.run.id, on_change, task_state=None, **values)
 
 
 def journal(

@@ -101,7 +101,7 @@ class Context:
     rng: random.Random = field(default_factory=random.SystemRandom)
     clock: t.Callable[[], float] = time.time
     # The first 32 bits of the last UUID.
-    _begun: int | None = field(default=None, init=False, repr=False, compare=False)
+    _prefix: int | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def now(self) -> float:
@@ -117,5 +117,5 @@ class Context:
         The first eight digits of the first one are drawn, and those of the others count on from there: rows of one request lie
         beside each other in every index of their UUIDs, so that few of its pages are written.
         """
-        self._begun = self.rng.getrandbits(32) if self._begun is None else (self._begun + 1) % 2**32
-        return str(uuid.UUID(int=self._begun << 96 | self.rng.getrandbits(96), version=4))
+        self._prefix = self.rng.getrandbits(32) if self._prefix is None else (self._prefix + 1) % 2**32
+        return str(uuid.UUID(int=self._prefix << 96 | self.rng.getrandbits(96), version=4))
