@@ -67,20 +67,27 @@ def rows(tx: Transaction) -> list[int]:
 
 @contextlib.contextmanager
 def stopped(*pids: int) -> t.Iterator[None]:
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
+    with contextlib.ExitStack() as going_on:
         for pid in pids:
-            os.kill(pid, signal.SIGCONT)
+            going_on.callback(send, pid, signal.SIGCONT)
+            send(pid, signal.SIGSTOP)
+        yield
 
 
-def processes(server: PostgresServer) -> list[int]:
-    """The server's own process and all that it started."""
+@contextlib.contextmanager
+def all_stopped(server: PostgresServer) -> t.Iterator[None]:
+    """The server's own process, and then all that it had started: it starts none meanwhile."""
     first = int(pathlib.Path(server.data, "postmaster.pid").read_text().split()[0])
-    found = subprocess.run(["pgrep", "-P", str(first)], capture_output=True, text=True, check=True).stdout.split()
-    return [first, *map(int, found)]
+    with stopped(first):
+        found = subprocess.run(["pgrep", "-P", str(first)], capture_output=True, text=True, check=True).stdout.split()
+        with stopped(*map(int, found)):
+            yield
+
+
+def send(pid: int, number: signal.Signals) -> None:
+    """A process of a connection that was just closed may have ended."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
 
 
 def ends_soon(work: t.Callable[[], t.Any]) -> errors.LedgerError:
@@ -115,7 +122,7 @@ def test_a_server_that_is_frozen_as_a_whole(server: PostgresServer, name: str) -
 
     def work(tx: Transaction) -> None:
         add(tx, 1)
-        frozen.enter_context(stopped(*processes(server)))
+        frozen.enter_context(all_stopped(server))
         rows(tx)
 
     with contextlib.ExitStack() as frozen:
@@ -204,7 +211,7 @@ def test_a_migration(server: PostgresServer, name: str, monkeypatch: pytest.Monk
 
 
 def test_connecting(server: PostgresServer, name: str) -> None:
-    with stopped(*processes(server)):
+    with all_stopped(server):
         assert ends_soon(lambda: opened(server.url(name), **QUICK).inspect(rows)).retryable
 
 
