@@ -205,16 +205,10 @@ class Fleet:
             if isinstance(labels, np.ndarray):
                 if len(labels) and labels.min() == labels.max():  # as in most fleets
                     return [0], np.zeros(len(labels), dtype=np.int64)
-                _values, rows, inverse = np.unique(labels, return_index=True, return_inverse=True)
-                return rows.tolist(), inverse
-            places: dict[t.Hashable, int] = {}
+                return _first_and_kind(labels)
             if isinstance(labels, Same):
                 return ([0] if len(self) else []), np.zeros(len(self), dtype=np.int64)
-            for row, label in enumerate(labels):
-                places.setdefault(label, row)
-            numbers = {label: number for number, label in enumerate(places)}
-            codes = np.fromiter(map(numbers.__getitem__, labels), dtype=np.int64, count=len(self))
-            return list(places.values()), codes
+            return _first_and_kind_of(labels)
         parts = [self._kinds((name,)) for name in of]
         several = [(first, codes) for first, codes in parts if len(first) > 1]
         if len(several) <= 1:
@@ -223,8 +217,7 @@ class Fleet:
         for first, codes in several[1:]:
             whole = whole * len(first) + codes
             size *= len(first)
-        _values, rows, inverse = np.unique(whole, return_index=True, return_inverse=True)
-        return rows.tolist(), inverse
+        return _first_and_kind(whole)
 
     # --- what this request has left of a host --------------------------------------------------------------------------
 
@@ -325,3 +318,24 @@ class _Dedicated:
     numa: HostNUMATopology | None
     pci: t.Sequence[PciDevice]
     disks: t.Sequence[t.Mapping[str, t.Any]]
+
+
+# The first call of numpy's unique() loads its masked arrays, which takes longer than a loop over so many rows.
+FEW = 1000
+
+
+def _first_and_kind(labels: Column) -> tuple[t.Sequence[int], Column]:
+    """Of an array of labels: one row of each label, and the label of every row, as a position in the first."""
+    if len(labels) <= FEW:
+        return _first_and_kind_of(labels.tolist())
+    _values, rows, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    return rows.tolist(), inverse
+
+
+def _first_and_kind_of(labels: t.Sequence[t.Hashable]) -> tuple[t.Sequence[int], Column]:
+    """The same of anything that can be hashed."""
+    places: dict[t.Hashable, int] = {}
+    for row, label in enumerate(labels):
+        places.setdefault(label, row)
+    numbers = {label: number for number, label in enumerate(places)}
+    return list(places.values()), np.fromiter(map(numbers.__getitem__, labels), dtype=np.int64, count=len(labels))

@@ -300,7 +300,7 @@ class _FleetReader:
         self.reasons_of_rows: dict[int, str] = {}  # why hosts are down, in addition to what the ledger says
         of_profiles = table["profile_id"]
         self.profiles = profiles.load(
-            tx, np.unique(of_profiles).tolist() if isinstance(of_profiles, np.ndarray) else set(of_profiles)
+            tx, set(of_profiles.tolist() if isinstance(of_profiles, np.ndarray) else of_profiles)
         )
         self._leave_out_profiles()
         self.io_ops = io_ops
