@@ -5,7 +5,8 @@
 """QEMU without confinement: only where no guest starts otherwise, and the administrator allows it.
 
 The tasks of the role run in a mount namespace with an /etc/libvirt of its own, and programs that stand in for libvirt's: a guest
-starts if the file ``works`` is there, or if qemu.conf lets QEMU run as root.
+starts if the file ``works`` is there, or if qemu.conf lets QEMU run as root. What a file of ``once`` says is done once
+instead of the command with the file's name.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ pytestmark = pytest.mark.slow
 
 STAND_IN = """#!/bin/sh
 echo "${0##*/} $*" >>%(calls)s
+for word in $(ls %(once)s); do
+    case "${0##*/} $*" in *"$word"*) instead=$(cat "%(once)s/$word"); rm "%(once)s/$word"; eval "$instead" ;; esac
+done
 case "${0##*/} $*" in
     start-stop-daemon*--status*) exit 0 ;;
     virsh*create*) cat >/dev/null; [ -e %(works)s ] || grep -q 'user = "root"' /etc/libvirt/qemu.conf || { echo "no cgroups" >&2; exit 1; } ;;
@@ -51,13 +55,15 @@ class Host:
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder
         self.works, self.calls, self.conf = folder / "works", folder / "calls", folder / "etc" / "qemu.conf"
+        self.once = folder / "once"
+        self.once.mkdir()
         (folder / "bin").mkdir()
         for name, mode in (("run", 0o755), ("run/lock", 0o1777), ("run/libvirt", 0o755)):
             (folder / name).mkdir()
             (folder / name).chmod(mode)
         for name in ("virsh", "virtlogd", "libvirtd", "start-stop-daemon"):
             program = folder / "bin" / name
-            program.write_text(STAND_IN % {"calls": self.calls, "works": self.works})
+            program.write_text(STAND_IN % {"calls": self.calls, "works": self.works, "once": self.once})
             program.chmod(0o755)
         self.conf.parent.mkdir()
         self.conf.write_text(OWN)
@@ -112,3 +118,21 @@ def test_with_leave_it_is_done_by_name_and_taken_back(host: Host) -> None:
     assert again.returncode == 0 and "changed=0" in again.stdout and not host.stopped()
     host.works.touch()
     assert host.role().returncode == 0 and host.conf.read_text() == OWN and host.stopped()
+
+
+def test_a_guest_that_does_not_start_once_changes_nothing(host: Host) -> None:
+    host.works.touch()
+    (host.once / "create").write_text("exit 1")
+    done = host.role(compute_host_qemu_unconfined=True)
+    assert done.returncode == 0, done.stdout
+    assert host.conf.read_text() == OWN and not host.stopped() and "changed=0" in done.stdout
+    assert host.calls.read_text().count("create") == 2
+
+
+def test_daemons_that_another_run_starts(host: Host) -> None:
+    host.works.touch()
+    (host.once / "virtlogd.pid").write_text("exit 4")  # a file without a number yet
+    (host.once / "libvirtd.pid").write_text("exit 3")
+    (host.once / "--daemon").write_text("echo libvirtd: error: Unable to obtain pidfile. >&2; exit 1")
+    done = host.role()
+    assert done.returncode == 0, done.stdout
