@@ -48,6 +48,14 @@ done
 rm -rf /var/lib/bootflow
 status=0
 timeout --kill-after=10 2400 env -i "${@:2}" bash -e "$1" || status=$?
+if [ "$status" -ne 0 ]; then  # what ends with the namespace, and who ran out of memory
+    echo "Exit code $status. Logs:"
+    grep -v 'ethtool ioctl' /var/log/libvirt/libvirtd.log | tail -n 10 || true
+    tail -q -n 5 /var/log/libvirt/qemu/*.log 2>/dev/null || true
+    dmesg | grep -E 'Out of memory|Killed process|segfault|traps:' | tail -n 5 || true
+    df -h /tmp /run || true
+    free -m || true
+fi
 virsh -q -c qemu:///system net-destroy bootflow-demo || true  # the bridge is the machine's
 exit $status
 """
@@ -126,7 +134,7 @@ def printed(tmp_path_factory):
     sys.stdout.write(text)  # shown by pytest when a test fails
     if done.returncode != 0:  # its last lines in the message: what a long log of CI keeps
         command, *lines = ("$ " + re.split(r"^\$ ", text, flags=re.M)[-1]).splitlines()
-        pytest.fail("README.md: a command failed: %s\n%s" % (command, "\n".join(lines[-40:])), pytrace=False)
+        pytest.fail("README.md: a command failed: %s\n%s" % (command, "\n".join(lines[-80:])), pytrace=False)
     return {part.splitlines()[0]: part for part in re.split(r"^\$ ", text, flags=re.M)[1:]}
 
 
