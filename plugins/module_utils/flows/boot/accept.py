@@ -277,7 +277,9 @@ def _never_placed(row: Instance) -> bool:
 
 
 def _check_same(tx: Transaction, row: Instance, difference: expand.Difference, dead: t.Collection[str]) -> None:
-    """:raises InstanceExists: of another request. :raises InstanceBusy: :raises InstanceInvalidState: deleted, or being deleted."""
+    """:raises InstanceExists: of another request. :raises InstanceBusy: of a live run.
+    :raises InstanceInvalidState: deleted, or a dead run left it in the middle of something else than its boot.
+    """
     if row.vm_state == states.SOFT_DELETED:
         raise errors.InstanceInvalidState(
             method="boot",
@@ -293,13 +295,16 @@ def _check_same(tx: Transaction, row: Instance, difference: expand.Difference, d
     alive = row.run_id and row.run_id != tx.run.id and row.run_id not in dead
     if alive and (row.vm_state == states.BUILDING or row.task_state is not None):
         raise runs.locked_error(tx, row.display_name, row.run_id)
-    if row.task_state == states.DELETING:
+    deleting = row.task_state in (states.DELETING, states.SOFT_DELETING)
+    if deleting or row.launched_at is not None:  # its guest may be there: it is not built a second time
         raise errors.InstanceInvalidState(
             method="boot",
             instance_uuid=row.uuid,
             attr="task_state",
             state=row.task_state,
-            remedy="Finish the deletion first: run bootflow.compute.delete for it again.",
+            remedy="Finish the deletion first: run bootflow.compute.delete for it again."
+            if deleting
+            else "The run that did this is dead: bootflow.compute.audit settles it when its host answers.",
         )
 
 

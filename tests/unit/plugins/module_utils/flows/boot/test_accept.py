@@ -23,7 +23,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.model import
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue_images import find_image
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept, whatif
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import ports, views
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances, ports, views
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.statements import counted
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import (
@@ -361,6 +361,33 @@ def test_a_dead_runs_build_goes_on_where_it_was(world: World, until: str) -> Non
     assert [b.resumed for b in builds_found] == [until != "accepted"]
     assert world.addresses(uuid) == address
     assert world.claims() == {(uuid, "h1")}
+
+
+@pytest.mark.parametrize("follow", [False, True])
+@pytest.mark.parametrize(
+    "task_state", [states.POWERING_OFF, states.REBOOT_STARTED_HARD, states.MIGRATING, states.SOFT_DELETING]
+)
+def test_a_guest_that_a_dead_run_left_in_an_operation_is_not_built_again(
+    world: World, task_state: str, follow: bool
+) -> None:
+    """Its host did not answer, or libvirt still migrates it: it may run, and a second one must not."""
+    world.report("h1")
+    uuid = world.boot("web")
+    with world.ledger.write() as tx:
+        instances.write(tx, [uuid], task_state=task_state, run_id="run-gone")
+    world.time += 601
+    options = accept.AcceptOptions(networks=world.networks, follow=follow)
+    if follow and task_state != states.SOFT_DELETING:
+        with world.ledger.write() as tx:
+            assert accept.accept(tx.for_run(world.context("b")), [request("web")], options).unchanged == [uuid]
+    else:
+        with pytest.raises(errors.InvalidRequest) as refused, world.ledger.write() as tx:
+            accept.accept(tx.for_run(world.context("b")), [request("web")], options)
+        assert codes(refused.value.errors) == [("instances[0].name", "InstanceInvalidState")]
+        assert ("bootflow.compute.delete" if task_state == states.SOFT_DELETING else "bootflow.compute.audit") in str(
+            refused.value.errors[0]["remedy"]
+        )
+    assert world.state(uuid) == (states.ACTIVE, task_state, "h1")
 
 
 def test_a_late_worker_of_the_dead_run_loses(world: World) -> None:
