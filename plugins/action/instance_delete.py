@@ -57,10 +57,19 @@ class ActionModule(LedgerAction):
         keep_for = o["reclaim_instance_interval"]
         soft = keep_for > 0 and o["operation"] == DELETE and not o["force"]
 
+        inventory = self.task_vars.get("groups", {}).get("all", [])
+
         def begin(tx: Transaction) -> delete.Deleting:
-            if o["operation"] != RECLAIM:
-                return delete.begin(tx, chosen, o["missing_ok"], soft)
-            return delete.begin_reclaim(tx, keep_for) if keep_for > 0 else delete.Deleting()
+            if o["operation"] == RECLAIM:  # one on a host that is gone keeps no other: it is told at the end
+                return delete.begin_reclaim(tx, keep_for) if keep_for > 0 else delete.Deleting()
+            found = delete.begin(tx, chosen, o["missing_ok"], soft)
+            strangers = sorted(h for h in found.hosts if h not in inventory)
+            if strangers and not o["force"]:  # nothing is marked then
+                raise errors.ComputeHostNotFound(
+                    host=", ".join(strangers),
+                    remedy="Put it into the inventory, or delete with bootflow_delete_force: true if it is gone for good.",
+                )
+            return found
 
         found, volumes = self.write(lambda tx: _with_volumes(tx, begin(tx)))
         named = _named(found.rows)
@@ -74,13 +83,6 @@ class ActionModule(LedgerAction):
         if self.check_mode and o["print_table"]:
             lines = [on_hosts[n["uuid"]] for n in named] + off.splitlines()
             tables.show(self._display, ["Would delete:", *(lines or ["  nothing"])])
-        inventory = self.task_vars.get("groups", {}).get("all", [])
-        strangers = sorted(h for h in found.hosts if h not in inventory)
-        if strangers and not o["force"] and not self.check_mode:
-            raise errors.ComputeHostNotFound(
-                host=", ".join(strangers),
-                remedy="Put it into the inventory, or delete with bootflow_delete_force: true if it is gone for good.",
-            )
         return {
             "changed": bool(named) or any(r.vm_state != states.SOFT_DELETED for r in found.kept),
             "instances": named,

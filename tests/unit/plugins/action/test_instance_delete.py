@@ -32,6 +32,7 @@ class Play:
         self.broken = False
         self.variables: dict[str, t.Any] = {}  # of the inventory
         self.shown: list[str] = []
+        self.hosts = ["h1", "h2"]  # of the inventory
         self.hostvars: dict[str, dict[str, t.Any]] = {}
 
     def remove(self, name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
@@ -56,7 +57,7 @@ class Play:
         return {"outcomes": {d["uuid"]: {"power_state": states.SHUTDOWN, "error": bad} for d in arguments["domains"]}}
 
     def __call__(self, run: str = "d", check_mode: bool = False, **options: t.Any) -> dict[str, t.Any]:
-        hosts = ["h1", "h2"]
+        hosts = self.hosts
         hostvars = self.hostvars = {name: {} for name in ("localhost", *hosts)}
         variables = {
             "groups": {"all": ["localhost", *hosts], "bootflow_compute": hosts},
@@ -114,6 +115,19 @@ def test_a_name_that_does_not_exist_deletes_nothing(play: Play) -> None:
     assert caught.value.remedy == "Did you mean default? The list of projects with instances has: default."
     assert play.world.everything() == before
     assert play(names=["web-2", "wep-1"], missing_ok=True)["deleted"] == ["web-2"]
+
+
+def test_a_host_that_is_not_in_the_inventory_is_refused_before_anything_is_marked(play: Play) -> None:
+    world = play.world
+    play.hosts = [h for h in play.hosts if h != of(world, "web-1").host]
+    before = world.everything()
+    for check_mode in (True, False):
+        with pytest.raises(errors.ComputeHostNotFound) as refused:
+            play(check_mode=check_mode, names=["web-1", "web-2"])
+        assert "bootflow_delete_force" in refused.value.remedy
+    assert world.everything() == before
+    play.variables = {"bootflow_delete_force": True}
+    assert play(names=["web-1", "web-2"])["deleted"] == ["web-1", "web-2"]
 
 
 def test_one_stays_with_its_fault_and_its_claim(play: Play) -> None:
@@ -217,6 +231,16 @@ def test_reclaimed_when_its_time_is_over(keeping: Play) -> None:
     assert keeping(operation="reclaim")["deleted"] == [], "as Nova: without an interval nothing is reclaimed"
     assert keeping(names=["web-2"])["deleted"] == ["web-2"], "no longer kept: the interval is unset"
     assert not world.claims()
+
+
+def test_one_whose_host_is_gone_keeps_no_other_from_being_reclaimed(keeping: Play) -> None:
+    keeping(names=["web-1", "web-2"])
+    keeping.world.time += 3600
+    keeping.hosts = [h for h in keeping.hosts if h != of(keeping.world, "web-1").host]
+    for run in ("d", "e"):
+        result = keeping(run, operation="reclaim")
+        assert (result["deleted"], [v["name"] for v in result["left"]]) == (["web-2"] * (run == "d"), ["web-1"])
+        keeping.world.time += 3600
 
 
 def test_a_restore_that_fails_leaves_it_in_the_queue(keeping: Play) -> None:
