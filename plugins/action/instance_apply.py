@@ -204,12 +204,12 @@ class ActionModule(LedgerAction):
         ledger = self.open_ledger()
         recorded = ledger.transact(fleet.record, file)
         left = self._rehearsed(file)
-        uuids = [str(c.uuid) for c in left.to_do if c.uuid is not None]
+        uuids = [str(c.uuid) for c in left.unfinished if c.uuid is not None]
         since = planned.get("planned_at") or 0.0
         faults = {u: f for u, f in ledger.inspect(history.last_faults, uuids).items() if f["created_at"] >= since}
         items = [
             errors.failed_item(c.name, c.uuid or "", history.shown_fault(faults.get(c.uuid or "")), state=c.line()[2:])
-            for c in left.to_do
+            for c in left.unfinished
         ]
         done = max(expected - len(items), 0)
         if self.options["print_table"]:

@@ -106,6 +106,7 @@ class Change:
     what: str = ""
     how: str = ""
     done: bool = True
+    later: bool = False  # not done because another operation is under way: the same run again may do it
     field: str = ""
     needs: str = ""  # of fields.ALLOWABLE: it is done where this is allowed
     steps: tuple[str, ...] = ()  # operations, in order
@@ -153,6 +154,11 @@ class Plan:
     def to_do(self) -> list[Change]:
         return [c for c in self.changes if c.done]
 
+    @property
+    def unfinished(self) -> list[Change]:
+        """What is to be done, now or as soon as nothing else is under way."""
+        return [c for c in self.changes if c.done or c.later]
+
     def lines(self, hosts: t.Mapping[str, str] | None = None) -> list[str]:
         """The plan as people read it, with the totals last. :arg hosts: see Change.line()"""
         found = [change.line(hosts) for change in self.changes]
@@ -173,11 +179,14 @@ class Plan:
             done[kind].add((c.project, c.name))
         left = [c for c in self.changes if not c.done]
         asks = [c for c in left if c.needs]
+        waits = [c for c in left if c.later]
         words = ["%d to %s" % (len(keys), kind) for kind, keys in done.items() if keys] or ["nothing to do"]
         if asks:
             words.append("%d not allowed" % len(asks))
-        if len(left) > len(asks):
-            words.append("%d cannot be changed" % (len(left) - len(asks)))
+        if waits:
+            words.append("%d to be tried again" % len(waits))
+        if len(left) > len(asks) + len(waits):
+            words.append("%d cannot be changed" % (len(left) - len(asks) - len(waits)))
         if self.kept:
             words.append("%d not in the file" % len(self.kept))
         return "%s; %d as the file has %s." % (", ".join(words), self.same, "it" if self.same == 1 else "them")
@@ -244,9 +253,9 @@ def _surplus(instance: Present, prune: bool) -> list[Change]:
     return [change]
 
 
-def not_done(change: Change, why: str) -> Change:
+def not_done(change: Change, why: str, later: bool = False) -> Change:
     """``change``, which is not to be done."""
-    return replace(change, how=why, done=False, needs="", steps=())
+    return replace(change, how=why, done=False, later=later, needs="", steps=())
 
 
 class _Planner:

@@ -28,14 +28,25 @@ from ...ledger.compute.instances import Instance
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, volumes
 from ..boot import accept, redefine
-from ..instances import delete, lock, operation
+from ..instances import attach, delete, lock, operation
+from ..instances.operations import find
 from ..moves import cold
+from ..moves.confirm import CONFIRM
+from ..moves.course import RESIZE as RESIZING
 from ..moves.evacuated import EVACUATE
 from ..moves.place import Mover
 
 BLOCK_DEVICES = "block_device_mapping"
 #: Actions that make the disks of an instance anew: where one failed, they may be missing.
 OF_DISKS = (REBUILD, EVACUATE.action)
+#: Those that are no row of the operations, by the kind of a change or by its step.
+_KINDS = {
+    DELETE: delete.DELETE,
+    ATTACH: attach.ATTACH,
+    DETACH: attach.DETACH,
+    RESIZE: RESIZING,
+    planning.CONFIRM: CONFIRM,
+}
 #: Fields that are compared with what an instance has, not with what its request said.
 RECORDED = (BLOCK_DEVICES, "config_drive")
 
@@ -238,7 +249,40 @@ def _read(tx: Transaction, file: File, locked: bool = False) -> _Read:
         ids,
         names,
     )
-    return _judged(tx, file, _Read(plan, rows, entries, digests))
+    return _judged(tx, file, _Read(_able(tx, file, plan, rows.values()), rows, entries, digests))
+
+
+def _able(tx: Transaction, file: File, plan: Plan, rows: t.Iterable[Instance]) -> Plan:
+    """The plan without what cannot begin, as something else is under way with the instance or its host is not in the inventory: it would
+    keep the others from theirs."""
+    known = file.moves.known_hosts if file.moves is not None else None
+    doubtful = {
+        r.uuid: r
+        for r in rows
+        if _is_built(r) and (r.task_state is not None or (known is not None and r.host not in known))
+    }
+    dead = operation.dead_runs(tx, doubtful.values()) if doubtful else set()
+    changes = list(plan.changes) if doubtful else []
+    for i, change in enumerate(changes):
+        row, its = doubtful.get(str(change.uuid)), _begins(change)
+        if row is None or its is None or not change.done:
+            continue
+        try:
+            operation.check(tx, its, row, dead, known if change.kind != DELETE else None)
+        except (errors.InstanceBusy, errors.InstanceInvalidState, errors.ComputeHostNotFound) as e:
+            if row.task_state is not None or isinstance(e, errors.ComputeHostNotFound):
+                changes[i] = planning.not_done(change, " ".join(filter(None, (e.message, e.remedy))), later=True)
+    return dataclasses.replace(plan, changes=tuple(changes)) if doubtful else plan
+
+
+def _begins(change: Change) -> operation.Operation | None:
+    """The operation with which a change begins; None: it is a matter of the ledger alone."""
+    if change.kind in _KINDS:
+        return _KINDS[change.kind]
+    if not change.steps:
+        return None
+    step = change.steps[0]
+    return _KINDS.get(step) or find(step, "HARD")
 
 
 def _judged(tx: Transaction, file: File, found: _Read) -> _Read:

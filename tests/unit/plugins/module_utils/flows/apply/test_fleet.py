@@ -262,6 +262,38 @@ def test_what_another_user_locked_is_told_and_stays(two_hosts: World) -> None:
     assert set(living(world)) == {"web", "old"} and living(world)["web"].spec["metadata"] == {}
 
 
+def test_what_another_run_works_on_is_told_and_keeps_no_other(two_hosts: World) -> None:
+    """Of an operation on all of them it would keep all."""
+    world = two_hosts
+    apply(world, file(world, request("web", 2), request("old", 2)))
+    rows = living(world)
+    busy = [rows[n].uuid for n in ("web-1", "old-1")]
+    with world.ledger.write() as tx:
+        operation.begin(tx.for_run(world.context("l")), find("pause", "HARD"), Selection(uuids=busy[:1]), {"h1", "h2"})
+    world.delete("l", uuids=busy[1:])
+    its = file(world, request("web", 2, state="stopped", metadata={"a": "b"}), prune=True, moves=moves())
+    plan = planned(world, its, "b")
+    told = {(c.name, c.kind): c for c in plan.unfinished}
+    assert [k for k, c in told.items() if c.later] == [("old-1", "delete"), ("web-1", "state")]
+    assert (
+        told["web-1", "state"]
+        .line()
+        .startswith("! web-1 state running -> stopped: Instance web-1 is being worked on by")
+    )
+    assert plan.totals() == "2 to change, 1 to delete, 2 to be tried again; 0 as the file has them."
+    apply(world, its, "b")
+    after = living(world)
+    assert set(after) == {"web-1", "web-2", "old-1"} and after["web-2"].vm_state == states.STOPPED
+    assert after["web-1"].task_state == states.PAUSING and after["web-1"].spec["metadata"] == {"a": "b"}
+    world.time += 100_000  # the other run is dead: its deletion can be finished, its pause is a matter of the host
+    plan = planned(world, its, "c")
+    assert [c.kind for c in plan.to_do] == ["delete"] and [c.kind for c in plan.unfinished if c.later] == ["state"]
+    gone = dataclasses.replace(its, moves=dataclasses.replace(moves(), known_hosts=()), prune=False)
+    stranger = dataclasses.replace(gone, requests=[request("web", 2, state="running", metadata={"a": "b"})])
+    (change,) = [c for c in planned(world, stranger, "c").unfinished if c.name == "web-2"]
+    assert change.later and "inventory" in change.how
+
+
 def test_fields_that_a_boot_refuses_change_live(two_hosts: World) -> None:
     world = two_hosts
     apply(world, file(world, request("web", 2)))
