@@ -33,9 +33,10 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     tables,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.dhcp import reserve
+from ansible_collections.bootflow.compute.plugins.plugin_utils.lease import lease_kept
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff
-from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host, lease_kept
+from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host
 from ansible_collections.bootflow.compute.plugins.plugin_utils.storage_settings import storage_hosts
 
 # As playbooks/audit.yml registers what the hosts and the controller answered.

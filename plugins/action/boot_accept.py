@@ -23,6 +23,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     boot_request,
     boot_volume_settings,
     host_settings,
+    inventory_hosts,
     scheduler_settings,
     storage_settings,
     tables,
@@ -69,7 +70,7 @@ class ActionModule(LedgerAction):
             if accepted.created:
                 request.check_image_files()
             if boot_volume_settings.uses_volumes(request.requests):
-                volume_settings.in_inventory(self, attachments.storage_hosts(tx, accepted.created))
+                inventory_hosts.in_inventory(self, attachments.storage_hosts(tx, accepted.created))
             before = self._look(tx)
             return accepted, before.ask(hosts), before.left_work
 

@@ -23,8 +23,9 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.failur
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import build_work, handover
+from ansible_collections.bootflow.compute.plugins.plugin_utils.lease import lease_kept
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host, lease_kept
+from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host
 
 
 class _Boot(build_work.BuildWork):

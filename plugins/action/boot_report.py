@@ -17,9 +17,9 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes imp
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances, views
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import handover, tables
+from ansible_collections.bootflow.compute.plugins.plugin_utils.inventory_hosts import reachable
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import STATISTICS, outcome, statistics
-from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_settings import reachable
 
 
 class ActionModule(LedgerAction):

@@ -20,9 +20,9 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transac
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes, guest_of_build, host_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.attached_volumes import Attached, Problems
+from ansible_collections.bootflow.compute.plugins.plugin_utils.lease import lease_kept
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import item_errors
-from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import lease_kept
 
 GIB = 1024**3
 

@@ -39,10 +39,11 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     scheduler_settings,
     tables,
 )
+from ansible_collections.bootflow.compute.plugins.plugin_utils.inventory_hosts import reachable
+from ansible_collections.bootflow.compute.plugins.plugin_utils.lease import lease_kept
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, outcome
-from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host, lease_kept
-from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_settings import reachable
+from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host
 
 # As playbooks/evacuate.yml registers what the controller and the hosts answered.
 BEGUN, BUILT = "bootflow_evacuation_begun", "bootflow_evacuation_built"

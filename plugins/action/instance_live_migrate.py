@@ -54,11 +54,12 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.attached_volumes import connect_beside, disks_there
 from ansible_collections.bootflow.compute.plugins.plugin_utils.dhcp import reserve, restore
+from ansible_collections.bootflow.compute.plugins.plugin_utils.inventory_hosts import reachable
+from ansible_collections.bootflow.compute.plugins.plugin_utils.lease import lease_kept
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_SECRET, LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.live_progress import Leaving
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, item_errors, outcome
-from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host, lease_kept
-from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_settings import reachable
+from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host
 
 # As playbooks/live_migrate.yml registers what the controller and the hosts answered.
 BEGUN, LOOKED, PREPARED = "bootflow_live_begun", "bootflow_live_looked", "bootflow_live_prepared"

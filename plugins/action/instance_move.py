@@ -54,10 +54,11 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.attached_volumes 
     leave_host,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.guest_of_build import blank_disk
+from ansible_collections.bootflow.compute.plugins.plugin_utils.inventory_hosts import reachable
+from ansible_collections.bootflow.compute.plugins.plugin_utils.lease import lease_kept
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_SECRET, LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, item_errors, outcome
-from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host, lease_kept, resize_arguments
-from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_settings import reachable
+from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host, resize_arguments
 
 OF = {"resize": course.RESIZE, "migrate": course.MIGRATE, "revert_resize": course.REVERT}
 # As playbooks/move.yml registers what the controller and the hosts answered.

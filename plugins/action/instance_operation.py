@@ -19,31 +19,25 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import OPERATION
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import moving
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import operation
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import rebuild as of_rebuild
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Operation, Outcome
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import find
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.rebuild import Before
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import Instance
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.attachments import Connector
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
-    admin_password,
-    attached_volumes,
-    build_parts,
-    hard_reboot,
     host_reports,
     host_settings,
     passwords,
-    rebuild,
-    rescue,
     tables,
 )
+from ansible_collections.bootflow.compute.plugins.plugin_utils.inventory_hosts import reachable
+from ansible_collections.bootflow.compute.plugins.plugin_utils.lease import lease_kept
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import CONTROLLER, OPENED, LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, item_errors, outcome
-from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import lease_kept
-from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_settings import reachable
+
+if t.TYPE_CHECKING:
+    from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.rebuild import Before
 
 # As playbooks/operation.yml registers what the controller and the hosts answered.
 BEGUN = "bootflow_operation_begun"
@@ -51,27 +45,21 @@ OPERATED = "bootflow_operated"
 
 Items = t.List[t.Dict[str, t.Any]]
 # What is begun; those with volumes; what they were before, of a rebuild; those whose volumes lack a connection; who exports these.
-_Begun = t.Tuple[operation.Begun, t.Set[str], t.Dict[str, Before], t.List[str], t.List[str]]
+_Begun = t.Tuple[operation.Begun, t.Set[str], t.Dict[str, "Before"], t.List[str], t.List[str]]
 
-# What a host does with guests beside setting their power state, by Operation.work: (action, uuids) -> what the module said of each, and
-# why some failed.
-_WORKS: dict[str, t.Callable[[LedgerAction, t.Sequence[str]], tuple[hard_reboot.Outcomes, build_parts.Problems]]] = {
-    "hard_reboot": hard_reboot.reboot,
-    "rebuild": rebuild.rebuild,
-    "rescue": rescue.rescue,
-    "unrescue": rescue.unrescue,
-    "set_admin_password": admin_password.change,
-}
-# What is checked before anything is written, beside the states, by the operation.
-_CHECKS: dict[str, t.Callable[[LedgerAction, Transaction, t.Sequence[Instance]], None]] = {
-    "rescue": rescue.check,
-    "set_admin_password": admin_password.check,
-}
-# What gives instances passwords, by the operation: those of this run, and what the names of their files have after the UUID.
-_PASSWORDS: dict[str, tuple[t.Callable[[LedgerAction, str], str], str]] = {
-    "rescue": (rescue.password_of, ".rescue"),
-    "set_admin_password": (admin_password.password_of, ""),
-}
+
+def _works() -> t.Any:
+    """operation_works, loaded when an operation needs it: it takes longer than a stop takes here."""
+    from ansible_collections.bootflow.compute.plugins.plugin_utils import operation_works
+
+    return operation_works
+
+
+def _volumes() -> t.Any:
+    """attached_volumes, loaded where an instance has volumes."""
+    from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes
+
+    return attached_volumes
 
 
 class ActionModule(LedgerAction):
@@ -93,9 +81,8 @@ class ActionModule(LedgerAction):
     def _begin(self) -> dict[str, t.Any]:
         selection = operation.Selection.from_options(self.options)
         known_hosts = frozenset(self.compute_hosts())
-        wanted = None
-        if self.operation.work == "rebuild":
-            wanted = rebuild.wanted(self, self.options["rebuild_image"], self.options["follow_file"])
+        rebuild = self._rebuild() if self.operation.work == "rebuild" else None
+        check = _works().CHECKS.get(self.operation.name) if self.operation.work else None
 
         def begin(tx: Transaction) -> _Begun | set[str]:
             if self.options["ask"]:
@@ -105,12 +92,10 @@ class ActionModule(LedgerAction):
             before: dict[str, Before] = {}
             if self.check_mode:
                 host_reports.follow_power(self, tx)
-            if wanted is not None:
-                begun, before = of_rebuild.begin(tx, self.operation, selection, known_hosts, wanted)
-                rebuild.check_files(self, wanted, begun.rows)
+            if rebuild is not None:
+                begun, before = rebuild(tx, selection, known_hosts)
             else:
                 begun = operation.begin(tx, self.operation, selection, known_hosts, self.options["quotas"])
-            check = _CHECKS.get(self.operation.name)
             if check is not None:
                 check(self, tx, begun.rows)
             with_volumes = set(attachments.of_instances(tx, [r.uuid for r in begun.rows]))
@@ -149,6 +134,22 @@ class ActionModule(LedgerAction):
             ),
         }
 
+    def _rebuild(self) -> t.Callable[..., tuple[operation.Begun, dict[str, Before]]]:
+        """What begins a rebuild with the image that is asked for."""
+        from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import rebuild as of_rebuild
+        from ansible_collections.bootflow.compute.plugins.plugin_utils import rebuild
+
+        wanted = rebuild.wanted(self, self.options["rebuild_image"], self.options["follow_file"])
+
+        def begin(
+            tx: Transaction, selection: operation.Selection, known_hosts: t.Collection[str]
+        ) -> tuple[operation.Begun, dict[str, Before]]:
+            begun, before = of_rebuild.begin(tx, self.operation, selection, known_hosts, wanted)
+            rebuild.check_files(self, wanted, begun.rows)
+            return begun, before
+
+        return begin
+
     def _hosts_to_ask(self, tx: Transaction, selection: operation.Selection, known: t.Collection[str]) -> set[str]:
         """Of instances that are as requested by the ledger, since somebody else may have changed their guests; and where runs died."""
         opened = self.task_vars["hostvars"][CONTROLLER].get(OPENED) or {}
@@ -160,7 +161,8 @@ class ActionModule(LedgerAction):
 
     def _connector(self, host: str, facts: t.Mapping[str, t.Any]) -> Connector:
         """How ``host`` reaches volumes that a fault left without a connection: rare, so its settings are read only now."""
-        return attached_volumes.connectors_of(self.task_vars["hostvars"], [host])(host, facts)
+        connector: Connector = _volumes().connectors_of(self.task_vars["hostvars"], [host])(host, facts)
+        return connector
 
     # --- work: on each host, for all of its instances -----------------------------------------------------------------
 
@@ -197,8 +199,10 @@ class ActionModule(LedgerAction):
         connect = [i["uuid"] for i in items if i["volumes"]] if self.operation.connects_volumes else []
         if connect and not self.check_mode:
             failed = self._connect_volumes([u for u in connect if u not in cut_off])
-        fresh, lost = attached_volumes.come_to_host(self, cut_off)
-        failed.update(lost)
+        fresh: set[str] = set()
+        if cut_off:
+            fresh, lost = _volumes().come_to_host(self, cut_off)
+            failed.update(lost)
         cut_off = [u for u in cut_off if u not in failed]
         domains = [{"uuid": i["uuid"], **i["details"]} for i in items if i["uuid"] not in failed]
         outcomes = self._failed(failed)
@@ -207,9 +211,11 @@ class ActionModule(LedgerAction):
             outcomes.update(self._power(as_they_are))
         deaf = {u for u, o in outcomes.items() if not o.get("error") and o.get("restarted") is False}
         name = self.operation.work or ("hard_reboot" if deaf or cut_off else "")
-        work = functools.partial(hard_reboot.reboot, fresh=fresh) if name == "hard_reboot" else _WORKS.get(name)
         left = [d["uuid"] for d in domains if self.operation.work or d["uuid"] in (*deaf, *cut_off)]
-        if work is not None and left:
+        if name and left:
+            work = _works().WORKS[name]
+            if name == "hard_reboot":
+                work = functools.partial(work, fresh=fresh)
             try:
                 done, lacking = work(self, left)
             except errors.BootflowError as e:  # those that restarted by themselves have
@@ -251,11 +257,11 @@ class ActionModule(LedgerAction):
         """Log a restarted host in to its guests' volumes. Returns uuid -> why that failed."""
         ledger = self.open_ledger()
         try:
-            volumes = ledger.inspect(attached_volumes.load, uuids)
+            volumes = ledger.inspect(_volumes().load, uuids)
         finally:
             ledger.close()
         found = [a for group in volumes.values() for a in group]
-        problems = attached_volumes.reconnect(self, found)
+        problems = _volumes().reconnect(self, found)
         return {a.row.instance_uuid: problems[a.id] for a in found if a.id in problems}
 
     # --- finish: on the controller, for all hosts -----------------------------------------------------------------------
@@ -271,6 +277,10 @@ class ActionModule(LedgerAction):
 
             def finish(tx: Transaction) -> dict[str, errors.BootflowError]:
                 if kept:
+                    from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import (
+                        rebuild as of_rebuild,
+                    )
+
                     of_rebuild.keep(tx, self.operation, kept)
                 moving.kept(tx, [u for u, (_host, item) in items.items() if item.get("lacking")])
                 return operation.finish(tx, self.operation, outcomes)
@@ -306,9 +316,12 @@ class ActionModule(LedgerAction):
         """Those that the instances got, where the person names a folder. Returns what the person is told."""
         folder = self.options["admin_password_dir"]
         uuids = [i["uuid"] for i in items if i["details"].get("tells_password", True)]
-        if self.operation.name not in _PASSWORDS or not folder or not uuids or self.check_mode:
+        if not folder or not uuids or self.check_mode or not self.operation.work:
             return []
-        password_of, suffix = _PASSWORDS[self.operation.name]
+        given = _works().PASSWORDS.get(self.operation.name)
+        if given is None:
+            return []
+        password_of, suffix = given
         passwords.leave_in(folder, {uuid + suffix: password_of(self, uuid) for uuid in uuids})
         return ["Admin passwords: in %s, in files named UUID%s" % (folder, suffix)]
 

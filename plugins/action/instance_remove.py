@@ -12,9 +12,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import delete
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history
 from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings
+from ansible_collections.bootflow.compute.plugins.plugin_utils.lease import lease_kept
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import item_errors
-from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host, lease_kept
+from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host
 
 
 class ActionModule(LedgerAction):

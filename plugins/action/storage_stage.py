@@ -13,8 +13,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.req
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import exports
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work as volume_work
 from ansible_collections.bootflow.compute.plugins.plugin_utils import storage_exports, storage_volumes
+from ansible_collections.bootflow.compute.plugins.plugin_utils.lease import lease_kept
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import lease_kept
 
 # What this run made of a volume that was deleted meanwhile goes in a second turn; a third would be another run's doing.
 MOST_TURNS = 3

@@ -19,8 +19,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes.del
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import snapshots as snapshot_rows
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
+    inventory_hosts,
     tables,
-    volume_settings,
     volume_texts,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
@@ -52,9 +52,9 @@ class ActionModule(LedgerAction):
 
         def begin(tx: Transaction) -> tuple[VolumeDeleting, dict[str, list[str]]]:
             if o["unmanage"]:
-                return delete.unmanage(tx, volume_settings.inventory(self), **chosen), {}
+                return delete.unmanage(tx, inventory_hosts.all_of(self), **chosen), {}
             found = delete.begin(tx, **chosen)
-            volume_settings.in_inventory(self, found.hosts)
+            inventory_hosts.in_inventory(self, found.hosts)
             theirs: dict[str, list[str]] = {}
             for row in snapshot_rows.select(tx, volume_ids=[r.id for r in found.rows]) if found.rows else ():
                 theirs.setdefault(row.volume_id, []).append(row.name or row.id)

@@ -23,6 +23,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transac
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volumes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.volumes import VolumeRow
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
+    inventory_hosts,
     storage_reports,
     tables,
     volume_settings,
@@ -72,7 +73,7 @@ class ActionModule(LedgerAction):
                 problems.extend(_refusals(e, requested))
                 found = extend.VolumeExtending()
             problems.raise_if_any()
-            volume_settings.in_inventory(self, [*found.hosts, *found.compute_hosts])
+            inventory_hosts.in_inventory(self, [*found.hosts, *found.compute_hosts])
             return found
 
         with volume_settings.told_in_order():

@@ -21,6 +21,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes imp
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import backends, volumes
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     host_settings,
+    inventory_hosts,
     storage_reports,
     tables,
     volume_settings,
@@ -72,7 +73,7 @@ class ActionModule(LedgerAction):
             hosts = ledger.inspect(work.hosts_with_work)
             return {
                 "changed": False,
-                "hosts": volume_settings.reachable(self, hosts),
+                "hosts": inventory_hosts.reachable(self, hosts),
                 "placed": [],
                 "not_placed": [],
             }
@@ -87,7 +88,7 @@ class ActionModule(LedgerAction):
             self._display.warning("%s was not placed: %s" % (names.get(volume_id, volume_id), error.message))
         return {
             "changed": bool(result.placed or result.failed),
-            "hosts": volume_settings.reachable(self, result.hosts),
+            "hosts": inventory_hosts.reachable(self, result.hosts),
             "placed": [
                 {"name": names.get(i, i), "id": i, "pool_host": s.host, "alternates": list(s.alternates)}
                 for i, s in result.placed.items()

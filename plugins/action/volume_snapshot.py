@@ -18,6 +18,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage im
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views, volumes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.volumes import VolumeRow
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
+    inventory_hosts,
     storage_reports,
     tables,
     volume_settings,
@@ -61,7 +62,7 @@ class ActionModule(LedgerAction):
         def begin(tx: Transaction) -> tuple[snapshots.SnapshotsBegun, dict[str, str]]:
             storage_reports.rehearse(tx, reports)
             found = snapshots.begin(tx, o["snapshots"], settings)
-            volume_settings.in_inventory(self, found.hosts)
+            inventory_hosts.in_inventory(self, found.hosts)
             ids = [*found.created, *found.resumed, *found.deleting]
             return found, {v["id"]: _line(v) for v in (volume_views.snapshots(tx, ids=ids) if ids else ())}
 

@@ -2,21 +2,20 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Work on a host for a run: its lease is kept meanwhile, and what was made for instances is removed again."""
+"""What was made for instances on a host is removed again."""
 
 from __future__ import annotations
 
 import contextlib
-import threading
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import moving
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import claims, cleanups, runs
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import claims, cleanups
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes, host_settings
+from ansible_collections.bootflow.compute.plugins.plugin_utils.lease import lease_kept
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import item_errors
 
@@ -117,27 +116,3 @@ def remove_instances(
     except Exception as e:  # nothing of them counts as removed, and the play goes on
         return dict.fromkeys((i["uuid"] for i in instances), action.unexpected(e))
     return item_errors(result, [i["uuid"] for i in instances])
-
-
-@contextlib.contextmanager
-def lease_kept(action: LedgerAction) -> t.Iterator[None]:
-    """Renew the run's lease while a long step works, however long an image takes to come."""
-    context = action.context()
-    over = threading.Event()
-
-    def renew() -> None:
-        while not over.wait(context.lease_seconds / 4):
-            with contextlib.suppress(errors.BootflowError):  # the next one tries again; a lease outlasts three misses
-                ledger = database.open_ledger(action.options["ledger_url"], check_revision=False)
-                try:
-                    ledger.for_run(context).transact(runs.renew)
-                finally:
-                    ledger.close()
-
-    thread = threading.Thread(target=renew, daemon=True, name="bootflow-lease")
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()

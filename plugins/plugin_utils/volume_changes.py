@@ -25,12 +25,13 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.at
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     attached_volumes,
     host_settings,
+    inventory_hosts,
     tables,
     volume_settings,
 )
+from ansible_collections.bootflow.compute.plugins.plugin_utils.inventory_hosts import reachable
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, outcome
-from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_settings import reachable
 
 
 class VolumeChange(LedgerAction):
@@ -81,7 +82,7 @@ class VolumeChange(LedgerAction):
 
         def write(tx: Transaction) -> tuple[attach.Begun, list[str]]:
             begun = self.begin(tx, connectors)
-            volume_settings.in_inventory(self, [*begun.storage_hosts, *begun.hosts])
+            inventory_hosts.in_inventory(self, [*begun.storage_hosts, *begun.hosts])
             return begun, _lines(tx, begun.rows)
 
         with volume_settings.told_in_order():

@@ -146,32 +146,6 @@ def configurations(action: LedgerAction) -> dict[str, list[dict[str, t.Any]]]:
     return {h: storage_settings.backends(hostvars[h], h) for h in storage_settings.storage_hosts(action)}
 
 
-def inventory(action: LedgerAction) -> set[str]:
-    """All of its hosts."""
-    return set((action.task_vars.get("groups") or {}).get("all", []))
-
-
-def reachable(action: LedgerAction, hosts: t.Iterable[str]) -> list[str]:
-    """Those of ``hosts`` that the inventory has."""
-    there = inventory(action)
-    return [h for h in hosts if h in there]
-
-
-def in_inventory(action: LedgerAction, hosts: t.Iterable[str]) -> list[str]:
-    """``hosts``, which all have to be in the inventory. Called in the transaction that gives them work, to roll it back.
-
-    :raises DriverNotInitialized: one is not.
-    """
-    wanted = list(hosts)
-    strangers = sorted(set(wanted) - set(reachable(action, wanted)))
-    if strangers:
-        raise errors.DriverNotInitialized(
-            message="%s %s not in the inventory" % (", ".join(strangers), "is" if len(strangers) == 1 else "are"),
-            remedy="Put the missing hosts back into the inventory and rerun the playbook; their work is still recorded.",
-        )
-    return wanted
-
-
 @contextlib.contextmanager
 def told_in_order() -> t.Iterator[None]:
     """Errors of a request in the order of its entries, those of all of it last. :raises InvalidRequest: of the block"""

@@ -40,7 +40,7 @@ class Operation:
     recovers_volumes: bool = (
         False  # what a fault left without a connection is connected again, and the domain defined anew
     )
-    work: str = ""  # what else its host does: a name in _WORKS of the action instance_operation
+    work: str = ""  # what else its host does: a name in WORKS of plugin_utils/operation_works
     fails_to: str | None = None  # vm_state after a failure whose guest does not run; None: always as before
     journalled: str = ""  # its action in the journal, where Nova has another name for that
     forced: str = ""  # what people are told of a guest that had to be forced

@@ -18,7 +18,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.sche
     VolumeSchedulerOptions,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.scheduler.registry import FILTERS
-from ansible_collections.bootflow.compute.plugins.plugin_utils import ledger_action, volume_settings
+from ansible_collections.bootflow.compute.plugins.plugin_utils import inventory_hosts, ledger_action, volume_settings
 
 BACKEND = {"ansible_host": "192.0.2.1", "bootflow_storage_backends": [{"name": "lvm"}]}
 
@@ -148,7 +148,7 @@ def test_configurations_are_those_of_every_storage_host():
         "s1": ["s1@lvm#lvm"],
         "s2": ["s2@a#a"],
     }
-    assert volume_settings.reachable(made, ["s3", "s2"]) == ["s2"]
+    assert inventory_hosts.reachable(made, ["s3", "s2"]) == ["s2"]
 
 
 def test_a_boot_reads_the_same_options_with_the_same_meaning():
