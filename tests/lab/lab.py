@@ -442,6 +442,7 @@ class Lab:
             "ansible_user": "root",
             "ansible_python_interpreter": "/usr/bin/python3",
             "ansible_pipelining": True,
+            "ansible_ssh_args": "-o ControlMaster=auto -o ControlPersist=60s",  # as the sample inventory fleet: without -C
             "ansible_ssh_private_key_file": self.private_key,
             "ansible_control_path_dir": self.control_path,
             "ansible_ssh_common_args": "-o UserKnownHostsFile=%s -o ConnectTimeout=5 -o ServerAliveInterval=2 -o ServerAliveCountMax=2 -o IdentitiesOnly=yes"

@@ -9,6 +9,8 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
+from .image_access import ImageAccess
+
 
 @dataclass(frozen=True)
 class Flavor:
@@ -23,20 +25,6 @@ class Flavor:
     extra_specs: t.Mapping[str, str] = field(default_factory=dict)
     flavorid: str = ""
     disabled: bool = False
-
-
-@dataclass(frozen=True)
-class ImageAccess:
-    """How a host fetches an image from its web server. The ledger does not store it: it has secrets."""
-
-    validate_certs: bool = True
-    ca_path: str = ""  # files of the host that fetches
-    client_cert: str = ""
-    client_key: str = ""
-    url_username: str = ""
-    url_password: str = field(default="", repr=False)
-    headers: t.Mapping[str, str] = field(default_factory=dict, repr=False)
-    use_proxy: bool = True
 
 
 @dataclass(frozen=True)

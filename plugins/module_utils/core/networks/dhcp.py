@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ..model import Network
+if t.TYPE_CHECKING:  # hosts load this file, and need no more
+    from ..model import Network
 
 
 def options(subnet: t.Mapping[str, t.Any], forward: str, mtu: int | None) -> list[str]:

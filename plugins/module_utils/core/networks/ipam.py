@@ -21,7 +21,9 @@ from ..errors import (
     InvalidIpForAllocationPools,
     InvalidIpForSubnet,
 )
-from ..model import Subnet
+
+if t.TYPE_CHECKING:  # hosts load this file, and need no more
+    from ..model import Subnet
 
 IPNetwork = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 IPAddress = t.Union[ipaddress.IPv4Address, ipaddress.IPv6Address]

@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 
 from ..disks.block_device_mapping import IMAGE_LISTS
 from ..disks.image_urls import split_login
-from ..model import Image, ImageAccess
+from ..image_access import ImageAccess
+from ..model import Image
 from ..reading.fields import Fields, catalogue_id
 
 #: Glance's disk formats

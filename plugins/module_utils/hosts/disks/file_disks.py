@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 import typing as t
 from dataclasses import dataclass
 
@@ -207,11 +208,52 @@ def needed(base: BaseImage | None, spec: DiskSpec) -> BaseImage:
     return base
 
 
+class _Overlay:
+    """An empty layer over an image: its bytes are the same for each disk of one size, so that qemu-img makes the first of them only."""
+
+    def __init__(self) -> None:
+        self._first = threading.Lock()
+        self._size = 0
+        self._blocks: dict[int, bytes] = {}  # those that are not zeros, by their place
+
+    def make(self, base: BaseImage, target: str, size: int) -> None:
+        """Make the file ``target``. :arg size: of the disk, in bytes"""
+        with self._first:
+            if not self._size:
+                argv = [program("qemu-img", QEMU_IMG_PACKAGE), "create", "-q", "-f", "qcow2", "-F", "raw", "-b"]
+                run([*argv, base.path, target, str(size)], timeout=60.0, path=target)
+                self._read(target)
+                return
+        with opened(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as fd:
+            os.ftruncate(fd, self._size)
+            for place, block in self._blocks.items():
+                _write_at(fd, block, place)
+
+    def _read(self, path: str) -> None:
+        with opened(path, os.O_RDONLY) as fd:
+            size = os.fstat(fd).st_size
+            for place in range(0, size, _BLOCK):
+                block = os.pread(fd, _BLOCK, place)
+                if block.strip(b"\0"):
+                    self._blocks[place] = block
+        self._size = size
+
+
+def _write_at(fd: int, data: bytes, place: int) -> None:
+    while data:
+        done = os.pwrite(fd, data, place)
+        data, place = data[done:], place + done
+
+
+_BLOCK = 4096
+# Of this process, by the path of the base image, which never has another content, and the disk's size.
+_overlays: dict[tuple[str, int], _Overlay] = {}
+
+
 def _from_image(base: BaseImage, target: str, backend: str, size: int) -> None:
     """qcow2: an overlay with the format of its base (which is never probed); raw: a sparse copy."""
     if backend == "qcow2":
-        argv = [program("qemu-img", QEMU_IMG_PACKAGE), "create", "-q", "-f", "qcow2", "-F", "raw", "-b", base.path]
-        run([*argv, target, str(size)], timeout=60.0, path=target)
+        _overlays.setdefault((base.path, size), _Overlay()).make(base, target, size)
         return
     convert(base.path, "raw", target)
     os.truncate(target, size)

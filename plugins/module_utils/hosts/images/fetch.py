@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass
 
 from ...core.disks.image_checks import VMDK_CREATE_TYPES
 from ...core.errors import BootflowError, ImageDownloadFailed, ImageUnacceptable
-from ...core.model import ImageAccess
+from ...core.image_access import ImageAccess
 from ..os import command
 from ..os.files import opened
 

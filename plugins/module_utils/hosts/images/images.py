@@ -23,7 +23,7 @@ from ...core.disks import image_checks
 from ...core.disks.image_urls import split_login
 from ...core.disks.local import image_marker
 from ...core.errors import ImageChecksumMismatch, ImageUnacceptable, InvalidInput
-from ...core.model import ImageAccess
+from ...core.image_access import ImageAccess
 from ..os.batch import progress
 from ..os.command import UNTRUSTED_IMAGE, program, run
 from ..os.files import fsync, remove_files, write_json

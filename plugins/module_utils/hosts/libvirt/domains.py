@@ -27,6 +27,9 @@ from .vifs import wait_plugged
 
 POLL = 0.1  # seconds
 _LOGIN_USER = re.compile(r"<auth\s[^>]*?username=[\"']([^\"'>]+)")
+_NUMBERS = re.compile(r"[0-9a-f:-]*[0-9][0-9a-f:-]*")
+# Forms of definitions that libvirt found valid: each validation reads the whole schema, which takes three times as long as all else of a definition.
+_valid_forms: set[str] = set()
 
 
 @dataclass(frozen=True)
@@ -283,14 +286,23 @@ def _named(spec: DomainSpec, name: str) -> DomainSpec:
 def _define(connection: t.Any, spec: DomainSpec) -> tuple[t.Any, DomainSpec]:
     """The defined domain, and the spec with the name that it got."""
     while True:
+        form = _form(spec)
         try:
             with libvirt_errors():
-                return connection.defineXMLFlags(spec.xml, libvirt.VIR_DOMAIN_DEFINE_VALIDATE), spec
+                flags = 0 if form in _valid_forms else libvirt.VIR_DOMAIN_DEFINE_VALIDATE
+                domain = connection.defineXMLFlags(spec.xml, flags)
+            _valid_forms.add(form)
+            return domain, spec
         except LibvirtError:
             # Another build may have taken the name since it was looked for.
             if not spec.spare_names or _holder(connection, spec.name) in (None, spec.uuid):
                 raise
             spec = _with_free_name(connection, spec)
+
+
+def _form(spec: DomainSpec) -> str:
+    """The definition without what differs between guests that are alike: name, UUID and numbers, which libvirt reads in any case."""
+    return _NUMBERS.sub("0", spec.xml.replace(spec.name, "").replace(spec.uuid, ""))
 
 
 def _start(domain: t.Any, paused: bool) -> None:

@@ -19,7 +19,7 @@ import time
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import ImageDownloadFailed, ImageUnacceptable
-from ansible_collections.bootflow.compute.plugins.module_utils.core.model import ImageAccess
+from ansible_collections.bootflow.compute.plugins.module_utils.core.image_access import ImageAccess
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images import fetch as module
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images.fetch import CHUNK, FetchLimits, fetch
 
