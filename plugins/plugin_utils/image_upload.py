@@ -93,7 +93,7 @@ def upload(action: LedgerAction, image: Image) -> str:
         raise file_missing(image)
     try:
         with action.within(host_settings.values(action, TIME_LIMITS).copy_timeout, "copying image %s" % image.name):
-            folder = action._connection._shell.tmpdir or action._make_tmp_path()
+            folder = action._connection._shell.tmpdir or _temporary_folder(action)
             action._connection._shell.tmpdir = folder
             target = posixpath.join(folder, "image-%s" % image.id)
             tables.say(
@@ -105,6 +105,18 @@ def upload(action: LedgerAction, image: Image) -> str:
     except AnsibleError as e:
         raise errors.ImageDownloadFailed(image_id=image.name, url=source, reason=str(e)) from e
     return target
+
+
+def _temporary_folder(action: LedgerAction) -> str:
+    """Ansible's folder for the files of a task. By SSH ``~`` is left to the shell that makes it: to ask what it is takes one more session."""
+    shell = action._connection._shell
+    place = shell.get_option("remote_tmp")
+    if place.startswith("~/") and action._connection.transport == "ssh":
+        shell.set_option("remote_tmp", "$HOME" + place[1:])
+    try:
+        return str(action._make_tmp_path())
+    finally:
+        shell.set_option("remote_tmp", place)
 
 
 def remove_uploads(action: LedgerAction) -> None:

@@ -31,6 +31,15 @@ THICK, THIN = storage_settings.backends(VARIABLES, "s1")
 class Shell:
     tmpdir = None
 
+    def __init__(self):
+        self.options = {"remote_tmp": "~/.ansible/tmp"}
+
+    def get_option(self, name):
+        return self.options[name]
+
+    def set_option(self, name, value):
+        self.options[name] = value
+
 
 class Connection:
     def __init__(self, transport):
@@ -68,6 +77,7 @@ class Action:
         return contextlib.nullcontext()
 
     def _make_tmp_path(self):
+        assert self._connection._shell.options == {"remote_tmp": "$HOME/.ansible/tmp"}
         return "/remote/tmp"
 
     def _transfer_file(self, source, target):
@@ -163,6 +173,7 @@ def test_an_image_of_the_controller_is_uploaded_once_and_goes_again(tmp_path):
     result = work_on(action, [work(THICK, *wanted, images=[image(tmp_path)])])["thick"]
     assert action.transferred == [(str(tmp_path / "i1"), "/remote/tmp/image-i1")]
     assert action.removed == [("/remote/tmp", True)]
+    assert action._connection._shell.options == {"remote_tmp": "~/.ansible/tmp"}, "as the user has it"
     (call,) = action.calls  # thick: nobody asks whether the backend has it
     assert call["uploads"] == {"i1": "/remote/tmp/image-i1"} and {v["id"] for v in call["volumes"]} == {
         "v1",
