@@ -101,6 +101,7 @@ def _postgresql(address: LedgerAddress, url: str) -> sa.Engine:
         pool_size=2,
         max_overflow=4,
         pool_use_lifo=True,
+        use_native_hstore=False,  # no table has one, and SQLAlchemy would look for the type in three messages
     )
 
     @sa.event.listens_for(engine, "do_connect")
