@@ -28,6 +28,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.sett
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings import names, table
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.hosts import HOST
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import LEDGER, PLAYBOOKS, RUN
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import INSTANCES
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.storage import BACKEND, STORAGE
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import COMMON, read_settings
 
@@ -170,6 +171,12 @@ def test_the_results_are_what_the_playbooks_register() -> None:
     text = "".join(p.read_text() for p in (ROOT / "playbooks").glob("*.yml"))
     passed = {"bootflow_" + name for name in ("round", "round_needed", "needed", "live_needed", "go_on")}
     assert set(re.findall(r"register: (bootflow_\w+)", text)) | passed == names.RESULTS
+
+
+def test_a_uuid_in_capitals_is_the_same_one() -> None:
+    uuid = "0E7A7FC4-6d5b-5A5E-9d3a-0a4c6e2f7b11"
+    for form in ([uuid, "Web"], "%s,Web" % uuid, '["%s", "Web"]' % uuid):
+        assert INSTANCES.named("uuids").read(form) == [uuid.lower(), "Web"]
 
 
 def test_variables_that_do_not_exist() -> None:

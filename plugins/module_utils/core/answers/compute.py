@@ -118,7 +118,13 @@ _PROFILE: dict[str, Shape] = {
 PROFILE: Shape = record({}, _PROFILE)
 BOOT_ID: Shape = text(64)
 NODE: Shape = record(
-    {"hypervisor_hostname": name, "memory_mb": count, "local_gb": count, "vcpus": count, "domains": items(_domain)},
+    {
+        "hypervisor_hostname": name,
+        "memory_mb": count,
+        "local_gb": count,
+        "vcpus": count,
+        "domains": items(_domain, unique="uuid"),
+    },
     {
         "host_uuid": text(36),
         "boot_id": BOOT_ID,

@@ -12,6 +12,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
+from ..errors import InvalidInput
 from . import states
 from .power_states import CRASHED, NOSTATE, POWER_PAUSED, POWER_STATES, POWER_SUSPENDED, RUNNING, SHUTDOWN
 
@@ -84,7 +85,11 @@ def decide(known: Known, host: str, power_state: int, restarted: bool = False) -
 
     :arg restarted: the host has restarted, and its guests are to run again as they did: an active instance whose guest is off did not shut
         itself down. source: Nova's ComputeManager._resume_guests_state
+    :raises InvalidInput: there is no such power state.
     """
+    if power_state not in POWER_STATES:
+        known_ones = ", ".join("%d (%s)" % each for each in POWER_STATES.items())
+        raise InvalidInput(reason="unknown power_state %r" % (power_state,), remedy="Known are: %s." % known_ones)
     if known.host != host:
         reason = "During the sync_power process the instance has moved from host %s to host %s" % (host, known.host)
         return Decision(reason=reason, skipped=True)

@@ -226,6 +226,14 @@ UNDONE: dict[str, frozenset[int]] = {
 }
 
 
+def _rule(action: str) -> Action:
+    """:raises InvalidInput: there is no such action."""
+    rule = ACTIONS.get(action)
+    if rule is None:
+        raise InvalidInput(reason="unknown action %s" % action, remedy="Known are: %s." % ", ".join(sorted(ACTIONS)))
+    return rule
+
+
 def undone(vm_state: str, power_state: int) -> str | None:
     """The action that makes the guest of an instance again what the instance is; None: it is not otherwise."""
     found = (name for name, others in UNDONE.items() if ACTIONS[name].result == vm_state and power_state in others)
@@ -241,9 +249,10 @@ def settled(action: str, vm_state: str, power_state: int | None, rescued: bool =
     :arg power_state: the reported one; None: the host does not have the guest.
     :arg rescued: its domain is that of a rescue.
     :arg restarted: its host has restarted, and its guests are to run again: an active one that is off in its reboot is active still.
+    :raises InvalidInput: an unknown action.
     source: Nova's init_host
     """
-    rule = ACTIONS[action]
+    rule = _rule(action)
     if rule.dies_to is not None:
         return rule.dies_to
     if action == "rescue":
@@ -301,9 +310,7 @@ def check_action(
     :arg locked: whether the instance is locked against this user.
     Raises InvalidInput for an unknown action, InstanceIsLocked, InstanceInvalidState (409).
     """
-    rule = ACTIONS.get(action)
-    if rule is None:
-        raise InvalidInput(reason="unknown action %s" % action, remedy="Known are: %s." % ", ".join(sorted(ACTIONS)))
+    rule = _rule(action)
     name = rule.known_as or action
     if locked and rule.locks:
         raise InstanceIsLocked(instance_uuid=instance_uuid)
@@ -314,7 +321,9 @@ def check_action(
     if rule.task_states is not None and task_state not in rule.task_states:
         raise InstanceInvalidState(
             method=name, instance_uuid=instance_uuid, attr="task_state", state=task_state,
-            remedy="Wait until that is done.",
+            remedy="Wait until that is done." if task_state is not None else "It is for instances that are %s." % ", ".join(
+                sorted(filter(None, rule.task_states))
+            ),
         )  # fmt: skip
     if rule.must_have_launched and not launched:
         raise InstanceInvalidState(

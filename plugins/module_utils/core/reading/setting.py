@@ -30,6 +30,7 @@ REMEDY = (
 )
 
 _WHOLE = object()
+_UUID = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 
 
 class Unfit(ValueError):
@@ -144,6 +145,11 @@ def _texts(value: t.Any) -> list[str]:
     return [str(item) for item in value]
 
 
+def _uuids(value: t.Any) -> list[str]:
+    """Also accepts them in capitals: the ledger has small letters."""
+    return [text.lower() if _UUID.fullmatch(text) else text for text in _texts(value)]
+
+
 def _mapping(value: t.Any) -> dict[str, t.Any]:
     value = structure(value)
     if not isinstance(value, t.Mapping):
@@ -227,6 +233,7 @@ ENTRIES = Kind("a list of mappings, or a mapping keyed by name", _entries)
 REQUESTS = Kind("a list", _list, "list", "raw")
 PATTERN = Kind("a regular expression", _pattern, "str")
 NAMES = Kind("a list of names", _texts, "list", "str")
+UUIDS = Kind("a list of UUIDs", _uuids, "list", "str")
 
 
 def names_of(known: t.Iterable[str]) -> Kind:

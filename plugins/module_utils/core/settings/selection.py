@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from ..reading.setting import Setting, Table
+from ..reading.setting import UUIDS, Setting, Table
 from .request import QUOTA
 
 HOST_STATES = ("enabled", "disabled", "forced_down", "up")
@@ -14,7 +14,7 @@ HOST_STATES = ("enabled", "disabled", "forced_down", "up")
 SELECTION = Table(
     (
         Setting("names", list, help="Names of instances; several conditions must all hold."),
-        Setting("uuids", list, help="UUIDs of instances."),
+        Setting("uuids", UUIDS, help="UUIDs of instances."),
         Setting("reservation_ids", list, help="Reservation ids of instances."),
         QUOTA.named("project").but(default=None, help="Only instances of this project."),
     )

@@ -251,6 +251,16 @@ def test_a_lying_compute_host_is_left_out_and_everybody_else_boots(world: World)
     assert action_of(compute_report, ports, variables("h2")).act()["reported"], "the truth is believed"
 
 
+def test_a_host_that_has_a_domain_twice_is_not_believed(world: World) -> None:
+    """Which of its states counted would be left to chance."""
+    answer = copy.deepcopy(COMPUTE)
+    answer["compute_node"]["domains"] *= 2
+    answer["compute_node"]["domains"][1] = {**answer["compute_node"]["domains"][0], "power_state": 4}
+    ports = WorldPorts(world, "a", lambda _name, _arguments: answer)
+    result = action_of(compute_report, ports, variables("h2")).act()
+    assert not result["reported"] and "a list in which each uuid occurs once" in result["error"]["message"]
+
+
 def _boots(world: World, tx: Transaction, lie: str) -> None:
     (uuid,) = _accepted(world, tx)
 

@@ -6,8 +6,11 @@
 
 from __future__ import annotations
 
+import typing as t
+
 import pytest
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_states import POWER_STATES
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_sync import (
@@ -53,6 +56,15 @@ WORDS = {
     ("paused", 6): "Paused instance shutdown by itself. Calling the stop API.",
     **{(vm, n): "Instance is not (soft-)deleted." for vm in ("soft-delete", "deleted") for n in (1, 3, 6, 7)},
 }
+
+
+@pytest.mark.parametrize("power_state", [2, 99, -1, None, "4"])
+def test_what_is_no_power_state_is_refused(power_state: t.Any) -> None:
+    """It would be written."""
+    with pytest.raises(InvalidInput, match="unknown power_state") as refused:
+        decide(Known("h1", states.ACTIVE, None, 1), "h1", power_state)
+    assert "4 (SHUTDOWN)" in refused.value.remedy
+    assert decide_event(Known("h1", states.ACTIVE, None, 1), "h1", "Stopped", power_state) == Decision()
 
 
 def test_the_table_has_every_state() -> None:

@@ -166,6 +166,14 @@ def test_every_way_out_is_an_action_that_may_begin_there():
 def test_unknown_action():
     with pytest.raises(InvalidInput, match="unknown action fly"):
         states.check_action("fly", "active", None)
+    with pytest.raises(InvalidInput, match="unknown action fly"):
+        states.settled("fly", "active", states.RUNNING)
+
+
+def test_what_needs_a_task_state_says_which():
+    with pytest.raises(InstanceInvalidState) as refused:
+        states.check_action("live_migrate_abort", "active", None)
+    assert refused.value.remedy == "It is for instances that are migrating."
 
 
 @pytest.mark.parametrize(
