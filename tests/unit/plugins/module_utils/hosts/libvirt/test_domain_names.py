@@ -85,6 +85,11 @@ class Libvirt:
 
 @pytest.fixture(autouse=True)
 def libvirt(monkeypatch):
+    stand_in(monkeypatch)
+
+
+def stand_in(monkeypatch):
+    """For the library libvirt, as the modules of hosts know it."""
     names = ("VIR_FROM_REMOTE", "VIR_FROM_RPC", "VIR_ERR_NO_CONNECT", "VIR_ERR_INVALID_CONN", "VIR_ERR_RPC")
     names += ("VIR_ERR_SYSTEM_ERROR", "VIR_ERR_INTERNAL_ERROR", "VIR_ERR_NO_NETWORK", "VIR_ERR_NO_SECRET")
     flags = {"VIR_DOMAIN_XML_INACTIVE": 2, "VIR_DOMAIN_DEFINE_VALIDATE": 1}

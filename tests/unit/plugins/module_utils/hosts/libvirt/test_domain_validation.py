@@ -11,12 +11,16 @@ import pytest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import LibvirtError
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domains
 
-from .test_domain_names import Error, Libvirt
-from .test_domain_names import libvirt as libvirt  # a fixture
+from .test_domain_names import Error, Libvirt, stand_in
 
 UUID = "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a%02d"
 XML = "<domain type='qemu'><name>%s</name><uuid>%s</uuid><memory>%d</memory><devices>%s</devices></domain>"
 INTERFACE = "<interface type='%s'><mac address='fa:16:3e:00:00:%02x'/></interface>"
+
+
+@pytest.fixture(autouse=True)
+def libvirt(monkeypatch):
+    stand_in(monkeypatch)
 
 
 class Strict(Libvirt):
