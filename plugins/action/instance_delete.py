@@ -18,7 +18,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes imp
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import Instance
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
-from ansible_collections.bootflow.compute.plugins.plugin_utils import tables
+from ansible_collections.bootflow.compute.plugins.plugin_utils import inventory_hosts, tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, outcome
 
@@ -57,7 +57,7 @@ class ActionModule(LedgerAction):
         keep_for = o["reclaim_instance_interval"]
         soft = keep_for > 0 and o["operation"] == DELETE and not o["force"]
 
-        inventory = self.task_vars.get("groups", {}).get("all", [])
+        inventory = inventory_hosts.all_of(self)
 
         def begin(tx: Transaction) -> delete.Deleting:
             if o["operation"] == RECLAIM:  # one on a host that is gone keeps no other: it is told at the end

@@ -29,7 +29,6 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     tables,
     volume_settings,
 )
-from ansible_collections.bootflow.compute.plugins.plugin_utils.inventory_hosts import reachable
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, outcome
 
@@ -65,8 +64,8 @@ class VolumeChange(LedgerAction):
         hosts = {r.attached_host for r in rows if r.attached_host and r.connection != NONE}
         return {
             "changed": bool(rows),
-            "hosts": reachable(self, sorted(hosts)),
-            "storage_hosts": reachable(self, sorted({r.storage_host for r in rows if r.storage_host})),
+            "hosts": inventory_hosts.reachable(self, sorted(hosts)),
+            "storage_hosts": inventory_hosts.reachable(self, sorted({r.storage_host for r in rows if r.storage_host})),
         }
 
     def _begin(self) -> dict[str, t.Any]:
@@ -109,7 +108,10 @@ class VolumeChange(LedgerAction):
             return {"changed": False, "storage_hosts": []}
         ledger = self.open_ledger()
         abandoned = ledger.transact(attach.abandon_attach)
-        return {"changed": bool(abandoned), "storage_hosts": reachable(self, ledger.inspect(work.hosts_with_work))}
+        return {
+            "changed": bool(abandoned),
+            "storage_hosts": inventory_hosts.reachable(self, ledger.inspect(work.hosts_with_work)),
+        }
 
     def _finish(self) -> dict[str, t.Any]:
         if self.check_mode:

@@ -307,10 +307,8 @@ class _Planner:
             what = difference.words("%s %s -> %s")
             if rule.how == LIVE:
                 change = self._change(LIVE, what, rule.why, field=difference.field)
-                if difference.field in (
-                    "metadata",
-                    "tags",
-                ):  # of both in the same states. source: Nova's ServerTagsController
+                # Both in the same states. source: Nova's ServerTagsController
+                if difference.field in ("metadata", "tags"):
                     change = self._in_states(change, "update_instance_metadata")
                 found.append(change)
             elif rule.how == NEVER or (difference.field in fields.ON_DRIVE and not self.instance.config_drive):
