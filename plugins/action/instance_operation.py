@@ -2,12 +2,15 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Action behind the module bootflow.compute.instance_operation."""
+"""Action behind the module bootflow.compute.instance_operation.
+
+What only some operations or instances need (operation_works, attached_volumes, rebuild) is imported where they do: that takes longer than
+a stop takes here.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
@@ -38,6 +41,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.results import di
 
 if t.TYPE_CHECKING:
     from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.rebuild import Before
+    from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import Instance
 
 # As playbooks/operation.yml registers what the controller and the hosts answered.
 BEGUN = "bootflow_operation_begun"
@@ -46,20 +50,6 @@ OPERATED = "bootflow_operated"
 Items = t.List[t.Dict[str, t.Any]]
 # What is begun; those with volumes; what they were before, of a rebuild; those whose volumes lack a connection; who exports these.
 _Begun = t.Tuple[operation.Begun, t.Set[str], t.Dict[str, "Before"], t.List[str], t.List[str]]
-
-
-def _works() -> t.Any:
-    """operation_works, loaded when an operation needs it: it takes longer than a stop takes here."""
-    from ansible_collections.bootflow.compute.plugins.plugin_utils import operation_works
-
-    return operation_works
-
-
-def _volumes() -> t.Any:
-    """attached_volumes, loaded where an instance has volumes."""
-    from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes
-
-    return attached_volumes
 
 
 class ActionModule(LedgerAction):
@@ -82,7 +72,7 @@ class ActionModule(LedgerAction):
         selection = operation.Selection.from_options(self.options)
         known_hosts = frozenset(self.compute_hosts())
         rebuild = self._rebuild() if self.operation.work == "rebuild" else None
-        check = _works().CHECKS.get(self.operation.name) if self.operation.work else None
+        check = self._check() if self.operation.work else None
 
         def begin(tx: Transaction) -> _Begun | set[str]:
             if self.options["ask"]:
@@ -134,6 +124,11 @@ class ActionModule(LedgerAction):
             ),
         }
 
+    def _check(self) -> t.Callable[[LedgerAction, Transaction, t.Sequence[Instance]], None] | None:
+        from ansible_collections.bootflow.compute.plugins.plugin_utils import operation_works
+
+        return operation_works.CHECKS.get(self.operation.name)
+
     def _rebuild(self) -> t.Callable[..., tuple[operation.Begun, dict[str, Before]]]:
         """What begins a rebuild with the image that is asked for."""
         from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import rebuild as of_rebuild
@@ -161,8 +156,9 @@ class ActionModule(LedgerAction):
 
     def _connector(self, host: str, facts: t.Mapping[str, t.Any]) -> Connector:
         """How ``host`` reaches volumes that a fault left without a connection: rare, so its settings are read only now."""
-        connector: Connector = _volumes().connectors_of(self.task_vars["hostvars"], [host])(host, facts)
-        return connector
+        from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes
+
+        return attached_volumes.connectors_of(self.task_vars["hostvars"], [host])(host, facts)
 
     # --- work: on each host, for all of its instances -----------------------------------------------------------------
 
@@ -201,7 +197,9 @@ class ActionModule(LedgerAction):
             failed = self._connect_volumes([u for u in connect if u not in cut_off])
         fresh: set[str] = set()
         if cut_off:
-            fresh, lost = _volumes().come_to_host(self, cut_off)
+            from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes
+
+            fresh, lost = attached_volumes.come_to_host(self, cut_off)
             failed.update(lost)
         cut_off = [u for u in cut_off if u not in failed]
         domains = [{"uuid": i["uuid"], **i["details"]} for i in items if i["uuid"] not in failed]
@@ -213,11 +211,10 @@ class ActionModule(LedgerAction):
         name = self.operation.work or ("hard_reboot" if deaf or cut_off else "")
         left = [d["uuid"] for d in domains if self.operation.work or d["uuid"] in (*deaf, *cut_off)]
         if name and left:
-            work = _works().WORKS[name]
-            if name == "hard_reboot":
-                work = functools.partial(work, fresh=fresh)
+            from ansible_collections.bootflow.compute.plugins.plugin_utils import operation_works
+
             try:
-                done, lacking = work(self, left)
+                done, lacking = operation_works.work(name, fresh)(self, left)
             except errors.BootflowError as e:  # those that restarted by themselves have
                 done, lacking = {}, dict.fromkeys(left, e)
             except Exception as e:
@@ -255,13 +252,12 @@ class ActionModule(LedgerAction):
 
     def _connect_volumes(self, uuids: t.Sequence[str]) -> dict[str, errors.BootflowError]:
         """Log a restarted host in to its guests' volumes. Returns uuid -> why that failed."""
-        ledger = self.open_ledger()
-        try:
-            volumes = ledger.inspect(_volumes().load, uuids)
-        finally:
-            ledger.close()
+        from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes
+
+        with contextlib.closing(self.open_ledger()) as ledger:
+            volumes = ledger.inspect(attached_volumes.load, uuids)
         found = [a for group in volumes.values() for a in group]
-        problems = _volumes().reconnect(self, found)
+        problems = attached_volumes.reconnect(self, found)
         return {a.row.instance_uuid: problems[a.id] for a in found if a.id in problems}
 
     # --- finish: on the controller, for all hosts -----------------------------------------------------------------------
@@ -318,7 +314,9 @@ class ActionModule(LedgerAction):
         uuids = [i["uuid"] for i in items if i["details"].get("tells_password", True)]
         if not folder or not uuids or self.check_mode or not self.operation.work:
             return []
-        given = _works().PASSWORDS.get(self.operation.name)
+        from ansible_collections.bootflow.compute.plugins.plugin_utils import operation_works
+
+        given = operation_works.PASSWORDS.get(self.operation.name)
         if given is None:
             return []
         password_of, suffix = given

@@ -10,6 +10,7 @@ it when an operation needs it.
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import Instance
@@ -23,8 +24,10 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
+Work = t.Callable[[LedgerAction, t.Sequence[str]], t.Tuple[hard_reboot.Outcomes, build_parts.Problems]]
+
 # What a host does with guests, by Operation.work: (action, uuids) -> what the module said of each, and why some failed.
-WORKS: dict[str, t.Callable[[LedgerAction, t.Sequence[str]], tuple[hard_reboot.Outcomes, build_parts.Problems]]] = {
+WORKS: dict[str, Work] = {
     "hard_reboot": hard_reboot.reboot,
     "rebuild": rebuild.rebuild,
     "rescue": rescue.rescue,
@@ -41,3 +44,8 @@ PASSWORDS: dict[str, tuple[t.Callable[[LedgerAction, str], str], str]] = {
     "rescue": (rescue.password_of, ".rescue"),
     "set_admin_password": (admin_password.password_of, ""),
 }
+
+
+def work(name: str, fresh: t.Collection[str]) -> Work:
+    """The work called ``name``. :arg fresh: attachments that this run has connected with new credentials, as domains that are defined again say"""
+    return functools.partial(hard_reboot.reboot, fresh=fresh) if name == "hard_reboot" else WORKS[name]

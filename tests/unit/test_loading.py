@@ -63,13 +63,14 @@ def copy(where: pathlib.Path) -> pathlib.Path:
         ("ledger", "core.scheduler.registry core.request.schema flows.boot"),
         ("boot_accept", "hosts"),
         ("boot_schedule", "hosts"),
+        ("instance_operation", "hosts flows.boot plugin_utils.operation_works plugin_utils.attached_volumes"),
     ],
 )
 def test_an_action_loads_nothing_that_it_may_not_need(action: str, without: str) -> None:
     loaded = load(action)
     assert COLLECTION + "plugin_utils.ledger_action" in loaded
     for name in ("numpy", "jsonschema", "alembic", "psycopg", "sqlalchemy.dialects.postgresql", *without.split()):
-        ours = COLLECTION + "module_utils." + name
+        ours = COLLECTION + ("" if name.startswith("plugin_utils.") else "module_utils.") + name
         assert name not in loaded and not [m for m in loaded if m == ours or m.startswith(ours + ".")], name
 
 
