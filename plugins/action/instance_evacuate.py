@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_states import POWER_STATES
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
@@ -24,25 +23,25 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.o
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.rebuild import Wanted
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import evacuate, evacuated
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import (
-    cleanups,
-    fleet,
     history,
     instances,
-    nodes,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     attached_volumes,
-    host_reports,
-    host_settings,
     rebuild,
     scheduler_settings,
-    tables,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.inventory_hosts import reachable
 from ansible_collections.bootflow.compute.plugins.plugin_utils.lease import lease_kept
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, outcome
+from ansible_collections.bootflow.compute.plugins.plugin_utils.move_action import (
+    Candidates,
+    hosts_to_ask,
+    not_placed,
+    report,
+)
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff
 from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host
 
 # As playbooks/evacuate.yml registers what the controller and the hosts answered.
@@ -76,32 +75,16 @@ class ActionModule(LedgerAction):
         built_as = rebuild.wanted(self, None)
         rows = ledger.inspect(evacuate.check, self._wanted(built_as))
         rebuild.check_files(self, replace(built_as, image_of=lambda project, name: None), rows)
-        configurations = scheduler_settings.configurations(self)
-        if not self.check_mode and ledger.inspect(nodes.differing, configurations):
-            ledger.transact(nodes.configure, configurations)
         away = {str(r.host) for r in rows}
-
-        def stale(tx: Transaction) -> list[str]:
-            hosts, to_clean = [h for h in self.hosts_to_use() if h not in away], cleanups.hosts(tx)
-            found = nodes.stale_hosts(tx, hosts, host_settings.facts_age(self.options))
-            return found + [h for h in hosts if h in to_clean and h not in found]
-
-        return {"changed": False, "stale_hosts": ledger.inspect(stale)}
+        return {"changed": False, "stale_hosts": hosts_to_ask(self, ledger, away)}
 
     def _begin(self) -> dict[str, t.Any]:
         wanted = self._wanted(rebuild.wanted(self, None))
-        options = scheduler_settings.scheduler_options(self, self.context().now)
-        hosts = self.hosts_to_use()
-        aggregates, host_vars = scheduler_settings.aggregates_of(self), scheduler_settings.vars_for_filters(self)
-        configurations = scheduler_settings.configurations(self) if self.check_mode else {}
-        reports = host_reports.of_this_run(self) if self.check_mode else {}
+        candidates = Candidates(self)
 
         def begin(tx: Transaction) -> evacuate.Begun:
-            if self.check_mode:
-                host_reports.rehearse(tx, reports, configurations)
-            return evacuate.begin(
-                tx, wanted, lambda tx, needs: fleet.read(tx, hosts, aggregates, host_vars, needs), options
-            )
+            candidates.rehearse(tx)
+            return evacuate.begin(tx, wanted, candidates.read, candidates.options)
 
         begun = self.write(begin)
         storage_hosts = self._follow(begun)
@@ -117,10 +100,7 @@ class ActionModule(LedgerAction):
             }
             for row in begun.rows
         ]
-        failed = [
-            {"name": row.display_name, "uuid": u, "host": row.host, "error": begun.failed[u].as_dict()}
-            for u, row in begun.of_failed.items()
-        ]
+        failed = not_placed(begun.of_failed, begun.failed)
         return {
             "changed": bool(items or failed),
             "instances": items,
@@ -250,22 +230,4 @@ class ActionModule(LedgerAction):
                 }
             )
         lost = begun.get("not_placed", [])
-        if self.options["print_table"]:
-            tables.show(self._display, self._lines(shown, lost))
-        listed = [errors.failed_item(i["name"], i["uuid"], i["error"], host=i["host"]) for i in shown if i["error"]]
-        listed += [errors.failed_item(i["name"], i["uuid"], i["error"], host=i["host"]) for i in lost]
-        error = errors.OperationFailed(listed, len(shown) + len(lost), operation=evacuated.EVACUATE.called)
-        return outcome(error, changed=len(listed) < len(shown) + len(lost), instances=shown)
-
-    def _lines(self, shown: t.Sequence[Item], lost: t.Sequence[Item]) -> list[str]:
-        if not shown and not lost:
-            return ["evacuate: no instance is selected."]
-        rows: list[tuple[t.Any, ...]] = []
-        for i in shown:
-            power = POWER_STATES.get(i["power_state"]) if i["power_state"] else None
-            note = i["error"]["code"] if i["error"] else ""
-            rows.append((i["name"], i["uuid"], i["source"], i["destination"], i["vm_state"], power, note))
-        rows += [(i["name"], i["uuid"], i["host"], None, None, None, i["error"]["code"]) for i in lost]
-        head = ("INSTANCE", "UUID", "FROM", "TO", "VM_STATE", "POWER_STATE", "NOTE")
-        title = "Would evacuate (nothing is touched):" if self.check_mode else "evacuate:"
-        return [title, *tables.table(head, rows)]
+        return report(self, evacuated.EVACUATE, shown, lost)

@@ -11,14 +11,11 @@ went over, nothing is written and nothing is removed: the reports of both hosts 
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import hmac
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.moves import data_gb
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_states import POWER_STATES
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.progress import path_of
 from ansible_collections.bootflow.compute.plugins.module_utils.core.networks import dhcp
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.hosts import GUEST
@@ -35,9 +32,6 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances i
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import live, live_course, live_pins
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import (
-    cleanups,
-    fleet,
-    history,
     instances,
     nodes,
 )
@@ -45,20 +39,26 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transac
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     build_parts,
-    host_reports,
     host_settings,
     live_progress,
     live_settings,
     scheduler_settings,
-    tables,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.attached_volumes import connect_beside, disks_there
 from ansible_collections.bootflow.compute.plugins.plugin_utils.dhcp import reserve, restore
 from ansible_collections.bootflow.compute.plugins.plugin_utils.inventory_hosts import reachable
-from ansible_collections.bootflow.compute.plugins.plugin_utils.lease import lease_kept
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_SECRET, LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.live_progress import Leaving
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, item_errors, outcome
+from ansible_collections.bootflow.compute.plugins.plugin_utils.move_action import (
+    Candidates,
+    Item,
+    MoveAction,
+    Outcomes,
+    hosts_to_ask,
+    item_of,
+    not_placed,
+    report,
+)
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, item_errors
 from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host
 
 # As playbooks/live_migrate.yml registers what the controller and the hosts answered.
@@ -67,11 +67,9 @@ MIGRATED, SWITCHED = "bootflow_live_migrated", "bootflow_live_switched"
 SETTLED, CLEANED = "bootflow_live_settled", "bootflow_live_cleaned"
 PHASES = ("check", "begin", "look", "prepare", "migrate", "switch", "settle", "clean", "finish")
 
-Item = t.Dict[str, t.Any]
-Outcomes = t.Dict[str, t.Dict[str, t.Any]]
 
-
-class ActionModule(LedgerAction):
+class ActionModule(MoveAction):
+    begun_as = BEGUN
     ARGUMENTS = {
         "phase": {"type": "str", "choices": list(PHASES), "default": "begin"},
         **INSTANCES.options(),
@@ -82,25 +80,17 @@ class ActionModule(LedgerAction):
     }
 
     def act(self) -> dict[str, t.Any]:
-        phase = self.options["phase"]
-        on_controller: dict[str, t.Callable[[], dict[str, t.Any]]] = {
-            "check": self._check,
-            "begin": self._begin,
-            "switch": self._switch,
-            "finish": self._finish,
-        }
-        return on_controller[phase]() if phase in on_controller else self._on_host(phase)
-
-    def _registered(self, name: str, host: str = "localhost") -> t.Mapping[str, t.Any]:
-        return t.cast("t.Mapping[str, t.Any]", self.task_vars["hostvars"][host].get(name) or {})
-
-    def _items(self) -> dict[str, Item]:
-        """uuid -> what begin said of it."""
-        return {i["uuid"]: i for i in self._registered(BEGUN).get("instances", [])}
-
-    def _token(self, what: str) -> str:
-        """One that only this run's processes can make, for this run only."""
-        return hmac.new(RUN_SECRET, ("live migration of %s" % what).encode(), hashlib.sha256).hexdigest()
+        self.operation = live_course.LIVE_MIGRATE
+        return self.stage(
+            {"check": self._check, "begin": self._begin, "switch": self._switch, "finish": self._finish},
+            {
+                "look": self._look,
+                "prepare": self._prepare,
+                "migrate": self._migrate,
+                "settle": self._settle,
+                "clean": self._clean,
+            },
+        )
 
     # --- on the controller: check and begin ---------------------------------------------------------------------------
 
@@ -112,31 +102,16 @@ class ActionModule(LedgerAction):
         scheduler_settings.check(self)
         ledger = self.rehearsal_ledger() if self.check_mode else self.open_ledger()
         ledger.inspect(live.check, self._wanted())
-        configurations = scheduler_settings.configurations(self)
-        if not self.check_mode and ledger.inspect(nodes.differing, configurations):
-            ledger.transact(nodes.configure, configurations)
-        return {"changed": False, "stale_hosts": ledger.inspect(self._stale)}
-
-    def _stale(self, tx: Transaction) -> list[str]:
-        hosts, to_clean = self.hosts_to_use(), cleanups.hosts(tx)
-        stale = nodes.stale_hosts(tx, hosts, host_settings.facts_age(self.options))
-        return stale + [h for h in hosts if h in to_clean and h not in stale]
+        return {"changed": False, "stale_hosts": hosts_to_ask(self, ledger)}
 
     def _begin(self) -> dict[str, t.Any]:
         wanted = self._wanted()
-        options = scheduler_settings.scheduler_options(self, self.context().now)
-        hosts = self.hosts_to_use()
-        aggregates, host_vars = scheduler_settings.aggregates_of(self), scheduler_settings.vars_for_filters(self)
-        configurations = scheduler_settings.configurations(self) if self.check_mode else {}
+        candidates = Candidates(self)
         connectors = live_settings.connectors(self, wanted.known_hosts)
-        reports = host_reports.of_this_run(self) if self.check_mode else {}
 
         def begin(tx: Transaction) -> tuple[live.Begun, dict[str, str], dict[str, dict[str, t.Any]], list[str]]:
-            if self.check_mode:
-                host_reports.rehearse(tx, reports, configurations)
-            begun = live.begin(
-                tx, wanted, lambda tx, needs: fleet.read(tx, hosts, aggregates, host_vars, needs), options, connectors
-            )
+            candidates.rehearse(tx)
+            begun = live.begin(tx, wanted, candidates.read, candidates.options, connectors)
             addresses = {r.host: r.host_ip for r in nodes.rows(tx, ("host", "node", "host_ip"))}
             storage_hosts = reachable(self, moving.storage_hosts(tx)) if begun.with_volumes else []
             return begun, addresses, live_pins.of(tx, begun.moving), storage_hosts
@@ -144,23 +119,15 @@ class ActionModule(LedgerAction):
         begun, addresses, pins, storage_hosts = self.write(begin)
         items = [
             {
-                "uuid": m.uuid,
-                "name": m.row.display_name,
-                "domain": m.row.domain_name,
-                "source": m.move.source_compute,
-                "destination": m.move.dest_compute,
+                **item_of(m),
                 "address": live_settings.address_of(self, m.move.dest_compute, addresses.get(m.move.dest_compute)),
-                "vm_state": m.row.vm_state,
                 "memory_mb": m.row.memory_mb,
                 "pins": pins[m.uuid],
                 "volumes": m.uuid in begun.with_volumes,
             }
             for m in begun.moving
         ]
-        failed = [
-            {"name": begun.rows[u].display_name, "uuid": u, "host": begun.rows[u].host, "error": e.as_dict()}
-            for u, e in begun.failed.items()
-        ]
+        failed = not_placed(begun.rows, begun.failed)
         before, after = (
             "".join("%s %s: %s\n" % (i["name"], i["uuid"], i[key]) for i in items) for key in ("source", "destination")
         )
@@ -176,50 +143,20 @@ class ActionModule(LedgerAction):
 
     # --- on each host -------------------------------------------------------------------------------------------------
 
-    def _on_host(self, phase: str) -> dict[str, t.Any]:
-        host = self.task_vars["inventory_hostname"]
-        if self.check_mode:
-            return {"changed": False, "skipped": True}
-        work = {
-            "look": self._look,
-            "prepare": self._prepare,
-            "migrate": self._migrate,
-            "settle": self._settle,
-            "clean": self._clean,
-        }
-        with lease_kept(self):
-            return {"changed": phase != "look", "phase": phase, **work[phase](host)}
-
-    def _guarded(
-        self, uuids: t.Sequence[str], work: t.Callable[[], tuple[Outcomes, t.Mapping[str, errors.BootflowError]]]
-    ) -> Outcomes:
-        """uuid -> what ``work`` said of it, or {error}: they fail, never the play."""
-        try:
-            found, failed = work() if uuids else ({}, {})
-        except errors.BootflowError as e:
-            found, failed = {}, dict.fromkeys(uuids, e)
-        except Exception as e:
-            found, failed = {}, dict.fromkeys(uuids, self.unexpected(e))
-        frames = {u: e.details["traceback"] for u, e in failed.items() if e.details.get("traceback")}
-        if frames:
-            with contextlib.suppress(errors.BootflowError), contextlib.closing(self.open_ledger()) as ledger:
-                ledger.transact(history.note, frames, live_course.LIVE_MIGRATE.name)
-        return {**found, **{u: {**found.get(u, {}), "error": e.as_dict()} for u, e in failed.items()}}
-
     def _batch(self, module: str, arguments: t.Mapping[str, t.Any], uuids: t.Sequence[str]) -> tuple[Outcomes, t.Any]:
         result = self.run_module(module, {**host_settings.libvirt_arguments(self), **arguments})
         return result["outcomes"], item_errors(result, uuids)
 
     def _look(self, host: str) -> dict[str, t.Any]:
         """What the new hosts must know of the guests."""
-        mine = [u for u, i in self._items().items() if i["source"] == host]
+        mine = [u for u, i in self.items().items() if i["source"] == host]
         arguments = {"instances_path": host_settings.of(self).instances_path, "uuids": mine}
 
         def look() -> tuple[Outcomes, t.Any]:
             found, failed = self._batch("domain_migration_info", arguments, mine)
             return found, {**failed, **self._with_others(mine, found, failed)}
 
-        return {"outcomes": self._guarded(mine, look)}
+        return {"changed": False, "outcomes": self.guarded(mine, look)}
 
     def _with_others(
         self, uuids: t.Sequence[str], found: Outcomes, failed: t.Collection[str]
@@ -241,36 +178,36 @@ class ActionModule(LedgerAction):
 
     def _guest(self, item: Item) -> t.Mapping[str, t.Any] | None:
         """What its host said of a guest; None if nothing."""
-        its = self._outcome(LOOKED, "look", item["source"], item["uuid"])
+        its = self.said(LOOKED, "look", item["source"], item["uuid"])
         return None if its.get("error") else its["guest"]
 
     def _prepare(self, host: str) -> dict[str, t.Any]:
         """Networks and empty disks for the guests that can come, and the process that lets them in."""
-        items = [i for i in self._items().values() if i["destination"] == host]
+        items = [i for i in self.items().values() if i["destination"] == host]
         guests = {i["uuid"]: g for i in items if (g := self._guest(i)) is not None}
         without: Outcomes = {}
         if guests:
-            without = self._guarded(list(guests), lambda: self._networks(list(guests)))
+            without = self.guarded(list(guests), lambda: self._networks(list(guests)))
         ready = [u for u in guests if not without.get(u, {}).get("error")]
         having = [i["uuid"] for i in items if i["volumes"] and i["uuid"] in ready]
-        without.update(self._guarded(having, lambda: ({}, connect_beside(self, having))))
+        without.update(self.guarded(having, lambda: ({}, connect_beside(self, having))))
         ready = [u for u in ready if not without.get(u, {}).get("error")]
         place: dict[str, t.Any] = {}
 
         def prepare() -> tuple[Outcomes, t.Any]:
             settings = host_settings.of(self)
             first, last = map(int, settings.copy_ports.split("-"))
-            begun = self._registered(BEGUN)
+            begun = self.registered(BEGUN)
             result = self.run_module(
                 "domain_migration_target",
                 {
                     **host_settings.libvirt_arguments(self),
                     "instances_path": settings.instances_path,
                     "ledger_id": self.ledger_id(),
-                    "guests": [{"uuid": u, "token": self._token(u), "guest": guests[u]} for u in ready],
+                    "guests": [{"uuid": u, "token": self.token(u), "guest": guests[u]} for u in ready],
                     "first_port": first,
                     "last_port": last,
-                    "stop_token": self._token(host),
+                    "stop_token": self.token(host),
                     "lifetime": self._longest(ready, guests),
                     "patience": live_settings.patience(self, begun["sources"], begun["destinations"]),
                 },
@@ -279,7 +216,7 @@ class ActionModule(LedgerAction):
             return result["outcomes"], item_errors(result, ready)
 
         return {
-            "outcomes": {**without, **self._guarded(ready, prepare)},
+            "outcomes": {**without, **self.guarded(ready, prepare)},
             "place": place,
             "folder": host_settings.of(self).instances_path,
             "vnc_listen": host_settings.values(self, GUEST).vnc_listen,
@@ -292,7 +229,7 @@ class ActionModule(LedgerAction):
 
     def _time_of(self, uuid: str, guest: t.Mapping[str, t.Any]) -> float:
         """Seconds that the guest has, by its size. source: Nova's live_migration_completion_timeout"""
-        item = self._items()[uuid]
+        item = self.items()[uuid]
         settings = LIVE.of(self.task_vars["hostvars"][item["source"]])
         sizes = [int(d["record"]["virtual_size"]) for d in guest["disks"]]
         return float(settings.live_migration_completion_timeout) * data_gb(item["memory_mb"], sizes)
@@ -321,16 +258,16 @@ class ActionModule(LedgerAction):
         """The guests go to their new hosts, a few at a time."""
         settings = host_settings.values(self, LIVE)
         guests = []
-        for item in self._items().values():
-            if item["source"] != host or self._outcome(PREPARED, "prepare", item["destination"], item["uuid"])["error"]:
+        for item in self.items().values():
+            if item["source"] != host or self.said(PREPARED, "prepare", item["destination"], item["uuid"])["error"]:
                 continue
-            prepared, guest = self._registered(PREPARED, item["destination"]), self._guest(item)
+            prepared, guest = self.registered(PREPARED, item["destination"]), self._guest(item)
             if guest is None:
                 continue
             guests.append(
                 {
                     "uuid": item["uuid"],
-                    "token": self._token(item["uuid"]),
+                    "token": self.token(item["uuid"]),
                     "name": guest["name"],
                     "virt_type": guest["virt_type"],
                     "disks": [d["target"] for d in guest["disks"]],
@@ -347,10 +284,10 @@ class ActionModule(LedgerAction):
             mine = set(ledger.transact(live_course.run, [g["uuid"] for g in guests]))
             for guest_there in guests:
                 uuid = guest_there["uuid"]
-                if self._items()[uuid]["volumes"]:
-                    there = ledger.inspect(disks_there, self._items()[uuid]["destination"], [uuid])
+                if self.items()[uuid]["volumes"]:
+                    there = ledger.inspect(disks_there, self.items()[uuid]["destination"], [uuid])
                     guest_there["volumes"] = there.get(uuid, {})
-        name = self._token("progress of %s" % host)[:32]
+        name = self.token("progress of %s" % host)[:32]
         arguments = {
             "progress": name,
             "instances_path": host_settings.of(self).instances_path,
@@ -362,27 +299,20 @@ class ActionModule(LedgerAction):
             "bandwidth": settings.live_migration_bandwidth,
             "workers": host_settings.at_once(settings.max_concurrent_live_migrations, len(mine)),
         }
-        items = [i for i in self._items().values() if i["uuid"] in mine]
+        items = [i for i in self.items().values() if i["uuid"] in mine]
         leaving = [Leaving(*(i[n] for n in ("uuid", "name", "source", "destination", "memory_mb"))) for i in items]
 
         def migrate() -> tuple[Outcomes, t.Any]:
             with live_progress.watched(self, path_of(name), leaving, self.options["print_table"]):
                 return self._batch("domain_migration", arguments, sorted(mine))
 
-        return {"outcomes": self._guarded(sorted(mine), migrate)}
+        return {"outcomes": self.guarded(sorted(mine), migrate)}
 
     # --- over -----------------------------------------------------------------------------------------------------------
 
-    def _outcome(self, registered: str, phase: str, host: str, uuid: str) -> dict[str, t.Any]:
-        """What a host's task said of an instance; an error where it said nothing."""
-        answer = self._registered(registered, host)
-        its = answer.get("outcomes", {}).get(uuid) if answer.get("phase") == phase else None
-        silent = errors.HostUnreachable(host=host, reason="it returned no result")
-        return its or {"error": silent.as_dict()}
-
     def _switch(self) -> dict[str, t.Any]:
         """The instances whose guests went over are on their new hosts."""
-        items = self._items()
+        items = self.items()
         nothing = {"changed": False, "over": [], "unknown": [], "problems": {}, "stats": {}, "reached": []}
         if self.check_mode or not items:
             return {**nothing, "sources": [], "destinations": [], "storage_hosts": []}
@@ -392,12 +322,12 @@ class ActionModule(LedgerAction):
         reached: list[str] = []  # whose new host may have something of it
         stats: dict[str, t.Any] = {}
         for uuid, item in items.items():
-            its = self._outcome(LOOKED, "look", item["source"], uuid)
+            its = self.said(LOOKED, "look", item["source"], uuid)
             if not its.get("error"):
-                its = self._outcome(PREPARED, "prepare", item["destination"], uuid)
+                its = self.said(PREPARED, "prepare", item["destination"], uuid)
                 reached.append(uuid)
             if not its.get("error"):
-                its = self._outcome(MIGRATED, "migrate", item["source"], uuid)
+                its = self.said(MIGRATED, "migrate", item["source"], uuid)
                 if its.get("error") and not its.get("stays"):
                     unknown.append(uuid)
                 elif not its.get("error"):
@@ -429,8 +359,8 @@ class ActionModule(LedgerAction):
 
     def _settle(self, host: str) -> dict[str, t.Any]:
         """On the new hosts: their gate is closed, addresses are reserved for who came, and of who did not nothing remains."""
-        switched = self._registered(SWITCHED)
-        items = {u: i for u, i in self._items().items() if i["destination"] == host}
+        switched = self.registered(SWITCHED)
+        items = {u: i for u, i in self.items().items() if i["destination"] == host}
         self._close_gate(host, any(u in switched["unknown"] for u in items))
         came = [u for u in items if u in switched["over"]]
 
@@ -448,14 +378,14 @@ class ActionModule(LedgerAction):
             )
             return {u: {"power_state": found.get(u, states.NOSTATE)} for u in came}, {}
 
-        outcomes = self._guarded(came, look)
+        outcomes = self.guarded(came, look)
         gone = [u for u in items if u in switched["reached"] and u not in switched["over"]]
         problems = clean_host(self, [{"uuid": u, "name": items[u]["domain"]} for u in gone])
         outcomes.update({u: {"cleaned": u not in problems} for u in gone})
         return {"outcomes": outcomes}
 
     def _close_gate(self, host: str, is_used: bool) -> None:
-        place = self._registered(PREPARED, host).get("place") or {}
+        place = self.registered(PREPARED, host).get("place") or {}
         if not place.get("port") or is_used:  # a guest may be on its way: it ends by itself
             return
         arguments = {
@@ -463,15 +393,15 @@ class ActionModule(LedgerAction):
             "port": place["port"],
             "fingerprint": place["fingerprint"],
             "state": "absent",
-            "stop_token": self._token(host),
+            "stop_token": self.token(host),
         }
         with contextlib.suppress(errors.BootflowError):
             self.run_module("domain_migration_target", arguments)
 
     def _clean(self, host: str) -> dict[str, t.Any]:
         """On the former hosts: of who left nothing remains; the others are looked at."""
-        switched = self._registered(SWITCHED)
-        items = {u: i for u, i in self._items().items() if i["source"] == host and u not in switched["unknown"]}
+        switched = self.registered(SWITCHED)
+        items = {u: i for u, i in self.items().items() if i["source"] == host and u not in switched["unknown"]}
         gone = [u for u in items if u in switched["over"]]
         problems = clean_host(self, [{"uuid": u, "name": items[u]["domain"]} for u in gone])
         done = [u for u in gone if u not in problems]
@@ -485,32 +415,32 @@ class ActionModule(LedgerAction):
             found = self._power_states()
             return {u: {"power_state": found.get(u, states.NOSTATE)} for u in stay}, {}
 
-        return {"outcomes": {**self._guarded(stay, look), **{u: {"cleaned": u in done} for u in gone}}}
+        return {"outcomes": {**self.guarded(stay, look), **{u: {"cleaned": u in done} for u in gone}}}
 
     # --- finish -------------------------------------------------------------------------------------------------------
 
     def _result(self, item: Item) -> live_course.Result | None:
         """What came of an instance; None if nobody knows."""
-        switched, uuid = self._registered(SWITCHED), item["uuid"]
+        switched, uuid = self.registered(SWITCHED), item["uuid"]
         if uuid in switched["unknown"]:
             return None
         if uuid in switched["over"]:
-            its = self._outcome(SETTLED, "settle", item["destination"], uuid)
+            its = self.said(SETTLED, "settle", item["destination"], uuid)
             power_state = its.get("power_state") or switched["stats"][uuid]["power_state"]
             return live_course.Result(int(power_state))
         error = (
             switched["problems"].get(uuid)
             or errors.RemoteError(reason="its live migration did not take place").as_dict()
         )
-        its = self._outcome(CLEANED, "clean", item["source"], uuid)
+        its = self.said(CLEANED, "clean", item["source"], uuid)
         cleaned = uuid not in switched["reached"] or bool(
-            self._outcome(SETTLED, "settle", item["destination"], uuid).get("cleaned")
+            self.said(SETTLED, "settle", item["destination"], uuid).get("cleaned")
         )
         return live_course.Result(int(its.get("power_state") or 0), errors.from_dict(error), cleaned)
 
     def _finish(self) -> dict[str, t.Any]:
-        begun, items = self._registered(BEGUN), self._items()
-        switched = self._registered(SWITCHED)
+        begun, items = self.registered(BEGUN), self.items()
+        switched = self.registered(SWITCHED)
         results: dict[str, live_course.Result] = {}
         failed: dict[str, errors.BootflowError] = {}
         if items and not self.check_mode:
@@ -535,33 +465,19 @@ class ActionModule(LedgerAction):
                 }
             )
         lost = begun.get("not_placed", [])
-        if self.options["print_table"]:
-            tables.show(self._display, self._lines(shown, lost))
-        listed = [errors.failed_item(i["name"], i["uuid"], i["error"], host=i["host"]) for i in shown if i["error"]]
-        listed += [errors.failed_item(i["name"], i["uuid"], i["error"], host=i["host"]) for i in lost]
-        total = len(shown) + len(lost)
-        error = errors.OperationFailed(listed, total, operation=live_course.LIVE_MIGRATE.called)
-        return outcome(error, changed=len(listed) < total, instances=shown)
+        return report(self, self.operation, shown, lost, _note)
 
     def _unknown(self, item: Item) -> errors.BootflowError:
-        problem = errors.from_dict(self._registered(SWITCHED)["problems"][item["uuid"]])
+        problem = errors.from_dict(self.registered(SWITCHED)["problems"][item["uuid"]])
         problem.remedy = (
             "Its guest is on %(source)s or on %(destination)s, or still on its way: when both answer, bootflow.compute.audit settles it."
             % item
         )
         return problem
 
-    def _lines(self, shown: t.Sequence[Item], lost: t.Sequence[Item]) -> list[str]:
-        if not shown and not lost:
-            return ["live_migrate: no instance is selected."]
-        rows: list[tuple[t.Any, ...]] = []
-        for i in shown:
-            power = POWER_STATES.get(i["power_state"]) if i["power_state"] else None
-            note = i["error"]["code"] if i["error"] else ""
-            if i["seconds"] is not None:
-                note = "%.1f s, stood still for %.2f s, %d MiB" % (i["seconds"], i["downtime"], i["transferred"] >> 20)
-            rows.append((i["name"], i["uuid"], i["source"], i["destination"], i["vm_state"], power, note))
-        rows += [(i["name"], i["uuid"], i["host"], None, None, None, i["error"]["code"]) for i in lost]
-        head = ("INSTANCE", "UUID", "FROM", "TO", "VM_STATE", "POWER_STATE", "NOTE")
-        title = "Would live_migrate (nothing is touched):" if self.check_mode else "live_migrate:"
-        return [title, *tables.table(head, rows)]
+
+def _note(item: Item) -> str:
+    """What people are told of a guest that went over."""
+    if item["seconds"] is None:
+        return ""
+    return "%.1f s, stood still for %.2f s, %d MiB" % (item["seconds"], item["downtime"], item["transferred"] >> 20)

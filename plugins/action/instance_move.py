@@ -11,14 +11,11 @@ registered: nothing of it is secret, as each derives the tokens of the copies fr
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import hmac
 import typing as t
 from dataclasses import asdict
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_states import POWER_STATES
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request import catalogue
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.apply import FOLLOW
@@ -32,21 +29,16 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.o
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import cold, course, local_disks
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves.local_disks import Journey
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import (
-    cleanups,
-    fleet,
-    history,
     nodes,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     apply_plan,
     hard_reboot,
-    host_reports,
     host_settings,
     live_settings,
     resize_settings,
     scheduler_settings,
-    tables,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.attached_volumes import (
     come_to_host,
@@ -55,9 +47,17 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.attached_volumes 
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.guest_of_build import blank_disk
 from ansible_collections.bootflow.compute.plugins.plugin_utils.inventory_hosts import reachable
-from ansible_collections.bootflow.compute.plugins.plugin_utils.lease import lease_kept
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_SECRET, LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, item_errors, outcome
+from ansible_collections.bootflow.compute.plugins.plugin_utils.move_action import (
+    Candidates,
+    Item,
+    MoveAction,
+    Outcomes,
+    hosts_to_ask,
+    item_of,
+    not_placed,
+    report,
+)
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, item_errors
 from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host, resize_arguments
 
 OF = {"resize": course.RESIZE, "migrate": course.MIGRATE, "revert_resize": course.REVERT}
@@ -75,11 +75,9 @@ _NOWHERE = {"address": "", "port": 0, "fingerprint": ""}  # nothing is fetched
 # Where disks that are logical volumes come to.
 _GROUP = ("volume_group", "volume_clear", "volume_clear_size_mb")
 
-Item = t.Dict[str, t.Any]
-Outcomes = t.Dict[str, t.Dict[str, t.Any]]
 
-
-class ActionModule(LedgerAction):
+class ActionModule(MoveAction):
+    begun_as = BEGUN
     ARGUMENTS = {
         "operation": {"type": "str", "choices": list(OF), "required": True},
         "phase": {"type": "str", "choices": list(PHASES), "default": "begin"},
@@ -93,26 +91,16 @@ class ActionModule(LedgerAction):
     def act(self) -> dict[str, t.Any]:
         self.operation = OF[self.options["operation"]]
         self.reverts = self.operation is course.REVERT
-        phase = self.options["phase"]
-        on_controller: dict[str, t.Callable[[], dict[str, t.Any]]] = {
-            "check": self._check,
-            "begin": self._begin,
-            "switch": self._switch,
-            "back": self._back,
-            "finish": self._finish,
-        }
-        return on_controller[phase]() if phase in on_controller else self._on_host(phase)
-
-    def _registered(self, name: str, host: str = "localhost") -> t.Mapping[str, t.Any]:
-        return t.cast("t.Mapping[str, t.Any]", self.task_vars["hostvars"][host].get(name) or {})
-
-    def _items(self) -> dict[str, Item]:
-        """uuid -> what begin said of it."""
-        return {i["uuid"]: i for i in self._registered(BEGUN).get("instances", [])}
-
-    def _token(self, what: str) -> str:
-        """One that only this run's processes can make, for this run only."""
-        return hmac.new(RUN_SECRET, ("copy of %s" % what).encode(), hashlib.sha256).hexdigest()
+        return self.stage(
+            {
+                "check": self._check,
+                "begin": self._begin,
+                "switch": self._switch,
+                "back": self._back,
+                "finish": self._finish,
+            },
+            {"depart": self._depart, "arrive": self._arrive, "settle": self._settle, "return": self._return},
+        )
 
     # --- on the controller: check and begin ---------------------------------------------------------------------------
 
@@ -141,15 +129,7 @@ class ActionModule(LedgerAction):
         wanted = self._wanted()
         ledger = self.rehearsal_ledger() if self.check_mode else self.open_ledger()
         ledger.inspect(cold.check, wanted)
-        configurations = scheduler_settings.configurations(self)
-        if not self.check_mode and ledger.inspect(nodes.differing, configurations):
-            ledger.transact(nodes.configure, configurations)
-        return {"changed": False, "stale_hosts": ledger.inspect(self._stale)}
-
-    def _stale(self, tx: Transaction) -> list[str]:
-        hosts, to_clean = self.hosts_to_use(), cleanups.hosts(tx)
-        stale = nodes.stale_hosts(tx, hosts, host_settings.facts_age(self.options))
-        return stale + [h for h in hosts if h in to_clean and h not in stale]
+        return {"changed": False, "stale_hosts": hosts_to_ask(self, ledger)}
 
     def _begin(self) -> dict[str, t.Any]:
         if self.reverts:
@@ -158,19 +138,11 @@ class ActionModule(LedgerAction):
             begun = cold.Begun(moving, rows={m.uuid: m.row for m in moving})
             return self._begun(begun, {}, {})
         wanted = self._wanted()
-        options = scheduler_settings.scheduler_options(self, self.context().now)
-        hosts = self.hosts_to_use()
-        aggregates, host_vars = scheduler_settings.aggregates_of(self), scheduler_settings.vars_for_filters(self)
-
-        configurations = scheduler_settings.configurations(self) if self.check_mode else {}
-        reports = host_reports.of_this_run(self) if self.check_mode else {}
+        candidates = Candidates(self)
 
         def begin(tx: Transaction) -> tuple[cold.Begun, dict[str, str], dict[str, Journey]]:
-            if self.check_mode:
-                host_reports.rehearse(tx, reports, configurations)
-            begun = cold.begin(
-                tx, wanted, lambda tx, needs: fleet.read(tx, hosts, aggregates, host_vars, needs), options
-            )
+            candidates.rehearse(tx)
+            begun = cold.begin(tx, wanted, candidates.read, candidates.options)
             addresses = {r.host: r.host_ip for r in nodes.rows(tx, ("host", "node", "host_ip"))}
             return begun, addresses, local_disks.journeys(tx, [m.move for m in begun.moving])
 
@@ -183,13 +155,8 @@ class ActionModule(LedgerAction):
         """:arg journeys: of their local disks; none: a revert"""
         items: list[Item] = [
             {
-                "uuid": m.uuid,
-                "name": m.row.display_name,
-                "domain": m.row.domain_name,
-                "source": m.move.source_compute,
-                "destination": m.move.dest_compute,
+                **item_of(m),
                 "address": live_settings.address_of(self, m.move.source_compute, addresses.get(m.move.source_compute)),
-                "vm_state": m.row.vm_state,
                 "runs": m.runs,
                 "details": OPERATIONS["stop"].details(m.row),
                 "disks": asdict(journeys.get(m.uuid, Journey())),
@@ -197,10 +164,7 @@ class ActionModule(LedgerAction):
             }
             for m in begun.moving
         ]
-        failed = [
-            {"name": begun.rows[u].display_name, "uuid": u, "host": begun.rows[u].host, "error": e.as_dict()}
-            for u, e in begun.failed.items()
-        ]
+        failed = not_placed(begun.rows, begun.failed)
         unchanged = [{"name": r.display_name, "uuid": r.uuid, "host": r.host} for r in begun.unchanged]
         before, after = "", ""
         for m, item in zip(begun.moving, items):
@@ -221,30 +185,6 @@ class ActionModule(LedgerAction):
 
     # --- on each host -------------------------------------------------------------------------------------------------
 
-    def _on_host(self, phase: str) -> dict[str, t.Any]:
-        host = self.task_vars["inventory_hostname"]
-        if self.check_mode:
-            return {"changed": False, "skipped": True}
-        work = {"depart": self._depart, "arrive": self._arrive, "settle": self._settle, "return": self._return}[phase]
-        with lease_kept(self):
-            return {"changed": True, "phase": phase, **work(host)}
-
-    def _guarded(
-        self, uuids: t.Sequence[str], work: t.Callable[[], tuple[Outcomes, t.Mapping[str, errors.BootflowError]]]
-    ) -> Outcomes:
-        """uuid -> what ``work`` said of it, or {error}: they fail, never the play."""
-        try:
-            found, failed = work() if uuids else ({}, {})
-        except errors.BootflowError as e:
-            found, failed = {}, dict.fromkeys(uuids, e)
-        except Exception as e:
-            found, failed = {}, dict.fromkeys(uuids, self.unexpected(e))
-        frames = {u: e.details["traceback"] for u, e in failed.items() if e.details.get("traceback")}
-        if frames:
-            with contextlib.suppress(errors.BootflowError), contextlib.closing(self.open_ledger()) as ledger:
-                ledger.transact(history.note, frames, self.operation.name)
-        return {**found, **{u: {**found.get(u, {}), "error": e.as_dict()} for u, e in failed.items()}}
-
     def _power(self, domains: t.Sequence[t.Mapping[str, t.Any]], state: str) -> tuple[Outcomes, t.Any]:
         settings = host_settings.of(self)
         result = self.run_module(
@@ -264,11 +204,11 @@ class ActionModule(LedgerAction):
 
     def _depart(self, host: str) -> dict[str, t.Any]:
         """The guests are shut down, the host is disconnected from their volumes, and their disks are offered."""
-        items = [i for i in self._items().values() if i["source"] == host]
+        items = [i for i in self.items().values() if i["source"] == host]
         domains = [{"uuid": i["uuid"], **i["details"]} for i in items]
-        outcomes = self._guarded([i["uuid"] for i in items], lambda: self._power(domains, "shutdown"))
+        outcomes = self.guarded([i["uuid"] for i in items], lambda: self._power(domains, "shutdown"))
         at_rest = [u for u, o in outcomes.items() if not o.get("error")]
-        outcomes.update(self._guarded(at_rest, lambda: (_of(outcomes, at_rest), leave_host(self, at_rest))))
+        outcomes.update(self.guarded(at_rest, lambda: (_of(outcomes, at_rest), leave_host(self, at_rest))))
         off = [i for i in items if i["files"] and not outcomes[i["uuid"]].get("error") and not _stays(i)]
         place: dict[str, t.Any] = {}
 
@@ -279,11 +219,11 @@ class ActionModule(LedgerAction):
                 {
                     "instances_path": host_settings.of(self).instances_path,
                     "instances": [
-                        {"uuid": i["uuid"], "token": self._token(i["uuid"]), "left": i["disks"]["left"]} for i in off
+                        {"uuid": i["uuid"], "token": self.token(i["uuid"]), "left": i["disks"]["left"]} for i in off
                     ],
                     "first_port": first,
                     "last_port": last,
-                    "stop_token": self._token(host),
+                    "stop_token": self.token(host),
                     # The plays of this stage may wait for other hosts, each for its limit.
                     "lifetime": 2.0 * host_settings.values(self, TIME_LIMITS).copy_timeout,
                     "workers": host_settings.workers(self, len(off)),
@@ -292,15 +232,15 @@ class ActionModule(LedgerAction):
             place.update(address=off[0]["address"], port=result["port"], fingerprint=result["fingerprint"])
             return result["outcomes"], item_errors(result, [i["uuid"] for i in off])
 
-        offered = self._guarded([i["uuid"] for i in off], offer) if off else {}
+        offered = self.guarded([i["uuid"] for i in off], offer) if off else {}
         return {"outcomes": {**outcomes, **offered}, "place": place}
 
     def _arrive(self, host: str) -> dict[str, t.Any]:
         """The disks are fetched from where they are offered."""
         wanted = []
         diskless: list[str] = []
-        for item in self._items().values():
-            departed = self._registered(DEPARTED, item["source"])
+        for item in self.items().values():
+            departed = self.registered(DEPARTED, item["source"])
             its = departed.get("outcomes", {}).get(item["uuid"]) or {}
             if item["destination"] != host or _stays(item) or not its or its.get("error"):
                 continue
@@ -311,7 +251,7 @@ class ActionModule(LedgerAction):
                 continue
             place = departed["place"] if item["files"] else _NOWHERE
             files = its["files"] if item["files"] else []
-            wanted.append({"token": self._token(item["uuid"]), "files": files, **self._to_have(item), **place})
+            wanted.append({"token": self.token(item["uuid"]), "files": files, **self._to_have(item), **place})
 
         def fetch() -> tuple[Outcomes, t.Any]:
             found = host_settings.cleanup_arguments(self)
@@ -325,13 +265,13 @@ class ActionModule(LedgerAction):
             return {**come, **result["outcomes"]}, item_errors(result, [w["uuid"] for w in wanted])
 
         there = [w["uuid"] for w in wanted] + diskless
-        fetched = self._guarded(there, fetch) if there else {}
+        fetched = self.guarded(there, fetch) if there else {}
         return {"outcomes": {**fetched, **self._copied(host)}}
 
     def _copied(self, host: str) -> Outcomes:
         """The disks of those that are resized here are copied."""
-        departed = self._registered(DEPARTED, host).get("outcomes", {})
-        off = [i for i in self._items().values() if _stays(i) and i["source"] == host]
+        departed = self.registered(DEPARTED, host).get("outcomes", {})
+        off = [i for i in self.items().values() if _stays(i) and i["source"] == host]
         off = [i for i in off if not (departed.get(i["uuid"]) or {"error": True}).get("error")]
         return self._resize_disks("prepared", [{**self._to_have(i), "left": i["disks"]["left"]} for i in off])
 
@@ -349,12 +289,12 @@ class ActionModule(LedgerAction):
             result = self.run_module("instance_disks_resize", resize_arguments(self, state, instances))
             return result["outcomes"], item_errors(result, uuids)
 
-        return self._guarded(uuids, resize) if uuids else {}
+        return self.guarded(uuids, resize) if uuids else {}
 
     def _settle(self, host: str) -> dict[str, t.Any]:
         """On the new hosts: guests start whose disks have arrived; of all others nothing remains."""
-        switched = self._registered(SWITCHED)
-        items = [i for i in self._items().values() if i["destination"] == host and i["uuid"] in switched["to_settle"]]
+        switched = self.registered(SWITCHED)
+        items = [i for i in self.items().values() if i["destination"] == host and i["uuid"] in switched["to_settle"]]
         mine = [i for i in items if i["uuid"] in switched["switched"]]
         off = [i["uuid"] for i in mine if not i["runs"]]
         with contextlib.closing(self.open_ledger()) as ledger:
@@ -362,7 +302,7 @@ class ActionModule(LedgerAction):
         here = [{"uuid": i["uuid"]} for i in mine if i["uuid"] in uuids and _stays(i)]
         taken = self._resize_disks("resized", here)
         ready = [u for u in uuids if not taken.get(u, {}).get("error")]
-        outcomes = {**taken, **self._guarded(ready, lambda: self._with_volumes(ready, off))}
+        outcomes = {**taken, **self.guarded(ready, lambda: self._with_volumes(ready, off))}
         to_clean = [i for i in items if (outcomes.get(i["uuid"]) or {"error": True}).get("error")]
         problems = clean_host(self, [{"uuid": i["uuid"], "name": i["domain"]} for i in to_clean if not _stays(i)])
         # What another run has taken over is settled by it.
@@ -370,7 +310,7 @@ class ActionModule(LedgerAction):
         went_back = self._resize_disks("undone", failed)
         problems.update({u: errors.from_dict(r["error"]) for u, r in went_back.items() if r.get("error")})
         undone = [u for u, r in went_back.items() if not r.get("error")]
-        left = self._guarded(undone, lambda: ({}, leave_host(self, undone)))
+        left = self.guarded(undone, lambda: ({}, leave_host(self, undone)))
         problems.update({u: errors.from_dict(r["error"]) for u, r in left.items() if r.get("error")})
         for item in to_clean:
             its = outcomes.setdefault(item["uuid"], {})
@@ -382,22 +322,22 @@ class ActionModule(LedgerAction):
 
     def _return(self, host: str) -> dict[str, t.Any]:
         """On the former hosts: nothing is offered any more, and guests start that did not move, or came back."""
-        place = self._registered(DEPARTED, host).get("place") or {}
+        place = self.registered(DEPARTED, host).get("place") or {}
         if place.get("port"):
             found = {n: place[n] for n in ("port", "fingerprint")}
-            arguments = {**found, "state": "absent", "stop_token": self._token(host)}
+            arguments = {**found, "state": "absent", "stop_token": self.token(host)}
             with contextlib.suppress(errors.BootflowError):  # it ends by itself
                 self.run_module("instance_disks_offer", arguments)
-        back = self._registered(WENT_BACK)
+        back = self.registered(WENT_BACK)
         start, undone, reconnect = (back.get(n, {}).get(host, []) for n in ("start", "undone", "reconnect"))
         outcomes = self._resize_disks("reverted", [{"uuid": u} for u in undone])
         able = [u for u in start if not outcomes.get(u, {}).get("error")]
         lacking = [u for u in reconnect if not outcomes.get(u, {}).get("error")]
         off = [u for u in lacking if u not in able]
-        outcomes.update(self._guarded(lacking, lambda: self._with_volumes(lacking, off)))
+        outcomes.update(self.guarded(lacking, lambda: self._with_volumes(lacking, off)))
         whole = [u for u in able if u not in lacking]
         domains = [{"uuid": uuid} for uuid in whole]
-        return {"outcomes": {**outcomes, **self._guarded(whole, lambda: self._power(domains, "running"))}}
+        return {"outcomes": {**outcomes, **self.guarded(whole, lambda: self._power(domains, "running"))}}
 
     def _with_volumes(self, uuids: t.Sequence[str], off: t.Collection[str]) -> tuple[Outcomes, t.Any]:
         """Define the guests as the ledger has them, connected to their volumes, and start them. :arg off: those that are not started"""
@@ -409,16 +349,9 @@ class ActionModule(LedgerAction):
 
     # --- on the controller: over, and back --------------------------------------------------------------------------------
 
-    def _outcome(self, registered: str, phase: str, host: str, uuid: str) -> dict[str, t.Any]:
-        """What a host's task said of an instance; an error where it said nothing."""
-        answer = self._registered(registered, host)
-        its = answer.get("outcomes", {}).get(uuid) if answer.get("phase") == phase else None
-        silent = errors.RemoteError(reason="%s returned no result" % host)
-        return its or {"error": silent.as_dict()}
-
     def _switch(self) -> dict[str, t.Any]:
         """The instances whose disks have arrived go over to their new hosts."""
-        items = self._items()
+        items = self.items()
         problems: dict[str, t.Any] = {}
         reached: set[str] = set()  # whose new host may have something of it
         if self.check_mode:
@@ -437,10 +370,10 @@ class ActionModule(LedgerAction):
                 "storage_hosts": [],
             }
         for uuid, item in items.items():
-            its = self._outcome(DEPARTED, "depart", item["source"], uuid)
+            its = self.said(DEPARTED, "depart", item["source"], uuid)
             if not its.get("error"):
                 reached.add(uuid)
-                its = self._outcome(ARRIVED, "arrive", item["destination"], uuid)
+                its = self.said(ARRIVED, "arrive", item["destination"], uuid)
             if its.get("error"):
                 problems[uuid] = its["error"]
         arrived = [u for u in items if u not in problems]
@@ -460,24 +393,24 @@ class ActionModule(LedgerAction):
 
         Returns the storage hosts that are to let them in there, and the instances that have volumes to be connected.
         """
-        hosts_of_items = {i[end] for i in self._items().values() for end in ("source", "destination")}
+        hosts_of_items = {i[end] for i in self.items().values() for end in ("source", "destination")}
         connectors = connectors_of(self.task_vars["hostvars"], hosts_of_items)
         hosts, lacking = self.open_ledger().transact(moving.follow, sorted(uuids), connectors)
         return reachable(self, hosts), lacking
 
     def _back(self) -> dict[str, t.Any]:
         """Those that failed on their new hosts, or are reverted, are where they were when these have nothing of them."""
-        items = self._items()
+        items = self.items()
         if self.check_mode:
             lists: dict[str, list[str]] = {n: [] for n in ("hosts", "storage_hosts")}
             return {"changed": False, "results": {}, "start": {}, "undone": {}, "reconnect": {}, **lists}
-        switched = self._registered(SWITCHED)
+        switched = self.registered(SWITCHED)
         results: dict[str, dict[str, t.Any]] = {}
         for uuid, item in items.items():
             error = switched["problems"].get(uuid)
             its: dict[str, t.Any] = {"cleaned": True}
             if uuid in switched["to_settle"]:
-                its = self._outcome(SETTLED, "settle", item["destination"], uuid)
+                its = self.said(SETTLED, "settle", item["destination"], uuid)
                 error = error or its.get("error")
             over = uuid in switched["switched"] or self.reverts
             stays = over and (not its.get("cleaned") if (error or self.reverts) else True)
@@ -509,19 +442,19 @@ class ActionModule(LedgerAction):
             "start": start,
             "undone": undone,
             "reconnect": reconnect,
-            "hosts": sorted({*start, *undone, *reconnect, *self._registered(BEGUN).get("sources", [])}),
+            "hosts": sorted({*start, *undone, *reconnect, *self.registered(BEGUN).get("sources", [])}),
             "storage_hosts": storage_hosts,
         }
 
     # --- finish -------------------------------------------------------------------------------------------------------
 
     def _finish(self) -> dict[str, t.Any]:
-        begun, items = self._registered(BEGUN), self._items()
+        begun, items = self.registered(BEGUN), self.items()
         results = self._results(items)
         failed: dict[str, errors.BootflowError] = {u: r.error for u, r in results.items() if r.error is not None}
         if results and not self.check_mode:
             failed = self.open_ledger().transact(course.finish, self.operation, results)
-        at_new = {u: r["stays"] for u, r in self._registered(WENT_BACK).get("results", {}).items()}
+        at_new = {u: r["stays"] for u, r in self.registered(WENT_BACK).get("results", {}).items()}
         shown = []
         for uuid, item in items.items():
             there = at_new.get(uuid, not self.reverts)
@@ -540,72 +473,41 @@ class ActionModule(LedgerAction):
                     "error": None if problem is None else problem.as_dict(),
                 }
             )
-        follows = self.check_mode and self.options["follow_file"]  # then what applies the file prints the plan
-        if self.options["print_table"] and not follows:
-            tables.show(self._display, self._lines(shown, begun))
-        listed = [errors.failed_item(i["name"], i["uuid"], i["error"], host=i["host"]) for i in shown if i["error"]]
-        listed += [
-            errors.failed_item(i["name"], i["uuid"], i["error"], host=i["host"]) for i in begun.get("not_placed", [])
+        if self.check_mode and self.options["follow_file"]:  # what applies the file prints the plan
+            return {"changed": not all(i["error"] for i in shown), "instances": shown}
+        more = [
+            (i["name"], i["uuid"], None, i["host"], states.RESIZED, None, "waits to be confirmed or reverted")
+            for i in begun.get("unchanged", [])
         ]
-        total = len(shown) + len(begun.get("not_placed", []))
-        if follows:
-            return {"changed": len(listed) < total, "instances": shown}
-        error = errors.OperationFailed(listed, total, operation=self.operation.called)
-        return outcome(error, changed=len(listed) < total, instances=shown)
+        return report(self, self.operation, shown, begun.get("not_placed", []), _note, more)
 
     def _results(self, items: t.Mapping[str, Item]) -> dict[str, course.Result]:
         """uuid -> what came of it."""
         if self.check_mode:
             return {}
-        back = self._registered(WENT_BACK)
+        back = self.registered(WENT_BACK)
         found = {}
         for uuid, its in back["results"].items():
             error = errors.from_dict(its["error"]) if its["error"] else None
             power_state = int(its["power_state"])
             host = items[uuid]["source"]
             if uuid in back["start"].get(host, ()):
-                returned = self._outcome(RETURNED, "return", host, uuid)
+                returned = self.said(RETURNED, "return", host, uuid)
                 power_state = int(returned.get("power_state") or 0)
                 if returned.get("error") and error is None:
                     error = errors.from_dict(returned["error"])
             elif not its["stays"]:
                 power_state = states.SHUTDOWN
-                returned = self._registered(RETURNED, host).get("outcomes", {}).get(uuid) or {}
+                returned = self.registered(RETURNED, host).get("outcomes", {}).get(uuid) or {}
                 if returned.get("error") and error is None:
                     error = errors.from_dict(returned["error"])
             cleaned = its["cleaned"]
             if uuid in back["undone"].get(host, ()):
-                returned = self._outcome(RETURNED, "return", host, uuid)
+                returned = self.said(RETURNED, "return", host, uuid)
                 cleaned = not returned.get("error")
                 error = error or (None if cleaned else errors.from_dict(returned["error"]))
             found[uuid] = course.Result(power_state, error, cleaned)
         return found
-
-    def _lines(self, shown: t.Sequence[Item], begun: t.Mapping[str, t.Any]) -> list[str]:
-        title = "Would %s (nothing is touched):" if self.check_mode else "%s:"
-        rows = [
-            (
-                i["name"],
-                i["uuid"],
-                i["source"],
-                i["destination"],
-                i["vm_state"],
-                POWER_STATES.get(i["power_state"]) if i["power_state"] else None,
-                i["error"]["code"] if i["error"] else "; ".join(i["disk_changes"]),
-            )
-            for i in shown
-        ]
-        rows += [
-            (i["name"], i["uuid"], i["host"], None, None, None, i["error"]["code"]) for i in begun.get("not_placed", [])
-        ]
-        rows += [
-            (i["name"], i["uuid"], None, i["host"], states.RESIZED, None, "waits to be confirmed or reverted")
-            for i in begun.get("unchanged", [])
-        ]
-        if not rows:
-            return ["%s: no instance is selected." % self.options["operation"]]
-        head = ("INSTANCE", "UUID", "FROM", "TO", "VM_STATE", "POWER_STATE", "NOTE")
-        return [title % self.options["operation"], *tables.table(head, rows)]
 
 
 def _stays(item: Item) -> bool:
@@ -620,6 +522,10 @@ def _vm_state(item: Item, there: bool, power_state: int) -> str:
     if power_state == states.NOSTATE:
         return states.ACTIVE if item["runs"] else states.STOPPED
     return states.ACTIVE if item["runs"] and power_state == states.RUNNING else states.STOPPED
+
+
+def _note(item: Item) -> str:
+    return "; ".join(item["disk_changes"])
 
 
 def _of(outcomes: Outcomes, uuids: t.Collection[str]) -> Outcomes:

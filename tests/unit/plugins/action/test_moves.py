@@ -1,0 +1,89 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Cold and live migrations whose hosts say nothing, or fail in a way that nobody foresaw. That hosts do their parts is shown by the lab."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.bootflow.compute.plugins.action import instance_live_migrate, instance_move
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
+from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
+
+HOSTS = ("h1", "h2")
+COLD = {"operation": "migrate"}
+
+
+class Fleet:
+    """The stages of a playbook one after the other; hosts that run a module fail."""
+
+    def __init__(self, world: World):
+        self.world = world
+        self.hostvars: dict[str, dict[str, t.Any]] = {name: {} for name in ("localhost", *HOSTS)}
+        self.shown: list[str] = []
+
+    def stage(self, module: t.Any, phase: str, host: str = "localhost", **options: t.Any) -> dict[str, t.Any]:
+        ports = WorldPorts(self.world, "o", self.answer)
+        ports.display.display = lambda text, **_how: self.shown.extend(text.strip().splitlines())
+        hosts = {"hostvars": self.hostvars, "groups": {"bootflow_compute": list(HOSTS), "all": list(HOSTS)}}
+        variables = {**self.hostvars[host], **hosts, "inventory_hostname": host, "ansible_play_hosts_all": list(HOSTS)}
+        return t.cast("dict[str, t.Any]", action_of(module, ports, variables, phase=phase, **options).act())
+
+    def answer(self, name: str, _arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        raise ZeroDivisionError(name)
+
+    def told(self, registered: str, result: dict[str, t.Any], host: str = "localhost") -> dict[str, t.Any]:
+        self.hostvars[host][registered] = result
+        return result
+
+
+@pytest.fixture
+def fleet(world: World) -> Fleet:
+    """h1, where web is, and h2."""
+    world.report("h1")
+    world.boot()
+    world.report("h2")
+    return Fleet(world)
+
+
+def test_an_instance_stays_whose_host_says_nothing_of_its_cold_migration(fleet: Fleet) -> None:
+    (row,) = fleet.world.rows(tables.instances)
+    assert fleet.stage(instance_move, "check", **COLD, names=["web"])["stale_hosts"] == []
+    begun = fleet.told(instance_move.BEGUN, fleet.stage(instance_move, "begin", **COLD, names=["web"]))
+    (item,) = begun["instances"]
+    assert (item["source"], item["destination"]) == ("h1", "h2")
+    switched = fleet.told(instance_move.SWITCHED, fleet.stage(instance_move, "switch", **COLD))
+    assert switched["problems"][row.uuid]["code"] == "HostUnreachable" and switched["to_settle"] == []
+    back = fleet.told(instance_move.WENT_BACK, fleet.stage(instance_move, "back", **COLD))
+    assert back["start"] == {"h1": [row.uuid]}
+    done = fleet.stage(instance_move, "finish", **COLD)
+    (failed,) = done["failed_items"]
+    assert (failed["error"]["code"], failed["host"]) == ("HostUnreachable", "h1") and not done["changed"]
+    assert fleet.shown[0] == "migrate:" and fleet.shown[-1].split()[-1] == "HostUnreachable"
+    assert fleet.world.state(row.uuid)[1] is None and fleet.world.row(row.uuid).host == "h1"
+
+
+def test_an_unforeseen_error_of_a_host_fails_the_instance_and_is_journalled_with_its_traceback(fleet: Fleet) -> None:
+    (row,) = fleet.world.rows(tables.instances)
+    fleet.told(instance_move.BEGUN, fleet.stage(instance_move, "begin", **COLD, names=["web"]))
+    departed = fleet.told(instance_move.DEPARTED, fleet.stage(instance_move, "depart", "h1", **COLD), "h1")
+    assert departed["changed"] and departed["outcomes"][row.uuid]["error"]["code"] == "RemoteError"
+    assert any("ZeroDivisionError" in str(e.details) for e in fleet.world.rows(tables.instance_action_events))
+
+
+def test_an_instance_stays_whose_host_says_nothing_of_its_live_migration(fleet: Fleet) -> None:
+    (row,) = fleet.world.rows(tables.instances)
+    begun = fleet.told(instance_live_migrate.BEGUN, fleet.stage(instance_live_migrate, "begin", names=["web"]))
+    assert [i["destination"] for i in begun["instances"]] == ["h2"]
+    switched = fleet.told(instance_live_migrate.SWITCHED, fleet.stage(instance_live_migrate, "switch"))
+    assert switched["problems"][row.uuid]["code"] == "HostUnreachable" and switched["unknown"] == []
+    done = fleet.stage(instance_live_migrate, "finish")
+    (failed,) = done["failed_items"]
+    assert (failed["error"]["code"], failed["host"]) == ("HostUnreachable", "h1") and not done["changed"]
+    assert fleet.shown[0] == "live_migrate:" and fleet.shown[-1].split()[-1] == "HostUnreachable"
+    assert fleet.world.state(row.uuid)[1] is None and fleet.world.row(row.uuid).host == "h1"
