@@ -75,9 +75,8 @@ def spoil(flow: Flow, sql: str, *arguments) -> None:
 
 def define(host, uuid: str, name: str, more: str = "") -> None:
     xml = "<domain type='qemu'><name>%s</name><uuid>%s</uuid><memory unit='MiB'>64</memory>%s<os><type>hvm</type></os></domain>"
-    path = "/tmp/%s.xml" % name
-    host.run("sh", "-c", 'printf %%s "$1" > %s' % path, "sh", xml % (name, uuid, more))
-    host.run("virsh", "-q", "-c", "qemu:///system", "define", path)
+    virsh = 'printf %s "$1" | virsh -q -c qemu:///system define /dev/stdin'
+    host.run("sh", "-c", virsh, "sh", xml % (name, uuid, more))
 
 
 def domains(host) -> set[str]:

@@ -40,6 +40,8 @@ PREFIX = "bfl"
 PRIVATE_TREES = ("/etc", "/var/lib", "/var/cache", "/var/log")
 GROUP = "bootflow_compute"
 REMOTE_HOME = "/root/.ansible"  # Ansible's files on a host; a controller on this machine has its own of the same name
+# Temporary files of what runs on a host by SSH: modules that are killed leave theirs behind, and the lab removes them.
+TEMPORARY = "/var/cache/lab"
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 FAILURES = ("libvirtd", "network", "ssh", "spawn", "disk")
 SHELL_FILE = "/root/.bashrc"  # read before each command that comes by SSH; what this machine's says is not the hosts'
@@ -616,6 +618,7 @@ def configure_host(lab, host, host_uuid):
     ):
         shutil.rmtree(path, ignore_errors=True)
         os.makedirs(path)
+    os.makedirs(TEMPORARY, mode=0o700, exist_ok=True)
     network = "/etc/libvirt/qemu/networks/default.xml"
     write(
         network,
@@ -644,6 +647,7 @@ def configure_host(lab, host, host_uuid):
                 "PrintMotd no",
                 "MaxStartups 200",
                 "MaxSessions 200",
+                "SetEnv TMPDIR=%s" % (TEMPORARY,),
                 "Subsystem sftp internal-sftp",
                 "",
             ]

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import tempfile
 import typing as t
@@ -106,7 +107,11 @@ class World:
         self.know(*networks)
         self.rng = random.Random(7)
         self.max_attempts = 3
-        self.shared = tempfile.TemporaryDirectory()  # of the tasks of each run
+
+    @functools.cached_property
+    def shared(self) -> tempfile.TemporaryDirectory[str]:
+        """Of the tasks of each run. Made where one needs it: a process that is killed, as those of races are, leaves its own behind."""
+        return tempfile.TemporaryDirectory()
 
     def know(self, *networks: Network) -> None:
         self.networks.update({n.id: n for n in networks})
