@@ -14,12 +14,11 @@ import typing as t
 from ..errors import BootflowError, FlavorImageConflict, InvalidInput, LockMemoryForbidden, RequestedVRamTooHigh
 from ..model import Flavor
 from . import cpu_topology
+from .values import value_errors
 
 SECURE_BOOT_POLICIES = ("disabled", "optional", "required")
-INPUT_BUSES = ("usb", "virtio")
 CACHE_MODES = ("default", "none", "writethrough", "writeback", "directsync", "unsafe")
 CPU_MODES = ("none", "host-model", "host-passthrough", "maximum", "custom")
-FIRMWARE_TYPES = ("bios", "uefi")
 
 Properties = t.Mapping[str, t.Any]
 
@@ -31,6 +30,7 @@ def constraint_errors(flavor: Flavor, properties: Properties) -> t.Iterator[Boot
             rule(flavor, properties)
         except BootflowError as error:
             yield error
+    yield from value_errors(flavor, properties)
 
 
 def _topology(flavor: Flavor, properties: Properties) -> None:

@@ -11,10 +11,10 @@ import typing as t
 
 from ..disks.block_devices import PlannedDisk
 from ..disks.disk_names import check_bus, check_device, default_bus, free_name
-from ..errors import InvalidInput, UnsupportedHardware, VirtualInterfaceCreateException
+from ..errors import InvalidInput, VirtualInterfaceCreateException
 from ..resources.pci.spec import split_address
-from . import constraints
-from .constraints import CACHE_MODES, INPUT_BUSES, is_true
+from . import constraints, values
+from .constraints import CACHE_MODES, is_true
 from .domain.address import drive_address
 from .domain.devices import (
     ChannelConfig,
@@ -32,16 +32,11 @@ from .domain.devices import (
 from .domain.disk import USER_ALIAS, DiskConfig, DiskIoTuneConfig, DiskSourceHostConfig
 from .domain.hostdev import HostdevConfig
 from .domain.interface import InterfaceConfig
-from .platform import is_windows, quota_number
+from .platform import is_windows
 from .spec import GuestSpec, HostCapabilities
 
 DEFAULT_CACHE: t.Mapping[str, str] = {"file": "writeback", "block": "none", "network": "none"}
-VIF_MODELS = ("virtio", "e1000", "e1000e", "ne2k_pci", "pcnet", "rtl8139", "vmxnet3", "lan9118")
-VIDEO_MODELS = ("virtio", "vga", "cirrus", "qxl", "vmvga", "bochs", "none")
-SCSI_MODELS = ("virtio-scsi", "lsilogic", "lsisas1068", "lsisas1078", "buslogic", "vmpvscsi", "auto")
-WATCHDOG_ACTIONS = ("disabled", "reset", "poweroff", "pause", "none")
 BOOT_DEVICES: t.Mapping[str, str] = {"disk": "hd", "lun": "hd", "cdrom": "cdrom", "floppy": "fd"}
-_IOTUNE = ("total_bytes_sec", "read_bytes_sec", "write_bytes_sec", "total_iops_sec", "read_iops_sec", "write_iops_sec")
 
 
 def boot_devices(disks: t.Sequence[PlannedDisk]) -> tuple[str, ...]:
@@ -255,9 +250,9 @@ def _discard(guest: GuestSpec, disk: PlannedDisk) -> str | None:
 
 
 def _iotune(guest: GuestSpec) -> DiskIoTuneConfig | None:
-    names = _IOTUNE + tuple("%s_max" % name for name in _IOTUNE) + ("size_iops_sec",)
-    values = {name: quota_number(guest, "disk_%s" % name) for name in names}
-    return DiskIoTuneConfig(**values) if any(value is not None for value in values.values()) else None
+    names = (*values.DISK_LIMITS, *("%s_max" % name for name in values.DISK_LIMITS), "size_iops_sec")
+    limits = {name: values.quota_number(guest.flavor, "disk_%s" % name) for name in names}
+    return DiskIoTuneConfig(**limits) if any(limit is not None for limit in limits.values()) else None
 
 
 def controller_configs(
@@ -281,9 +276,7 @@ def scsi_model(guest: GuestSpec, virt_type: str) -> str:
 
     :raises UnsupportedHardware: an unknown model.
     """
-    model = str(guest.image_properties.get("hw_scsi_model") or "virtio-scsi")
-    _one_of("SCSI model", model, SCSI_MODELS, virt_type)
-    return model
+    return str(values.model(guest.image_properties, "hw_scsi_model", "virtio-scsi", virt_type))
 
 
 def interface_configs(guest: GuestSpec, virt_type: str) -> tuple[InterfaceConfig, ...]:
@@ -292,8 +285,7 @@ def interface_configs(guest: GuestSpec, virt_type: str) -> tuple[InterfaceConfig
     :raises UnsupportedHardware: an unknown hw_vif_model.
     :raises VirtualInterfaceCreateException: a VIF whose type is not bridge or network, or without the name of one.
     """
-    model = str(guest.image_properties.get("hw_vif_model") or "virtio")
-    _one_of("VIF model", model, VIF_MODELS, virt_type)
+    model = str(values.model(guest.image_properties, "hw_vif_model", "virtio", virt_type))
     queues = None
     if constraints.multiqueue(guest.flavor, guest.image_properties) and model == "virtio":
         queues = min(guest.vcpus, guest.options.max_queues)
@@ -317,9 +309,7 @@ def _interface(guest: GuestSpec, vif: t.Mapping[str, t.Any], model: str, queues:
             remedy="Set source on the network in bootflow_networks.",
         )
     bandwidth: dict[str, t.Any] = {
-        "%s_%s" % (way, what): quota_number(guest, "vif_%s_%s" % (way, what))
-        for way in ("inbound", "outbound")
-        for what in ("average", "peak", "burst")
+        name: values.quota_number(guest.flavor, "vif_%s" % name) for name in values.VIF_LIMITS
     }
     return InterfaceConfig(
         type=str(kind),
@@ -366,10 +356,9 @@ def input_configs(guest: GuestSpec, virt_type: str) -> tuple[InputConfig, ...]:
 
     :raises UnsupportedHardware: an unknown bus.
     """
-    bus = guest.image_properties.get("hw_input_bus")
+    bus = values.model(guest.image_properties, "hw_input_bus", virt_type=virt_type)
     if bus:
-        _one_of("input bus", str(bus), INPUT_BUSES, virt_type)
-        return InputConfig(type="tablet", bus=str(bus)), InputConfig(type="keyboard", bus=str(bus))
+        return InputConfig(type="tablet", bus=bus), InputConfig(type="keyboard", bus=bus)
     if guest.image_properties.get("hw_pointer_model") == "usbtablet":
         return (InputConfig(type="tablet", bus="usb"),)
     return ()
@@ -401,10 +390,8 @@ def video_configs(guest: GuestSpec, host: HostCapabilities) -> tuple[VideoConfig
     """
     if not guest.options.vnc_enabled:
         return ()
-    model = str(
-        guest.image_properties.get("hw_video_model") or ("vga" if is_windows(guest.image_properties) else "virtio")
-    )
-    _one_of("video model", model, VIDEO_MODELS, host.virt_type)
+    default = "vga" if is_windows(guest.image_properties) else "virtio"
+    model = str(values.model(guest.image_properties, "hw_video_model", default, host.virt_type))
     vram = constraints.video_ram(guest.flavor, guest.image_properties) * 1024 or None
     return (VideoConfig(type=model, vram=vram, heads=1 if vram else None),)
 
@@ -414,8 +401,7 @@ def watchdog_configs(guest: GuestSpec, virt_type: str) -> tuple[WatchdogConfig, 
 
     :raises UnsupportedHardware: an unknown action.
     """
-    action = str(guest.requested("watchdog_action") or "disabled")
-    _one_of("watchdog action", action, WATCHDOG_ACTIONS, virt_type)
+    action = values.watchdog_action(guest.flavor, guest.image_properties, virt_type)
     return () if action == "disabled" else (WatchdogConfig(model="i6300esb", action=action),)
 
 
@@ -424,31 +410,19 @@ def rng_configs(guest: GuestSpec, virt_type: str) -> tuple[RngConfig, ...]:
 
     :raises UnsupportedHardware: a hw_rng_model that is not virtio.
     """
-    model = guest.image_properties.get("hw_rng_model")
-    if model is not None:
-        _one_of("rng model", str(model), ("virtio",), virt_type)
+    values.model(guest.image_properties, "hw_rng_model", virt_type=virt_type)
     allowed = guest.extra_specs.get("hw_rng:allowed")
     if allowed is not None and not is_true(allowed):
         return ()
-    rate, period = guest.extra_specs.get("hw_rng:rate_bytes"), guest.extra_specs.get("hw_rng:rate_period")
-    for value in (rate, period):
-        if value is not None and not str(value).isdigit():
-            raise InvalidInput(reason="hw_rng:rate_bytes and rate_period must be numbers, got %r" % value)
+    rate, period = (values.rng_number(guest.flavor, "hw_rng:rate_" + name) for name in ("bytes", "period"))
     return (
         RngConfig(
             backend=guest.options.rng_dev_path,
-            rate_bytes=int(rate) if rate else None,
-            rate_period=int(period) if rate and period else None,
+            rate_bytes=rate,
+            rate_period=period if rate else None,
         ),
     )
 
 
 def memballoon_config(guest: GuestSpec) -> MemballoonConfig:
     return MemballoonConfig(model="virtio", stats_period=guest.options.mem_stats_period_seconds or None)
-
-
-def _one_of(what: str, value: str, known: t.Sequence[str], virt_type: str) -> None:
-    if value not in known:
-        raise UnsupportedHardware(
-            model="%s %s" % (what, value), virt=virt_type, remedy="Use one of %s." % ", ".join(known)
-        )

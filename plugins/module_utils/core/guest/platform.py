@@ -10,8 +10,8 @@ import typing as t
 
 from ..disks.disk_names import is_q35
 from ..errors import HostLacksHardware, InvalidInput, UnsupportedHardware
-from . import constraints, cpu_topology
-from .constraints import CPU_MODES, FIRMWARE_TYPES, is_true
+from . import constraints, cpu_topology, values
+from .constraints import CPU_MODES, is_true
 from .domain.cpu import CpuConfig, CpuFeatureConfig, CpuTuneConfig
 from .domain.platform import (
     ClockConfig,
@@ -64,11 +64,12 @@ def machine_type(guest: GuestSpec, host: HostCapabilities) -> str | None:
 
 
 def check_architecture(guest: GuestSpec, host: HostCapabilities) -> None:
-    """:raises UnsupportedHardware: the image is for another architecture."""
-    wanted = guest.image_properties.get("hw_architecture") or guest.image_properties.get("architecture")
-    aliases = {"amd64": "x86_64", "x86": "i686", "i386": "i686", "i486": "i686", "i586": "i686", "arm64": "aarch64"}
-    arch = aliases.get(str(wanted), wanted)
-    if wanted and arch != host.arch and not (arch == "i686" and host.arch == "x86_64"):
+    """
+    :raises InvalidInput: the image names no known architecture.
+    :raises UnsupportedHardware: the image is for another architecture.
+    """
+    wanted = values.architecture(guest.image_properties)
+    if wanted and wanted != host.arch and not (wanted == "i686" and host.arch == "x86_64"):
         raise UnsupportedHardware(
             model="architecture %s" % wanted,
             virt=host.virt_type,
@@ -113,10 +114,7 @@ def firmware_type(guest: GuestSpec, host: HostCapabilities) -> str:
     """bios or uefi: the image's hw_firmware_type, else the setting, else UEFI on aarch64 and BIOS elsewhere."""
     wanted = guest.image_properties.get("hw_firmware_type") or guest.options.firmware
     firmware = str(wanted or ("uefi" if host.arch == "aarch64" else "bios"))
-    if firmware not in FIRMWARE_TYPES:
-        raise UnsupportedHardware(
-            model="firmware %s" % firmware, virt=host.virt_type, remedy="hw_firmware_type is bios or uefi."
-        )
+    values.one_of("firmware", firmware, values.FIRMWARE_TYPES, host.virt_type)
     if firmware == "uefi" and not host.uefi:
         raise HostLacksHardware(
             host=host.host or "chosen",
@@ -228,24 +226,10 @@ def _cpu_feature(flag: str) -> CpuFeatureConfig:
 
 def cputune_config(guest: GuestSpec) -> CpuTuneConfig | None:
     """The flavor's quota:cpu_shares, _period and _quota; None without them, as the cgroup may be missing."""
-    values: dict[str, t.Any] = {name: quota_number(guest, "cpu_%s" % name) for name in ("shares", "period", "quota")}
-    return CpuTuneConfig(**values) if any(value is not None for value in values.values()) else None
-
-
-def quota_number(guest: GuestSpec, name: str) -> int | None:
-    """The flavor's extra spec ``quota:<name>``.
-
-    :raises InvalidInput: not a number.
-    """
-    value = guest.extra_specs.get("quota:%s" % name)
-    if value is None:
-        return None
-    try:
-        return int(str(value))
-    except ValueError:
-        raise InvalidInput(
-            reason="extra spec quota:%s of flavor %s must be a number, got %r" % (name, guest.flavor.name, value)
-        ) from None
+    given: dict[str, t.Any] = {
+        name: values.quota_number(guest.flavor, "cpu_%s" % name) for name in ("shares", "period", "quota")
+    }
+    return CpuTuneConfig(**given) if any(value is not None for value in given.values()) else None
 
 
 def sysinfo_config(guest: GuestSpec, host: HostCapabilities) -> SysinfoConfig | None:

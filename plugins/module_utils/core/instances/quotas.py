@@ -13,7 +13,7 @@ from __future__ import annotations
 import typing as t
 
 from ..errors import InvalidInput, OverQuota, PortLimitExceeded
-from ..volumes.quotas import is_volume_resource
+from ..volumes.quotas import is_volume_resource, limit_of_quota, mapping_of_quotas
 from .request import ServerRequest
 from .server_groups import ServerGroup
 
@@ -45,14 +45,14 @@ def limits_of(quotas: t.Optional[t.Mapping[str, t.Any]], project: str) -> dict[s
     """The limits of one project from bootflow_quotas: {instances, cores, ram, ports, those of DEFAULTS, projects: {name:
     the same}}. core.volumes.quotas reads the keys of volumes.
 
-    :raises InvalidInput: an unknown resource, or a limit that is not an integer of -1 or more.
+    :raises InvalidInput: not a mapping, an unknown resource, or a limit that is not an integer from -1 to 2147483647.
     """
     found = {**dict.fromkeys((*RESOURCES, PORTS), UNLIMITED), **DEFAULTS}
-    quotas = quotas or {}
-    projects = quotas.get("projects") or {}
-    if not isinstance(projects, t.Mapping):
-        raise InvalidInput(reason="projects of the quotas must be a mapping")
-    for where, source in (("quotas", quotas), ("quotas of project %s" % project, projects.get(project) or {})):
+    quotas = mapping_of_quotas(quotas, "the quotas")
+    projects = mapping_of_quotas(quotas.get("projects"), "projects of the quotas")
+    where_mine = "quotas of project %s" % project
+    mine = mapping_of_quotas(projects.get(project), "the " + where_mine)
+    for where, source in (("quotas", quotas), (where_mine, mine)):
         for name, value in source.items():
             if (name == "projects" and source is quotas) or is_volume_resource(name):
                 continue
@@ -60,11 +60,7 @@ def limits_of(quotas: t.Optional[t.Mapping[str, t.Any]], project: str) -> dict[s
                 raise InvalidInput(
                     reason="%s: unknown resource %r" % (where, name), remedy="Known: %s." % ", ".join(found)
                 )
-            if isinstance(value, str) and value.lstrip("-").isdigit():
-                value = int(value)
-            if isinstance(value, bool) or not isinstance(value, int) or value < UNLIMITED:
-                raise InvalidInput(reason="%s: %s must be an integer, -1 for unlimited" % (where, name))
-            found[name] = value
+            found[name] = limit_of_quota(value, where, name)
     return found
 
 

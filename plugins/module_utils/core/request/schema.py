@@ -122,10 +122,38 @@ def entry_errors(validator: t.Any, entry: t.Any, path: str) -> list[dict[str, t.
     """The errors of one entry returned by without_nulls()."""
     if not isinstance(entry, t.Mapping):
         return [_error(path, MalformedRequestBody(reason="an instance must be a mapping, not %s" % _kind(entry)))]
-    found = []
-    for error in validator.iter_errors(entry):
+    found = [_odd_key(where, key) for where, key in _odd_keys(entry, path)]
+    for error in validator.iter_errors(_with_text_keys(entry) if found else entry):
         found += _explain(error, validator.schema, path)
     return found
+
+
+def _odd_keys(value: t.Any, path: str) -> t.Iterator[tuple[str, t.Any]]:
+    """The keys that are no texts, each with the path of its mapping: YAML has them, Nova's JSON has not."""
+    if isinstance(value, t.Mapping):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                yield path, key
+            else:
+                yield from _odd_keys(item, _join(path, key))
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            yield from _odd_keys(item, "%s[%d]" % (path, index))
+
+
+def _odd_key(path: str, key: t.Any) -> dict[str, t.Any]:
+    return _error(
+        path,
+        InvalidInput(message="The key %s is not a text but %s" % (_cut(key), _kind(key)), remedy="Put it in quotes."),
+    )
+
+
+def _with_text_keys(value: t.Any) -> t.Any:
+    if isinstance(value, t.Mapping):
+        return {key: _with_text_keys(item) for key, item in value.items() if isinstance(key, str)}
+    if isinstance(value, (list, tuple)):
+        return [_with_text_keys(item) for item in value]
+    return value
 
 
 def without_nulls(value: t.Any) -> t.Any:

@@ -33,7 +33,21 @@ ARCHITECTURE_ALIASES = {
 HV_TYPE_ALIASES = {"xapi": "xen", "powervm": "phyp"}
 VM_MODE_ALIASES = {"pv": "xen", "hv": "hvm", "baremetal": "hvm"}
 
+# Property of an image -> its former name in Glance.
+LEGACY = {
+    "hw_architecture": "architecture",
+    "img_hv_type": "hypervisor_type",
+    "hw_vm_mode": "vm_mode",
+    "img_hv_requested_version": "hypervisor_version_requires",
+}
+BITS_MAX = 64
+
 _PREDICATE = re.compile(r"\s*(<=|>=|<|>|!=|==)\s*(\d+(?:\.\d+)*)\s*\Z")
+
+
+def property_of(properties: t.Mapping[str, t.Any], name: str) -> t.Any:
+    """An image's property by its name, or by its former one; None for none."""
+    return properties.get(name, properties.get(LEGACY.get(name, name)))
 
 
 def _canonical(kind: str, name: t.Any, aliases: t.Mapping[str, str], known: t.Collection[str]) -> str | None:
@@ -104,3 +118,15 @@ def version_in_range(version: tuple[int, ...], comparisons: t.Iterable[tuple[str
         if not {"<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b, "==": a == b, "!=": a != b}[op]:
             return False
     return True
+
+
+def address_bits(name: str, value: t.Any) -> int | None:
+    """The physical address bits that hw_maxphysaddr_bits or hw:maxphysaddr_bits asks for; None for none. Raises InvalidInput."""
+    text = "" if value is None else str(value).strip()
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and int(text[:3]) <= BITS_MAX):
+        raise InvalidInput(
+            reason="%s must be a number of bits, got %r" % (name, value), remedy="Write it in digits, such as 40."
+        )
+    return int(text)

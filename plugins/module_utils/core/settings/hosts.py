@@ -16,7 +16,8 @@ from ..disks.whole_disks import CLEARS as WHOLE_DISK_CLEARS
 from ..disks.whole_disks import MEDIA
 from ..errors import BootflowError
 from ..guest.config_drive_rules import FORMATS
-from ..guest.constraints import CACHE_MODES, CPU_MODES, FIRMWARE_TYPES
+from ..guest.constraints import CACHE_MODES, CPU_MODES
+from ..guest.values import FIRMWARE_TYPES
 from ..reading.setting import (
     ABSOLUTE,
     ABSOLUTES,

@@ -50,10 +50,11 @@ def limits_of(quotas: t.Mapping[str, t.Any] | None, project: str, type_names: t.
     :raises InvalidInput: not a mapping, an unknown type, or a limit that is not an integer from -1 to 2147483647.
     """
     found = {**DEFAULTS, **{"%s_%s" % (kind, name): UNLIMITED for name in type_names for kind in PER_TYPE}}
-    quotas = _mapping(quotas, "the quotas")
-    projects = _mapping(quotas.get("projects"), "projects of the quotas")
+    quotas = mapping_of_quotas(quotas, "the quotas")
+    projects = mapping_of_quotas(quotas.get("projects"), "projects of the quotas")
     where_mine = "quotas of project %s" % project
-    for where, source in (("quotas", quotas), (where_mine, _mapping(projects.get(project), "the " + where_mine))):
+    mine = mapping_of_quotas(projects.get(project), "the " + where_mine)
+    for where, source in (("quotas", quotas), (where_mine, mine)):
         for name, value in source.items():
             if not is_volume_resource(name):
                 continue
@@ -62,18 +63,24 @@ def limits_of(quotas: t.Mapping[str, t.Any] | None, project: str, type_names: t.
                     reason="%s: %s is the quota of a volume type that does not exist" % (where, name),
                     remedy="Known: %s." % ", ".join(found),
                 )
-            if isinstance(value, str) and _INTEGER.match(value):
-                value = int(value)
-            if isinstance(value, bool) or not isinstance(value, int) or not UNLIMITED <= value <= MAX_INT:
-                raise InvalidInput(
-                    reason="%s: %s must be an integer, -1 for unlimited" % (where, name),
-                    remedy="Correct it in bootflow_quotas.",
-                )
-            found[name] = value
+            found[name] = limit_of_quota(value, where, name)
     return found
 
 
-def _mapping(value: t.Any, what: str) -> t.Mapping[str, t.Any]:
+def limit_of_quota(value: t.Any, where: str, name: t.Any) -> int:
+    """:raises InvalidInput: not an integer from -1 to 2147483647."""
+    if isinstance(value, str) and _INTEGER.match(value):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not UNLIMITED <= value <= MAX_INT:
+        raise InvalidInput(
+            reason="%s: %s must be an integer, -1 for unlimited" % (where, name),
+            remedy="Correct it in bootflow_quotas.",
+        )
+    return value
+
+
+def mapping_of_quotas(value: t.Any, what: str) -> t.Mapping[str, t.Any]:
+    """The mapping; nothing given is an empty one. :raises InvalidInput: something else."""
     if not value:
         return {}
     if not isinstance(value, t.Mapping):

@@ -38,7 +38,8 @@ _PAGE_WORDS = {"small": PAGES_SMALL, "large": PAGES_LARGE, "any": PAGES_ANY}
 def numa_constraints(flavor: Flavor, image_properties: Properties) -> GuestNUMATopology | None:
     """The NUMA cells that a guest of this flavor and image requests; None if it requests none.
 
-    A page size or a dedicated CPU policy makes one cell if no number of nodes is given. The image must not contradict
+    A page size or a dedicated CPU policy makes one cell if no number of nodes is given, and the cells' CPUs and memory that
+    are given have to be of that number. The image must not contradict
     the flavor, but may set what the flavor leaves open; pages only if the flavor permits it.
 
     :raises InvalidInput: an error of core.errors.numa, with status 400.
@@ -46,10 +47,10 @@ def numa_constraints(flavor: Flavor, image_properties: Properties) -> GuestNUMAT
     specs = flavor.extra_specs
     nodes = _nodes(specs, image_properties)
     pages = _page_size(specs, image_properties)
-    cells: tuple[GuestCell, ...] = ()
-    if nodes or pages:
-        cells = tuple(replace(cell, page_size_kb=pages) for cell in _cells(nodes or 1, flavor, specs, image_properties))
     cpu_policy = cpu_policy_of(specs, image_properties)
+    cells: tuple[GuestCell, ...] = ()
+    if nodes or pages or cpu_policy == DEDICATED:
+        cells = tuple(replace(cell, page_size_kb=pages) for cell in _cells(nodes or 1, flavor, specs, image_properties))
     thread_policy = _thread_policy(specs, image_properties)
     emulator_policy = _emulator_policy(specs, cpu_policy)
     check_realtime(flavor, image_properties, cpu_policy)
@@ -57,8 +58,6 @@ def numa_constraints(flavor: Flavor, image_properties: Properties) -> GuestNUMAT
         if thread_policy:
             raise errors.CPUThreadPolicyConfigurationInvalid()
         return GuestNUMATopology(cells) if cells else None
-    if not cells:
-        cells = (GuestCell(0, frozenset(range(flavor.vcpus)), flavor.memory_mb),)
     return GuestNUMATopology(
         tuple(replace(cell, cpu_policy=cpu_policy, cpu_thread_policy=thread_policy) for cell in cells),
         emulator_policy,

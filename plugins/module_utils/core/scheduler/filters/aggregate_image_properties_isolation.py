@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from ...reading.setting import Setting
 from ..aggregates import Membership
+from ..names import property_of
 from ..options import SchedulerOptions
 from ..request_spec import RequestSpec
 from .aggregate_rule import AggregateRule
-from .image_props_filter import LEGACY
 
 
 class AggregateImagePropertiesIsolation(AggregateRule):
@@ -49,7 +49,7 @@ class AggregateImagePropertiesIsolation(AggregateRule):
         for key, entries in membership.metadata.items():
             if not key.startswith(self.prefix):
                 continue
-            value = spec.image_properties.get(key, spec.image_properties.get(LEGACY.get(key, key)))
+            value = property_of(spec.image_properties, key)
             if value and str(value) not in entries:
                 return "the image has %s %s, its aggregates take %s" % (key, value, ", ".join(sorted(entries)))
         return None

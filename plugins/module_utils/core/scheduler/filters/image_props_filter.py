@@ -16,14 +16,6 @@ from ..request_spec import RequestSpec
 from .base import Filter, FilterResult
 from .verdicts import by_group, pass_all
 
-# Property -> its former name in Glance.
-LEGACY = {
-    "hw_architecture": "architecture",
-    "img_hv_type": "hypervisor_type",
-    "hw_vm_mode": "vm_mode",
-    "img_hv_requested_version": "hypervisor_version_requires",
-}
-
 Supported = t.Tuple[t.Tuple[t.Tuple[str, ...], ...], int, t.Optional[int]]
 
 
@@ -36,7 +28,8 @@ def _kind(host: HostState) -> Supported:
 class ImagePropertiesFilter(Filter):
     """Passes hosts that support the image's architecture, hypervisor type and vm mode, in a version the image accepts.
 
-    Without any of the three nothing is tested. Raises InvalidInput for an unknown name.
+    Without any of the three nothing is tested. Raises InvalidInput for an unknown name,
+    and for a version or bits that cannot be read.
     """
 
     name = "ImagePropertiesFilter"
@@ -52,7 +45,7 @@ class ImagePropertiesFilter(Filter):
     )
 
     def evaluate(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> FilterResult:
-        props = {key: spec.image_properties.get(key, spec.image_properties.get(old)) for key, old in LEGACY.items()}
+        props = {name: names.property_of(spec.image_properties, name) for name in names.LEGACY}
         wanted = [
             n
             for n in (
@@ -66,11 +59,9 @@ class ImagePropertiesFilter(Filter):
             return pass_all(rows)
         version = props["img_hv_requested_version"]
         comparisons = names.parse_version_range(str(version)) if version else []
-        bits = spec.image_properties.get("hw_maxphysaddr_bits")
+        bits = names.address_bits("hw_maxphysaddr_bits", spec.image_properties.get("hw_maxphysaddr_bits"))
         groups = fleet.groups("image_properties", _kind, ("supported_instances", "hypervisor_version", "cpu_info"))
-        reasons = [
-            _refusal(kind, wanted, str(version), comparisons, int(bits) if bits else None) for kind in groups.values
-        ]
+        reasons = [_refusal(kind, wanted, str(version), comparisons, bits) for kind in groups.values]
         return by_group(groups, reasons, rows)
 
 

@@ -145,6 +145,15 @@ def test_limits_of():
         {"cores": True},
         {"projects": []},
         {"projects": {"p": {"x": 1}}},
+        "ten",
+        [{"cores": 1}],
+        {"projects": "p"},
+        {"projects": {"p": "ten"}},
+        {"cores": "\u00b2"},
+        {"cores": "--5"},
+        {"cores": 1.5},
+        {"cores": 2**31},
+        {1: 2},
     ):
         if bad == {"projects": []}:
             assert limits_of(bad, "p")["cores"] == -1

@@ -158,3 +158,12 @@ def test_alternatives_in_words(errors):
     assert errors(networks="zzz") == [
         ("networks", "InvalidInput", 400, "Invalid input for field networks: 'zzz' must be a list or none or auto")
     ]
+
+
+def test_keys_that_are_no_texts_are_errors_of_their_mapping():
+    found = validate([{"name": "web", (1, 2): "x", "metadata": {5: "y", "z": 7}}], create_schema(load_fragments()))
+    assert [(e["path"], e["message"]) for e in found] == [
+        ("instances[0]", "The key (1, 2) is not a text but array"),
+        ("instances[0].metadata", "The key 5 is not a text but integer"),
+        ("instances[0].metadata.z", "Invalid input for field metadata.z: must be of type string, not integer"),
+    ]

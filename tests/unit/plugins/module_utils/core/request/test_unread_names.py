@@ -25,7 +25,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.request.unre
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.numa.constraints import numa_constraints
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.pci.request import pci_requests
-from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.filters import image_props_filter
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler import names
 
 from ..guest.test_guest import KVM, guest
 
@@ -71,7 +71,7 @@ def names_read() -> tuple[set[str], set[str]]:
         default_bus(kind, properties, "kvm", None, "x86_64")
     image = Image("i", "i", "raw", properties=properties)
     assert list(image_errors(image, flavor)) == []
-    properties.asked.update(image_props_filter.LEGACY, {"hw_maxphysaddr_bits"})  # of ImagePropertiesFilter
+    properties.asked.update(names.LEGACY, {"hw_maxphysaddr_bits"})  # of ImagePropertiesFilter
     properties.asked.add("os_admin_user")  # of the config drive's vendor data
     specs.asked.add("hw:maxphysaddr_bits")  # of ComputeCapabilitiesFilter
     return specs.asked | dedicated.asked | locked.asked, properties.asked

@@ -289,3 +289,25 @@ def test_every_request_is_understood_or_refused(specs, image):
     if found is not None:
         assert sorted(cpu for cell in found.cells for cpu in cell.cpus) == [0, 1, 2, 3]
         assert sum(cell.memory_mb for cell in found.cells) == 1024
+
+
+@pytest.mark.parametrize(
+    ("specs", "error"),
+    [
+        ({"numa_cpus.0": "0-3"}, "ImageNUMATopologyIncomplete"),
+        ({"numa_mem.0": "1024"}, "ImageNUMATopologyIncomplete"),
+        (
+            {"numa_cpus.0": "0-1", "numa_mem.0": "512", "numa_cpus.1": "2-3", "numa_mem.1": "512"},
+            "ImageNUMATopologyIncomplete",
+        ),
+        ({"numa_cpus.0": "0-2", "numa_mem.0": "1024"}, "ImageNUMATopologyCPUsUnassigned"),
+        ({"numa_cpus.0": "0-3", "numa_mem.0": "512"}, "ImageNUMATopologyMemoryOutOfRange"),
+        ({"numa_cpus.0": "x", "numa_mem.0": "1024"}, "InvalidInput"),
+    ],
+)
+def test_cells_of_a_pinned_guest_without_a_number_are_those_of_one(specs, error):
+    """Nova since Stein; before, what the flavor says of its cells was ignored."""
+    assert cells({**PINNED, "numa_cpus.0": "0-3", "numa_mem.0": "1024"}) == [(0, [0, 1, 2, 3], 1024)]
+    with pytest.raises(errors.InvalidInput) as caught:
+        wish({**PINNED, **specs})
+    assert caught.value.code == error
