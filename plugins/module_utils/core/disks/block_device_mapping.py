@@ -18,6 +18,7 @@ import typing as t
 from ..errors import InvalidBDM, InvalidBDMFormat
 from ..model import BlockDevice, Flavor, Image
 from .block_device_checks import (
+    SOURCE_TYPES,
     check_words,
     is_ephemeral,
     is_swap,
@@ -241,6 +242,8 @@ def _from_dict(mapping: t.Mapping[str, t.Any]) -> BlockDevice:
     source = mapping.get("source_type") or ("blank" if no_device else None)
     if source is None:
         raise InvalidBDMFormat(details="Some required fields are missing", remedy="Say source_type.")
+    if source not in SOURCE_TYPES:
+        raise InvalidBDMFormat(details="Invalid source_type field.", remedy="One of %s." % ", ".join(SOURCE_TYPES))
     values: dict[str, t.Any] = {key: mapping.get(key) for key in _WORDS}
     if not values["destination_type"]:
         values["destination_type"] = "local" if source in ("image", "blank") else "volume"

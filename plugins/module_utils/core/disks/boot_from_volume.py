@@ -93,5 +93,5 @@ def volume_zone(instance_zone: str | None, zones: t.Sequence[str], cross_az_atta
 def _number(value: t.Any, name: str) -> int:
     try:
         return int(value or 0)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InvalidInput(reason="%s of a volume's image must be a number, got %s" % (name, ascii(value))) from None

@@ -218,7 +218,8 @@ def check_info(
     :arg driver: the result of check_signature, with which qemu-img opened it.
     :raises ImageUnacceptable: not readable, another format, a backing or data file, a VMDK of several files, encrypted.
     """
-    if not info or not info.get("format") or not isinstance(info.get("virtual-size"), int):
+    info = _mapping(info, image_id)
+    if not info.get("format") or not isinstance(info.get("virtual-size"), int):
         raise _refused(image_id, "'qemu-img info' parsing failed.")
     fmt = str(info["format"])
     for key in ("backing-filename", "full-backing-filename"):
@@ -228,8 +229,7 @@ def check_info(
         raise _refused(image_id, "the format is %s, not %s" % (fmt, driver))
     if info.get("encrypted"):
         raise _refused(image_id, "the file is encrypted")
-    specific = info.get("format-specific") or {}
-    data = specific.get("data") or {}
+    data = _mapping(_mapping(info.get("format-specific"), image_id).get("data"), image_id)
     if fmt == "qcow2" and not data:  # a data file would be named there. source: Cinder's check_qcow2_image
         raise _refused(image_id, "Cannot determine format-specific information")
     if fmt == "vmdk":
@@ -242,6 +242,12 @@ def check_info(
     if virtual_size <= 0:
         raise _refused(image_id, "the virtual size is %d" % virtual_size)
     return virtual_size
+
+
+def _mapping(value: t.Any, image_id: str) -> t.Mapping[str, t.Any]:
+    if value and not isinstance(value, t.Mapping):
+        raise _refused(image_id, "'qemu-img info' parsing failed.")
+    return value or {}
 
 
 def check_fits_disk(virtual_size: int, disk_size: int) -> int:

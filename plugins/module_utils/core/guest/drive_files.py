@@ -32,6 +32,8 @@ def unpack_files(packed: t.Mapping[str, t.Any]) -> dict[str, bytes]:
     :raises InvalidInput: a path out of the drive, a content that is not base64, or a reference to a missing file.
     """
     files: dict[str, bytes] = {}
+    if not isinstance(packed, t.Mapping):
+        raise InvalidInput(reason="the files of a config drive are a mapping of paths")
     for path, text in packed.items():
         check_path(path)
         if not isinstance(text, str):
@@ -52,6 +54,6 @@ def unpack_files(packed: t.Mapping[str, t.Any]) -> dict[str, bytes]:
 
 def check_path(path: str) -> None:
     """:raises InvalidInput: not a plain relative path of letters, digits and ``._-``, or longer than an ISO can hold."""
-    parts = path.split("/")
+    parts = path.split("/") if isinstance(path, str) else [""]
     if len(parts) > 7 or not all(re.match(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}\Z", part) for part in parts):
-        raise InvalidInput(reason="%r cannot be a path on a config drive" % path)
+        raise InvalidInput(reason="%r cannot be a path on a config drive" % (path,))

@@ -39,4 +39,4 @@ LIBVIRT_POWER_STATES: dict[int, int] = {
 
 def power_state_of(libvirt_state: int) -> int:
     """The power_state of a virDomainState; NOSTATE for an unknown one."""
-    return LIBVIRT_POWER_STATES.get(libvirt_state, NOSTATE)
+    return LIBVIRT_POWER_STATES.get(libvirt_state, NOSTATE) if isinstance(libvirt_state, int) else NOSTATE

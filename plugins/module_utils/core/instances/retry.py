@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..errors import BootflowError, MaxRetriesExceeded
+from ..errors import BootflowError, InvalidInput, MaxRetriesExceeded
 
 Record = t.Dict[str, t.Any]
 
@@ -27,7 +27,7 @@ def populate_retry(
     """The record for the attempt that begins.
 
     None if builds have a single attempt: max_attempts is 1, or exactly one host or node is forced.
-    Raises MaxRetriesExceeded if the attempts are used up.
+    Raises MaxRetriesExceeded if the attempts are used up; InvalidInput if ``record`` is not a retry record.
     """
     if max_attempts == 1 or len(force_hosts) == 1 or len(force_nodes) == 1:
         return None
@@ -66,7 +66,12 @@ def record_failure(
 
 
 def _copy(record: t.Mapping[str, t.Any] | None) -> Record:
-    new: Record = dict(record or {})
-    new["num_attempts"] = int(new.get("num_attempts", 0))
-    new["hosts"] = [list(pair) for pair in new.get("hosts", ())]
+    try:
+        new: Record = dict(record or {})
+        new["num_attempts"] = int(new.get("num_attempts", 0))
+        new["hosts"] = [[str(host), str(node)] for host, node in new.get("hosts", ())]
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInput(
+            reason="the value is not a retry record", remedy="Use {num_attempts: 1, hosts: [[host, node]]}."
+        ) from None
     return new

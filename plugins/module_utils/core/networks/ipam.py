@@ -109,6 +109,8 @@ def validate_pools(cidr: str, pools: t.Sequence[t.Mapping[str, t.Any]], gateway_
     """
     first, last = usable_range(cidr)
     ranges: list[tuple[IPAddress, IPAddress]] = []
+    if not isinstance(pools, (list, tuple)):
+        raise InvalidAllocationPool(pool=pools, reason="allocation pools are a list")
     for pool in pools:
         if not isinstance(pool, t.Mapping):
             raise InvalidAllocationPool(pool=pool, reason="a pool must be a mapping with start and end")

@@ -21,9 +21,9 @@ _LIBVIRT_NETWORK = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}\Z")
 
 def check_interface(name: str) -> str:
     """The name of a network interface, such as a bridge. :raises InvalidInput:"""
-    if not _INTERFACE.match(name):
+    if not isinstance(name, str) or not _INTERFACE.match(name):
         raise InvalidInput(
-            message="%r is not the name of a network interface (such as a bridge)" % name,
+            message="%r is not the name of a network interface (such as a bridge)" % (name,),
             remedy="A bridge has 1 to 15 letters, digits, _ . or -, and begins with a letter or digit.",
         )
     return name
@@ -33,9 +33,9 @@ def check_source(kind: str, name: str) -> str:
     """The name of a bridge or libvirt network on its host. :raises InvalidInput:"""
     if kind == BRIDGE:
         return check_interface(name)
-    if not _LIBVIRT_NETWORK.match(name):
+    if not isinstance(name, str) or not _LIBVIRT_NETWORK.match(name):
         raise InvalidInput(
-            message="%r is not the name of a libvirt network" % name,
+            message="%r is not the name of a libvirt network" % (name,),
             remedy="A libvirt network has 1 to 255 letters, digits, _ . or -, and begins with a letter or digit.",
         )
     return name

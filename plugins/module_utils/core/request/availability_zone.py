@@ -18,10 +18,10 @@ def parse_az(
 
     source: Nova's _handle_availability_zone.
 
-    :raises InvalidInput: more than three parts.
+    :raises InvalidInput: more than three parts, or not a text.
     """
-    parts = (text or "").split(":")
-    if len(parts) > 3:
+    parts = text.split(":") if isinstance(text, str) else [""]
+    if len(parts) > 3 or not isinstance(text or "", str):
         raise InvalidInput(
             reason="Unable to parse availability_zone",
             remedy="Write zone, zone:host, zone:host:node or zone::node.",

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ..errors import InvalidInput
+
 #: dnsmasq's limit, adopted by Nova
 MAX_HOSTNAME = 63
 
@@ -22,7 +24,11 @@ def sanitize_hostname(name: str, uuid: t.Optional[str] = None) -> str:
     As in Nova: characters above U+00FF are removed, the rest is cut to 63 characters, blanks, underscores and dots become
     dashes, other non-word characters are removed, lower case, no dash at either end. If nothing is left:
     Server-<uuid>, or the empty string without ``uuid``.
+
+    :raises InvalidInput: the name is not a text.
     """
+    if not isinstance(name, str):
+        raise InvalidInput(reason="the name %r is not a text" % (name,))
     hostname = name.encode("latin-1", "ignore").decode("latin-1")[:MAX_HOSTNAME]
     hostname = _NOT_IN_HOSTNAME.sub("", _TO_DASH.sub("-", hostname)).lower().strip(".-")
     if hostname or uuid is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import math
 import re
 import typing as t
 
@@ -122,29 +123,36 @@ def entry_errors(validator: t.Any, entry: t.Any, path: str) -> list[dict[str, t.
     """The errors of one entry returned by without_nulls()."""
     if not isinstance(entry, t.Mapping):
         return [_error(path, MalformedRequestBody(reason="an instance must be a mapping, not %s" % _kind(entry)))]
-    found = [_odd_key(where, key) for where, key in _odd_keys(entry, path)]
-    for error in validator.iter_errors(_with_text_keys(entry) if found else entry):
+    odd = list(_odd(entry, path))
+    found = []
+    for error in validator.iter_errors(_with_text_keys(entry) if odd else entry):
         found += _explain(error, validator.schema, path)
-    return found
+    told = {each["path"] for each in found}
+    return found + [_error(where, error) for where, error in odd if where not in told]
 
 
-def _odd_keys(value: t.Any, path: str) -> t.Iterator[tuple[str, t.Any]]:
-    """The keys that are no texts, each with the path of its mapping: YAML has them, Nova's JSON has not."""
+def _odd(value: t.Any, path: str) -> t.Iterator[tuple[str, BootflowError]]:
+    """What YAML has and JSON, in which Nova's requests are and the ledger keeps them, has not."""
     if isinstance(value, t.Mapping):
         for key, item in value.items():
-            if not isinstance(key, str):
-                yield path, key
+            if isinstance(key, str):
+                yield from _odd(item, _join(path, key))
             else:
-                yield from _odd_keys(item, _join(path, key))
+                yield path, _not_json("key", key)
     elif isinstance(value, (list, tuple)):
         for index, item in enumerate(value):
-            yield from _odd_keys(item, "%s[%d]" % (path, index))
+            yield from _odd(item, "%s[%d]" % (path, index))
+    elif not _is_json(value):
+        yield path, _not_json("value", value)
 
 
-def _odd_key(path: str, key: t.Any) -> dict[str, t.Any]:
-    return _error(
-        path,
-        InvalidInput(message="The key %s is not a text but %s" % (_cut(key), _kind(key)), remedy="Put it in quotes."),
+def _is_json(value: t.Any) -> bool:
+    return value is None or isinstance(value, (str, int)) or (isinstance(value, float) and math.isfinite(value))
+
+
+def _not_json(what: str, value: t.Any) -> InvalidInput:
+    return InvalidInput(
+        message="The %s %s is not a text but %s" % (what, _cut(value), _kind(value)), remedy="Put it in quotes."
     )
 
 

@@ -14,6 +14,7 @@ name a volume type by its name; images that stand for a snapshot, and the zones 
 from __future__ import annotations
 
 import difflib
+import math
 import typing as t
 from dataclasses import dataclass, field
 
@@ -36,6 +37,7 @@ from .model import Snapshot, Volume, VolumeRequest, VolumeType
 from .request_values import check_metadata, check_size_form, check_text, extract_size
 
 _GIB = 1024**3
+MAX_DEPTH = 20  # of scheduler hints
 _ALIASES = {"display_name": "name", "display_description": "description", "imageRef": "image_id", "image": "image_id"}
 _FIELDS = (
     "size", "name", "description", "volume_type", "metadata", "snapshot_id", "source_volid", "image_id",
@@ -219,9 +221,21 @@ def _truth(value: t.Any) -> bool:
 def _hints(value: t.Any) -> dict[str, t.Any]:
     if value is None:
         return {}
-    if not isinstance(value, t.Mapping):
-        raise InvalidInput(reason="scheduler_hints must be a mapping")
+    if not isinstance(value, t.Mapping) or not _is_json(value):
+        raise InvalidInput(
+            reason="scheduler_hints must be a mapping of texts, numbers and lists of them",
+            remedy="Put dates, and keys that are no texts, in quotes.",
+        )
     return dict(value)
+
+
+def _is_json(value: t.Any, depth: int = 0) -> bool:
+    """YAML has dates, sets and keys of any kind; the ledger keeps JSON."""
+    if isinstance(value, t.Mapping):
+        return depth < MAX_DEPTH and all(isinstance(k, str) and _is_json(v, depth + 1) for k, v in value.items())
+    if isinstance(value, (list, tuple)):
+        return depth < MAX_DEPTH and all(_is_json(item, depth + 1) for item in value)
+    return value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and math.isfinite(value))
 
 
 def _check_sources(snapshot: Snapshot | None, source: Volume | None) -> None:

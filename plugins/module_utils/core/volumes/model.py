@@ -17,6 +17,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..errors import InvalidInput
+from ..reading.fields import MAX_INT
 from .pool_hosts import extract_host
 
 # Amounts that backends report: numbers of GB, or a word where they cannot tell one. source: Cinder's utils (Queens)
@@ -58,7 +59,7 @@ class _Record:
             value = getattr(self, name)
             if value is None and getattr(type(self), name, 0) is None:  # its default
                 continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_INT:
                 raise InvalidInput(
                     reason="%s of %s must be a whole number, not %s" % (name, _words(type(self)), ascii(value))
                 )

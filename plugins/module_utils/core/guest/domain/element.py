@@ -230,10 +230,9 @@ def parse(text: str | bytes) -> t.Any:
         remove_pis=True,
         huge_tree=True,
     )
-    data = text.encode("utf-8") if isinstance(text, str) else text
     try:
-        return etree.fromstring(data, parser)
-    except (etree.XMLSyntaxError, ValueError) as error:
+        return etree.fromstring(text.encode("utf-8") if isinstance(text, str) else text, parser)
+    except (etree.XMLSyntaxError, TypeError, ValueError) as error:
         raise InvalidInput(reason="the XML cannot be parsed: %s" % error) from error
 
 

@@ -158,6 +158,8 @@ def reserved_pages(settings: t.Sequence[t.Any]) -> dict[tuple[int, int], int]:
     :raises InvalidReservedMemoryPagesOption: an entry without node, size or count.
     """
     found: dict[tuple[int, int], int] = {}
+    if settings and not isinstance(settings, (list, tuple)):
+        raise InvalidReservedMemoryPagesOption(conf=settings)
     for entry in settings or ():
         try:
             if isinstance(entry, str):
@@ -167,7 +169,7 @@ def reserved_pages(settings: t.Sequence[t.Any]) -> dict[tuple[int, int], int]:
             if size is None or count < 0:
                 raise ValueError(entry)
             found[int(entry["node"]), size] = count
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, OverflowError):
             raise InvalidReservedMemoryPagesOption(conf=settings) from None
     return found
 

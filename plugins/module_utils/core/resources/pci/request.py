@@ -92,6 +92,8 @@ def parse_aliases(definitions: t.Iterable[t.Mapping[str, t.Any] | str]) -> dict[
         numa_policy.
     """
     aliases: dict[str, Alias] = {}
+    if not isinstance(definitions, (list, tuple)):
+        raise PciInvalidAlias(reason="%r is not a list of mappings" % (definitions,))
     for definition in definitions:
         fields = _checked(definition)
         name = fields["name"].strip()

@@ -42,7 +42,7 @@ def split_address(address: str) -> Address:
 
     :raises PciDeviceWrongAddressFormat: not an address.
     """
-    front, dot, function = address.partition(".")
+    front, dot, function = str(address).partition(".")
     parts = front.split(":") + [function]
     if len(parts) != 4 or not all(parts):
         raise PciDeviceWrongAddressFormat(address=address)
@@ -171,6 +171,8 @@ def parse_device_specs(entries: t.Any, lookup: HostLookup | None = None) -> tupl
     if isinstance(entries, (str, t.Mapping)):
         entries = [entries]
     specs: list[DeviceSpec] = []
+    if entries and not isinstance(entries, (list, tuple)):
+        raise PciConfigInvalidWhitelist(reason="Invalid entry: '%s'; Expecting dict" % (entries,))
     for entry in entries or ():
         loaded = _loaded(entry)
         for single in loaded if isinstance(loaded, list) else [loaded]:

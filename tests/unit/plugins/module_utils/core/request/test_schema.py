@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import datetime
 import importlib.util
 import json
 import os
@@ -160,10 +161,21 @@ def test_alternatives_in_words(errors):
     ]
 
 
-def test_keys_that_are_no_texts_are_errors_of_their_mapping():
-    found = validate([{"name": "web", (1, 2): "x", "metadata": {5: "y", "z": 7}}], create_schema(load_fragments()))
-    assert [(e["path"], e["message"]) for e in found] == [
+def test_what_yaml_has_and_json_has_not():
+    schema = create_schema([*load_fragments(), {"name": "own", "server_create": {"own": {}}}])
+    entry = {
+        "name": "web",
+        (1, 2): "x",
+        "metadata": {5: "y", "z": 7, "when": datetime.date(2026, 1, 1)},
+        "own": [datetime.date(2026, 1, 1), float("nan"), {"a": b"bytes"}, {"b": {1: 2}}, 1.5, True, None],
+    }
+    assert sorted((e["path"], e["message"]) for e in validate([entry], schema)) == [
         ("instances[0]", "The key (1, 2) is not a text but array"),
         ("instances[0].metadata", "The key 5 is not a text but integer"),
+        ("instances[0].metadata.when", "Invalid input for field metadata.when: must be of type string, not date"),
         ("instances[0].metadata.z", "Invalid input for field metadata.z: must be of type string, not integer"),
+        ("instances[0].own[0]", "The value 2026-01-01 is not a text but date"),
+        ("instances[0].own[1]", "The value nan is not a text but number"),
+        ("instances[0].own[2].a", "The value b'bytes' is not a text but bytes"),
+        ("instances[0].own[3].b", "The key 1 is not a text but integer"),
     ]
