@@ -39,6 +39,11 @@ options:
       - A whole number, at least 1.
       - Read from the variable C(bootflow_host_subset_size), else V(1).
     type: int
+  shuffle_best_same_weighed_hosts:
+    description:
+      - The hosts that weigh as much as the best one are in a random order, so that runs at the same time choose others.
+      - Read from the variable C(bootflow_shuffle_best_same_weighed_hosts), else V(false).
+    type: bool
   allow_resize_to_same_host:
     description:
       - A resize may choose the instance's own host, which then needs room for both flavors. With one compute host there

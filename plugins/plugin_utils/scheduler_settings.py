@@ -91,6 +91,7 @@ def scheduler_options(action: LedgerAction, now: float, explain: bool = False) -
         weighers=o["weighers"],
         multipliers=o["weight_multipliers"],
         host_subset_size=o["host_subset_size"],
+        shuffle_best_same_weighed_hosts=o["shuffle_best_same_weighed_hosts"],
         max_attempts=o["max_attempts"],
         now=now,
         service_down_time=o["service_down_time"],

@@ -13,7 +13,8 @@ from __future__ import annotations
 import typing as t
 
 from ..errors import InvalidInput, OverQuota, PortLimitExceeded
-from ..volumes.quotas import is_volume_resource, limit_of_quota, mapping_of_quotas
+from ..reading.limits import UNLIMITED, limit_of_quota, mapping_of_quotas
+from ..volumes.quotas import is_volume_resource
 from .request import ServerRequest
 from .server_groups import ServerGroup
 
@@ -36,7 +37,6 @@ DEFAULTS = {
     INJECTED_FILE_CONTENT_BYTES: 10240,
     INJECTED_FILE_PATH_LENGTH: 255,
 }
-UNLIMITED = -1
 
 Amounts = t.Mapping[str, int]
 

@@ -6,9 +6,12 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ..errors import BootflowError, NotSupportedYet
+from ..guest.constraints import is_true
+from ..model import Flavor
 
 _FIELDS = {
     "host": (
@@ -40,3 +43,27 @@ def later_security_groups(groups: t.Iterable[str]) -> t.Iterator[BootflowError]:
                 feature="Security group %s (any other than default)" % ascii(group),
                 remedy="Leave security_groups out, or set it to default.",
             )
+
+
+_PLACEMENT = (
+    "Use capabilities:... (facts of hosts) or aggregate_instance_extra_specs:... instead; vcpus, memory_mb and root_gb of the"
+    " flavor are what it takes."
+)
+#: What a guest would be without, although flavor or image ask for it: name, feature, whether only true asks for it, remedy.
+_ASKED = (
+    (re.compile(r"trait([a-zA-Z0-9_-]{1,64})?:"), "A trait of placement", False, _PLACEMENT),
+    (re.compile(r"resources([a-zA-Z0-9_-]{1,64})?:"), "A resource of placement", False, _PLACEMENT),
+    (re.compile(r"accel:device_profile\Z"), "An accelerator of Cyborg", False, "Use pci_passthrough:alias."),
+    (re.compile(r"hw[:_]mem_encryption\Z"), "Encryption of a guest's memory", True, None),
+    (re.compile(r"hw[:_]ephemeral_encryption\Z"), "Encryption of local disks", True, None),
+    (re.compile(r"hw[:_]tpm_(version|model)\Z"), "An emulated TPM", False, None),
+)
+
+
+def later_specs(flavor: Flavor, properties: t.Mapping[str, t.Any]) -> t.Iterator[BootflowError]:
+    """The extra specs and image properties that decide where a guest may be, or protect it, and that nothing here reads."""
+    for source, values in (("flavor %s" % flavor.name, flavor.extra_specs), ("the image", properties)):
+        for name, value in values.items():
+            for pattern, feature, only_true, remedy in _ASKED:
+                if pattern.match(name) and value not in (None, "") and (is_true(value) or not only_true):
+                    yield NotSupportedYet(feature="%s (%s of %s)" % (feature, name, source), remedy=remedy)

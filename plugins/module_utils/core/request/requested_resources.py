@@ -19,6 +19,7 @@ from ..reading.problems import Problems
 from ..resources.numa.constraints import numa_constraints
 from ..resources.numa.topology import GuestNUMATopology
 from ..resources.pci.request import PciRequest, parse_aliases, pci_requests
+from .later import later_specs
 
 
 class RequestedResources(t.NamedTuple):
@@ -67,7 +68,7 @@ def requested_resources(
     disks: t.Sequence[t.Any] = ()
     with problems.collect(path):
         numa_topology = numa_constraints(flavor, properties)
-    for error in constraint_errors(flavor, properties):
+    for error in (*constraint_errors(flavor, properties), *later_specs(flavor, properties)):
         problems.add(path, error)
     with problems.collect(path):
         requests = pci_requests(flavor, pci_aliases, properties)

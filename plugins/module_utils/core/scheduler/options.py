@@ -40,6 +40,7 @@ class SchedulerOptions(DeclaredSettings):
     weighers: t.Sequence[str] | None = None
     multipliers: t.Mapping[str, float] = field(default_factory=dict)  # weigher name -> multiplier
     host_subset_size: int = 1  # the host is chosen at random from this many of the best; below 1 counts as 1
+    shuffle_best_same_weighed_hosts: bool = False  # hosts that weigh as much as the best one are in a random order
     max_attempts: int = 3  # one host and max_attempts - 1 alternates
     now: float | None = None  # epoch seconds; None: the age of reports is ignored
     service_down_time: float = 60.0  # seconds

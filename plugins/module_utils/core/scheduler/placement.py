@@ -132,12 +132,13 @@ class Placement:
             self._changed = None
         ranking = self._ranking
         decisions: list[dict[str, t.Any] | None] = []
-        draws, explains = int(self.options.host_subset_size) > 1, self.options.explain
+        draws = int(self.options.host_subset_size) > 1 or self.options.shuffle_best_same_weighed_hosts
+        explains = self.options.explain
         for uuid in uuids:
             self._filter_again(ranking)
             if not len(ranking):
                 raise self._no_valid_host(uuid, len(uuids))
-            row = ranking.pick(self._draw(len(ranking), uuids) if draws else 0)
+            row = ranking.pick(self._draw(ranking, uuids) if draws else 0)
             decisions.append(self._explain(uuid, ranking, row) if explains else None)
             self._take(row)
         self._note_limits(self.taken)
@@ -212,13 +213,19 @@ class Placement:
             end = left.get(id(filter_), end)
             self._counts.append((filter_, end))
 
-    def _draw(self, count: int, uuids: t.Sequence[str]) -> int:
-        size = min(max(int(self.options.host_subset_size), 1), count)
-        if size == 1:
-            return 0
+    def _random(self, uuids: t.Sequence[str]) -> random.Random:
         if self.rng is None:
             self.rng = random.Random(uuids[0])
-        return self.rng.randrange(size)
+        return self.rng
+
+    def _draw(self, ranking: Ranking, uuids: t.Sequence[str]) -> int:
+        size = min(max(int(self.options.host_subset_size), 1), len(ranking))
+        index = self._random(uuids).randrange(size) if size > 1 else 0
+        if self.options.shuffle_best_same_weighed_hosts:
+            best = ranking.best
+            if index < best > 1:  # any of the best may be at this place
+                index = self._random(uuids).randrange(best)
+        return index
 
     def _alternates(self, ranking: Ranking, uuids: t.Sequence[str]) -> tuple[Alternate, ...]:
         """The next hosts in order that were not chosen in this request."""
@@ -229,7 +236,9 @@ class Placement:
         if len(self.taken) > 1:
             self._filter_again(ranking)
             if len(ranking):
-                ranking.pick(self._draw(len(ranking), uuids))
+                ranking.pick(self._draw(ranking, uuids))
+        if len(ranking) and self.options.shuffle_best_same_weighed_hosts:
+            ranking.shuffle_best(self._random(uuids))
         self._counts, self._start = counts
         chosen = set(self.taken)
         found: list[Alternate] = []

@@ -12,6 +12,7 @@ Multipliers may differ from host to host (aggregates set them).
 from __future__ import annotations
 
 import math
+import random
 import typing as t
 
 from .columns import Column, Fleet, np
@@ -168,6 +169,18 @@ class Ranking:
             self.order = self.order[again]
             keys = keys[again]
         self.keys = keys
+
+    @property
+    def best(self) -> int:
+        """How many hosts at the top weigh the same."""
+        keys = self.keys
+        return int(np.searchsorted(keys, keys[0], side="right")) if len(keys) else 0
+
+    def shuffle_best(self, rng: random.Random) -> None:
+        """Put these hosts into a random order. source: Nova's shuffle_best_same_weighed_hosts"""
+        best = self.order[: self.best].tolist()
+        rng.shuffle(best)
+        self.order[: len(best)] = best
 
     def pick(self, index: int = 0) -> int:
         """Move the host at this index of the order to its top, where Nova leaves the chosen one. Returns its row."""

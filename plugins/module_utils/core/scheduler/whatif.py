@@ -267,7 +267,7 @@ class Filling(Placement):
             self._filter_again(ranking)
             if not len(ranking):
                 break
-            row = ranking.pick(self._draw(len(ranking), self.spec.instance_uuids))
+            row = ranking.pick(self._draw(ranking, self.spec.instance_uuids))
             self._take(row)
 
     def undo(self) -> None:

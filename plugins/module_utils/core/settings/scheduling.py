@@ -27,6 +27,12 @@ SCHEDULER = Table(
         Setting("weight_multipliers", NUMBERS, {}, "Weigher to multiplier, where it is not the default."),
         Setting("host_subset_size", int, 1, "Number of best hosts from which the host is chosen at random.", least=1),
         Setting(
+            "shuffle_best_same_weighed_hosts",
+            bool,
+            False,
+            "The hosts that weigh as much as the best one are in a random order, so that runs at the same time choose others.",
+        ),
+        Setting(
             "allow_resize_to_same_host",
             bool,
             False,

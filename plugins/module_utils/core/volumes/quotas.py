@@ -9,7 +9,6 @@ source: Cinder's quota engine and quota_utils (Queens). A limit of -1 is unlimit
 
 from __future__ import annotations
 
-import re
 import typing as t
 
 from ..errors import (
@@ -20,19 +19,16 @@ from ..errors import (
     VolumeSizeExceedsAvailableQuota,
     VolumeSizeExceedsLimit,
 )
-from ..reading.fields import MAX_INT
+from ..reading.limits import UNLIMITED, limit_of_quota, mapping_of_quotas
 
 VOLUMES = "volumes"
 SNAPSHOTS = "snapshots"
 GIGABYTES = "gigabytes"
 PER_VOLUME_GIGABYTES = "per_volume_gigabytes"
-UNLIMITED = -1
 DEFAULTS = {VOLUMES: 10, SNAPSHOTS: 10, GIGABYTES: 1000, PER_VOLUME_GIGABYTES: UNLIMITED}
 PER_TYPE = (VOLUMES, GIGABYTES, SNAPSHOTS)
 
 Amounts = t.Mapping[str, int]
-
-_INTEGER = re.compile(r"-?[0-9]{1,18}\Z")
 
 
 def is_volume_resource(name: t.Any) -> bool:
@@ -65,27 +61,6 @@ def limits_of(quotas: t.Mapping[str, t.Any] | None, project: str, type_names: t.
                 )
             found[name] = limit_of_quota(value, where, name)
     return found
-
-
-def limit_of_quota(value: t.Any, where: str, name: t.Any) -> int:
-    """:raises InvalidInput: not an integer from -1 to 2147483647."""
-    if isinstance(value, str) and _INTEGER.match(value):
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or not UNLIMITED <= value <= MAX_INT:
-        raise InvalidInput(
-            reason="%s: %s must be an integer, -1 for unlimited" % (where, name),
-            remedy="Correct it in bootflow_quotas.",
-        )
-    return value
-
-
-def mapping_of_quotas(value: t.Any, what: str) -> t.Mapping[str, t.Any]:
-    """The mapping; nothing given is an empty one. :raises InvalidInput: something else."""
-    if not value:
-        return {}
-    if not isinstance(value, t.Mapping):
-        raise InvalidInput(reason="%s must be a mapping" % what)
-    return value
 
 
 # --- what an action takes --------------------------------------------------------------------------------------------

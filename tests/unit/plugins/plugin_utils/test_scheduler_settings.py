@@ -47,6 +47,7 @@ def test_every_setting_arrives(make_action):
         "enabled_filters": ["RamFilter"],
         "weighers": ["RAMWeigher"],
         "host_subset_size": 3,
+        "shuffle_best_same_weighed_hosts": True,
         "max_attempts": 2,
         "service_down_time": 7,
         "max_facts_age": 8,

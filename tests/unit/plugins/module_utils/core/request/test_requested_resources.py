@@ -149,3 +149,28 @@ def test_a_time_to_shut_down_that_is_no_number_is_refused(value):
     """G9: the host's time was used silently."""
     assert errors({}, {"os_shutdown_timeout": value}) == [("image", "InvalidInput", 400)]
     parse({}, {"os_shutdown_timeout": 120})
+
+
+@pytest.mark.parametrize(
+    "specs,properties",
+    [
+        ({"trait:HW_CPU_X86_AVX2": "required"}, {}),
+        ({"trait:CUSTOM_LICENSED": "forbidden"}, {}),
+        ({"trait_net-1:CUSTOM_A": "required"}, {}),
+        ({"resources:PCPU": "4"}, {}),
+        ({"resources1:VGPU": "1"}, {}),
+        ({"accel:device_profile": "gpu"}, {}),
+        ({"hw:mem_encryption": "true"}, {}),
+        ({"hw:ephemeral_encryption": "True"}, {}),
+        ({"hw:tpm_version": "2.0"}, {}),
+        ({}, {"trait:CUSTOM_A": "required"}),
+        ({}, {"hw_mem_encryption": True}),
+        ({}, {"hw_tpm_model": "tpm-crb"}),
+    ],
+)
+def test_what_a_guest_would_be_without_is_refused(specs, properties):
+    assert errors(specs, properties) == [("flavor", "NotSupportedYet", 400)]
+
+
+def test_what_asks_for_nothing_is_not_refused():
+    parse({"hw:mem_encryption": "false", "traits": "x", "resourceful:x": "1"}, {"hw_ephemeral_encryption": "no"})

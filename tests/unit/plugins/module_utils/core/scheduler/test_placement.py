@@ -221,6 +221,30 @@ def test_host_subset_size_draws_from_the_best():
     assert names(place(hosts[:2], spec(1, tiny), host_subset_size=50))[0] in ("h0", "h1")
 
 
+def test_the_best_of_the_same_weight_are_shuffled():
+    """Nova's shuffle_best_same_weighed_hosts: all of the best are as likely, and none that weighs less is chosen."""
+    hosts = [host("h%d" % i, memory_mb=9000 if i < 4 else 8000) for i in range(6)]
+    tiny = Flavor("f", 1, 0)
+
+    def placed(count=1, **options):
+        return [
+            place(hosts, spec(count, tiny), shuffle_best_same_weighed_hosts=True, rng=random.Random(i), **options)
+            for i in range(200)
+        ]
+
+    drawn = [names(found)[0] for found in placed()]
+    assert set(drawn) == {"h0", "h1", "h2", "h3"}
+    assert min(drawn.count(name) for name in set(drawn)) > 25
+    assert {found[0].alternates[0].host for found in placed()} == {"h0", "h1", "h2", "h3"}
+    assert {found[0].alternates[3].host for found in placed(max_attempts=6)} == {"h4"}
+    four = [names(found) for found in placed(4)]
+    assert all(set(each) == {"h0", "h1", "h2", "h3"} for each in four), "one on each: who was chosen weighs less"
+    assert len({tuple(each) for each in four}) > 10
+    wide = [names(found)[0] for found in placed(host_subset_size=5)]
+    assert set(wide) == {"h0", "h1", "h2", "h3", "h4"} and wide.count("h4") < 80
+    assert len({names(place(hosts, spec(1, tiny)))[0] for _once in range(20)}) == 1, "not by default"
+
+
 def test_nothing_asked():
     assert place([host("a")], spec(0)) == []
 
