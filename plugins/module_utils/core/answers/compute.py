@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import re
+import typing as t
 
 from ..disks.whole_disks import MEDIA
 from ..instances import power_states
@@ -16,6 +17,7 @@ from .shapes import (
     LARGEST,
     LARGEST_BIG,
     TEXT,
+    Misshapen,
     Shape,
     choice,
     count,
@@ -41,7 +43,7 @@ _PCI_ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _HEX = re.compile(r"[0-9a-f]{4}")
 
 _cpus = items(count, most=65536, unique=".")
-_numa_topology = record(
+_numa_record = record(
     {
         "cells": items(
             record(
@@ -55,6 +57,24 @@ _numa_topology = record(
         )
     }
 )
+
+
+def _numa_topology(value: t.Any, where: str) -> None:
+    """A CPU that two cells or two cores had would be given to two guests."""
+    _numa_record(value, where)
+    _once([cell["cpus"] for cell in value["cells"]], where + ".cells", "each CPU in one cell")
+    for place, cell in enumerate(value["cells"]):
+        _once(cell.get("siblings") or (), "%s.cells[%d].siblings" % (where, place), "each CPU in one core")
+
+
+def _once(groups: t.Iterable[t.Sequence[int]], where: str, expects: str) -> None:
+    seen: set[int] = set()
+    for group in groups:
+        if not seen.isdisjoint(group):
+            raise Misshapen(where, expects, sorted(seen.intersection(group)))
+        seen.update(group)
+
+
 _pci_device = record(
     {
         "address": text(least=1, pattern=_PCI_ADDRESS),

@@ -58,10 +58,15 @@ def pack(host: HostCell, guest: GuestCell, reserve: int = 0) -> Pinning | None:
 
 def free_cores(host: HostCell) -> list[Core]:
     """The free threads of each core that has any, in the host's order; without SMT each CPU is a core."""
-    free = host.free_cpus
+    free = set(host.free_cpus)
     if not host.siblings:
         return [[cpu] for cpu in sorted(free)]
-    return [sorted(core & free) for core in host.siblings if core & free]
+    cores = []
+    for core in host.siblings:
+        if core & free:
+            cores.append(sorted(core & free))
+            free -= core  # a thread that a host has in two cores counts once
+    return cores
 
 
 def _pin(guest: GuestCell, cores: t.Sequence[Core]) -> dict[int, int] | None:
