@@ -16,7 +16,7 @@ import typing as t
 from ..disks.disk_names import DEVICE_BUSES, check_bus, check_device
 from ..errors import BootflowError, InvalidInput, UnsupportedHardware
 from ..model import Flavor
-from ..scheduler import names
+from ..scheduler import extra_specs_ops, names
 
 VIF_MODELS = ("virtio", "e1000", "e1000e", "ne2k_pci", "pcnet", "rtl8139", "vmxnet3", "lan9118")
 VIDEO_MODELS = ("virtio", "vga", "cirrus", "qxl", "vmvga", "bochs", "none")
@@ -54,6 +54,9 @@ _QUOTAS: t.Mapping[str, t.Sequence[tuple[int, int]]] = {
     **{"vif_" + name: ((0, _UINT_MAX),) for name in VIF_LIMITS},
 }
 
+#: of what the scheduler compares with facts and aggregates of hosts
+_REQUIREMENTS = ("capabilities:", "aggregate_instance_extra_specs:")
+
 Properties = t.Mapping[str, t.Any]
 
 
@@ -65,6 +68,11 @@ def value_errors(flavor: Flavor, properties: Properties) -> t.Iterator[BootflowE
         *((_check_bus, (properties, kind)) for kind in DEVICE_BUSES),
         *((rule, (properties,)) for rule in (architecture, _check_hypervisor, _check_vm_mode, _check_version)),
         (_check_bits, (flavor, properties)),
+        *(
+            (extra_specs_ops.check, (str(requirement),))
+            for name, requirement in flavor.extra_specs.items()
+            if name.startswith(_REQUIREMENTS)
+        ),
         *((rng_number, (flavor, name)) for name in ("hw_rng:rate_bytes", "hw_rng:rate_period")),
     ]
     yield from _errors_of(checks)

@@ -52,14 +52,25 @@ def match(value: str | None, requirement: str) -> bool:
         return all(word in value for word in words)
     if op in TEXT_OPERATORS:
         return TEXT_OPERATORS[op](value, words[0])
-    try:
-        wanted = float(words[0])
-    except ValueError:
-        raise InvalidInput(
-            reason="%r in the requirement %r is not a number" % (words[0], requirement),
-            remedy="Correct the flavor's extra_specs; text is compared by s==, s!=, s<, s<=, s>, s>=.",
-        ) from None
+    wanted = _number(words[0], requirement)
     try:
         return NUMBER_OPERATORS[op](float(value), wanted)
     except ValueError:
         return False
+
+
+def check(requirement: str) -> None:
+    """Raises InvalidInput if the requirement has no number where its operator compares numbers."""
+    words = requirement.split()
+    if len(words) > 1 and words[0] in NUMBER_OPERATORS:
+        _number(words[1], requirement)
+
+
+def _number(word: str, requirement: str) -> float:
+    try:
+        return float(word)
+    except ValueError:
+        raise InvalidInput(
+            reason="%r in the requirement %r is not a number" % (word, requirement),
+            remedy="Correct the flavor's extra_specs; text is compared by s==, s!=, s<, s<=, s>, s>=.",
+        ) from None

@@ -31,6 +31,8 @@ GOOD_SPECS = [
     {"hw_rng:rate_bytes": "0", "hw_rng:rate_period": "4294967295"},
     {"hw:maxphysaddr_bits": "40", "hw:watchdog_action": "none"},
     {"hw_rng:rate_bytes": "", "hw:watchdog_action": "", "hw:maxphysaddr_bits": ""},
+    {"capabilities:vcpus_total": ">= 4", "aggregate_instance_extra_specs:x": "s== fast", "comment": ">= best"},
+    {"capabilities:a": ">=", "capabilities:b": "<or> a <or> b", "capabilities:c": "x"},
 ]
 BAD_SPECS = [
     *({"quota:cpu_shares": value} for value in ("x", "1", "262145", "-2", "", "1.5", "²", "1_0", "9" * 5000)),
@@ -49,6 +51,8 @@ BAD_SPECS = [
     *({"hw_rng:rate_bytes": value} for value in ("x", "-1", "²", "4294967296")),
     {"hw_rng:rate_period": "x"},
     {"hw:watchdog_action": "explode"},
+    {"capabilities:vcpus_total": ">= four"},
+    {"aggregate_instance_extra_specs:generation": "= new"},
     *({"hw:maxphysaddr_bits": value} for value in ("x", "-1", "65", "9" * 5000, "²")),
 ]
 GOOD_PROPERTIES = [
