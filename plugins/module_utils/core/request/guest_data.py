@@ -25,10 +25,10 @@ from ..instances.quotas import (
     INJECTED_FILE_PATH_LENGTH,
     INJECTED_FILES,
     METADATA_ITEMS,
-    UNLIMITED,
 )
 from ..model import InjectedFile
 from ..reading.formats import decode_base64, to_integer
+from ..reading.limits import UNLIMITED
 from ..reading.problems import Problems
 
 #: of requests that were accepted

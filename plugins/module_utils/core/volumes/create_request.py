@@ -224,7 +224,7 @@ def _hints(value: t.Any) -> dict[str, t.Any]:
     if not isinstance(value, t.Mapping) or not _is_json(value):
         raise InvalidInput(
             reason="scheduler_hints must be a mapping of texts, numbers and lists of them",
-            remedy="Put dates, and keys that are no texts, in quotes.",
+            remedy="Put dates and the keys of mappings in quotes.",
         )
     return dict(value)
 
