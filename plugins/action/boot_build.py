@@ -20,7 +20,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.req
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds as ledger_builds
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import NETWORKING, Build, Stage
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.failure import Failed
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.cleanup import left_behind
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import build_work, handover
 from ansible_collections.bootflow.compute.plugins.plugin_utils.lease import lease_kept
@@ -99,7 +99,7 @@ class ActionModule(LedgerAction):
             def remember(tx: Transaction) -> None:
                 for build in late:
                     if build.uuid in problems:
-                        cleanups.add(tx, self.host, build.uuid, build.row.domain_name, problems[build.uuid].message)
+                        left_behind(tx, build.uuid, self.host, problems[build.uuid].message)
 
             ledger.transact(remember)
         return outcomes

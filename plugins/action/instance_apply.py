@@ -25,6 +25,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.app
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import DELETION
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.apply import fleet
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history
@@ -35,13 +36,14 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     boot_request,
     boot_volume_settings,
     host_reports,
+    inventory_hosts,
     resize_settings,
     scheduler_settings,
     tables,
     variable_names,
     volume_settings,
 )
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction, read_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import outcome
 
 #: Variables with which the playbook hands the instances of its steps around.
@@ -85,6 +87,7 @@ class ActionModule(LedgerAction):
             prune_max=o["prune_max"],
             allow=o["allow"],
             moves=resize_settings.wanted(self, Selection(), self.request.catalogue.pci_aliases),
+            inventory=None if self._deletes_by_force() else inventory_hosts.all_of(self),
         )
         if len(file.projects) > 1:
             raise errors.InvalidInput(
@@ -92,6 +95,9 @@ class ActionModule(LedgerAction):
                 remedy="A file is the truth for one project: write one for each.",
             )
         return file
+
+    def _deletes_by_force(self) -> bool:
+        return bool(read_settings({"force": DELETION.named("delete_force")}, {}, self.variable)["force"])
 
     # --- ask ----------------------------------------------------------------------------------------------------------
 

@@ -65,10 +65,7 @@ class ActionModule(LedgerAction):
             found = delete.begin(tx, chosen, o["missing_ok"], soft)
             strangers = sorted(h for h in found.hosts if h not in inventory)
             if strangers and not o["force"]:  # nothing is marked then
-                raise errors.ComputeHostNotFound(
-                    host=", ".join(strangers),
-                    remedy="Put it into the inventory, or delete with bootflow_delete_force: true if it is gone for good.",
-                )
+                raise delete.strangers_error(strangers)
             return found
 
         found, volumes = self.write(lambda tx: _with_volumes(tx, begin(tx)))

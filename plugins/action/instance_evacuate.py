@@ -42,7 +42,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.move_action impor
     report,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff
-from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host
+from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host, clear_lost
 
 # As playbooks/evacuate.yml registers what the controller and the hosts answered.
 BEGUN, BUILT = "bootflow_evacuation_begun", "bootflow_evacuation_built"
@@ -140,13 +140,15 @@ class ActionModule(LedgerAction):
         mine = [i["uuid"] for i in items]
         volumes = [i["uuid"] for i in items if i["cut_off"] is not None]
         let_in: dict[str, errors.BootflowError] = {}
+        built: list[str] = []
         with lease_kept(self):
             try:
                 work = rebuild.Rebuilding(self, self.open_ledger().inspect(load))
-                mine = sorted(work.builds)
+                mine = built = sorted(work.builds)
+                volumes = [u for u in volumes if u in work.builds]
                 if volumes:
                     let_in = self.open_ledger().inspect(moving.still_let_in, volumes)
-                    cut_off = [u for u in volumes if u in work.builds and u not in let_in]
+                    cut_off = [u for u in volumes if u not in let_in]
                     work.problems.update({**let_in, **attached_volumes.come_to_host(self, cut_off)[1]})
                     work.builds = {b.uuid: b for b in work.good(work.builds.values())}
                 work.run()
@@ -158,6 +160,7 @@ class ActionModule(LedgerAction):
                 problems = dict.fromkeys(mine, self.unexpected(e))
             failed = [i for i in items if i["uuid"] in problems and i["uuid"] not in outcomes]
             left = clean_host(self, [{"uuid": i["uuid"], "name": i["domain"]} for i in failed])
+            clear_lost(self, built)
         self._note(problems)
         for uuid, problem in problems.items():
             its = outcomes.setdefault(uuid, {"cleaned": uuid not in left, "let_in": uuid in let_in})

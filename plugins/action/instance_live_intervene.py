@@ -84,11 +84,11 @@ class ActionModule(LedgerAction):
         if self.options["print_table"]:
             tables.show(self._display, self._lines(items))
         listed = [errors.failed_item(i["name"], i["uuid"], i["error"], host=i["source"]) for i in items if i["error"]]
-        error = errors.OperationFailed(listed, len(items), operation=self.operation.action)
+        error = errors.OperationFailed(listed, len(items), operation=self.options["operation"])
         return outcome(error, changed=len(listed) < len(items), instances=items)
 
     def _lines(self, items: t.Sequence[Item]) -> list[str]:
-        name = self.operation.action
+        name = self.options["operation"]
         if not items:
             return ["%s: no instance is selected." % name]
         rows: list[tuple[t.Any, ...]] = []

@@ -58,7 +58,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.move_action impor
     report,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, item_errors
-from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host, resize_arguments
+from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host, clear_lost, resize_arguments
 
 OF = {"resize": course.RESIZE, "migrate": course.MIGRATE, "revert_resize": course.REVERT}
 # As playbooks/move.yml registers what the controller and the hosts answered.
@@ -99,8 +99,11 @@ class ActionModule(MoveAction):
                 "back": self._back,
                 "finish": self._finish,
             },
-            {"depart": self._depart, "arrive": self._arrive, "settle": self._settle, "return": self._return},
+            {name: self._with_its_own(work) for name, work in self._on_hosts().items()},
         )
+
+    def _on_hosts(self) -> dict[str, t.Callable[[str], dict[str, t.Any]]]:
+        return {"depart": self._depart, "arrive": self._arrive, "settle": self._settle, "return": self._return}
 
     # --- on the controller: check and begin ---------------------------------------------------------------------------
 
@@ -185,6 +188,22 @@ class ActionModule(MoveAction):
 
     # --- on each host -------------------------------------------------------------------------------------------------
 
+    def _with_its_own(self, work: t.Callable[[str], dict[str, t.Any]]) -> t.Callable[[str], dict[str, t.Any]]:
+        """A stage of a host, which knows of each instance whether it is this run's still."""
+
+        def begin(host: str) -> dict[str, t.Any]:
+            uuids = {u for u, i in self.items().items() if host in (i["source"], i["destination"])}
+            with contextlib.closing(self.open_ledger()) as ledger:
+                self.mine = {m.uuid for m in ledger.inspect(course.load, sorted(uuids))}
+                self.lost = ledger.inspect(course.lost, uuids - self.mine)
+            return work(host)
+
+        return begin
+
+    def _those_lost(self, uuids: t.Iterable[str]) -> Outcomes:
+        """uuid -> the error of those of these instances that another run has now: nothing is done with them."""
+        return {u: {"error": self.lost[u].as_dict()} for u in uuids if u in self.lost}
+
     def _power(self, domains: t.Sequence[t.Mapping[str, t.Any]], state: str) -> tuple[Outcomes, t.Any]:
         settings = host_settings.of(self)
         result = self.run_module(
@@ -205,6 +224,8 @@ class ActionModule(MoveAction):
     def _depart(self, host: str) -> dict[str, t.Any]:
         """The guests are shut down, the host is disconnected from their volumes, and their disks are offered."""
         items = [i for i in self.items().values() if i["source"] == host]
+        lost = self._those_lost(i["uuid"] for i in items)
+        items = [i for i in items if i["uuid"] not in lost]
         domains = [{"uuid": i["uuid"], **i["details"]} for i in items]
         outcomes = self.guarded([i["uuid"] for i in items], lambda: self._power(domains, "shutdown"))
         at_rest = [u for u, o in outcomes.items() if not o.get("error")]
@@ -233,7 +254,7 @@ class ActionModule(MoveAction):
             return result["outcomes"], item_errors(result, [i["uuid"] for i in off])
 
         offered = self.guarded([i["uuid"] for i in off], offer) if off else {}
-        return {"outcomes": {**outcomes, **offered}, "place": place}
+        return {"outcomes": {**lost, **outcomes, **offered}, "place": place}
 
     def _arrive(self, host: str) -> dict[str, t.Any]:
         """The disks are fetched from where they are offered."""
@@ -242,7 +263,7 @@ class ActionModule(MoveAction):
         for item in self.items().values():
             departed = self.registered(DEPARTED, item["source"])
             its = departed.get("outcomes", {}).get(item["uuid"]) or {}
-            if item["destination"] != host or _stays(item) or not its or its.get("error"):
+            if item["destination"] != host or _stays(item) or not its or its.get("error") or item["uuid"] in self.lost:
                 continue
             if item["files"] and not its.get("files"):
                 continue
@@ -266,12 +287,13 @@ class ActionModule(MoveAction):
 
         there = [w["uuid"] for w in wanted] + diskless
         fetched = self.guarded(there, fetch) if there else {}
-        return {"outcomes": {**fetched, **self._copied(host)}}
+        lost = self._those_lost(u for u, i in self.items().items() if i["destination"] == host)
+        return {"outcomes": {**lost, **fetched, **self._copied(host)}}
 
     def _copied(self, host: str) -> Outcomes:
         """The disks of those that are resized here are copied."""
         departed = self.registered(DEPARTED, host).get("outcomes", {})
-        off = [i for i in self.items().values() if _stays(i) and i["source"] == host]
+        off = [i for i in self.items().values() if _stays(i) and i["source"] == host and i["uuid"] in self.mine]
         off = [i for i in off if not (departed.get(i["uuid"]) or {"error": True}).get("error")]
         return self._resize_disks("prepared", [{**self._to_have(i), "left": i["disks"]["left"]} for i in off])
 
@@ -306,7 +328,7 @@ class ActionModule(MoveAction):
         to_clean = [i for i in items if (outcomes.get(i["uuid"]) or {"error": True}).get("error")]
         problems = clean_host(self, [{"uuid": i["uuid"], "name": i["domain"]} for i in to_clean if not _stays(i)])
         # What another run has taken over is settled by it.
-        failed = [{"uuid": i["uuid"]} for i in to_clean if _stays(i) and i["uuid"] not in switched["lost"]]
+        failed = [{"uuid": i["uuid"]} for i in to_clean if _stays(i) and i["uuid"] in self.mine]
         went_back = self._resize_disks("undone", failed)
         problems.update({u: errors.from_dict(r["error"]) for u, r in went_back.items() if r.get("error")})
         undone = [u for u, r in went_back.items() if not r.get("error")]
@@ -318,6 +340,7 @@ class ActionModule(MoveAction):
             its["cleaned"] = problem is None
             if problem is not None and not its.get("error"):
                 its["error"] = problem.as_dict()
+        clear_lost(self, ready)
         return {"outcomes": outcomes}
 
     def _return(self, host: str) -> dict[str, t.Any]:
@@ -329,7 +352,9 @@ class ActionModule(MoveAction):
             with contextlib.suppress(errors.BootflowError):  # it ends by itself
                 self.run_module("instance_disks_offer", arguments)
         back = self.registered(WENT_BACK)
-        start, undone, reconnect = (back.get(n, {}).get(host, []) for n in ("start", "undone", "reconnect"))
+        start, undone, reconnect = (
+            [u for u in back.get(n, {}).get(host, []) if u in self.mine] for n in ("start", "undone", "reconnect")
+        )
         outcomes = self._resize_disks("reverted", [{"uuid": u} for u in undone])
         able = [u for u in start if not outcomes.get(u, {}).get("error")]
         lacking = [u for u in reconnect if not outcomes.get(u, {}).get("error")]
@@ -337,7 +362,9 @@ class ActionModule(MoveAction):
         outcomes.update(self.guarded(lacking, lambda: self._with_volumes(lacking, off)))
         whole = [u for u in able if u not in lacking]
         domains = [{"uuid": uuid} for uuid in whole]
-        return {"outcomes": {**outcomes, **self.guarded(whole, lambda: self._power(domains, "running"))}}
+        outcomes.update(self.guarded(whole, lambda: self._power(domains, "running")))
+        clear_lost(self, [*lacking, *whole])
+        return {"outcomes": outcomes}
 
     def _with_volumes(self, uuids: t.Sequence[str], off: t.Collection[str]) -> tuple[Outcomes, t.Any]:
         """Define the guests as the ledger has them, connected to their volumes, and start them. :arg off: those that are not started"""

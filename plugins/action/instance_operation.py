@@ -115,6 +115,7 @@ class ActionModule(LedgerAction):
             "instances": [{"name": r.display_name, "uuid": r.uuid, "host": r.host} for r in begun.rows],
             "unchanged": [{"name": r.display_name, "uuid": r.uuid, "host": r.host} for r in begun.unchanged],
             "hosts": sorted(work),
+            "begun_at": self.context().now,
             "storage_hosts": storage_hosts,
             "work": work,
             "diff": diff(
@@ -169,13 +170,27 @@ class ActionModule(LedgerAction):
         try:
             kept = lease_kept(self)
             with contextlib.nullcontext() if self.check_mode else kept:
-                outcomes = self._on_host(host, items)
+                lost = self._lost_since(uuids)
+                outcomes = {**self._failed(lost), **self._on_host(host, [i for i in items if i["uuid"] not in lost])}
         except errors.BootflowError as e:
             outcomes = self._failed(dict.fromkeys(uuids, e))
         except Exception as e:  # the instances fail, never the play
             outcomes = self._failed(dict.fromkeys(uuids, self.unexpected(e)))
         changed = any(o.get("changed") for o in outcomes.values())
         return {"changed": changed, "operation": self.operation.name, "outcomes": outcomes}
+
+    def _lost_since(self, uuids: t.Sequence[str]) -> dict[str, errors.BootflowError]:
+        """uuid -> why another run has it now. As long as the lease from the beginning is not over, no run believes this one dead, and the
+        ledger need not be asked.
+        """
+        context = self.context()
+        if self.check_mode or context.now < float(self._begun().get("begun_at") or 0.0) + context.lease_seconds / 2:
+            return {}
+        return self._lost(uuids)
+
+    def _lost(self, uuids: t.Sequence[str]) -> dict[str, errors.BootflowError]:
+        with contextlib.closing(self.open_ledger()) as ledger:
+            return ledger.inspect(operation.lost, self.operation, sorted(uuids))
 
     def _failed(self, failed: t.Mapping[str, errors.BootflowError]) -> dict[str, dict[str, t.Any]]:
         """The outcomes. Tracebacks are journalled here: what finishes has the result of this task, which people read."""
@@ -210,8 +225,12 @@ class ActionModule(LedgerAction):
         deaf = {u for u, o in outcomes.items() if not o.get("error") and o.get("restarted") is False}
         name = self.operation.work or ("hard_reboot" if deaf or cut_off else "")
         left = [d["uuid"] for d in domains if self.operation.work or d["uuid"] in (*deaf, *cut_off)]
+        if name and left and not self.check_mode:
+            lost = self._lost(left)  # a guest may have been waited for, or deleted
+            outcomes.update(self._failed(lost))
+            left = [u for u in left if u not in lost]
         if name and left:
-            from ansible_collections.bootflow.compute.plugins.plugin_utils import operation_works
+            from ansible_collections.bootflow.compute.plugins.plugin_utils import operation_works, stage
 
             try:
                 done, lacking = operation_works.work(name, fresh)(self, left)
@@ -222,6 +241,8 @@ class ActionModule(LedgerAction):
             outcomes.update(
                 {u: {**o, "forced": u in deaf or bool(o.get("forced"))} for u, o in self._with(done, lacking).items()}
             )
+            if not self.check_mode:
+                stage.clear_lost(self, left)
         return outcomes
 
     def _power(self, domains: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, dict[str, t.Any]]:

@@ -55,6 +55,8 @@ class ActionModule(LedgerAction):
                 },
             )
             problems = item_errors(result, [d["uuid"] for d in domains])
+            # There is no guest that has power. source: Nova's _destroy
+            problems = {u: p for u, p in problems.items() if not isinstance(p, errors.InstanceNotFound)}
             states = {uuid: outcome.get("power_state") for uuid, outcome in result["outcomes"].items()}
         except Exception as e:  # they fail, never the play
             problem = e if isinstance(e, errors.BootflowError) else self.unexpected(e)

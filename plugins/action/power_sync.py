@@ -83,6 +83,7 @@ class ActionModule(LedgerAction):
             "found": [dataclasses.asdict(f) for f in synced.found],
             "counts": {host: {"ledger": ours, "host": theirs} for host, (ours, theirs) in synced.counts.items()},
             "hosts": sorted(work),
+            "begun_at": self.context().now,
             "work": work,
             "hosts_to_resume": sorted(resume),
             "resume": resume,

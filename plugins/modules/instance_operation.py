@@ -127,6 +127,10 @@ ask:
   elements: str
   returned: O(phase=begin)
   sample: [kvm1]
+begun_at:
+  description: When it began, in seconds since the epoch. Hosts that work later than half a lease after it look whether the instances are this run's still.
+  type: float
+  returned: O(phase=begin), where it began
 instances:
   description: The instances of the operation. Its outcome is there after O(phase=finish).
   type: list

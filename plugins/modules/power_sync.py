@@ -87,6 +87,10 @@ silent:
   type: list
   elements: str
   returned: O(phase=sync)
+begun_at:
+  description: When the stops and starts began, in seconds since the epoch.
+  type: float
+  returned: O(phase=sync) and O(phase=resume)
 compared:
   description: How many instances the hosts that answered have in the ledger.
   type: int

@@ -176,6 +176,10 @@ def rebuild(action: LedgerAction, uuids: t.Sequence[str]) -> tuple[Outcomes, bui
     with work.guarded(builds):
         work.have_images()
         work.have_volumes()
+    with work.guarded(work.good(builds)):  # an image may have taken long
+        mine = action.open_ledger().inspect(instances.working_on, [b.uuid for b in builds], states.REBUILD_SPAWNING)
+        lost = {b.uuid for b in work.good(builds)} - mine
+        work.problems.update(action.open_ledger().inspect(instances.swap_errors, lost, [states.REBUILD_SPAWNING]))
     untouched = set(work.problems)
     left = work.good(builds)
     removed = remove_instances(action, [{"uuid": b.uuid, "name": b.row.domain_name} for b in left], {})

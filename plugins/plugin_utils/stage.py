@@ -11,7 +11,9 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import moving
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import claims, cleanups
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances as of_ledger
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes, host_settings
@@ -25,7 +27,8 @@ def clean_host(action: LedgerAction, instances: list[dict[str, t.Any]]) -> dict[
 
     Their whole disks here are cleared, and their volumes disconnected after their guest is gone. The ledger is read for
     both now: what an instance no longer has may belong to another. Of one that was resized here, and stays, only what it was, or was to
-    become, is removed.
+    become, is removed. One that is here, and that another run has taken over meanwhile, keeps what it has: a run that was believed
+    dead may go on after hours.
     """
     if not instances:
         return {}
@@ -35,8 +38,10 @@ def clean_host(action: LedgerAction, instances: list[dict[str, t.Any]]) -> dict[
         parts = ledger.inspect(cleanups.of_a_part, {(host, i["uuid"]) for i in instances})
         left = settle_resizes(action, {uuid: part for (_host, uuid), part in parts.items()})
         instances = [i for i in instances if (host, i["uuid"]) not in parts]
+        kept, disks, volumes = ledger.inspect(_had_on, host, [i["uuid"] for i in instances])
+        left.update({uuid: _taken_over(uuid, host) for uuid in kept})
+        instances = [i for i in instances if i["uuid"] not in kept]
         uuids = [i["uuid"] for i in instances]
-        disks, volumes = ledger.inspect(_had_on, host, uuids)
         problems = remove_instances(action, instances, disks)
         gone_on = [uuid for uuid in uuids if uuid not in problems]
         for uuid, problem in attached_volumes.forget(action, ledger, gone_on).items():
@@ -88,9 +93,54 @@ def resize_arguments(
 
 def _had_on(
     tx: Transaction, host: str, uuids: t.Sequence[str]
-) -> tuple[dict[str, list[dict[str, t.Any]]], list[attached_volumes.Attached]]:
-    """Whole disks and attachments."""
-    return claims.disks_on(tx, host, uuids), attached_volumes.connected_to(tx, host, uuids)
+) -> tuple[set[str], dict[str, list[dict[str, t.Any]]], list[attached_volumes.Attached]]:
+    """Those that keep what they have here, and of the others whole disks and attachments."""
+    kept = of_ledger.kept_on(tx, host, uuids)
+    left = [u for u in uuids if u not in kept]
+    return kept, claims.disks_on(tx, host, left), attached_volumes.connected_to(tx, host, left)
+
+
+def _taken_over(uuid: str, host: str) -> errors.BootflowError:
+    return errors.Conflict(
+        message="Instance %s is on %s: another run has taken it over, and nothing of it was removed" % (uuid, host),
+        remedy="Look at it: bootflow.compute.show.",
+    )
+
+
+def clear_lost(action: LedgerAction, uuids: t.Collection[str]) -> None:
+    """End what this run made on the current host for instances that it had lost by then: deleted ones leave nothing behind, and guests of
+    those that were soft-deleted lose their power.
+    """
+    host = action.task_vars["inventory_hostname"]
+    with contextlib.closing(action.open_ledger()) as ledger:
+        lost = ledger.inspect(cleanup.lost_on, host, uuids)
+        problems = clean_host(action, [{"uuid": u, "name": name} for u, name in sorted(lost.gone.items())])
+
+        def remember(tx: Transaction) -> None:
+            for uuid, problem in sorted(problems.items()):
+                cleanup.left_behind(tx, uuid, host, problem.message)
+
+        if problems:
+            ledger.transact(remember)
+    if lost.off:
+        problems.update(_power_off(action, lost.off))
+    for uuid, problem in sorted(problems.items()):
+        text = "Instance %s was deleted while its guest was started, and %s still has it: %s"
+        action._display.warning(text % (uuid, host, problem.message))
+
+
+def _power_off(action: LedgerAction, uuids: t.Sequence[str]) -> dict[str, errors.BootflowError]:
+    """Take the power of these guests at once. Returns uuid -> why that failed."""
+    arguments = {
+        **host_settings.libvirt_arguments(action),
+        "domains": [{"uuid": uuid, "shutdown_timeout": 0.0} for uuid in uuids],
+        "state": "shutdown",
+        "workers": host_settings.workers(action, len(uuids)),
+    }
+    try:
+        return item_errors(action.run_module("domain_power", arguments), uuids)
+    except errors.BootflowError as e:
+        return dict.fromkeys(uuids, e)
 
 
 def remove_instances(

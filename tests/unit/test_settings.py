@@ -179,6 +179,13 @@ def test_a_uuid_in_capitals_is_the_same_one() -> None:
         assert INSTANCES.named("uuids").read(form) == [uuid.lower(), "Web"]
 
 
+@pytest.mark.parametrize("text", ["a\0b", "\ud800", "web-\udcff"])
+def test_what_no_ledger_can_have_is_refused_before_it_is_asked(text: str) -> None:
+    for name, value in (("names", [text]), ("uuids", text), ("project", text)):
+        with pytest.raises(errors.InvalidInput, match="bootflow_%s must be" % name):
+            INSTANCES.named(name).read(value)
+
+
 def test_variables_that_do_not_exist() -> None:
     given = ["bootflow_wait_timout", "bootflow_booted", "bootflow_xyzzy", "other", "bootflow_my_racks"]
     assert table.unknown(given, [Setting("my_racks", list)]) == {

@@ -333,6 +333,8 @@ class World:
             if row.deleted != instances.LIVE:
                 assert (row.vm_state, row.task_state, row.host) == (states.DELETED, None, None)
         of_all = {(r.instance_uuid, r.host) for r in tx.execute(sa.select(tables.cleanups)) if r.part == "all"}
+        for uuid, host in of_all & {(r.uuid, r.host) for r in rows.values() if r.deleted == instances.LIVE}:
+            assert rows[uuid].task_state == states.DELETING, "%s is to be removed from its own host %s" % (uuid, host)
         for port in tx.execute(sa.select(tables.ports)):
             held = port.position < 0
             assert held == ((port.instance_uuid, port.host) in of_all), "port %s of %s" % (

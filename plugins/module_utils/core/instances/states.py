@@ -116,11 +116,17 @@ class Action:
     then: tuple[str, ...] = ()  # the task_states that follow ``during``, in order
     dies_to: str | None = None  # vm_state where its run died; None: what the guest's power state says
     known_as: str = ""  # its name in the journal and in messages, where it has another
+    journalled: str = ""  # its name in the journal, where it has one for that alone. source: Nova's instance_actions
+    later: tuple[str, ...] = ()  # task_states beside these in which it may be, while it comes to its end or is undone
 
     @property
     def at_work(self) -> str | None:
         """The task_state while its host works."""
         return self.then[-1] if self.then else self.during
+
+    def is_in(self, task_state: str | None) -> bool:
+        """Whether an instance in ``task_state`` may be one on which it works."""
+        return task_state is not None and task_state in (self.at_work, *self.later)
 
 
 def _in(*states: str) -> frozenset[str]:
@@ -144,6 +150,14 @@ _USED = _in(ACTIVE, STOPPED, PAUSED, SUSPENDED)
 _ATTACHABLE = _in(ACTIVE, PAUSED, STOPPED, RESIZED, SOFT_DELETED, SHELVED, SHELVED_OFFLOADED)
 _INTERFACE = _in(ACTIVE, PAUSED, STOPPED)
 
+_MOVE = Action(
+    _in(ACTIVE, STOPPED),
+    during=RESIZE_PREP,
+    then=(RESIZE_MIGRATING,),
+    result=RESIZED,
+    later=(RESIZE_FINISH, RESIZE_REVERTING),
+)
+
 ACTIONS: dict[str, Action] = {
     "stop": Action(_in(ACTIVE, ERROR), during=POWERING_OFF, result=STOPPED),
     "start": Action(_in(STOPPED), during=POWERING_ON, result=ACTIVE),
@@ -164,8 +178,8 @@ ACTIONS: dict[str, Action] = {
     ),  # fmt: skip
     "rescue": Action(_in(ACTIVE, STOPPED, ERROR), during=RESCUING, result=RESCUED),
     "unrescue": Action(_in(RESCUED), during=UNRESCUING, result=ACTIVE),
-    "resize": Action(_in(ACTIVE, STOPPED), during=RESIZE_PREP, then=(RESIZE_MIGRATING,), result=RESIZED),
-    "migrate": Action(_in(ACTIVE, STOPPED), during=RESIZE_PREP, then=(RESIZE_MIGRATING,), result=RESIZED),
+    "resize": _MOVE,
+    "migrate": _MOVE,
     # active, or stopped if it is shut down
     "confirm_resize": Action(_in(RESIZED), known_as="confirmResize"),
     "revert_resize": Action(_in(RESIZED), during=RESIZE_REVERTING, known_as="revertResize"),
@@ -186,12 +200,14 @@ ACTIONS: dict[str, Action] = {
     "evacuate": Action(_in(ACTIVE, STOPPED, ERROR), _ON_ONE_HOST, during=REBUILDING, locks=False),
     "delete": Action(None, None, during=DELETING, result=DELETED, must_have_launched=False),
     "force_delete": Action(None, None, during=DELETING, result=DELETED, must_have_launched=False),
-    "soft_delete": Action(None, None, during=SOFT_DELETING, result=SOFT_DELETED),
+    "soft_delete": Action(None, None, during=SOFT_DELETING, result=SOFT_DELETED, journalled="delete"),
     "restore": Action(_in(SOFT_DELETED), during=RESTORING, result=ACTIVE),
-    "set_admin_password": Action(_in(ACTIVE), during=UPDATING_PASSWORD),
-    "live_migrate": Action(_in(ACTIVE, PAUSED), during=MIGRATING),
-    "live_migrate_force_complete": Action(_in(ACTIVE), frozenset((MIGRATING,)), during=MIGRATING),
-    "live_migrate_abort": Action(None, frozenset((MIGRATING,)), during=MIGRATING),
+    "set_admin_password": Action(_in(ACTIVE), during=UPDATING_PASSWORD, journalled="changePassword"),
+    "live_migrate": Action(_in(ACTIVE, PAUSED), during=MIGRATING, journalled="live-migration"),
+    "live_migrate_force_complete": Action(
+        _in(ACTIVE), frozenset((MIGRATING,)), during=MIGRATING, journalled="live_migration_force_complete"
+    ),
+    "live_migrate_abort": Action(None, frozenset((MIGRATING,)), during=MIGRATING, journalled="live_migration_cancel"),
     "attach_volume": Action(_ATTACHABLE),
     "detach_volume": Action(_ATTACHABLE),
     "swap_volume": Action(_in(ACTIVE, PAUSED, RESIZED)),

@@ -110,8 +110,17 @@ def _boolean(value: t.Any) -> bool:
     return to_boolean(value.strip() if isinstance(value, str) else value)
 
 
+def is_text(value: str) -> bool:
+    """Whether a ledger, a host and a file can have it: it has no NUL, and no half characters (of bytes that are no UTF-8)."""
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in value
+
+
 def _text(value: t.Any) -> str:
-    if isinstance(value, (list, tuple, dict, set, bytes)):
+    if isinstance(value, (list, tuple, dict, set, bytes)) or not is_text(str(value)):
         raise Unfit
     return str(value)
 
@@ -140,14 +149,19 @@ def _texts(value: t.Any) -> list[str]:
     if not isinstance(value, (list, tuple)):
         raise Unfit
     for item in value:
-        if item is None or isinstance(item, (bool, list, tuple, t.Mapping)):
+        if item is None or isinstance(item, (bool, list, tuple, t.Mapping)) or not is_text(str(item)):
             raise Unfit(item)
     return [str(item) for item in value]
 
 
+def canonical(text: str) -> str:
+    """A UUID in small letters, as the ledger has it; any other text as it is."""
+    return text.lower() if _UUID.fullmatch(text) else text
+
+
 def _uuids(value: t.Any) -> list[str]:
-    """Also accepts them in capitals: the ledger has small letters."""
-    return [text.lower() if _UUID.fullmatch(text) else text for text in _texts(value)]
+    """Also accepts them in capitals."""
+    return [canonical(text) for text in _texts(value)]
 
 
 def _mapping(value: t.Any) -> dict[str, t.Any]:

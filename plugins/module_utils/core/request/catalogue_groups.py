@@ -12,6 +12,7 @@ from ..errors import InstanceGroupNotFound
 from ..instances.server_groups import ANTI_AFFINITY, POLICIES, ServerGroup
 from ..reading.fields import Fields, catalogue_id, entries_of
 from ..reading.problems import Problems
+from ..reading.setting import canonical
 
 Key = t.Tuple[str, str]  # project, name
 
@@ -53,9 +54,9 @@ def find_server_group(groups: t.Mapping[Key, ServerGroup], project: str, name_or
     :raises InstanceGroupNotFound: unknown.
     """
     of_project = [group for group in groups.values() if group.project == project]
-    for key in ("id", "name"):
+    for key, word in (("id", canonical(str(name_or_id))), ("name", name_or_id)):
         for group in of_project:
-            if getattr(group, key) == name_or_id:
+            if getattr(group, key) == word:
                 return group
     raise InstanceGroupNotFound(
         group=name_or_id,

@@ -62,6 +62,9 @@ class File:
     prune_max: int = 10
     allow: t.Collection[str] = ()  # bootflow_apply_allow
     moves: cold.Wanted | None = None  # what resizes are judged by; None: they are not
+    inventory: t.Collection[str] | None = (
+        None  # the hosts where something can be deleted; None: what others have is forgotten
+    )
 
     @property
     def projects(self) -> list[str]:
@@ -272,7 +275,24 @@ def _able(tx: Transaction, file: File, plan: Plan, rows: t.Iterable[Instance]) -
         except (errors.InstanceBusy, errors.InstanceInvalidState, errors.ComputeHostNotFound) as e:
             if row.task_state is not None or isinstance(e, errors.ComputeHostNotFound):
                 changes[i] = planning.not_done(change, " ".join(filter(None, (e.message, e.remedy))), later=True)
-    return dataclasses.replace(plan, changes=tuple(changes)) if doubtful else plan
+    plan = dataclasses.replace(plan, changes=tuple(changes)) if doubtful else plan
+    return _deletable(tx, file, plan, rows)
+
+
+def _deletable(tx: Transaction, file: File, plan: Plan, rows: t.Iterable[Instance]) -> Plan:
+    """The plan without deletions of what hosts have that are not in the inventory: they would keep the others from theirs."""
+    wanted = {str(c.uuid) for c in plan.to_do if c.kind in (DELETE, REPLACE)}
+    if not wanted or file.inventory is None:
+        return plan
+    having = delete.hosts_having(tx, [r for r in rows if r.uuid in wanted])
+    strange = {uuid: sorted(hosts.difference(file.inventory)) for uuid, hosts in having.items()}
+    changes = [
+        planning.not_done(c, delete.strangers_error(strange[str(c.uuid)]).paragraph, later=True)
+        if c.done and str(c.uuid) in wanted and strange.get(str(c.uuid))
+        else c
+        for c in plan.changes
+    ]
+    return dataclasses.replace(plan, changes=tuple(changes))
 
 
 def _begins(change: Change) -> operation.Operation | None:

@@ -25,6 +25,7 @@ from ...ledger.schema.identity import ledger_id
 from ...ledger.storage import attachments
 from ...ledger.storage.attachments import Attachment
 from ..attachments import life, readiness
+from ..instances.cleanup import left_behind
 from . import failure
 from .planned import may_have_volumes
 
@@ -366,4 +367,4 @@ def ended_elsewhere(tx: Transaction, ended: t.Sequence[Ended]) -> list[str]:
     hosts = {e.uuid: e.host for e in ended}
     _active, lost = spawned(tx, ended)
     reason = "it was deleted or taken over while its guest was started"
-    return sorted({hosts[u] for u in lost if failure.left_behind(tx, u, hosts[u], reason)})
+    return sorted({hosts[u] for u in lost if left_behind(tx, u, hosts[u], reason)})

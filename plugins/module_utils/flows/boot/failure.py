@@ -20,6 +20,7 @@ from ...ledger.compute.instances import Instance, PlacedInstance
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments
 from ..attachments import life
+from ..instances.cleanup import left_behind
 from .accept import requested_networks
 
 
@@ -58,15 +59,6 @@ def fail_builds(tx: Transaction, host: str, event: str, failures: t.Mapping[str,
         else:
             outcomes[uuid] = _fail(tx, row, host, failed, error)
     return outcomes
-
-
-def left_behind(tx: Transaction, uuid: str, host: str, reason: str) -> bool:
-    """Record a cleanup for a late worker that could not remove what it made, unless the instance is still on the host."""
-    row = instances.any_of(tx, uuid)
-    if row is None or (row.deleted == instances.LIVE and row.host == host):
-        return False
-    cleanups.add(tx, host, uuid, row.domain_name, reason)
-    return True
 
 
 def _fail(tx: Transaction, row: Instance, host: str, failed: Failed, error: errors.BootflowError) -> str:

@@ -16,6 +16,7 @@ from ...core import errors
 from ...core.disks.block_devices import PlannedDisk
 from ...core.reading.formats import to_boolean
 from ...core.reading.problems import Problems
+from ...core.reading.setting import canonical, is_text
 from ...core.volumes import attach_rules
 from ...ledger.compute import instances
 from ...ledger.compute.instances import Instance
@@ -59,7 +60,7 @@ def read(
         path = "attachments[%d]" % index
         with refusals.collect(path):
             _check_form(entry, attaching)
-            sound.append((path, entry))
+            sound.append((path, _canonical(entry)))
     guests = _guests(tx, [str(w["instance"]) for _p, w in sound if w.get("instance")], project)
     found = volumes.find(tx, (str(w["volume"]) for _p, w in sound), project, lock=True)
     result: list[AttachmentRequest] = []
@@ -99,7 +100,7 @@ def read(
 
 def hosts_named(tx: Transaction, entries: t.Sequence[t.Any], project: str | None) -> list[str]:
     """The compute hosts of the instances that the entries name, and of those that have the volumes named."""
-    named = [e for e in entries if isinstance(e, t.Mapping)]
+    named = [_canonical(e) for e in entries if isinstance(e, t.Mapping)]
     words = sorted({str(e["instance"]) for e in named if e.get("instance")})
     rows = instances.select_live(tx, names=words, project=project) if words else []
     rows += instances.select_live(tx, uuids=words, project=project) if words else []
@@ -123,6 +124,8 @@ def _check_form(entry: t.Any, attaching: bool) -> None:
     for name in ("instance", "volume", "device", "mode", "disk_bus", "tag"):
         if entry.get(name) is not None and not isinstance(entry[name], str):
             raise errors.InvalidInput(reason="%s must be a text" % name, remedy="Write it in quotation marks.")
+        if not is_text(entry.get(name) or ""):
+            raise errors.InvalidInput(reason="%s has a NUL or half a character" % name, remedy="Correct it.")
     mode = entry.get("mode") or "rw"
     if mode not in attach_rules.MODES:
         raise errors.InvalidVolumeAttachMode(mode=mode, volume_id=entry["volume"], remedy="Use rw or ro.")
@@ -130,6 +133,12 @@ def _check_form(entry: t.Any, attaching: bool) -> None:
         to_boolean(entry.get("delete_on_termination") or False)
     except ValueError as e:
         raise errors.InvalidInput(reason="delete_on_termination %s" % e, remedy="Use true or false.") from None
+
+
+def _canonical(entry: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """The entry, with UUIDs as the ledger has them."""
+    words = {n: canonical(entry[n]) for n in ("instance", "volume") if isinstance(entry.get(n), str)}
+    return {**entry, **words}
 
 
 def _guests(tx: Transaction, words: t.Sequence[str], project: str | None) -> dict[str, list[Instance]]:

@@ -2,13 +2,15 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The end of a cleanup of instances on a host."""
+"""The end of a cleanup of instances on a host, and what a run finds there of instances that it has lost."""
 
 from __future__ import annotations
 
 import typing as t
+from dataclasses import dataclass, field
 
-from ...ledger.compute import cleanups
+from ...core.instances import states
+from ...ledger.compute import cleanups, instances
 from ...ledger.db.transaction import Transaction
 from ..attachments import life
 
@@ -18,3 +20,35 @@ def finish(tx: Transaction, cleaned: t.Mapping[str, t.Collection[str]]) -> None:
     pairs = {(host, uuid) for host, uuids in cleaned.items() for uuid in uuids}
     life.hosts_cleaned(tx, pairs - set(cleanups.of_a_part(tx, pairs)))  # before any node is locked
     cleanups.done(tx, pairs)
+
+
+@dataclass
+class Lost:
+    """Instances on which a run worked until another took its place."""
+
+    #: uuid -> name of the domain, of those that the host is to have no longer
+    gone: dict[str, str] = field(default_factory=dict)
+    off: list[str] = field(default_factory=list)  # uuids of those that were soft-deleted: their guests are to be off
+
+
+def lost_on(tx: Transaction, host: str, uuids: t.Collection[str]) -> Lost:
+    """What is to be done on ``host`` with instances for which this run made something there, although it had lost them by then."""
+    found = Lost()
+    soft = (states.SOFT_DELETED, states.SOFT_DELETING)
+    for row in instances.whatever_became_of(tx, uuids):
+        if row.deleted == instances.LIVE and row.run_id == tx.run.id and row.task_state != states.DELETING:
+            continue
+        if row.deleted != instances.LIVE or row.task_state == states.DELETING or row.host != host:
+            found.gone[row.uuid] = row.domain_name
+        elif row.vm_state in soft or row.task_state in soft:
+            found.off.append(row.uuid)
+    return found
+
+
+def left_behind(tx: Transaction, uuid: str, host: str, reason: str) -> bool:
+    """Record a cleanup for a late worker that could not remove what it made, unless the instance is still on the host."""
+    row = instances.any_of(tx, uuid)
+    if row is None or (row.deleted == instances.LIVE and row.host == host):
+        return False
+    cleanups.add(tx, host, uuid, row.domain_name, reason)
+    return True

@@ -44,11 +44,13 @@ def begin(tx: Transaction, selection: Selection, missing_ok: bool = False, soft:
     :raises InvalidInput: an empty selection, or a name is in several projects and none is given.
     :raises InstanceNotFound, ProjectNotFound: one of those named does not exist, unless ``missing_ok``.
     :raises InstanceBusy: a live run is deleting one of them.
+    :raises InstanceInvalidState: one that is to be soft-deleted goes back to its former host.
     """
     rows = operation.select(tx, selection, everything="bootflow_delete_all")
     if not missing_ok:
         operation.refuse_unknown(tx, rows, selection)
     kept = [r for r in rows if soft and _can_be_kept(r)]
+    operation.refuse([_goes_back(r) for r in kept if r.task_state == states.RESIZE_REVERTING])
     known = {r.uuid for r in kept}
     ended = [r for r in rows if r.uuid not in known]
     operation.enter(tx, DELETE, ended)
@@ -62,6 +64,17 @@ def begin(tx: Transaction, selection: Selection, missing_ok: bool = False, soft:
 def _can_be_kept(row: Instance) -> bool:
     """Whether there is something to restore: it ran, and its deletion has not begun."""
     return row.launched_at is not None and row.host is not None and row.task_state != states.DELETING
+
+
+def _goes_back(row: Instance) -> errors.InstanceInvalidState:
+    """One of its hosts has lost its disks, or is about to, and the other one is cleaned by a soft delete: nothing could be restored."""
+    error = errors.InstanceInvalidState(
+        method=SOFT_DELETE.called, instance_uuid=row.uuid, attr="task_state", state=row.task_state,
+        remedy="Wait until that is done; where its run is dead, bootflow.compute.audit settles it. Or delete it for good:"
+        " bootflow.compute.force_delete.",
+    )  # fmt: skip
+    error.details[operation.WHOSE] = row.display_name
+    return error
 
 
 def begin_reclaim(tx: Transaction, seconds: float) -> Deleting:
@@ -111,6 +124,24 @@ def _end_moves(tx: Transaction, rows: t.Sequence[Instance]) -> set[str]:
     ledger_moves.set_status(tx, waited, moves.CONFIRMED)
     ledger_moves.set_status(tx, {m.id for m in found.values()} - waited, moves.ERROR)
     return hosts
+
+
+def hosts_having(tx: Transaction, rows: t.Sequence[Instance]) -> dict[str, set[str]]:
+    """uuid -> the hosts that have something of the instance, or may have: a delete asks all of them."""
+    found = {r.uuid: {r.host} - {None} for r in rows}
+    for due in cleanups.of_instances(tx, list(found)):
+        found[due.instance_uuid].add(due.host)
+    for uuid, move in ledger_moves.open_of(tx, list(found)).items():
+        found[uuid] |= {move.source_compute, move.dest_compute}
+    return t.cast("dict[str, set[str]]", found)
+
+
+def strangers_error(hosts: t.Sequence[str]) -> errors.ComputeHostNotFound:
+    """Hosts that have something of what is to be deleted are not in the inventory."""
+    return errors.ComputeHostNotFound(
+        host=", ".join(hosts),
+        remedy="Put it into the inventory, or delete with bootflow_delete_force: true if it is gone for good.",
+    )
 
 
 def withdraw(tx: Transaction, rows: t.Sequence[Instance]) -> None:

@@ -42,7 +42,6 @@ class Operation:
     )
     work: str = ""  # what else its host does: a name in WORKS of plugin_utils/operation_works
     fails_to: str | None = None  # vm_state after a failure whose guest does not run; None: always as before
-    journalled: str = ""  # its action in the journal, where Nova has another name for that
     forced: str = ""  # what people are told of a guest that had to be forced
     details: t.Callable[[Instance], dict[str, t.Any]] = lambda row: {}  # details of one instance for the host
     ends: t.Callable[[float], dict[str, t.Any]] = lambda now: {}  # what its success writes beside the result
@@ -60,7 +59,7 @@ class Operation:
     @property
     def action(self) -> str:
         """The action in the journal."""
-        return self.journalled or self.called
+        return self.rule.journalled or self.called
 
     @property
     def during(self) -> str | None:
@@ -366,9 +365,9 @@ def _end_others(tx: Transaction, operation: Operation, rows: t.Sequence[Instance
     if not taken:
         return
     for name, rule in states.ACTIONS.items():
-        its = [r.uuid for r in taken if r.task_state == rule.at_work]
+        its = [r.uuid for r in taken if rule.is_in(r.task_state)]
         history.fail_events(tx, dict.fromkeys(its, "%s took its place" % operation.called), name)
-        history.finish_actions(tx, its, rule.known_as or name, history.ERROR)
+        history.finish_actions(tx, its, rule.journalled or rule.known_as or name, history.ERROR)
 
 
 def notify(tx: Transaction, operation: Operation, uuids: t.Sequence[str], moment: str) -> None:
@@ -445,6 +444,12 @@ def vm_state_after(operation: Operation, outcome: Outcome) -> str | None:
     if operation.fails_to is None or outcome.power_state == states.NOSTATE:  # not known
         return None
     return operation.rule.result if outcome.power_state == states.RUNNING else operation.fails_to
+
+
+def lost(tx: Transaction, operation: Operation, uuids: t.Collection[str]) -> dict[str, errors.BootflowError]:
+    """uuid -> why this run works no longer on this instance. Writes nothing."""
+    mine = instances.working_on(tx, uuids, operation.during) if operation.during else instances.living(tx, uuids)
+    return instances.swap_errors(tx, set(uuids) - mine, [operation.during])
 
 
 def leave(tx: Transaction, operation: Operation, uuids: t.Sequence[str], **values: t.Any) -> set[str]:

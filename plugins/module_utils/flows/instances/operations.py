@@ -40,9 +40,15 @@ OPERATIONS: dict[str, Operation] = {
         # A guest that does not restart when it is asked is rebooted hard.
         Operation("soft_reboot", "reboot", power="rebooted", forced=RESET, fails_to=ERROR),
         Operation("hard_reboot", "reboot", work="hard_reboot", fails_to=ERROR, recovers_volumes=True),
-        Operation("rescue", "rescue", work="rescue", details=lambda row: {"tells_password": bool(row.config_drive)}),
+        Operation(
+            "rescue",
+            "rescue",
+            work="rescue",
+            details=lambda row: {"tells_password": bool(row.config_drive)},
+            ends=lambda now: {"launched_at": now},
+        ),
         Operation("unrescue", "unrescue", work="unrescue", fails_to=ERROR, forced=REDEFINED),
-        Operation("set_admin_password", journalled="changePassword", work="set_admin_password"),
+        Operation("set_admin_password", work="set_admin_password"),
         Operation("trigger_crash_dump", "trigger_crash_dump", power="interrupted"),
         # Begun by the playbook delete; deleted_at is that of the queue, from which they are reclaimed.
         Operation(

@@ -75,6 +75,11 @@ def load(tx: Transaction, uuids: t.Sequence[str], lock: bool = False) -> list[Mo
     return [Moving(r, found[r.uuid]) for r in rows if r.uuid in found]
 
 
+def lost(tx: Transaction, uuids: t.Collection[str]) -> dict[str, errors.BootflowError]:
+    """uuid -> why this instance does not move in this run any more. :arg uuids: those that load() left out"""
+    return instances.swap_errors(tx, uuids, AT_WORK)
+
+
 # --- over, and back -----------------------------------------------------------------------------------------------------
 
 
@@ -282,6 +287,8 @@ def _finish_one(tx: Transaction, its: Operation, m: Moving, result: Result) -> N
             values["launched_at"] = tx.now
     else:
         status = moves.REVERTED if its is REVERT else moves.ERROR
+        if its is REVERT:
+            values["launched_at"] = tx.now
         known = result.power_state != states.NOSTATE  # else the next report tells
         vm_state = states.STOPPED if known and result.power_state != states.RUNNING else m.move.old_vm_state
         if m.row.task_state == states.RESIZE_MIGRATING:

@@ -28,7 +28,7 @@ from ..instances.operation import Operation, Selection
 from .course import Moving
 from .evacuated import relocate
 
-LIVE_MIGRATE = Operation("live_migrate", journalled="live-migration")
+LIVE_MIGRATE = Operation("live_migrate")
 PRE, POST, ROLLBACK = "live_migration.pre", "live_migration._post", "live_migration._rollback"
 
 
@@ -143,10 +143,12 @@ def _journal(tx: Transaction, m: Moving, error: errors.BootflowError | None) -> 
 
 # --- by another run -----------------------------------------------------------------------------------------------------
 
-ABORT = Operation("live_migrate_abort", journalled="live_migration_abort")
-FORCE_COMPLETE = Operation("live_migrate_force_complete", journalled="live_migration_force_complete")
+ABORT = Operation("live_migrate_abort")
+FORCE_COMPLETE = Operation("live_migrate_force_complete")
+#: operation -> how Nova's words call it
+METHODS = {ABORT.name: "abort live migration", FORCE_COMPLETE.name: "force complete"}
 #: playbook -> its operation
-INTERVENTIONS = {its.action: its for its in (ABORT, FORCE_COMPLETE)}
+INTERVENTIONS = {"live_migration_abort": ABORT, "live_migration_force_complete": FORCE_COMPLETE}
 
 
 def under_way(tx: Transaction, its: Operation, selection: Selection) -> list[Moving]:
@@ -168,7 +170,7 @@ def under_way(tx: Transaction, its: Operation, selection: Selection) -> list[Mov
             if status != moves.RUNNING:
                 raise errors.InvalidMigrationState(
                     migration_id=move.id if move is not None else "(none)", instance_uuid=row.uuid, state=status,
-                    method=its.action,
+                    method=METHODS[its.name],
                 )  # fmt: skip
         except errors.InstanceIsLocked:
             refused.append(operation.locked_error(row))

@@ -16,7 +16,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 from ...core.instances import power_sync
-from ...core.instances.power_states import CRASHED, NOSTATE, SHUTDOWN
+from ...core.instances.power_states import NOSTATE, SHUTDOWN
 from ...core.instances.power_sync import Decision, Known
 from ...ledger.compute import history, instances, nodes, runs
 from ...ledger.compute.instances import Instance, InstancePower
@@ -27,7 +27,6 @@ from . import operations
 
 STOP = OPERATIONS["stop"]
 RESUME = OPERATIONS["hard_reboot"]  # as Nova's resume_state_on_host_boot: networks, volumes and definition anew
-OFF = (SHUTDOWN, CRASHED)
 
 
 @dataclass(frozen=True)
@@ -68,9 +67,8 @@ class Synced:
     found: list[Found] = field(default_factory=list)
     written: set[str] = field(default_factory=set)  # uuids whose power_state is new
     stopped: set[str] = field(default_factory=set)  # uuids that are stopped now: their guests were off
-    to_stop: list[Instance] = field(
-        default_factory=list
-    )  # taken into the operation stop: their guests still have power
+    #: Taken into the operation stop: their guests still have power, or crashed, and their hosts have them still.
+    to_stop: list[Instance] = field(default_factory=list)
     to_resume: list[Instance] = field(default_factory=list)  # taken into RESUME: their hosts restarted
     compared: int = 0  # instances
     counts: dict[str, tuple[int, int]] = field(default_factory=dict)  # host -> instances and domains, where they differ
@@ -234,7 +232,7 @@ def _stop(tx: Transaction, synced: Synced, stops: bool) -> None:
         operation.start(tx, RESUME, synced.to_resume)
         history.start_events_on(tx, {r.uuid: r.host for r in synced.to_resume}, RESUME.name)
     ends = [f for f in synced.found if f.action and f.action != power_sync.RESUME]
-    off = {f.uuid: operation.Outcome(f.reported) for f in ends if f.reported in OFF}
+    off = {f.uuid: operation.Outcome(f.reported) for f in ends if f.reported == SHUTDOWN}
     begin = [f.uuid for f in ends if f.uuid in off or stops]
     if not begin:
         return

@@ -77,10 +77,14 @@ def ensure_power(connection: t.Any, spec: PowerSpec, check_mode: bool = False) -
 
 
 def _shut_down(_connection: t.Any, domain: t.Any, spec: PowerSpec, check_mode: bool) -> dict[str, t.Any]:
-    """The guest is asked until it is off or its time is over, and then loses its power (``forced``)."""
-    changed = power_state(domain) not in OFF
-    forced = False
-    if changed and not check_mode:
+    """The guest is asked until it is off or its time is over, and then loses its power (``forced``). A crashed one hears nothing, and its
+    host still has its memory.
+    """
+    state = power_state(domain)
+    changed, forced = state != SHUTDOWN, False
+    if state == CRASHED and not check_mode:
+        _cut_off_crashed(domain)
+    elif changed and not check_mode:
         progress.mark_changed()
         if not _ask(domain, spec.shutdown_timeout, lambda: power_state(domain) in OFF):
             if _run_is_gone():
@@ -90,6 +94,11 @@ def _shut_down(_connection: t.Any, domain: t.Any, spec: PowerSpec, check_mode: b
             # None: it was off by itself meanwhile.
             forced = bool(tolerating(lambda: not domain.destroy(), "VIR_ERR_OPERATION_INVALID"))
     return {"changed": changed, "forced": forced}
+
+
+def _cut_off_crashed(domain: t.Any) -> None:
+    progress.mark_changed()
+    tolerating(domain.destroy, "VIR_ERR_OPERATION_INVALID")
 
 
 def _ask(domain: t.Any, seconds: float, hears: t.Callable[[], bool]) -> bool:
@@ -123,6 +132,9 @@ def _run_is_gone() -> bool:
 
 def _run(connection: t.Any, domain: t.Any, spec: PowerSpec, check_mode: bool) -> dict[str, t.Any]:
     """As a boot starts its guest, by the definition that the host has of it, and from its saved memory if it was suspended."""
+    crashed = power_state(domain) == CRASHED
+    if crashed and not check_mode:  # to libvirt it is active
+        _cut_off_crashed(domain)
     with libvirt_errors():
         saved = bool(domain.hasManagedSaveImage(0))
         defined = DomainSpec(
@@ -137,7 +149,7 @@ def _run(connection: t.Any, domain: t.Any, spec: PowerSpec, check_mode: bool) ->
     attached = not check_mode and pci_devices.attach_missing(domain)
     if saved and result["changed"] and not check_mode:
         _set_clock(domain)
-    return {"changed": result["changed"] or attached, "vifs_missing": result["vifs_missing"]}
+    return {"changed": result["changed"] or attached or crashed, "vifs_missing": result["vifs_missing"]}
 
 
 def _reboot(connection: t.Any, domain: t.Any, spec: PowerSpec, check_mode: bool) -> dict[str, t.Any]:

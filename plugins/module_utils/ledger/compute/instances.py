@@ -310,6 +310,12 @@ def any_of(tx: Transaction, uuid: str) -> InstanceRow | None:
     return next(iter(tx.rows(sa.select(instances).where(instances.c.uuid == uuid), InstanceRow)), None)
 
 
+def whatever_became_of(tx: Transaction, uuids: t.Collection[str]) -> list[InstanceRow]:
+    """The rows of these instances, live or deleted, by uuid."""
+    query = sa.select(instances).where(bulk.among(tx, instances.c.uuid, sorted(uuids))).order_by(instances.c.uuid)
+    return tx.rows(query, InstanceRow) if uuids else []
+
+
 def living_and(tx: Transaction, named: t.Iterable[str]) -> dict[str, InstanceSize]:
     """uuid -> row of every live instance, and of the deleted ones among ``named``."""
     c = instances.c
@@ -479,6 +485,22 @@ def powers(
     if uuids is not None:
         query = query.where(bulk.among(tx, c.uuid, sorted(uuids))).with_for_update()
     return tx.rows(query, InstancePower)
+
+
+def working_on(tx: Transaction, uuids: t.Collection[str], task_state: str) -> set[str]:
+    """Those of these instances that this run has in ``task_state``."""
+    c = instances.c
+    mine = (bulk.among(tx, c.uuid, sorted(uuids)), c.deleted == LIVE, c.run_id == tx.run.id, c.task_state == task_state)
+    return set(tx.execute(sa.select(c.uuid).where(*mine)).scalars()) if uuids else set()
+
+
+def kept_on(tx: Transaction, host: str, uuids: t.Collection[str]) -> set[str]:
+    """Those of these instances that are on ``host``, and that neither this run works on nor anybody deletes: they keep what they have there."""
+    c = instances.c
+    here = (bulk.among(tx, c.uuid, sorted(uuids)), c.deleted == LIVE, c.host == host)
+    rows = tx.execute(sa.select(c.uuid, c.vm_state, c.task_state, c.run_id).where(*here)).all() if uuids else []
+    mine = {r.uuid for r in rows if r.run_id == tx.run.id and (r.task_state or r.vm_state == states.BUILDING)}
+    return {r.uuid for r in rows if r.uuid not in mine and r.task_state != states.DELETING}
 
 
 def leave_hosts(tx: Transaction, gone: t.Collection[tuple[str, str]], task_state: str) -> None:

@@ -319,6 +319,18 @@ def test_a_guest_that_cannot_be_shut_off(keeping: Play, how: str) -> None:
     assert keeping(names=["web-1"])["soft_deleted"] == ["web-1"]
 
 
+def test_a_guest_that_is_gone_has_no_power(keeping: Play) -> None:
+    """As Nova's power_off: the instance can be restored by a hard reboot."""
+    gone = errors.InstanceNotFound(instance_id="x").as_dict()
+    keeping.power_off = lambda arguments: {  # type: ignore[method-assign]
+        "outcomes": {d["uuid"]: {"changed": False, "error": gone} for d in arguments["domains"]}
+    }
+    result = keeping(names=["web-1"])
+    assert (result["soft_deleted"], result["left"]) == (["web-1"], [])
+    row = of(keeping.world, "web-1")
+    assert (row.vm_state, row.task_state, row.power_state) == (states.SOFT_DELETED, None, states.NOSTATE)
+
+
 def test_its_name_is_taken_and_its_quota_is_free(keeping: Play) -> None:
     world = keeping.world
     keeping(names=["web-1"])

@@ -294,6 +294,25 @@ def test_what_another_run_works_on_is_told_and_keeps_no_other(two_hosts: World) 
     assert change.later and "inventory" in change.how
 
 
+def test_what_a_host_has_that_is_not_in_the_inventory_is_told_and_the_others_are_deleted(two_hosts: World) -> None:
+    world = two_hosts
+    apply(world, file(world, request("web", 4)))
+    rows = living(world)
+    host = rows["web-1"].host
+    strange = {n for n, r in rows.items() if r.host == host}
+    its = file(world, prune=True, inventory=sorted({str(r.host) for r in rows.values()} - {host}))
+    plan = planned(world, its, "b")
+    assert {c.name for c in plan.to_do} == set(rows) - strange and {
+        c.name for c in plan.unfinished if c.later
+    } == strange
+    (how,) = {c.how for c in plan.changes if c.later}
+    assert str(host) in how and "inventory" in how and "bootflow_delete_force" in how
+    by_force = planned(world, dataclasses.replace(its, inventory=None), "b")
+    assert {c.name for c in by_force.to_do} == set(rows)
+    apply(world, its, "b")
+    assert set(living(world)) == strange
+
+
 def test_fields_that_a_boot_refuses_change_live(two_hosts: World) -> None:
     world = two_hosts
     apply(world, file(world, request("web", 2)))

@@ -138,6 +138,8 @@ def test_the_same_again_is_unchanged(pair: BootWorld) -> None:
     begun = pair.attach(WISH, run="w")
     assert (begun.rows, begun.unchanged, begun.hosts, begun.storage_hosts) == ([], ["data"], [], [])
     assert pair.everything() == before
+    ids = {"instance": uuid_of(pair).upper(), "volume": pair.volume("data").id.upper()}
+    assert pair.attach({**WISH, **ids}, run="w").unchanged == ["data"], "UUIDs may have capitals"
     pair.make("free", size=1)
     begun = pair.detach({"volume": "free"}, run="w")
     assert (begun.rows, begun.unchanged) == ([], ["free"])
@@ -191,6 +193,7 @@ def test_all_that_is_wrong_at_once(pair: BootWorld) -> None:
         {"instance": "off", "volume": "other"},
         {"instance": "web", "volume": "data", "device": "/dev/vdq"},
         {"instance": "web", "volume": "other"},
+        {"instance": "web", "volume": "a\0b"},
     ]
     found = refused(pair, pair.attach, *wishes, run="w")
     assert sorted((path, code) for path, code, _m in found) == [
@@ -203,6 +206,7 @@ def test_all_that_is_wrong_at_once(pair: BootWorld) -> None:
         ("attachments[6]", "InstanceInvalidState"),
         ("attachments[7]", "InvalidVolume"),
         ("attachments[8].volume", "InvalidInput"),
+        ("attachments[9]", "InvalidInput"),
     ]
 
 

@@ -404,6 +404,22 @@ def test_delete_cleans_both_hosts(world: Movers, moment: str) -> None:
         assert [i["uuid"] for i in world.of_host(host)] == [uuid]
         world.removed(host, [uuid])
     assert world.finish() == (["web"], []) and not world.claims() and not world.addresses()
+    for table in (tables.instance_actions, tables.instance_action_events):
+        assert not [r for r in world.rows(table) if r.finish_time is None], "the journal is closed"
+
+
+def test_one_that_goes_back_is_not_soft_deleted(world: Movers) -> None:
+    """Its new host may have lost its disks already, and its former one would be cleaned: there would be nothing to restore."""
+    uuid = world.boot("web")
+    world.move(uuid)
+    which = Selection(uuids=[uuid])
+    world.call(course.begin_revert, which, tuple(QCOW2))
+    before = world.everything()
+    with pytest.raises(errors.InstanceInvalidState, match="task_state resize_reverting") as refused:
+        world.call(lambda tx: delete.begin(tx, which, soft=True), run="d")
+    assert "force_delete" in refused.value.remedy and world.everything() == before
+    world.call(lambda tx: delete.begin(tx, which), run="d")
+    assert not [r for r in world.rows(tables.instance_actions) if r.finish_time is None and r.action != "delete"]
 
 
 def test_a_resized_one_that_can_be_restored_is_confirmed(world: Movers) -> None:
@@ -417,6 +433,7 @@ def test_a_resized_one_that_can_be_restored_is_confirmed(world: Movers) -> None:
     off = {uuid: Outcome(states.SHUTDOWN)}
     world.call(lambda tx: delete.removed(tx, {source: [uuid]}, {}, powered_off=off), run="d")
     assert world.state(uuid) == ("soft-delete", None, other(source)) and world.claims() == {(uuid, other(source))}
+    assert [r.action for r in world.rows(tables.instance_actions)][-1] == "delete", "as Nova has it in the journal"
 
 
 def test_the_audit_keeps_the_claims_of_a_move(world: Movers) -> None:

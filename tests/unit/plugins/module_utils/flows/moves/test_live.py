@@ -287,7 +287,7 @@ def test_interventions_need_a_migration_that_runs(world: LiveMovers) -> None:
         assert [m.uuid for m in world.call(live_course.under_way, its, chosen, run="b")] == [uuid]
     world.call(live_course.intervened, live_course.ABORT, {}, [uuid], run="b")
     world.call(live_course.intervened, live_course.FORCE_COMPLETE, {uuid: "it broke"}, [uuid], run="b")
-    assert world.actions(uuid)[-2:] == [("live_migration_abort", None), ("live_migration_force_complete", "Error")]
+    assert world.actions(uuid)[-2:] == [("live_migration_cancel", None), ("live_migration_force_complete", "Error")]
     with pytest.raises(errors.InstanceNotFound):
         world.call(live_course.under_way, live_course.ABORT, Selection(uuids=["0e7a7fc4-6d5b-5a5e-9d3a-0a4c6e2f7b11"]))
 

@@ -152,11 +152,21 @@ def test_what_is_only_written(world: World, web: str, vm_state: str, power_state
     assert not again.changed
 
 
-@pytest.mark.parametrize("power_state", [OFF, CRASHED])
-def test_a_paused_guest_that_is_off(world: World, web: str, power_state: int) -> None:
+def test_a_paused_guest_that_is_off(world: World, web: str) -> None:
     put(world, web, vm_state=states.PAUSED, power_state=PAUSED)
-    assert follow(world, **{web: power_state}).stopped == {web}
-    assert is_now(world, web) == (states.STOPPED, None, power_state)
+    assert follow(world, **{web: OFF}).stopped == {web}
+    assert is_now(world, web) == (states.STOPPED, None, OFF)
+
+
+@pytest.mark.parametrize(("vm_state", "power_state"), [(states.ACTIVE, RUNNING), (states.PAUSED, PAUSED)])
+def test_what_is_left_of_a_crashed_guest_is_taken_by_its_host(
+    world: World, web: str, vm_state: str, power_state: int
+) -> None:
+    """As by Nova's stop: it ends in SHUTDOWN."""
+    put(world, web, vm_state=vm_state, power_state=power_state)
+    synced = follow(world, **{web: CRASHED})
+    assert not synced.stopped and [r.uuid for r in synced.to_stop] == [web]
+    assert end(world, web) == {} and is_now(world, web) == (states.STOPPED, None, OFF)
 
 
 def test_a_guest_that_suspended_itself_is_stopped_by_its_host(world: World, web: str) -> None:
@@ -279,8 +289,9 @@ def test_other_events_write_the_power_state(world: World, web: str) -> None:
     assert notice(world, web, "Paused", now=PAUSED).written == {web}
     assert is_now(world, web) == (states.ACTIVE, None, PAUSED)
     assert notice(world, web, "Resumed", now=RUNNING).written == {web}
-    assert notice(world, web, "Crashed", now=CRASHED).stopped == {web}
-    assert is_now(world, web) == (states.STOPPED, None, CRASHED)
+    crashed = notice(world, web, "Crashed", now=CRASHED)
+    assert not crashed.stopped and [f.action for f in crashed.found] == ["stop"], "its host still has it"
+    assert is_now(world, web) == (states.ACTIVE, None, CRASHED)
 
 
 def test_an_event_takes_no_guests_power(world: World, web: str) -> None:

@@ -76,7 +76,7 @@ class Domain:
         return self.life if self.isActive() else -1
 
     def isActive(self):
-        return self.state()[0] not in (OFF, CRASHED)
+        return self.state()[0] != OFF  # also when it has crashed, and was preserved
 
     def shutdown(self):
         if not self.isActive():
@@ -238,11 +238,18 @@ def test_a_guest_keeps_its_power_when_the_run_is_gone(world):
     assert guest.calls == [] and guest.isActive()
 
 
-@pytest.mark.parametrize("state", [OFF, CRASHED])
-def test_a_guest_that_is_off_stays_off(world, state):
-    guest = world.guest(state=state)
+def test_a_guest_that_is_off_stays_off(world):
+    guest = world.guest(state=OFF)
     assert world.to("shutdown")[::2] == (False, False)
     assert (guest.asked, guest.calls) == ([], [])
+
+
+def test_what_is_left_of_a_crashed_guest_goes(world):
+    """As Nova's power_off: nobody asks it, and it is SHUTDOWN then."""
+    guest = world.guest(state=CRASHED)
+    assert world.to("shutdown", check_mode=True)[0] and guest.calls == []
+    assert world.to("shutdown") == (True, 4, False)
+    assert (guest.asked, guest.calls) == ([], ["destroy"])
 
 
 def test_what_libvirt_refuses_is_told(world):
@@ -275,7 +282,7 @@ def test_a_domain_that_is_gone(world, state):
 
 
 @pytest.mark.parametrize(("there", "calls"), [
-    (OFF, ["create"]), (CRASHED, ["create"]), (PAUSED, ["resume"]), (RUNNING, []),
+    (OFF, ["create"]), (CRASHED, ["destroy", "create"]), (PAUSED, ["resume"]), (RUNNING, []),
 ])  # fmt: skip
 def test_start(world, there, calls, monkeypatch):
     monkeypatch.setattr(domains, "wait_plugged", lambda *_a: [])
