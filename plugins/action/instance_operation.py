@@ -20,7 +20,6 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.app
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import OPERATION
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import moving
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import operation
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Operation, Outcome
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import find
@@ -31,7 +30,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.at
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     host_reports,
     host_settings,
-    passwords,
+    host_variables,
     tables,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.inventory_hosts import reachable
@@ -73,27 +72,33 @@ class ActionModule(LedgerAction):
         known_hosts = frozenset(self.compute_hosts())
         rebuild = self._rebuild() if self.operation.work == "rebuild" else None
         check = self._check() if self.operation.work else None
+        ask = self.options["ask"]
+        clean_first = self._clean_first() if ask else set()
 
         def begin(tx: Transaction) -> _Begun | set[str]:
-            if self.options["ask"]:
-                ask = self._hosts_to_ask(tx, selection, known_hosts)
-                if ask:
-                    return ask
+            if clean_first:
+                return clean_first | self._hosts_to_ask(tx, selection, known_hosts)
             before: dict[str, Before] = {}
             if self.check_mode:
                 host_reports.follow_power(self, tx)
             if rebuild is not None:
                 begun, before = rebuild(tx, selection, known_hosts)
             else:
-                begun = operation.begin(tx, self.operation, selection, known_hosts, self.options["quotas"])
+                begun = operation.begin(tx, self.operation, selection, known_hosts, self.options["quotas"], ask)
+            if begun.ask:
+                return begun.ask
             if check is not None:
                 check(self, tx, begun.rows)
             with_volumes = set(attachments.of_instances(tx, [r.uuid for r in begun.rows]))
             lacking: list[str] = []
             if self.operation.recovers_volumes and with_volumes:
+                from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import moving
+
                 places = {r.uuid: r.host for r in begun.rows if r.uuid in with_volumes}
                 lacking = moving.take_unconnected(tx, places, self._connector)
-            return begun, with_volumes, before, lacking, reachable(self, moving.storage_hosts(tx)) if lacking else []
+                if lacking:
+                    return begun, with_volumes, before, lacking, reachable(self, moving.storage_hosts(tx))
+            return begun, with_volumes, before, lacking, []
 
         done = self.write(begin)
         if isinstance(done, set):
@@ -146,14 +151,17 @@ class ActionModule(LedgerAction):
 
         return begin
 
+    def _clean_first(self) -> set[str]:
+        """The hosts on which runs died in the middle of something."""
+        opened = host_variables.results(self.task_vars["hostvars"], [CONTROLLER], OPENED).get(CONTROLLER) or {}
+        return set(opened.get("clean_first") or ())
+
     def _hosts_to_ask(self, tx: Transaction, selection: operation.Selection, known: t.Collection[str]) -> set[str]:
-        """Of instances that are as requested by the ledger, since somebody else may have changed their guests; and where runs died."""
-        opened = self.task_vars["hostvars"][CONTROLLER].get(OPENED) or {}
+        """Of instances that are as requested by the ledger, since somebody else may have changed their guests."""
         try:
-            hosts = operation.hosts_to_ask(tx, self.operation, selection, known)
+            return operation.hosts_to_ask(tx, self.operation, selection, known)
         except errors.InvalidInput:  # is told by the step that begins
-            hosts = set()
-        return hosts.union(opened.get("clean_first") or ())
+            return set()
 
     def _connector(self, host: str, facts: t.Mapping[str, t.Any]) -> Connector:
         """How ``host`` reaches volumes that a fault left without a connection: rare, so its settings are read only now."""
@@ -292,6 +300,8 @@ class ActionModule(LedgerAction):
             outcomes = {u: _outcome(o, failed.get(u)) for u, o in answers.items()}
             kept = {u: items[u][1]["before"] for u in failed if not outcomes[u].vm_state and "before" in items[u][1]}
 
+            lacking = [u for u, (_host, item) in items.items() if item.get("lacking")]
+
             def finish(tx: Transaction) -> dict[str, errors.BootflowError]:
                 if kept:
                     from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import (
@@ -299,7 +309,10 @@ class ActionModule(LedgerAction):
                     )
 
                     of_rebuild.keep(tx, self.operation, kept)
-                moving.kept(tx, [u for u, (_host, item) in items.items() if item.get("lacking")])
+                if lacking:
+                    from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import moving
+
+                    moving.kept(tx, lacking)
                 return operation.finish(tx, self.operation, outcomes)
 
             ledger = self.open_ledger()
@@ -340,6 +353,8 @@ class ActionModule(LedgerAction):
         given = operation_works.PASSWORDS.get(self.operation.name)
         if given is None:
             return []
+        from ansible_collections.bootflow.compute.plugins.plugin_utils import passwords
+
         password_of, suffix = given
         passwords.leave_in(folder, {uuid + suffix: password_of(self, uuid) for uuid in uuids})
         return ["Admin passwords: in %s, in files named UUID%s" % (folder, suffix)]
@@ -347,8 +362,9 @@ class ActionModule(LedgerAction):
     def _answers(self, begun: t.Mapping[str, t.Any]) -> dict[str, dict[str, t.Any]]:
         """uuid -> its outcome, as the hosts' tasks of this playbook registered it."""
         answers: dict[str, dict[str, t.Any]] = {}
+        registered = host_variables.results(self.task_vars["hostvars"], list(begun.get("work", {})), OPERATED)
         for host, items in begun.get("work", {}).items():
-            answer = self.task_vars["hostvars"][host].get(OPERATED) or {}
+            answer = registered.get(host) or {}
             of_host = answer.get("outcomes", {}) if answer.get("operation") == self.operation.name else {}
             silent = {"error": errors.RemoteError(reason="%s returned no result" % host).as_dict()}
             for item in items:
@@ -377,7 +393,8 @@ class ActionModule(LedgerAction):
         return self.operation.forced if instance["forced"] else ""
 
     def _begun(self) -> t.Mapping[str, t.Any]:
-        return t.cast("t.Mapping[str, t.Any]", self.task_vars["hostvars"]["localhost"].get(BEGUN) or {})
+        found = host_variables.results(self.task_vars["hostvars"], [CONTROLLER], BEGUN)
+        return t.cast("t.Mapping[str, t.Any]", found.get(CONTROLLER) or {})
 
 
 def _outcome(answer: t.Mapping[str, t.Any], problem: errors.BootflowError | None) -> Outcome:

@@ -14,7 +14,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import MAINTENANCE, PLAYBOOKS, RUN
 from ansible_collections.bootflow.compute.plugins.module_utils.core.times import utc
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import dead_runs
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import purge
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import backup, commits, sqlite_file
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.address import sqlite_path
@@ -68,7 +68,7 @@ class ActionModule(LedgerAction):
                 self._reserve(sqlite_file.keep_reserve)
                 ledger.transact(commits.forget_old)
                 held = set(ledger.inspect(attachments.hosts_to_clean_first))
-                held |= ledger.inspect(operations.hosts_to_ask)
+                held |= ledger.inspect(dead_runs.hosts_to_ask)
                 clean_first = [host for host in self.within_limit(self.compute_hosts()) if host in held]
             if not (self.check_mode and todo):
                 ledger_id = ledger.id

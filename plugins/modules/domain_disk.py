@@ -132,7 +132,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.dom
     desired_disk,
     ensure_disk,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domains import login_users
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.running import login_users
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed, run_batch
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (

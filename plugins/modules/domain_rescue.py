@@ -130,8 +130,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.con
     LIBVIRT_ARGUMENTS,
     connect,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domains import login_users
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.power import PowerSpec
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.running import login_users
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed, run_batch
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (

@@ -87,11 +87,11 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.dom
     DOMAIN_BATCH_ARGUMENTS,
     ensure_domains,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domains import login_users
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.network_batch import (
     NETWORK_BATCH_ARGUMENTS,
     ensure_networks,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.running import login_users
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import power_sync
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings, host_variables
@@ -26,6 +25,10 @@ def of_this_run(action: LedgerAction) -> dict[str, t.Mapping[str, t.Any]]:
 
 def follow_power(action: LedgerAction, tx: Transaction) -> None:
     """Check mode: instances are what hosts reported of their guests, until ``tx`` is rolled back."""
+    from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import (
+        power_sync,  # of check mode only
+    )
+
     reports = {
         host: power_sync.Report(
             tx.now,

@@ -21,8 +21,10 @@ from ..errors import (
     InvalidBDMLocalsLimit,
     InvalidBDMSwapSize,
 )
-from ..model import BlockDevice, Flavor, Image
 from .disk_names import VALID_BUSES
+
+if t.TYPE_CHECKING:
+    from ..model import BlockDevice, Flavor, Image
 
 SOURCE_TYPES = ("image", "volume", "snapshot", "blank")
 MAX_LOCAL_BLOCK_DEVICES = 3  # Nova's default
@@ -80,7 +82,9 @@ def check_words(bdm: BlockDevice) -> None:
     :raises InvalidBDMFormat: an invalid word, number or name; a superfluous or missing uuid; a volume_type of a device
         that is not a new volume.
     """
-    if not isinstance(bdm, BlockDevice):
+    from .. import model  # the settings need only numbers of this file
+
+    if not isinstance(bdm, model.BlockDevice):
         raise InvalidBDMFormat(details="%s is not a mapping." % ascii(bdm)[:100])
     _check_name(bdm.device_name)
     if bdm.no_device:

@@ -13,7 +13,9 @@ import typing as t
 from dataclasses import dataclass
 
 from ..errors import InvalidInput
-from ..model import Flavor
+
+if t.TYPE_CHECKING:
+    from ..model import Flavor
 
 COUNT, MIN_GB, MEDIUM = "bootflow:whole_disks", "bootflow:whole_disk_min_gb", "bootflow:whole_disk_medium"
 #: The media that hosts report; an nvme disk is not reported as "ssd".

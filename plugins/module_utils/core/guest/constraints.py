@@ -12,9 +12,11 @@ from __future__ import annotations
 import typing as t
 
 from ..errors import BootflowError, FlavorImageConflict, InvalidInput, LockMemoryForbidden, RequestedVRamTooHigh
-from ..model import Flavor
 from . import cpu_topology
 from .values import value_errors
+
+if t.TYPE_CHECKING:
+    from ..model import Flavor
 
 SECURE_BOOT_POLICIES = ("disabled", "optional", "required")
 CACHE_MODES = ("default", "none", "writethrough", "writeback", "directsync", "unsafe")

@@ -13,8 +13,10 @@ import typing as t
 from dataclasses import dataclass
 
 from ..errors import CannotResizeDisk, CannotResizeToSameFlavor
-from ..model import Flavor
 from . import power_states
+
+if t.TYPE_CHECKING:
+    from ..model import Flavor
 
 RESIZE, MIGRATION, EVACUATION, LIVE_MIGRATION = "resize", "migration", "evacuation", "live-migration"
 TYPES = (RESIZE, MIGRATION, EVACUATION, LIVE_MIGRATION)

@@ -15,8 +15,10 @@ import typing as t
 from ..errors import InvalidInput, OverQuota, PortLimitExceeded
 from ..reading.limits import UNLIMITED, limit_of_quota, mapping_of_quotas
 from ..volumes.quotas import is_volume_resource
-from .request import ServerRequest
-from .server_groups import ServerGroup
+
+if t.TYPE_CHECKING:
+    from .request import ServerRequest
+    from .server_groups import ServerGroup
 
 #: in the order of Nova's texts
 RESOURCES = ("instances", "cores", "ram")

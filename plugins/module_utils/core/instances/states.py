@@ -90,6 +90,9 @@ TASK_STATES = (
     SHELVING, SHELVING_IMAGE_PENDING_UPLOAD, SHELVING_IMAGE_UPLOADING, SHELVING_OFFLOADING, UNSHELVING,
 )  # fmt: skip
 
+#: Those in which an instance is resized or migrated, or goes back.
+RESIZING = (RESIZE_MIGRATING, RESIZE_FINISH, RESIZE_REVERTING)
+
 # --- power_state: the hypervisor's state (in core.instances.power_states, so that hosts need not load this file) --------
 
 NOSTATE = power_states.NOSTATE

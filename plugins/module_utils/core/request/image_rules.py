@@ -21,8 +21,10 @@ from ..errors import (
     VolumeSmallerThanMinDisk,
 )
 from ..guest.config_drive_rules import config_drive_wanted
-from ..model import BlockDevice, Flavor, Image
 from ..reading.formats import TRUE_WORDS
+
+if t.TYPE_CHECKING:
+    from ..model import BlockDevice, Flavor, Image
 
 _GIB = 1024**3
 SHUTDOWN_TIMEOUT = "os_shutdown_timeout"  # seconds that a guest gets to shut down

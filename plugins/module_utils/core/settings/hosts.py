@@ -31,7 +31,6 @@ from ..reading.setting import (
     Unfit,
     structure,
 )
-from ..resources.numa.topology import reserved_pages
 from ..resources.pci.spec import parse_device_specs
 
 _PAGES = "a list of {node, size (kB, or such as 2MB), count}"
@@ -54,6 +53,8 @@ def _pci_devices(value: t.Any) -> list[t.Any]:
 
 
 def _huge_pages(value: t.Any) -> list[dict[str, int]]:
+    from ..resources.numa.topology import reserved_pages  # few inventories reserve pages
+
     entries = structure(value)
     if not isinstance(entries, (list, tuple)):
         raise Unfit

@@ -16,7 +16,9 @@ from dataclasses import dataclass, field
 
 from ..errors import BootflowError, InvalidInput, InvalidSnapshot, InvalidVolume
 from ..reading.fields import MAX_INT
-from .model import Snapshot, Volume
+
+if t.TYPE_CHECKING:
+    from .model import Snapshot, Volume
 
 # --- status of a volume --------------------------------------------------------------------------------------------
 

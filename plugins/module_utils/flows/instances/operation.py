@@ -115,6 +115,7 @@ class Selection:
 class Begun:
     rows: list[Instance] = field(default_factory=list)  # owned by this run now
     unchanged: list[Instance] = field(default_factory=list)  # already as requested
+    ask: set[str] = field(default_factory=set)  # hosts that have to be asked before anything begins
 
 
 @dataclass(frozen=True)
@@ -135,10 +136,12 @@ def begin(
     selection: Selection,
     known_hosts: t.Collection[str],
     limits: t.Mapping[str, t.Any] | None = None,
+    ask: bool = False,
 ) -> Begun:
     """Begin the operation for the selected instances: for all of them, or with an error for none.
 
     :arg known_hosts: the inventory's hosts. :arg limits: bootflow_quotas.
+    :arg ask: where hosts have to be asked before (see hosts_to_ask()), only these are returned, and nothing is begun.
     :raises InvalidInput: see select().
     :raises InstanceNotFound, ProjectNotFound: an unknown name, UUID or project.
     :raises InstanceIsLocked, InstanceInvalidState, InstanceBusy, ComputeHostNotFound: one of them cannot begin.
@@ -148,6 +151,9 @@ def begin(
         take_turns(tx, "project", {r.project for r in select(tx, selection, lock=False)})
     rows = select(tx, selection)
     refuse_unknown(tx, rows, selection, known_hosts)
+    hosts = _that_seem_done(operation, rows, known_hosts) if ask else set()
+    if hosts:
+        return Begun(ask=hosts)
     if operation.counts_again:
         _check_quota(tx, [r for r in rows if not operation.is_done(r.vm_state, r.power_state)], limits)
     entered = enter(tx, operation, rows, known_hosts)
@@ -164,7 +170,12 @@ def hosts_to_ask(
     """
     if operation.name not in states.UNDONE:
         return set()
-    rows = select(tx, selection, lock=False)
+    return _that_seem_done(operation, select(tx, selection, lock=False), known_hosts)
+
+
+def _that_seem_done(operation: Operation, rows: t.Iterable[Instance], known_hosts: t.Collection[str]) -> set[str]:
+    if operation.name not in states.UNDONE:
+        return set()
     return {str(r.host) for r in rows if operation.is_done(r.vm_state) and r.host in known_hosts}
 
 

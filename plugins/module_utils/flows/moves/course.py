@@ -37,7 +37,7 @@ REVERT = Operation("revert_resize", "resize.revert")
 OF_TYPE = {moves.RESIZE: RESIZE, moves.MIGRATION: MIGRATE}
 
 #: The task_states in which an instance moves, or goes back.
-AT_WORK = (states.RESIZE_MIGRATING, states.RESIZE_FINISH, states.RESIZE_REVERTING)
+AT_WORK = states.RESIZING
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from ..instances.operations import BY_TASK_STATE
 from ..moves.course import AT_WORK
 from ..moves.evacuated import EVACUATE
 from ..moves.live_course import LIVE_MIGRATE
-from . import live_moves, operations, power_sync, reservations, storage_audit, volume_audit
+from . import dead_runs, live_moves, operations, power_sync, reservations, storage_audit, volume_audit
 
 #: The parts of a report that are compared with the ledger, in addition to the inventory's settings.
 TOTALS = ("memory_mb", "local_gb", "vcpus", "hypervisor_type", "hypervisor_version")
@@ -195,7 +195,7 @@ def _worked_on(row: InstanceSize) -> bool:
     working = row.vm_state == states.BUILDING or row.task_state in (
         states.DELETING,
         states.MIGRATING,
-        *operations.SETTLED,
+        *dead_runs.SETTLED,
     )
     return row.deleted == instances.LIVE and working
 

@@ -26,11 +26,6 @@ DIED = "the run that migrated it died"
 _OFF = (SHUTDOWN, CRASHED)
 
 
-def destinations(tx: Transaction, uuids: t.Collection[str]) -> set[str]:
-    """The hosts that these instances were to go to: they are asked, too."""
-    return {move.dest_compute for move in ledger_moves.open_of(tx, uuids).values()}
-
-
 def hosts_to_hear(tx: Transaction) -> set[str]:
     """The hosts whose reports would settle migrations of dead runs."""
     return {host for m in _left(tx) for host in (m.move.source_compute, m.move.dest_compute)}

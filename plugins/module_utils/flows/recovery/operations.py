@@ -19,33 +19,11 @@ from ...ledger.compute.instances import InstanceAtWork
 from ...ledger.db.transaction import Transaction
 from ..instances import operation
 from ..instances.operations import BY_TASK_STATE
-from ..moves.course import AT_WORK
-from ..moves.evacuated import EVACUATE
 from . import live_moves, moves
-
-#: The task_states that a host's report settles.
-MOVING = (*AT_WORK, str(EVACUATE.during))
-SETTLED = (*BY_TASK_STATE, *MOVING)
+from .dead_runs import MOVING, SETTLED, left
 
 # What leads on from the vm_state that is left.
 _NEXT = {states.ERROR: "run the same again", states.RESCUED: "unrescue it"}
-
-
-def left(tx: Transaction, host: str | None = None) -> list[InstanceAtWork]:
-    """Instances (of ``host``) left in an operation by a dead run: rows of instances.in_task_states()."""
-    return _of_dead_runs(tx, instances.in_task_states(tx, SETTLED, host=host))
-
-
-def _of_dead_runs(tx: Transaction, rows: t.Sequence[InstanceAtWork]) -> list[InstanceAtWork]:
-    dead = runs.dead_among(tx, [r.run_id for r in rows])
-    return [r for r in rows if not r.run_id or r.run_id in dead]
-
-
-def hosts_to_ask(tx: Transaction) -> set[str]:
-    """Hosts whose report would settle an operation."""
-    rows = _of_dead_runs(tx, instances.in_task_states(tx, (*SETTLED, states.MIGRATING)))
-    migrating = [r.uuid for r in rows if r.task_state == states.MIGRATING]
-    return {r.host for r in rows if r.host is not None} | live_moves.destinations(tx, migrating)
 
 
 def settle(

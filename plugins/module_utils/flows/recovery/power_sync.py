@@ -23,7 +23,7 @@ from ...ledger.compute.instances import Instance, InstancePower
 from ...ledger.db.transaction import Transaction
 from ..instances import operation
 from ..instances.operations import OPERATIONS
-from . import operations
+from . import dead_runs, operations
 
 STOP = OPERATIONS["stop"]
 RESUME = OPERATIONS["hard_reboot"]  # as Nova's resume_state_on_host_boot: networks, volumes and definition anew
@@ -80,7 +80,7 @@ class Synced:
 
 def follow(tx: Transaction, reports: t.Mapping[str, Report], stops: bool = True) -> Synced:
     """The sync of a run: what dead runs left half done on these hosts is settled first. See sync()."""
-    left = sorted(operations.hosts_to_ask(tx) & set(reports))
+    left = sorted(dead_runs.hosts_to_ask(tx) & set(reports))
     again = restarted(tx, {host: reports[host] for host in left})
     for host in left:
         its = reports[host]

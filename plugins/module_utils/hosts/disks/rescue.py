@@ -20,8 +20,9 @@ from ...core.errors import BootflowError, LibvirtError
 from ...core.guest.domain.element import parse
 from ...core.instances.power_states import NOSTATE
 from ..libvirt.connection import libvirt, libvirt_errors
-from ..libvirt.domains import DomainSpec, checked_xml, cut_off, find_domain, power_state, with_logins
+from ..libvirt.domains import DomainSpec, checked_xml, cut_off, with_logins
 from ..libvirt.power import PowerSpec, ensure_power
+from ..libvirt.running import find_domain, power_state
 from ..os.batch import progress
 from ..os.files import read_text, remove_files, write_file
 from ..os.locks import host_lock

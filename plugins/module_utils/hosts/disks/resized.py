@@ -22,7 +22,8 @@ from ...core.errors import Conflict, InvalidDiskInfo
 from ...core.guest.domain.element import parse
 from ..images.images import QEMU_IMG_PACKAGE
 from ..libvirt.connection import libvirt, libvirt_errors, tolerating
-from ..libvirt.domains import cut_off, find_domain, ledger_of_domain
+from ..libvirt.domains import cut_off, ledger_of_domain
+from ..libvirt.running import find_domain
 from ..os.batch import progress
 from ..os.command import program, run
 from ..os.files import fsync, remove_files, write_file

@@ -14,7 +14,8 @@ from ...core.errors import InstanceNotFound
 from ...core.guest.domain.element import parse
 from ..os.paths import checked_uuid
 from .connection import libvirt_errors
-from .domains import find_domain, log_path_of, power_state
+from .domains import log_path_of
+from .running import find_domain, power_state
 
 MOST = 1024 * 1024  # bytes that are read of a console
 

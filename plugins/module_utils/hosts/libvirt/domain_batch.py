@@ -18,17 +18,9 @@ from ..os.module_errors import failure
 from .connection import LIBVIRT_ARGUMENTS, connect
 from .dhcp import RESERVATIONS_ARGUMENT, Reservation
 from .domain_waits import AddressWait, ConsoleWait, checked_address
-from .domains import (
-    DomainSpec,
-    checked_pattern,
-    checked_xml,
-    ensure_domain,
-    find_domain,
-    log_is_appended,
-    log_path_of,
-    power_state,
-)
+from .domains import DomainSpec, checked_pattern, checked_xml, ensure_domain, log_is_appended, log_path_of
 from .refused import refused_kept
+from .running import find_domain, power_state
 
 # The option ``domains``.
 DOMAIN_ARGUMENTS: dict[str, dict[str, t.Any]] = {

@@ -20,7 +20,7 @@ from ...core.guest.domain.element import parse, to_text
 from ..os.batch import progress
 from ..os.paths import checked_uuid
 from .connection import is_code, libvirt, libvirt_errors
-from .domains import find_domain
+from .running import find_domain
 
 ATTACHED, DETACHED, RESIZED = "attached", "detached", "resized"
 STATES = (ATTACHED, DETACHED, RESIZED)

@@ -6,13 +6,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import time
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ...core.errors import InstanceExists, InvalidInput, LibvirtError, WaitTimeout
+from ...core.errors import InstanceExists, InvalidInput, LibvirtError
 from ...core.guest.device_places import device_places
 from ...core.guest.domain.element import parse, to_text
 from ...core.guest.domain.namespaces import OWNER_NAMESPACE
@@ -20,13 +19,22 @@ from ...core.instances.power_states import CRASHED, NOSTATE, POWER_PAUSED, RUNNI
 from ..os.batch import progress
 from ..os.ownership import check_owner
 from ..os.paths import checked_uuid
-from .connection import is_code, libvirt, libvirt_errors, tolerating
+from .connection import libvirt, libvirt_errors, tolerating
 from .dhcp import Reservation, release_of_domain, reserve
-from .domain_waits import AddressWait, ConsoleWait, host_name, wait_for_address, wait_for_agent, wait_for_console
-from .vifs import wait_plugged
+from .domain_waits import AddressWait, ConsoleWait, wait_for_address, wait_for_agent, wait_for_console
+from .running import (
+    ended,
+    find_domain,
+    go_on,
+    hidden_logins,
+    is_active,
+    power_state,
+    start,
+    wait_for_state,
+    was_paused,
+)
 
 POLL = 0.1  # seconds
-_LOGIN_USER = re.compile(r"<auth\s[^>]*?username=[\"']([^\"'>]+)")
 _NUMBERS = re.compile(r"[0-9a-f:-]*[0-9][0-9a-f:-]*")
 # Forms of definitions that libvirt found valid: each validation reads the whole schema, which takes three times as long as all else of a definition.
 _valid_forms: set[str] = set()
@@ -55,17 +63,6 @@ class DomainSpec:
     reservations: tuple[Reservation, ...] = ()  # made before the guest starts, see .dhcp
     spare_names: tuple[str, ...] = ()
     differences: t.Callable[[str, str], t.Sequence[str]] | None = field(default=None, compare=False)
-
-
-def power_state(domain: t.Any) -> int:
-    """Nova's number of libvirt's state. Raises one of our errors if the domain is gone."""
-    with libvirt_errors():
-        return power_state_of(domain.state()[0])
-
-
-def find_domain(connection: t.Any, uuid: str) -> t.Any | None:
-    """The domain with this UUID; None without one."""
-    return tolerating(lambda: connection.lookupByUUIDString(uuid), "VIR_ERR_NO_DOMAIN")
 
 
 def power_states(connection: t.Any) -> dict[str, int]:
@@ -116,11 +113,6 @@ def shown_xml(xml: str) -> str:
     return to_text(root)
 
 
-def login_users(*texts: t.Any) -> set[str]:
-    """The users with whom QEMU logs in to volumes, in definitions of domains or disks: no output has them."""
-    return {user for text in texts for user in _LOGIN_USER.findall(text or "")}
-
-
 def with_logins(xml: str, before: str, new: t.Collection[str] = ()) -> str:
     """``xml`` with the users with whom QEMU logs in to the same volumes by the definition ``before``.
 
@@ -140,17 +132,6 @@ def _logins(root: t.Any) -> t.Iterator[tuple[str, t.Any]]:
     for disk in root.iterfind("devices/disk"):
         for auth in disk.iterfind(".//auth[@username]"):
             yield str(disk.find("source").get("name")), auth
-
-
-@contextlib.contextmanager
-def _hidden(xml: str) -> t.Iterator[None]:
-    """What libvirt says of a failure in the block does not name the users in ``xml``."""
-    try:
-        yield
-    except LibvirtError as error:
-        for user in login_users(xml):
-            error.message = error.message.replace(user, "********")
-        raise
 
 
 def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False) -> dict[str, t.Any]:
@@ -182,20 +163,20 @@ def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False)
             spec = replace(spec, xml=with_logins(spec.xml, before, spec.new_logins))
         differences = list(spec.differences(spec.xml, before)) if spec.differences else []
     define = bool(differences)
-    start = spec.state != "defined" and (domain is None or spec.restart or not _active(domain))
-    resume = spec.state == "running" and domain is not None and not start and _was_paused(domain)
+    begins = spec.state != "defined" and (domain is None or spec.restart or not is_active(domain))
+    resume = spec.state == "running" and domain is not None and not begins and was_paused(domain)
     result: dict[str, t.Any] = {
         "name": spec.name,
-        "changed": define or start or resume,
+        "changed": define or begins or resume,
         "defined": define,
-        "started": start,
+        "started": begins,
         "resumed": resume,
         "differences": differences if define else [],
         "console_match": None,
         "vifs_missing": [],
         "reserved": [],
     }
-    if define or start:
+    if define or begins:
         result["diff"] = {
             "before_header": "%s (libvirt)" % spec.name,
             "after_header": "%s (requested)" % spec.name,
@@ -204,7 +185,7 @@ def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False)
         }
     if define and not check_mode:
         progress.mark_changed()
-        with _hidden(spec.xml):
+        with hidden_logins(lambda: spec.xml):
             domain, spec = _define(connection, spec)
     result["reserved"] = [r.address for r in spec.reservations if reserve(connection, r, check_mode)]
     result["changed"] = result["changed"] or bool(result["reserved"])
@@ -212,23 +193,23 @@ def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False)
         result["power_state"] = NOSTATE if domain is None else power_state(domain)
         result["seconds"] = round(time.monotonic() - begin, 3)
         return result
-    console_from = spec.wait_console.mark() if spec.wait_console and start and spec.wait_console.appended else None
-    if start:
+    console_from = spec.wait_console.mark() if spec.wait_console and begins and spec.wait_console.appended else None
+    if begins:
         progress.mark_changed()
         if spec.restart:
             cut_off(domain)
-        with _hidden(spec.xml):
-            _start(domain, paused=spec.state == "paused" or spec.vif_plugging_timeout > 0)
+        with hidden_logins(lambda: spec.xml):
+            start(domain, paused=spec.state == "paused" or spec.vif_plugging_timeout > 0)
         resume = spec.state == "running" and spec.vif_plugging_timeout > 0
     if resume:
-        progress.mark_changed()
-        result["vifs_missing"] = wait_plugged(domain, spec.vif_plugging_timeout, spec.vif_plugging_is_fatal)
-        tolerating(domain.resume, "VIR_ERR_OPERATION_INVALID")  # another process was quicker
+        result["vifs_missing"] = go_on(domain, spec.vif_plugging_timeout, spec.vif_plugging_is_fatal)
     if spec.state == "defined":
         with libvirt_errors():
             result["devices"] = device_places(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
     else:
-        wait_for_state(domain, POWER_PAUSED if spec.state == "paused" and start else RUNNING, spec)
+        wait_for_state(
+            domain, POWER_PAUSED if spec.state == "paused" and begins else RUNNING, spec.name, spec.wait_timeout
+        )
     if spec.state == "running":
         alive = _still_running(domain, spec)
         if spec.wait_console:
@@ -241,19 +222,6 @@ def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False)
     result["power_state"] = power_state(domain)
     result["seconds"] = round(time.monotonic() - begin, 3)
     return result
-
-
-def _was_paused(domain: t.Any) -> bool:
-    """Whether a user paused the domain: domains also show as paused while they start, are saved or migrate."""
-    with libvirt_errors():
-        state, reason = domain.state()[:2]
-    by_hand = (libvirt.VIR_DOMAIN_PAUSED_UNKNOWN, libvirt.VIR_DOMAIN_PAUSED_USER)
-    return power_state_of(state) == POWER_PAUSED and reason in by_hand
-
-
-def _active(domain: t.Any) -> bool:
-    with libvirt_errors():
-        return bool(domain.isActive())
 
 
 def _with_free_name(connection: t.Any, spec: DomainSpec) -> DomainSpec:
@@ -305,16 +273,6 @@ def _form(spec: DomainSpec) -> str:
     return _NUMBERS.sub("0", spec.xml.replace(spec.name, "").replace(spec.uuid, ""))
 
 
-def _start(domain: t.Any, paused: bool) -> None:
-    with libvirt_errors():
-        try:
-            domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED if paused else 0)
-        except libvirt.libvirtError as error:
-            # Another process was faster: the domain is started, and may need a moment to run.
-            if not (is_code(error, "VIR_ERR_OPERATION_INVALID") and _becomes_active(domain)):
-                raise
-
-
 def cut_off(domain: t.Any) -> None:
     """Take the power, or the saved memory, of a guest."""
     tolerating(domain.destroy, "VIR_ERR_OPERATION_INVALID")  # it is off
@@ -323,46 +281,10 @@ def cut_off(domain: t.Any) -> None:
             domain.managedSaveRemove(0)
 
 
-def _becomes_active(domain: t.Any, seconds: float = 3.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while not domain.isActive():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(POLL)
-    return True
-
-
-def wait_for_state(domain: t.Any, wanted: int, spec: DomainSpec) -> None:
-    """Wait until the power state is ``wanted``.
-
-    :raises LibvirtError: the guest ended instead.
-    :raises WaitTimeout: neither happened within spec.wait_timeout.
-    """
-    deadline = time.monotonic() + spec.wait_timeout
-    while True:
-        state = power_state(domain)
-        if state == wanted or (wanted == POWER_PAUSED and state == RUNNING):
-            return
-        if state in (SHUTDOWN, CRASHED):
-            raise _ended(spec)
-        if time.monotonic() >= deadline:
-            raise WaitTimeout(
-                what="power state RUNNING of %s" % spec.name, seconds=int(spec.wait_timeout), host=host_name()
-            )
-        time.sleep(POLL)
-
-
-def _ended(spec: DomainSpec) -> LibvirtError:
-    return LibvirtError(
-        reason="guest %s ended right after its start" % spec.name,
-        remedy="See /var/log/libvirt/qemu/%s.log on the host." % spec.name,
-    )
-
-
 def _still_running(domain: t.Any, spec: DomainSpec) -> t.Callable[[], None]:
     def alive() -> None:
         if power_state(domain) in (SHUTDOWN, CRASHED):
-            raise _ended(spec)
+            raise ended(spec.name)
 
     return alive
 

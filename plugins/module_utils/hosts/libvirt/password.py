@@ -20,7 +20,7 @@ from ...core.instances.power_states import RUNNING
 from ..os.batch import progress
 from ..os.paths import checked_uuid
 from .connection import is_code, libvirt, translate
-from .domains import find_domain, power_state
+from .running import find_domain, power_state
 
 ANSWER = 30  # seconds that an agent has: by default libvirt waits for ever
 _NOT_SUPPORTED = ("VIR_ERR_NO_SUPPORT", "VIR_ERR_OPERATION_UNSUPPORTED", "VIR_ERR_ARGUMENT_UNSUPPORTED")

@@ -28,7 +28,16 @@ from ..os.batch import progress
 from ..os.paths import checked_uuid
 from . import pci_devices
 from .connection import libvirt, libvirt_errors, tolerating
-from .domains import DomainSpec, ensure_domain, find_domain, power_state
+from .running import (
+    find_domain,
+    go_on,
+    hidden_logins,
+    is_active,
+    power_state,
+    start,
+    wait_for_state,
+    was_paused,
+)
 
 POLL = 0.2  # seconds
 ASK_AGAIN = 10.0  # seconds after which a guest is asked again to shut down. source: Nova's _clean_shutdown
@@ -54,7 +63,7 @@ def ensure_power(connection: t.Any, spec: PowerSpec, check_mode: bool = False) -
 
     :raises InstanceNotFound: the host has no such domain.
     :raises LibvirtError, HypervisorUnavailable: libvirt refuses, or is gone; the guest ended at once, or is off and cannot be paused.
-    :raises VirtualInterfaceCreateException, WaitTimeout: see domains.ensure_domain.
+    :raises VirtualInterfaceCreateException, WaitTimeout: see running.wait_for_state.
     """
     begin = time.monotonic()
     domain = find_domain(connection, checked_uuid(spec.uuid))
@@ -130,26 +139,34 @@ def _run_is_gone() -> bool:
 # --- running --------------------------------------------------------------------------------------------------------------
 
 
-def _run(connection: t.Any, domain: t.Any, spec: PowerSpec, check_mode: bool) -> dict[str, t.Any]:
+def _run(_connection: t.Any, domain: t.Any, spec: PowerSpec, check_mode: bool) -> dict[str, t.Any]:
     """As a boot starts its guest, by the definition that the host has of it, and from its saved memory if it was suspended."""
     crashed = power_state(domain) == CRASHED
     if crashed and not check_mode:  # to libvirt it is active
         _cut_off_crashed(domain)
     with libvirt_errors():
         saved = bool(domain.hasManagedSaveImage(0))
-        defined = DomainSpec(
-            uuid=spec.uuid,
-            name=domain.name(),
-            xml=domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE),
-            wait_timeout=spec.wait_timeout,
-            vif_plugging_timeout=spec.vif_plugging_timeout,
-            vif_plugging_is_fatal=spec.vif_plugging_is_fatal,
-        )
-    result = ensure_domain(connection, defined, check_mode)
-    attached = not check_mode and pci_devices.attach_missing(domain)
-    if saved and result["changed"] and not check_mode:
-        _set_clock(domain)
-    return {"changed": result["changed"] or attached or crashed, "vifs_missing": result["vifs_missing"]}
+    begins = not is_active(domain)
+    resume = not begins and was_paused(domain)
+    missing: list[str] = []
+    attached = False
+    if not check_mode:
+        if begins:
+            progress.mark_changed()
+            with hidden_logins(lambda: _definition(domain)):
+                start(domain, paused=spec.vif_plugging_timeout > 0)
+        if resume or (begins and spec.vif_plugging_timeout > 0):
+            missing = go_on(domain, spec.vif_plugging_timeout, spec.vif_plugging_is_fatal)
+        wait_for_state(domain, RUNNING, domain.name(), spec.wait_timeout)
+        attached = pci_devices.attach_missing(domain)
+        if saved and (begins or resume):
+            _set_clock(domain)
+    return {"changed": begins or resume or attached or crashed, "vifs_missing": missing}
+
+
+def _definition(domain: t.Any) -> str:
+    with libvirt_errors():
+        return str(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
 
 
 def _reboot(connection: t.Any, domain: t.Any, spec: PowerSpec, check_mode: bool) -> dict[str, t.Any]:

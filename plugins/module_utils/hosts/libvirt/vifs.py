@@ -15,9 +15,9 @@ import socket
 import struct
 import time
 import typing as t
+from xml.etree import ElementTree  # lxml takes longer to load than all else that a start needs
 
 from ...core.errors import VirtualInterfaceCreateException
-from ...core.guest.domain.element import parse
 from .connection import libvirt_errors
 
 SIOCGIFFLAGS = 0x8913
@@ -28,7 +28,7 @@ POLL = 0.05  # seconds
 def devices_of(domain: t.Any) -> list[str]:
     """The host interfaces of an active domain, as named by libvirt."""
     with libvirt_errors():
-        live = parse(domain.XMLDesc(0))
+        live = ElementTree.fromstring(domain.XMLDesc(0))
     return [str(target.get("dev")) for target in live.iterfind("devices/interface/target[@dev]")]
 
 

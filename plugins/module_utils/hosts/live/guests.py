@@ -16,7 +16,7 @@ from ...core.instances.power_states import POWER_PAUSED, RUNNING
 from ..copies.sender import CONFIG_DRIVE
 from ..disks.file_disks import records_of
 from ..libvirt.connection import libvirt, libvirt_errors
-from ..libvirt.domains import find_domain, power_state
+from ..libvirt.running import find_domain, power_state
 from ..os.paths import instance_dir
 from .state import moving_of
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from ...core.errors import BootflowError, LibvirtError, LiveMigrationAborted, MigrationError
 from ...core.instances.power_states import POWER_PAUSED, RUNNING
 from ..libvirt.connection import is_code, libvirt, libvirt_errors, tolerating, translate
-from ..libvirt.domains import find_domain, power_state
+from ..libvirt.running import find_domain, power_state
 from ..os.batch import progress
 from ..os.paths import instance_dir
 from .channels import DISKS, LIBVIRT, MEMORY, Sockets

@@ -19,7 +19,7 @@ from ...core.guest.domain.element import parse
 from ..disks.file_disks import write_records
 from ..images.images import QEMU_IMG_PACKAGE
 from ..libvirt.connection import libvirt, libvirt_errors, tolerating
-from ..libvirt.domains import find_domain
+from ..libvirt.running import find_domain
 from ..os.batch import progress
 from ..os.command import program, run
 from ..os.files import fsync

@@ -229,5 +229,5 @@ def test_a_time_limit_leaves_what_was_done(host: Host, monkeypatch: pytest.Monke
     monkeypatch.setattr(host.networks[1], "destroy", destroy)
     monkeypatch.setattr(time_limit, "fail", fail)
     monkeypatch.setattr(time_limit.os, "_exit", end)
-    host.unused(monkeypatch, time_limit=0.01)
+    host.unused(monkeypatch, time_limit=0.3)
     assert (told["changed"], len(told["images"]), told["networks"]) == (True, 3, ["n1"])

@@ -20,10 +20,10 @@ import functools
 import typing as t
 
 from ...errors import InvalidInput
-from ...optional import optional_import, require
+from ...optional import Lazy, require
 
-# The controller may plan without writing XML, so lxml is only imported when XML is made or read.
-etree: t.Any = optional_import("lxml.etree")
+# The controller may plan, and a host stop guests, without XML, so lxml is only imported when XML is made or read.
+etree: t.Any = Lazy("lxml.etree")
 
 E = t.TypeVar("E", bound="Element")
 

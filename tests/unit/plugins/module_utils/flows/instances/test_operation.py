@@ -21,6 +21,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.o
     OPERATIONS,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import audit as recovery_audit
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import dead_runs
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations as recovery
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
@@ -618,7 +619,7 @@ def test_a_half_done_rescue_is_what_the_domain_is(
 
 def hosts_to_ask(world: World) -> set[str]:
     with world.ledger.read() as tx:
-        return recovery.hosts_to_ask(tx.for_run(world.context("s")))
+        return dead_runs.hosts_to_ask(tx.for_run(world.context("s")))
 
 
 def audit(

@@ -23,6 +23,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.nu
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import live, live_course, live_pins
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import audit as recovery_audit
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import dead_runs
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations as recovery
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import claims, nodes, views
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import moves as ledger_moves
@@ -325,7 +326,7 @@ def test_reports_settle_what_a_dead_run_left(
     assert world.status(uuid) == [status]
     assert world.state(uuid) == (vm_state, "migrating" if at is None else None, hosts[at or SOURCE])
     with world.ledger.read() as tx:
-        assert recovery.hosts_to_ask(tx.for_run(world.context("z"))) == (set(hosts.values()) if at is None else set())
+        assert dead_runs.hosts_to_ask(tx.for_run(world.context("z"))) == (set(hosts.values()) if at is None else set())
     if at is not None:
         left = TARGET if at == SOURCE else SOURCE
         assert world.cleanups() == {(uuid, hosts[left])}

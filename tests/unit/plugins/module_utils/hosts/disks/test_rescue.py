@@ -17,7 +17,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import rescue
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.rescue import RescuedSpec, is_rescue
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import connection as libvirt_connection
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domains, pci_devices, power
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domains, pci_devices, power, running
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.power import PowerSpec
 
 UUID = "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11"
@@ -164,7 +164,7 @@ def host(monkeypatch: pytest.MonkeyPatch, tmp_path: t.Any) -> Host:
         VIR_FROM_RPC=201,
         **{"VIR_ERR_" + name: 100 + number for number, name in enumerate(numbers)},
     )
-    for module in (rescue, power, domains, pci_devices, libvirt_connection):
+    for module in (rescue, power, domains, running, pci_devices, libvirt_connection):
         monkeypatch.setattr(module, "libvirt", fake)
     found = Host(tmp_path)
 

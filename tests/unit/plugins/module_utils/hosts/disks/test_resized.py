@@ -28,7 +28,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.file_
     write_records,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import connection as libvirt_connection
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domains
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domains, running
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import room
 
 UUID = "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11"
@@ -212,7 +212,7 @@ def host(monkeypatch: pytest.MonkeyPatch, tmp_path: t.Any) -> Host:
         VIR_FROM_RPC=201,
         **{"VIR_ERR_" + name: 100 + number for number, name in enumerate(numbers)},
     )
-    for module in (resized, domains, libvirt_connection):
+    for module in (resized, domains, running, libvirt_connection):
         monkeypatch.setattr(module, "libvirt", fake)
     made = Host(tmp_path)
 

@@ -14,7 +14,7 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InstanceExists, LibvirtError
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import connection as libvirt_connection
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domains
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domains, running
 
 ME, OTHER = "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11", "5ec0d000-0000-4000-8000-000000000002"
 XML = "<domain type='qemu'><name>%s</name><uuid>%s</uuid></domain>"
@@ -95,7 +95,7 @@ def stand_in(monkeypatch):
     flags = {"VIR_DOMAIN_XML_INACTIVE": 2, "VIR_DOMAIN_DEFINE_VALIDATE": 1}
     codes = {name: 100 + number for number, name in enumerate(names)}
     fake = types.SimpleNamespace(libvirtError=Error, VIR_ERR_NO_DOMAIN=NO_DOMAIN, **flags, **codes)
-    for module in (domains, libvirt_connection):
+    for module in (domains, running, libvirt_connection):
         monkeypatch.setattr(module, "libvirt", fake)
 
 

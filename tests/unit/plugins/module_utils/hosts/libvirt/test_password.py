@@ -13,7 +13,7 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import BootflowError
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import connection as libvirt_connection
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domains, password
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domains, password, running
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.password import PasswordSpec, set_password
 
 UUID = "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11"
@@ -72,7 +72,7 @@ def guest(monkeypatch: pytest.MonkeyPatch) -> Guest:
         VIR_DOMAIN_AGENT_RESPONSE_TIMEOUT_BLOCK=-2,
         **{"VIR_ERR_" + name: code for name, code in CODES.items()},
     )
-    for module in (password, domains, libvirt_connection):
+    for module in (password, domains, running, libvirt_connection):
         monkeypatch.setattr(module, "libvirt", fake)
     return Guest()
 

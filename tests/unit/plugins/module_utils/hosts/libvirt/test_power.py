@@ -29,6 +29,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt imp
     domains,
     pci_devices,
     power,
+    running,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domains import DomainSpec, ensure_domain
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.power import PowerSpec, ensure_power
@@ -194,10 +195,10 @@ def world(monkeypatch):
         VIR_DOMAIN_PAUSED_USER=1,
         **{name: 100 + number for number, name in enumerate(names)},
     )
-    for module in (power, domains, libvirt_connection, pci_devices):
+    for module in (power, domains, running, libvirt_connection, pci_devices):
         monkeypatch.setattr(module, "libvirt", fake)
     world = World()
-    for module in (power, domains, pci_devices):
+    for module in (power, domains, running, pci_devices):
         monkeypatch.setattr(module, "time", world.clock)
     monkeypatch.setattr(power, "_run_is_gone", lambda: world.closed)
     return world
@@ -285,7 +286,7 @@ def test_a_domain_that_is_gone(world, state):
     (OFF, ["create"]), (CRASHED, ["destroy", "create"]), (PAUSED, ["resume"]), (RUNNING, []),
 ])  # fmt: skip
 def test_start(world, there, calls, monkeypatch):
-    monkeypatch.setattr(domains, "wait_plugged", lambda *_a: [])
+    monkeypatch.setattr(running, "wait_plugged", lambda *_a: [])
     guest = world.guest(state=there)
     assert world.to("running") == (bool(calls), 1, False)
     assert guest.calls == calls
@@ -293,14 +294,14 @@ def test_start(world, there, calls, monkeypatch):
 
 def test_its_cpus_wait_for_its_interfaces(world, monkeypatch):
     guest = world.guest(state=OFF)
-    monkeypatch.setattr(domains, "wait_plugged", lambda domain, timeout, fatal: guest.calls.append(timeout) or [])
+    monkeypatch.setattr(running, "wait_plugged", lambda domain, timeout, fatal: guest.calls.append(timeout) or [])
     assert world.to("running", vif_plugging_timeout=7.0) == (True, 1, False)
     assert guest.calls == ["create paused", 7.0, "resume"]
 
     def missing(*_arguments):
         raise VirtualInterfaceCreateException(reason="tap0")
 
-    monkeypatch.setattr(domains, "wait_plugged", missing)
+    monkeypatch.setattr(running, "wait_plugged", missing)
     guest._state = OFF
     with pytest.raises(VirtualInterfaceCreateException):
         world.to("running", vif_plugging_timeout=7.0)
@@ -339,7 +340,7 @@ def test_an_interrupt_each_time_anew(world, there):
 
 
 def test_a_suspended_guest_goes_on_with_the_time_of_now(world, monkeypatch):
-    monkeypatch.setattr(domains, "wait_plugged", lambda *_a: [])
+    monkeypatch.setattr(running, "wait_plugged", lambda *_a: [])
     guest = world.guest()
     world.to("suspended")
     assert world.to("running", check_mode=True)[0] is True
@@ -351,7 +352,7 @@ def test_a_suspended_guest_goes_on_with_the_time_of_now(world, monkeypatch):
 
 
 def test_a_guest_that_shuts_down_when_it_is_rebooted_is_started(world, monkeypatch):
-    monkeypatch.setattr(domains, "wait_plugged", lambda *_a: [])
+    monkeypatch.setattr(running, "wait_plugged", lambda *_a: [])
     guest = world.guest(shuts_down=3.0)
     assert world.reboot(check_mode=True) == (True, True, 1) and guest.asked == []
     assert world.reboot() == (True, True, 1)
@@ -571,7 +572,7 @@ def same(one, other):
 
 @pytest.fixture
 def passed(world, monkeypatch):
-    monkeypatch.setattr(domains, "wait_plugged", lambda *_a: [])
+    monkeypatch.setattr(running, "wait_plugged", lambda *_a: [])
     world.domains[UUID] = Passed(world.clock)
     return world.domains[UUID]
 

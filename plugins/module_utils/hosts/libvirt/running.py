@@ -1,0 +1,122 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Domains found, started, and waited for: what a boot and an operation on guests that are defined share.
+
+An operation loads this on every host. It reads no XML but that of interfaces, and not with lxml, which takes longer to load than the rest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+import time
+import typing as t
+
+from ...core.errors import LibvirtError, WaitTimeout
+from ...core.instances.power_states import CRASHED, POWER_PAUSED, RUNNING, SHUTDOWN, power_state_of
+from ..os.batch import progress
+from .connection import is_code, libvirt, libvirt_errors, tolerating
+from .vifs import wait_plugged
+
+POLL = 0.1  # seconds
+_LOGIN_USER = re.compile(r"<auth\s[^>]*?username=[\"']([^\"'>]+)")
+
+
+def power_state(domain: t.Any) -> int:
+    """Nova's number of libvirt's state. Raises one of our errors if the domain is gone."""
+    with libvirt_errors():
+        return power_state_of(domain.state()[0])
+
+
+def find_domain(connection: t.Any, uuid: str) -> t.Any | None:
+    """The domain with this UUID; None without one."""
+    return tolerating(lambda: connection.lookupByUUIDString(uuid), "VIR_ERR_NO_DOMAIN")
+
+
+def was_paused(domain: t.Any) -> bool:
+    """Whether a user paused the domain: domains also show as paused while they start, are saved or migrate."""
+    with libvirt_errors():
+        state, reason = domain.state()[:2]
+    by_hand = (libvirt.VIR_DOMAIN_PAUSED_UNKNOWN, libvirt.VIR_DOMAIN_PAUSED_USER)
+    return power_state_of(state) == POWER_PAUSED and reason in by_hand
+
+
+def is_active(domain: t.Any) -> bool:
+    with libvirt_errors():
+        return bool(domain.isActive())
+
+
+def login_users(*texts: t.Any) -> set[str]:
+    """The users with whom QEMU logs in to volumes, in definitions of domains or disks: no output has them."""
+    return {user for text in texts for user in _LOGIN_USER.findall(text or "")}
+
+
+@contextlib.contextmanager
+def hidden_logins(xml: t.Callable[[], str]) -> t.Iterator[None]:
+    """What libvirt says of a failure in the block does not name the users in the definition that ``xml`` gives."""
+    try:
+        yield
+    except LibvirtError as error:
+        for user in login_users(xml()):
+            error.message = error.message.replace(user, "********")
+        raise
+
+
+def start(domain: t.Any, paused: bool) -> None:
+    """Start a guest from its definition or its saved memory; ``paused``: its CPUs stand still."""
+    with libvirt_errors():
+        try:
+            domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED if paused else 0)
+        except libvirt.libvirtError as error:
+            # Another process was faster: the domain is started, and may need a moment to run.
+            if not (is_code(error, "VIR_ERR_OPERATION_INVALID") and _becomes_active(domain)):
+                raise
+
+
+def go_on(domain: t.Any, vif_plugging_timeout: float, vif_plugging_is_fatal: bool) -> list[str]:
+    """Let the CPUs of a guest run once its interfaces are plugged in. Returns those that are missing.
+
+    :raises VirtualInterfaceCreateException: see vifs.wait_plugged.
+    """
+    progress.mark_changed()
+    missing = wait_plugged(domain, vif_plugging_timeout, vif_plugging_is_fatal)
+    tolerating(domain.resume, "VIR_ERR_OPERATION_INVALID")  # another process was quicker
+    return missing
+
+
+def _becomes_active(domain: t.Any, seconds: float = 3.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while not domain.isActive():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL)
+    return True
+
+
+def wait_for_state(domain: t.Any, wanted: int, name: str, seconds: float) -> None:
+    """Wait until the power state of the guest ``name`` is ``wanted``.
+
+    :raises LibvirtError: the guest ended instead.
+    :raises WaitTimeout: neither happened within ``seconds``.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        state = power_state(domain)
+        if state == wanted or (wanted == POWER_PAUSED and state == RUNNING):
+            return
+        if state in (SHUTDOWN, CRASHED):
+            raise ended(name)
+        if time.monotonic() >= deadline:
+            raise WaitTimeout(what="power state RUNNING of %s" % name, seconds=int(seconds), host=socket.gethostname())
+        time.sleep(POLL)
+
+
+def ended(name: str) -> LibvirtError:
+    """The error of the guest ``name``, which did not stay on."""
+    return LibvirtError(
+        reason="guest %s ended right after its start" % name,
+        remedy="See /var/log/libvirt/qemu/%s.log on the host." % name,
+    )
