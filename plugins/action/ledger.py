@@ -18,10 +18,32 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery im
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import purge
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import backup, commits, sqlite_file
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.address import sqlite_path
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.migrations import runner
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema.identity import ledger_id
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings, tables, variable_names
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_LIMIT, LedgerAction
+
+
+class _Found(t.NamedTuple):
+    """A ledger as the first task of a playbook finds it; of one that has to be upgraded only what is to be done."""
+
+    todo: list[dict[str, str]]
+    revision: str | None
+    complete: bool = False
+    old_marks: bool = False
+    held: frozenset[str] = frozenset()  # hosts that have to report before anything begins
+    id: str | None = None
+
+
+def _found(tx: Transaction, url: str) -> _Found:
+    todo, revision = runner.plan(tx, url), runner.current_revision(tx)
+    if todo:
+        return _Found(todo, revision)
+    complete = runner.check_complete(tx, url)
+    held = dead_runs.hosts_to_ask(tx).union(attachments.hosts_to_clean_first(tx))
+    return _Found(todo, revision, complete, complete and commits.any_old(tx), frozenset(held), ledger_id(tx))
 
 
 class ActionModule(LedgerAction):
@@ -44,7 +66,7 @@ class ActionModule(LedgerAction):
         self._check_settings()
         self.ports.remember_database(self.options["ledger_url"])
         shown = str(self.options["ledger_url"])
-        before = ledger_id = None
+        before = its_id = None
         clean_first: list[str] = []
         if self.options["use_reserve"] and self._reserve(sqlite_file.use_reserve):
             self._display.warning(
@@ -59,19 +81,19 @@ class ActionModule(LedgerAction):
                 raise
             todo = [{"revision": r, "description": runner.description(r)} for r in runner.REVISIONS]
         else:
-            todo = ledger.inspect(runner.plan, shown)
-            before = ledger.inspect(runner.current_revision)
+            found = ledger.inspect(_found, shown)
+            todo, before = found.todo, found.revision
             if not self.check_mode:
-                applied = ledger.migrate()
-                todo = [step for step in todo if step["revision"] in applied]
-                ledger.inspect(runner.check_complete, shown)
+                if not found.complete:
+                    applied = ledger.migrate()
+                    todo = [step for step in todo if step["revision"] in applied]
+                    found = ledger.inspect(_found, shown)
                 self._reserve(sqlite_file.keep_reserve)
-                ledger.transact(commits.forget_old)
-                held = set(ledger.inspect(attachments.hosts_to_clean_first))
-                held |= ledger.inspect(dead_runs.hosts_to_ask)
-                clean_first = [host for host in self.within_limit(self.compute_hosts()) if host in held]
+                if found.old_marks:
+                    ledger.transact(commits.forget_old)
+                clean_first = [host for host in self.within_limit(self.compute_hosts()) if host in found.held]
             if not (self.check_mode and todo):
-                ledger_id = ledger.id
+                its_id = found.id
             ledger.close()
         if self.check_mode and todo:
             lines = ["Would bring %s to revision %s:" % (shown, todo[-1]["revision"])]
@@ -80,7 +102,7 @@ class ActionModule(LedgerAction):
         after = todo[-1]["revision"] if todo else runner.HEAD
         return {
             "changed": bool(todo),
-            "ledger_id": ledger_id,
+            "ledger_id": its_id,
             "revision": after,
             "applied": [step["revision"] for step in todo],
             "plan": todo,

@@ -61,6 +61,7 @@ def copy(where: pathlib.Path) -> pathlib.Path:
     [
         ("instance_info", "core.scheduler.registry core.request.schema flows ledger.storage"),
         ("ledger", "core.scheduler.registry core.request.schema flows.boot"),
+        ("instance_operation", "core.resources.numa core.scheduler.registry flows.boot flows.moves hosts lxml"),
         ("boot_accept", "hosts"),
         ("boot_schedule", "hosts"),
         ("instance_operation", "hosts flows.boot plugin_utils.operation_works plugin_utils.attached_volumes"),

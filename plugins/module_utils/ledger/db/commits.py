@@ -85,6 +85,11 @@ def _values(mark: tuple[str, int]) -> dict[str, t.Any]:
     return {"worker": mark[0], "number": mark[1], "at": time.time()}
 
 
+def any_old(tx: Transaction) -> bool:
+    """Whether forget_old() has something to do."""
+    return tx.execute(sa.select(table.c.worker).where(table.c.at < tx.now - KEEP_SECONDS).limit(1)).first() is not None
+
+
 def forget_old(tx: Transaction) -> int:
     """Remove the rows of workers that ended long ago. Returns their number."""
     return int(tx.execute(table.delete().where(table.c.at < tx.now - KEEP_SECONDS)).rowcount)

@@ -80,11 +80,16 @@ def check_revision(tx: Transaction, url: str) -> None:
         raise errors.LedgerTooOld(url=url, revision=current_revision(tx) or "none", head=HEAD)
 
 
-def check_complete(tx: Transaction, url: str = "") -> None:
-    """Raise LedgerError if a ledger of the newest revision lacks a table, after a partial restore or a manual change."""
-    missing = sorted(set(metadata.tables) - set(sa.inspect(tx.connection).get_table_names()))
+def check_complete(tx: Transaction, url: str = "") -> bool:
+    """Raise LedgerError if a ledger of the newest revision lacks a table, after a partial restore or a manual change.
+
+    Returns whether it has the tables beside the ledger's own, too: upgrade() makes those that are missing.
+    """
+    there = set(sa.inspect(tx.connection).get_table_names())
+    missing = sorted(set(metadata.tables) - there)
     if missing and current_revision(tx) == HEAD:
         raise _half(url, "table %s" % ", ".join(missing))
+    return there.issuperset(commits.metadata.tables)
 
 
 def upgrade(tx: Transaction, url: str = "", to: str | None = None) -> list[str]:
