@@ -346,20 +346,29 @@ def locked_error(row: Instance) -> errors.InstanceIsLocked:
 def start(tx: Transaction, operation: Operation, rows: t.Sequence[Instance], moment: str = "start") -> None:
     """Write that the operation begins with these locked and checked instances: task_state, journal, notification.
 
-    :arg moment: the end of the notification's name, where something comes before the operation's own ``start``.
+    :arg moment: the end of the notification's name, where something comes before the operation's own ``start``: the instances are in
+        its first task_state then, until go_on().
     """
     uuids = [r.uuid for r in rows]
     if operation.during is not None:
         before = sorted({r.task_state for r in rows}, key=str)
         on_change, rule = tx.context.notify_on_state_change, operation.rule
-        values = {"task_state": operation.during, "run_id": tx.run.id}
-        passed = [s for s in (rule.during, *rule.then[:-1]) if s is not None] if rule.then else []
+        first = moment != "start"
+        values = {"task_state": rule.during if first else operation.during, "run_id": tx.run.id}
+        passed = [s for s in (rule.during, *rule.then[:-1]) if s is not None] if rule.then and not first else []
         instances.swap(tx, uuids, before, None, on_change, passed, **values)
     _end_others(tx, operation, rows)
     for project in sorted({r.project for r in rows}):
         new = [r.uuid for r in rows if r.project == project and not operation.is_begun(r.task_state)]
         history.start_actions(tx, new, operation.action, tx.request_id, project, tx.actor)
     notify(tx, operation, uuids, moment)
+
+
+def go_on(tx: Transaction, operation: Operation, uuids: t.Sequence[str]) -> None:
+    """The hosts of these instances begin to work: they are in the operation's last task_state, and its ``start`` is notified."""
+    on_change, rule = tx.context.notify_on_state_change, operation.rule
+    instances.swap(tx, uuids, [rule.during], tx.run.id, on_change, rule.then[:-1], task_state=operation.during)
+    notify(tx, operation, uuids, "start")
 
 
 def _end_others(tx: Transaction, operation: Operation, rows: t.Sequence[Instance]) -> None:
@@ -471,7 +480,8 @@ def leave(tx: Transaction, operation: Operation, uuids: t.Sequence[str], **value
     if operation.during is None:
         return instances.living(tx, uuids)
     on_change = tx.context.notify_on_state_change
-    return instances.swap(tx, uuids, [operation.during], tx.run.id, on_change, task_state=None, **values)
+    at = [operation.during, operation.rule.during]
+    return instances.swap(tx, uuids, at, tx.run.id, on_change, task_state=None, **values)
 
 
 def journal(

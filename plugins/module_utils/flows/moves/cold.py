@@ -99,7 +99,7 @@ def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: Sched
     _enter(tx, wanted, [(found[u], h) for u, h in hosts.items() if isinstance(h, Candidate)])
     operation.finish(tx, its, {u: operation.Outcome(error=e) for u, e in begun.failed.items()})
     operation.notify(tx, its, sorted(found), "prep.end")
-    operation.notify(tx, its, sorted(set(found) - set(begun.failed)), "start")
+    operation.go_on(tx, its, sorted(set(found) - set(begun.failed)))
     moving.kept(tx, begun.failed)
     begun.moving = [m for m in load(tx, sorted(set(found) - set(begun.failed))) if m.uuid not in begun.failed]
     return begun

@@ -36,6 +36,8 @@ BROKEN = errors.RemoteError(reason="it broke")
 class Movers(World):
     """A world whose instances move. Runs have names of one letter; ``m`` moves."""
 
+    settings: t.Mapping[str, t.Any] = {}  # of the run that moves
+
     def set_out(
         self, run: str = "m", flavor: t.Any = None, backends: t.Mapping[str, str] | None = None, **which: t.Any
     ) -> t.Any:
@@ -43,7 +45,7 @@ class Movers(World):
         quotas, flavors = which.pop("quotas", {}), which.pop("flavors", {})
         wanted = cold.Wanted(Selection(**which), tuple(backends), backends, flavor, flavors, quotas=quotas)
         with self.ledger.write() as tx:
-            return cold.begin(tx.for_run(self.context(run)), wanted, self.fleet, self.options())
+            return cold.begin(tx.for_run(self.context(run, **self.settings)), wanted, self.fleet, self.options())
 
     def call(self, function: t.Callable[..., t.Any], *arguments: t.Any, run: str = "m") -> t.Any:
         with self.ledger.write() as tx:
@@ -406,6 +408,26 @@ def test_delete_cleans_both_hosts(world: Movers, moment: str) -> None:
     assert world.finish() == (["web"], []) and not world.claims() and not world.addresses()
     for table in (tables.instance_actions, tables.instance_action_events):
         assert not [r for r in world.rows(table) if r.finish_time is None], "the journal is closed"
+
+
+def test_the_task_states_of_a_move_are_notified_in_their_order(world: Movers) -> None:
+    """source: Nova's prep_resize, and resize_instance"""
+    uuid = world.boot("web")
+    before = len(world.rows(tables.notifications))
+    world.settings = {"notify_on_state_change": "vm_and_task_state"}
+    world.set_out(uuids=[uuid])
+    told = [
+        (n.event_type.replace("compute.instance.", ""), n.payload.get("new_task_state"))
+        for n in world.rows(tables.notifications)[before:]
+    ]
+    assert told == [
+        ("update", states.RESIZE_PREP),
+        ("resize.prep.start", None),
+        ("resize.prep.end", None),
+        ("update", states.RESIZE_MIGRATING),
+        ("resize.start", None),
+    ]
+    assert world.state(uuid)[:2] == (states.ACTIVE, states.RESIZE_MIGRATING)
 
 
 def test_one_that_goes_back_is_not_soft_deleted(world: Movers) -> None:
