@@ -80,4 +80,4 @@ def _checked(world: World) -> t.Iterator[t.Any]:
     yield world
     with world.ledger.read() as tx:
         world.check(tx)
-    world.ledger.close()
+    world.close()

@@ -113,6 +113,11 @@ class World:
         """Of the tasks of each run. Made where one needs it: a process that is killed, as those of races are, leaves its own behind."""
         return tempfile.TemporaryDirectory()
 
+    def close(self) -> None:
+        self.ledger.close()
+        if "shared" in self.__dict__:
+            self.shared.cleanup()
+
     def know(self, *networks: Network) -> None:
         self.networks.update({n.id: n for n in networks})
         self.networks.update({n.name: n for n in networks})
