@@ -31,7 +31,7 @@ from ..boot import accept, redefine
 from ..instances import attach, delete, lock, operation
 from ..instances.operations import find
 from ..moves import cold
-from ..moves.confirm import CONFIRM
+from ..moves.confirm import CONFIRM, is_there
 from ..moves.course import RESIZE as RESIZING
 from ..moves.evacuated import EVACUATE
 from ..moves.place import Mover
@@ -92,11 +92,15 @@ class _Read:
 
 
 def hosts_to_ask(tx: Transaction, file: File) -> list[str]:
-    """The hosts of those instances whose state the file says: their guests may have changed it."""
+    """The hosts of those instances whose state the file says: their guests may have changed it.
+
+    And of those that are resized and that no host has said to have since: without that a resize is not confirmed.
+    """
     rows = _rows(tx, file)
     entries, _digests = _names(file, rows)
-    followed = (k for k, index in entries.items() if file.requests[index].state is not None)
-    return sorted({t.cast(str, rows[k].host) for k in followed if k in rows and rows[k].host is not None})
+    followed = [rows[k] for k, index in entries.items() if k in rows and file.requests[index].state is not None]
+    followed += [rows[k] for k in entries if k in rows and rows[k].vm_state == states.RESIZED and not is_there(rows[k])]
+    return sorted({r.host for r in followed if r.host is not None})
 
 
 def rehearse(tx: Transaction, file: File) -> Plan:

@@ -336,6 +336,23 @@ def test_a_hostname_of_the_file_is_that_of_the_instance(two_hosts: World) -> Non
     assert living(world)["web"].hostname == "web"
 
 
+def test_a_host_is_asked_that_has_not_said_whether_it_has_a_guest_whose_resize_waits(two_hosts: World) -> None:
+    """Its run died in between. Without an answer of the host the resize is not confirmed, however often the file is applied."""
+    world = two_hosts
+    its = file(world, request("web"), request("db"), allow=["resize"], moves=moves())
+    apply(world, its)
+    row = living(world)["web"]
+
+    def asked(**values: t.Any) -> list[str]:
+        with world.ledger.for_run(world.context("b")).rehearse() as tx:
+            instances.write(tx, [row.uuid], **values)
+            return fleet.hosts_to_ask(tx, its)
+
+    assert asked(vm_state=states.RESIZED, power_state=states.NOSTATE) == [row.host]
+    assert asked(vm_state=states.RESIZED, power_state=states.RUNNING) == [], "it has said that"
+    assert asked(vm_state=states.ACTIVE, power_state=states.NOSTATE) == [], "nothing waits"
+
+
 def moves(**more: t.Any) -> cold.Wanted:
     return cold.Wanted(Selection(), ("h1", "h2"), {"h1": "qcow2", "h2": "qcow2"}, **more)
 
