@@ -228,6 +228,24 @@ def test_a_revert_that_wakes_up_when_the_move_is_confirmed(moved: Moves) -> None
     assert failed["failed_items"] and world.state(begun["instances"][0]["uuid"]) == ("active", None, "h2")
 
 
+def test_a_revert_that_nobody_disturbs_cleans_the_new_host_and_starts_the_guest_on_the_former_one(moved: Moves) -> None:
+    """What is left alone of others is done with its own."""
+    world = moved.world
+    uuid = row_of(world, "web").uuid
+    with world.ledger.write() as tx:
+        assert not course.finish(tx.for_run(world.context("m")), course.MIGRATE, {uuid: course.Result(states.RUNNING)})
+    variables = moved.hostvars["localhost"]
+    variables[instance_move.BEGUN] = moved.move("localhost", "revert_resize", "begin", names=["web"])
+    variables[instance_move.SWITCHED] = moved.move("localhost", "revert_resize", "switch")
+    moved.hostvars["h2"][instance_move.SETTLED] = settled = moved.move("h2", "revert_resize", "settle")
+    assert moved.did == [("instance_cleanup", uuid)] and settled["outcomes"][uuid]["cleaned"]
+    variables[instance_move.WENT_BACK] = moved.move("localhost", "revert_resize", "back")
+    moved.hostvars["h1"][instance_move.RETURNED] = moved.move("h1", "revert_resize", "return")
+    assert [(host, state, a["uuid"]) for host, state, a in moved.asked] == [("h1", "running", uuid)]
+    assert "failed" not in moved.move("localhost", "revert_resize", "finish")
+    assert world.state(uuid) == ("active", None, "h1") and world.claims() == {(uuid, "h1")} and not world.cleanups()
+
+
 def test_a_move_whose_instance_is_deleted_leaves_nothing_on_its_new_host(moved: Moves) -> None:
     world = moved.world
     its = item(world)
