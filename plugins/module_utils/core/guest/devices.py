@@ -36,6 +36,12 @@ from .platform import is_windows
 from .spec import GuestSpec, HostCapabilities
 
 DEFAULT_CACHE: t.Mapping[str, str] = {"file": "writeback", "block": "none", "network": "none"}
+#: How a SCSI controller tells its disks apart. libvirt numbers the units of one target, of which these have one or two.
+SCSI_PLACES: t.Mapping[str, str] = {
+    "virtio-scsi": "unit",
+    "vmpvscsi": "target",
+    "lsisas1068": "target",
+}
 BOOT_DEVICES: t.Mapping[str, str] = {"disk": "hd", "lun": "hd", "cdrom": "cdrom", "floppy": "fd"}
 
 
@@ -85,16 +91,16 @@ def disk_configs(
     """
     orders = boot_orders(disks)
     result = []
-    scsi_unit = 0
+    scsi_place = 0
     model = scsi_model(guest, virt_type)
     for disk in disks:
         check_device(disk.device_type, check_bus(disk.disk_bus, virt_type, machine), virt_type)
         source = _source(disk)
         address = None
-        if disk.disk_bus == "scsi" and model == "virtio-scsi":
+        if disk.disk_bus == "scsi" and model in SCSI_PLACES:
             # libvirt would put seven on a controller and add further ones of another model. Other buses lack such units.
-            address = drive_address(unit=scsi_unit)
-            scsi_unit += 1
+            address = drive_address(**{SCSI_PLACES[model]: scsi_place})
+            scsi_place += 1
         cache = _cache(guest, disk)
         is_lun = disk.device_type == "lun"
         result.append(

@@ -30,6 +30,6 @@ class AddressConfig(Element):
     port: t.Optional[str] = at("@port")
 
 
-def drive_address(unit: int, controller: int = 0, bus: int = 0, target: int = 0) -> AddressConfig:
+def drive_address(unit: int = 0, controller: int = 0, bus: int = 0, target: int = 0) -> AddressConfig:
     """``<address type='drive' controller='0' bus='0' target='0' unit='0'/>``."""
     return AddressConfig(type="drive", controller=str(controller), bus=str(bus), target=str(target), unit=str(unit))

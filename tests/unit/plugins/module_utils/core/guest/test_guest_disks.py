@@ -160,6 +160,15 @@ def test_scsi(rule, disks, properties, controllers, units):
     assert [d.address and d.address.unit for d in found.disks] == units, rule
 
 
+@pytest.mark.parametrize("model", ["vmpvscsi", "lsisas1068"])
+def test_scsi_controllers_with_a_target_for_each_disk(model):
+    """QEMU starts no guest whose disks are the units that libvirt would give them there."""
+    disks = disk("sda", "scsi", 0), local("vda"), disk("sdb", "scsi")
+    found = config(*disks, properties={"hw_scsi_model": model}).disks
+    places = [d.address and (d.address.target, d.address.unit) for d in found]
+    assert places == [("0", "0"), None, ("1", "0")]
+
+
 def test_a_lun_has_the_serial_of_the_real_disk():
     """QEMU's scsi-block has no serial to be set: Nova leaves it out. The alias says which volume it is."""
     (node,) = nodes(disk("sda", "scsi", 0, device_type="lun"))

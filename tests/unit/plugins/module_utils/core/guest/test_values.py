@@ -76,6 +76,8 @@ BAD_PROPERTIES = [
     ),
     {"hw_cdrom_bus": "virtio"},
     {"hw_floppy_bus": "scsi"},
+    {"hw_scsi_model": "buslogic"},
+    {"hw_vif_model": "lan9118"},
     {"hw_disk_bus": "ide", "hw_machine_type": "q35"},
     {"hw_vif_model": True},
     {"hw_maxphysaddr_bits": -1},
