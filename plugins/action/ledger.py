@@ -38,12 +38,12 @@ class _Found(t.NamedTuple):
 
 
 def _found(tx: Transaction, url: str) -> _Found:
-    todo, revision = runner.plan(tx, url), runner.current_revision(tx)
+    todo = runner.plan(tx, url)
     if todo:
-        return _Found(todo, revision)
+        return _Found(todo, runner.current_revision(tx))
     complete = runner.check_complete(tx, url)
     held = dead_runs.hosts_to_ask(tx).union(attachments.hosts_to_clean_first(tx))
-    return _Found(todo, revision, complete, complete and commits.any_old(tx), frozenset(held), ledger_id(tx))
+    return _Found(todo, runner.HEAD, complete, complete and commits.any_old(tx), frozenset(held), ledger_id(tx))
 
 
 class ActionModule(LedgerAction):

@@ -144,6 +144,8 @@ def note(tx: Transaction, details: t.Mapping[str, str], event: str) -> None:
 
 def fail_events(tx: Transaction, details: t.Mapping[str, str], event: str) -> None:
     """Journal that ``event`` failed for these instances, each with its own details, and with those of note()."""
+    if not details:
+        return
     c = instance_action_events.c
     mine = (bulk.among(tx, c.instance_uuid, sorted(details)), c.event == event, c.finish_time.is_(None))
     rows = tx.execute(sa.select(c.id, c.instance_uuid, c.details).where(*mine)).all()

@@ -181,6 +181,8 @@ def swap_errors(
     """uuid -> why its swap was lost: the instance is deleted, being deleted, or in another state."""
     c = instances.c
     wanted = sorted(uuids)
+    if not wanted:
+        return {}
     query = sa.select(c.uuid, c.task_state).where(bulk.among(tx, c.uuid, wanted), c.deleted == LIVE)
     task_states = {r.uuid: r.task_state for r in tx.execute(query)}
     found: dict[str, errors.BootflowError] = {}
@@ -538,7 +540,10 @@ def bury(tx: Transaction, uuids: t.Sequence[str]) -> None:
 def hosts_of(tx: Transaction, uuids: t.Iterable[str]) -> dict[str, str | None]:
     """uuid -> the host of the instance, live or deleted."""
     c = instances.c
-    return dict(tx.execute(sa.select(c.uuid, c.host).where(bulk.among(tx, c.uuid, sorted(uuids)))).all())
+    wanted = sorted(uuids)
+    if not wanted:
+        return {}
+    return dict(tx.execute(sa.select(c.uuid, c.host).where(bulk.among(tx, c.uuid, wanted))).all())
 
 
 def disks_of(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, list[dict[str, t.Any]]]:

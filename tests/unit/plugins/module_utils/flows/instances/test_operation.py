@@ -365,6 +365,12 @@ def test_what_somebody_else_did_with_the_guest_is_undone(
         ours = tx.for_run(world.context("o"))
         asked = operation.hosts_to_ask(ours, OPERATIONS[name], operation.Selection(names=["web"]), HOSTS)
     assert asked == {"h1"}
+    with world.ledger.write() as tx:
+        first = operation.begin(
+            tx.for_run(world.context("o")), OPERATIONS[name], operation.Selection(names=["web"]), HOSTS, ask=True
+        )
+    assert (first.ask, first.rows, first.unchanged) == ({"h1"}, [], []), "nothing is begun before it has reported"
+    assert world.state(uuid)[:2] == (vm_state, None)
     assert [r.uuid for r in begin(world, name, names=["web"]).rows] == [uuid]
     assert world.state(uuid)[:2] == (vm_state, states.ACTIONS[name].during)
     assert finish(world, {uuid: errors.LibvirtError(reason="x")}, name)[uuid].code == "LibvirtError"
