@@ -93,7 +93,7 @@ def network_data(network_info: t.Sequence[t.Mapping[str, t.Any]]) -> Data:
             if subnet is None or not subnet["ips"]:
                 continue
             nets.append(_net(vif, subnet, version, len(nets), link["id"]))
-            services.extend(dns for dns in _dns_services(subnet) if dns not in services)
+            services += [dns for dns in _dns_services(subnet) if dns not in services]
     return {"links": links, "networks": nets, "services": services}
 
 

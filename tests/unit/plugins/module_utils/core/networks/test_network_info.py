@@ -151,6 +151,14 @@ def test_network_data():
     assert told["services"] == [{"type": "dns", "address": "9.9.9.9"}, {"type": "dns", "address": "2620:fe::fe"}]
 
 
+def test_a_server_that_one_subnet_names_twice_is_there_twice():
+    """As Nova's netutils has it: only what another subnet has told is left out."""
+    info = info_of(port(("s4", "10.0.0.5")), port(("s4", "10.0.0.6")))
+    for vif in info:
+        vif["network"]["subnets"][0]["dns"] *= 2
+    assert network_info.network_data(info)["services"] == [{"type": "dns", "address": "9.9.9.9"}] * 2
+
+
 def test_first_subnet_of_a_version_only():
     told = network_info.network_data(info_of(port(("s4b", "10.1.0.5"), ("s4", "10.0.0.5"))))
     assert [n["ip_address"] for n in told["networks"]] == ["10.1.0.5"]
