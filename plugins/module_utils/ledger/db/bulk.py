@@ -40,13 +40,30 @@ def listed(tx: Transaction, column: sa.Column[t.Any], values: t.Iterable[t.Any])
     return _array_text(column.type, found) if tx.dialect.name == "postgresql" else json.dumps(found)
 
 
+def any_among(
+    tx: Transaction, table: sa.Table, wanted: t.Mapping[str, t.Iterable[t.Any]], key: str = "id"
+) -> sa.ColumnElement[bool]:
+    """A row of ``table`` has in one of these columns one of its values. Each column's index is used; OR would be two bitmaps."""
+    these = table.alias("these")
+    each = [sa.select(these.c[key]).where(among(tx, these.c[name], values)) for name, values in wanted.items()]
+    return table.c[key].in_(sa.union_all(*each))
+
+
 def _among(dialect: str, column: sa.Column[t.Any], parameter: sa.BindParameter[t.Any]) -> sa.ColumnElement[bool]:
     if dialect == "postgresql":
         # The parameter has to be of the array's type itself: PostgreSQL would make an array of a text again for every row.
         kind = sa.String() if isinstance(column.type, sa.String) else column.type
-        array = optional_import("sqlalchemy.dialects.postgresql").ARRAY(kind)
-        return column == sa.any_(sa.cast(parameter, array))
+        return column == sa.any_(sa.cast(parameter, _array_of(kind)))
     return column.in_(sa.select(sa.column("value")).select_from(sa.func.json_each(parameter)))
+
+
+def each_named(name: str, kind: sa.types.TypeEngine[t.Any]) -> sa.ColumnElement[t.Any]:
+    """PostgreSQL's: a row for each of the values that the parameter ``name`` gets by listed()."""
+    return sa.func.unnest(sa.cast(sa.bindparam(name, type_=UNTYPED), _array_of(kind)), type_=kind)
+
+
+def _array_of(kind: sa.types.TypeEngine[t.Any]) -> t.Any:
+    return optional_import("sqlalchemy.dialects.postgresql").ARRAY(kind)
 
 
 # The database's function that makes a JSON list of a column: thousands of names cost less as one value than as rows.
@@ -70,6 +87,7 @@ def insert(tx: Transaction, table: sa.Table, rows: Rows, if_new: bool = False) -
         words = (" OR IGNORE" if if_new else "", table.name, ", ".join(names), ", ".join("?" * len(names)))
         _send_each(tx, "INSERT%s INTO %s (%s) VALUES (%s)" % words, table, names, rows)
         return
+    tx.inserted[table.name] = tx.inserted.get(table.name, 0) + len(rows)
     if len(rows) == 1:  # values of their own kind cost the driver less than as many arrays of one
         first = {n: its[0] for n, its in _values(table, names, rows).items()}
         _send(tx, Part(_insert_text(table, names, if_new, True), first))

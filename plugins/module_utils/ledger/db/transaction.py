@@ -45,6 +45,7 @@ class Transaction:
     _moment: float | None = field(default=None, repr=False)
     parts: list[Part] | None = field(default=None, repr=False)  # what bulk.together() sends later
     mark: Part | None = field(default=None, repr=False)  # of its COMMIT (commits.sign), until bulk.together() sent it
+    inserted: dict[str, int] = field(default_factory=dict, repr=False)  # rows by table, for statistics.large()
     _cursor: t.Any = field(default=None, repr=False)  # the driver's, for send() and fetch()
 
     def execute(

@@ -494,7 +494,7 @@ def stale_detachments(tx: Transaction, words: t.Collection[str]) -> list[Attachm
             _a.deleted == LIVE,
             _a.beside == OWN,  # the others are ended where their hosts are cleaned
             _a.attach_status == states.DETACHED,
-            sa.or_(bulk.among(tx, _v.id, named), bulk.among(tx, _v.name, named)),
+            bulk.any_among(tx, volumes_table, {"id": named, "name": named}),
         )
     )
     found = _free(tx, list(tx.execute(query))) if named else []
@@ -509,9 +509,8 @@ def of_volumes_or_hosts(
     tx: Transaction, volume_ids: t.Collection[str], storage_hosts: t.Collection[str]
 ) -> list[Attachment]:
     """The live attachments of these volumes, and all exports of these storage hosts."""
-    of_volumes = bulk.among(tx, _a.volume_id, sorted(volume_ids))
-    at_hosts = bulk.among(tx, _a.storage_host, sorted(storage_hosts))
-    return _select(tx, _a.deleted == LIVE, sa.or_(of_volumes, at_hosts))
+    wanted = {"volume_id": sorted(volume_ids), "storage_host": sorted(storage_hosts)}
+    return _select(tx, _a.deleted == LIVE, bulk.any_among(tx, volume_attachments, wanted))
 
 
 def without_instance(tx: Transaction) -> list[tuple[Attachment, str]]:
@@ -533,7 +532,6 @@ def without_instance(tx: Transaction) -> list[tuple[Attachment, str]]:
 
 def volume_ids(tx: Transaction, ids: t.Collection[str], instance_uuids: t.Iterable[str]) -> set[str]:
     """The volumes of these live attachments, and of these instances' attachments."""
-    these = bulk.among(tx, _a.id, sorted(ids))
-    of_instances = bulk.among(tx, _a.instance_uuid, sorted(set(instance_uuids)))
-    query = sa.select(_a.volume_id).where(_a.deleted == LIVE, sa.or_(these, of_instances))
+    wanted = {"id": sorted(ids), "instance_uuid": sorted(set(instance_uuids))}
+    query = sa.select(_a.volume_id).where(_a.deleted == LIVE, bulk.any_among(tx, volume_attachments, wanted))
     return set(tx.execute(query).scalars())

@@ -190,7 +190,7 @@ def by_word(tx: Transaction, of: sa.Table, kind: type[Row], words: t.Sequence[st
     c = of.c
     if not words:
         return []
-    wanted = sa.or_(bulk.among(tx, c.id, words), bulk.among(tx, c.name, words))
+    wanted = bulk.any_among(tx, of, {"id": words, "name": words})
     query = sa.select(of).where(c.deleted == LIVE, wanted).order_by(c.id)
     return tx.rows(query if project is None else query.where(c.project == project), kind)
 

@@ -472,8 +472,8 @@ def test_settings_arrive(server: PostgresServer, name: str) -> None:
 
     ledger = database.open_ledger(address)
     found = show(ledger, "lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout", "work_mem",
-                 "transaction_isolation", "application_name", "random_page_cost")  # fmt: skip
-    assert found == ["7s", "5min", "2min", "8MB", "read committed", "bootflow " + "x" * 54, "1.1"]
+                 "transaction_isolation", "application_name", "random_page_cost", "enable_bitmapscan")  # fmt: skip
+    assert found == ["7s", "5min", "2min", "8MB", "read committed", "bootflow " + "x" * 54, "1.1", "off"]
     ledger.close()
     ledger = database.open_ledger(
         dataclasses.replace(address, lock_timeout=0, statement_timeout=0, idle_timeout=0, application_name="b")
