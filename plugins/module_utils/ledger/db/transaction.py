@@ -29,7 +29,9 @@ def is_of_standby(error: BaseException | None, driver_connection: t.Any) -> bool
     """Whether a standby of PostgreSQL refused to write. It stays one: what was to be written there needs another connection."""
     if getattr(error, "sqlstate", None) != READ_ONLY_SERVER:
         return False
-    return bool(driver_connection.info.parameter_status("in_hot_standby") == "on")
+    status = driver_connection.info.parameter_status
+    # One that was promoted since the transaction began says that it is no standby, and the transaction stays read-only.
+    return bool(status("in_hot_standby") == "on" or status("default_transaction_read_only") == "off")
 
 
 @dataclass

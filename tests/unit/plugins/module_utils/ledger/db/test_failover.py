@@ -9,7 +9,9 @@ from __future__ import annotations
 import threading
 import time
 import typing as t
+from types import SimpleNamespace
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 import yaml
@@ -20,7 +22,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import engine
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.address import LedgerAddress, hosts_as_options
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction, is_of_standby
 
 # --- the URL ---------------------------------------------------------------------------------------------------------
 
@@ -194,6 +196,18 @@ def test_a_connection_to_what_is_a_standby_now(pair: Pair) -> None:
     assert ledger.transact(work) == 1
     starter.join()
     ledger.close()
+
+
+@pytest.mark.parametrize(
+    "in_hot_standby, read_only, expected",
+    [("on", "off", True), ("off", "off", True), ("off", "on", False), (None, None, False)],
+    ids=["a standby", "promoted since the transaction began", "default_transaction_read_only", "a server that tells neither"],
+)  # fmt: skip
+def test_who_refuses_to_write_is_a_standby(in_hot_standby: str | None, read_only: str | None, expected: bool) -> None:
+    told = {"in_hot_standby": in_hot_standby, "default_transaction_read_only": read_only}
+    connection = SimpleNamespace(info=SimpleNamespace(parameter_status=told.get))
+    assert is_of_standby(psycopg.errors.ReadOnlySqlTransaction(), connection) is expected
+    assert not is_of_standby(psycopg.errors.SyntaxError(), connection)
 
 
 # --- waiting ---------------------------------------------------------------------------------------------------------
