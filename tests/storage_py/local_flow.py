@@ -116,7 +116,9 @@ class LocalFlow(Flow):
 
     def crashed_in(self, event: str, flavor: str) -> None:
         """The controller and the host lose their power in that step of a boot, and the host is started again."""
-        process = self.start("boot", {"bootflow_instances": [self.entry(flavor)]})
+        # A boot that waits for its guest does step after step; one that does not tells of them when all are done.
+        wanted = {"bootflow_instances": [self.entry(flavor)], "bootflow_wait_console": self.said()}
+        process = self.start("boot", wanted)
         try:
             begun = (
                 "SELECT 1 FROM instance_action_events JOIN instances ON instances.uuid = instance_uuid"
