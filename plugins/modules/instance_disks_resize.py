@@ -13,6 +13,7 @@ version_added: "0.1.0"
 description:
   - A resize on an instance's own host. The disks that the instance gets are copies of those that it has, which are kept in its folder, with the definition of
     its guest, until the resize is decided.
+  - Copies of logical volumes are logical volumes with C(.resize.new) at the end of their names; those that are kept end with C(.resize.old).
   - Every state can be interrupted and asked for again; one that has nothing to do changes nothing. A guest is defined by M(bootflow.compute.domain) afterwards.
   - The failure of one instance does not affect the others. RV(outcomes) has the result of each.
 author: bootflow.compute authors (@bootflow)
@@ -82,6 +83,18 @@ options:
         description: O(state) of this instance, where it is another one.
         type: str
         choices: [prepared, resized, settled, undone, reverted]
+  volume_group:
+    description: Volume group in which instances of this host have their disks; that which is recorded in the directory of an instance comes first.
+    type: str
+  volume_clear:
+    description: How to clear logical volumes that are removed. V(zero) and V(shred) overwrite them; with V(none) the next guest can read the old data.
+    type: str
+    choices: [zero, shred, none]
+    default: zero
+  volume_clear_size_mb:
+    description: Size of the beginning of each logical volume to overwrite, in MiB; V(0) for all of it.
+    type: int
+    default: 0
   state:
     description:
       - V(prepared) makes the copies; the guest has to be off. V(resized) exchanges them for the disks, and undefines the guest. V(settled) removes what the
@@ -92,6 +105,7 @@ options:
     required: true
 requirements:
   - qemu-utils
+  - lvm2 for disks in a volume group
 """
 
 EXAMPLES = r"""
@@ -132,11 +146,14 @@ from functools import partial
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.local import CLEARS
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import resized
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.disk_batch import (
     BLANK_DISKS_ARGUMENT,
     disk_spec,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.instance_volumes import Clearing
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.resized_volumes import Group
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.connection import (
     LIBVIRT_ARGUMENTS,
     connect,
@@ -174,6 +191,9 @@ def argument_spec():
         "instances_path": {"type": "path", "default": "/var/lib/bootflow/instances"},
         "instances": {"type": "list", "elements": "dict", "required": True, "options": instance},
         "state": {"type": "str", "choices": STATES, "required": True},
+        "volume_group": {"type": "str"},
+        "volume_clear": {"type": "str", "choices": list(CLEARS), "default": CLEARS[0]},
+        "volume_clear_size_mb": {"type": "int", "default": 0},
         "workers": {"type": "int", "default": 4},
     }
 
@@ -183,6 +203,8 @@ def main():
     keep_time_limit(module)
     args = module.params
     where = (args["instances_path"], args["ledger_id"])
+    clearing = Clearing(args["volume_clear"], max(0, args["volume_clear_size_mb"]))
+    group = Group(args["volume_group"] or "", args["ledger_id"], clearing)
     try:
         with connect(args["libvirt_uri"], args["libvirt_timeout"]) as connection:
 
@@ -191,8 +213,8 @@ def main():
                 if state == "prepared":
                     sizes = {name: int(size) for name, size in instance["sizes"].items()}
                     made = [disk_spec(disk) for disk in instance["made"]]
-                    return resized.prepare(*where, instance["uuid"], sizes, instance["left"], made)
-                return EXCHANGES[state](connection, *where, instance["uuid"])
+                    return resized.prepare(*where, instance["uuid"], sizes, instance["left"], made, group)
+                return EXCHANGES[state](connection, *where, instance["uuid"], group=group)
 
             results = run_batch([(i["uuid"], i) for i in args["instances"]], one, args["workers"])
     except Exception as error:

@@ -81,14 +81,10 @@ def resize_arguments(
     action: LedgerAction, state: str, instances: t.Sequence[t.Mapping[str, t.Any]]
 ) -> dict[str, t.Any]:
     """Arguments of the module instance_disks_resize on the current host."""
-    return {
-        **host_settings.libvirt_arguments(action),
-        "instances_path": host_settings.of(action).instances_path,
-        "ledger_id": action.ledger_id(),
-        "state": state,
-        "instances": list(instances),
-        "workers": host_settings.workers(action, len(instances)),
-    }
+    found = host_settings.cleanup_arguments(action)
+    found.pop("whole_disk_clear")
+    workers = host_settings.workers(action, len(instances))
+    return {**found, "state": state, "instances": list(instances), "workers": workers}
 
 
 def _had_on(

@@ -51,11 +51,11 @@ def computes(lab: t.Any) -> t.Iterator[list[ComputeHost]]:
 
 
 class Moves:
-    """One guest on its way."""
+    """One guest on its way. :arg alone: with one host"""
 
-    def __init__(self, computes: list[ComputeHost], folder: t.Any):
+    def __init__(self, computes: list[ComputeHost], folder: t.Any, alone: bool = False):
         self.computes = {c.name: c for c in computes}
-        self.flow = LocalFlow(computes[0], folder, "lvm", computes[1:])
+        self.flow = LocalFlow(computes[0], folder, "lvm", () if alone else computes[1:])
         specs = self.flow.variables["bootflow_flavors"][0]["extra_specs"]
         self.flow.variables["bootflow_flavors"].append({**GROWN, "extra_specs": specs})
 
@@ -122,3 +122,33 @@ def test_to_another_volume_group_and_back(computes: list[ComputeHost], tmp_path:
     flow.check_ledger()
     flow.delete("app")
     assert flow.volumes(other) == {} and flow.residue() == {}
+
+
+def test_where_it_is(computes: list[ComputeHost], tmp_path: t.Any) -> None:
+    """One host with a volume group: its guests are resized, brought back and kept there."""
+    moves = Moves(computes, tmp_path, alone=True)
+    flow, here = moves.flow, {"bootflow_resize_flavor": "grown", "bootflow_allow_resize_to_same_host": True}
+    flow.boot(flow.entry("three"), bootflow_wait_console=flow.said())
+    moves.operate("stop")
+    moves.file("echo 'what the guest wrote' >/mnt/note; sync")
+    moves.operate("start")
+
+    moves.operate("resize", **here)
+    assert moves.row["vm_state"] == "resized"
+    sizes = {n.partition("_")[2]: lv["size"] for n, lv in flow.volumes().items()}
+    was = {"disk.resize.old": GIB, "disk.eph0.resize.old": GIB, "disk.swap.resize.old": 64 * MIB}
+    assert sizes == {"disk": 2 * GIB, "disk.eph0": 2 * GIB, "disk.swap": 32 * MIB, **was}
+    assert all(flow.tags(moves.row["uuid"]) <= lv["tags"] for lv in flow.volumes().values())
+    done = flow.run("audit", "--check")
+    assert done.returncode == 0 and "changed=0" in done.output, done.output
+    moves.operate("revert_resize")
+    assert moves.row["vm_state"] == "active"
+    moves.is_there(GIB, GIB, 64 * MIB)
+
+    moves.operate("resize", **here)
+    moves.operate("confirm_resize")
+    assert moves.row["vm_state"] == "active"
+    moves.is_there(2 * GIB, 2 * GIB, 32 * MIB)
+    flow.check_ledger()
+    flow.delete("app")
+    assert flow.volumes() == {} and flow.residue() == {}

@@ -13,7 +13,7 @@ import typing as t
 from dataclasses import asdict, dataclass, field
 
 from ...core import errors
-from ...core.disks.local import ON_LVM
+from ...core.disks.local import QCOW2_ON_LVM
 from ...core.instances import moves, states
 from ...core.model import Flavor, Image
 from ...core.reading.problems import Problems
@@ -109,10 +109,8 @@ def _told(error: errors.BootflowError, wanted: Wanted, row: PlacedInstance) -> e
     """Why there is no host, with what leads out of it where the instance's own was left out."""
     hint = ""
     if isinstance(error, errors.NoValidHost) and wanted.operation is RESIZE:
-        if wanted.backends[row.host] in ON_LVM:
-            hint = (
-                "Disks that are logical volumes are resized on another host only, with the same bootflow_disk_backend."
-            )
+        if wanted.backends[row.host] == QCOW2_ON_LVM:
+            hint = "Disks in a file system on a logical volume (qcow2_on_lvm) are resized on another host only, with the same bootflow_disk_backend."
         elif not wanted.same_host:
             hint = "With bootflow_allow_resize_to_same_host the instance's own host is one of those that are tried."
         error.remedy = " ".join(filter(None, (error.remedy, hint)))
@@ -201,9 +199,9 @@ def _has_it(row: Instance, flavor: Flavor | None) -> bool:
 
 
 def _may_stay(row: PlacedInstance, wanted: Wanted) -> bool:
-    """Whether its own host is one of those that are tried: disks are exchanged there that are files."""
+    """Whether its own host is one of those that are tried: disks are exchanged there that are files or logical volumes."""
     resizes = wanted.same_host and wanted.flavor_for(row.uuid) is not None
-    return resizes and wanted.backends[row.host] not in ON_LVM
+    return resizes and wanted.backends[row.host] != QCOW2_ON_LVM
 
 
 def _check_movable(row: PlacedInstance, flavor: Flavor | None) -> None:

@@ -4,7 +4,8 @@
 
 """The disks of an instance that is resized on its own host: those that it gets, and those that it had until the resize is decided.
 
-Both are in folders of the instance's own. Each step can be killed anywhere and done again, and what a killed one left becomes either of the two:
+Both are in folders of the instance's own; of disks that are logical volumes, these have the records only (resized_volumes.py).
+Each step can be killed anywhere and done again, and what a killed one left becomes either of the two:
 prepare() makes copies and touches nothing else, take() exchanges them for the disks, settle() keeps what the instance has, back() brings back what it had.
 The domain is undefined before a disk gets or loses its name, so that a host which reports the guest has all of what the guest is in the ledger.
 source: Nova's libvirt driver (migrate_disk_and_power_off, finish_revert_migration: the folder UUID_resize)
@@ -17,6 +18,7 @@ import os
 import shutil
 import typing as t
 
+from ...core.disks.local import LVM
 from ...core.disks.rescue import DISK as RESCUE
 from ...core.errors import Conflict, InvalidDiskInfo
 from ...core.guest.domain.element import parse
@@ -32,6 +34,7 @@ from ..os.module_errors import as_bootflow_error
 from ..os.ownership import check_owner, ledger_of_folder
 from ..os.paths import checked_disk_name, instance_dir, make_dirs
 from ..os.room import check_room
+from . import resized_volumes as volumes
 from .file_disks import RECORDS, DiskSpec, ensure_files, grow, records_of, write_records
 
 #: Folders in that of the instance: what it gets, that while it is copied, and what it had.
@@ -47,15 +50,16 @@ def prepare(
     sizes: t.Mapping[str, int],
     left: t.Collection[str] = (),
     made: t.Sequence[DiskSpec] = (),
+    group: volumes.Group = volumes.NO_GROUP,
 ) -> dict[str, t.Any]:
     """Copy the disks of an instance whose guest is off, and let the copies grow to ``sizes`` (bytes, by name). Gives {changed, disks}.
 
-    :arg left: disks that are not copied. :arg made: disks that are made
+    :arg left: disks that are not copied. :arg made: disks that are made. :arg group: for disks that are logical volumes
     :raises Conflict: the folder belongs to another ledger. :raises DiskFull: there is no room for the copies.
-    :raises InvalidDiskInfo: a disk is missing, or not a file of a known format. :raises CommandFailed: a guest uses it.
+    :raises InvalidDiskInfo: a disk is missing, or not of a known format. :raises CommandFailed, VolumeIsBusy: a guest uses it.
     """
     with _held(instances_path, ledger_id, uuid) as folder:
-        part = os.path.join(folder, PART)
+        uuid, part = os.path.basename(folder), os.path.join(folder, PART)
         progress.mark_changed()
         try:
             _remove(folder, NEW, PART)
@@ -64,24 +68,35 @@ def prepare(
             if missing:
                 raise InvalidDiskInfo(reason="folder %s has no disk %s" % (folder, ", ".join(missing)))
             records = {n: r for n, r in there.items() if n != RESCUE and n not in left}
-            _check(folder, records)
+            on_lvm = {n: r for n, r in records.items() if r.get("format") == LVM}
+            files = {n: r for n, r in records.items() if n not in on_lvm}
+            made_on_lvm = [spec.checked() for spec in made if spec.backend == LVM]
+            _check(folder, files)
+            of_disks = volumes.recorded(group, folder)
+            if of_disks.vg or not made_on_lvm:
+                group = of_disks
+            volumes.drop(group, uuid, volumes.NEW, volumes.OLD)
             _remove(folder, OLD)
             if not there:
                 write_records(folder, {})  # the exchange counts with it
             make_dirs(part, 0o700)
-            for name, record in sorted(records.items()):
+            for name, record in sorted(files.items()):
                 copy = os.path.join(part, name)
                 _copy(os.path.join(folder, name), copy)
                 records[name] = {**record, "virtual_size": grow(copy, record, sizes.get(name, 0))}
                 fsync(copy)
+            if group.vg:
+                records.update(volumes.copied(group, uuid, on_lvm, sizes, made_on_lvm))
             write_records(part, records)
+            made = [spec.checked() for spec in made if spec.backend != LVM]
             if made:
-                ensure_files(part, [spec.checked() for spec in made], {}, False)
+                ensure_files(part, made, {}, False)
                 records = records_of(part)
             os.rename(part, os.path.join(folder, NEW))
             fsync(folder)
         except BaseException:
             shutil.rmtree(part, ignore_errors=True)
+            volumes.drop_if_possible(group, uuid)
             raise
         disks = [{"name": n, "size": int(r["virtual_size"])} for n, r in sorted(records.items())]
         return {"changed": True, "disks": disks}
@@ -105,7 +120,9 @@ def _copy(source: str, target: str) -> None:
     os.chmod(target, 0o600)
 
 
-def take(connection: t.Any, instances_path: str, ledger_id: str, uuid: str) -> dict[str, t.Any]:
+def take(
+    connection: t.Any, instances_path: str, ledger_id: str, uuid: str, group: volumes.Group = volumes.NO_GROUP
+) -> dict[str, t.Any]:
     """The copies are the instance's disks now, the others are kept, with the guest's definition. Its guest is off, and has no domain afterwards.
 
     Without copies, nothing is done.
@@ -113,20 +130,31 @@ def take(connection: t.Any, instances_path: str, ledger_id: str, uuid: str) -> d
     :raises Conflict: the guest runs, or is another ledger's.
     """
     with _held(instances_path, ledger_id, uuid) as folder:
-        return {"changed": _take(connection, folder, ledger_id)}
+        return {"changed": _take(connection, folder, ledger_id, _group(group, folder))}
 
 
-def settle(connection: t.Any, instances_path: str, ledger_id: str, uuid: str) -> dict[str, t.Any]:
+def settle(
+    connection: t.Any, instances_path: str, ledger_id: str, uuid: str, group: volumes.Group = volumes.NO_GROUP
+) -> dict[str, t.Any]:
     """As take(), and what the instance had is removed.
 
-    :raises Conflict: see take().
+    :raises Conflict: see take(). :raises VolumeIsBusy: a logical volume that it had is open.
     """
     with _held(instances_path, ledger_id, uuid) as folder:
-        taken = _take(connection, folder, ledger_id)
-        return {"changed": _remove(folder, OLD, PART) or taken}
+        group = _group(group, folder)
+        taken = _take(connection, folder, ledger_id, group)
+        dropped = volumes.drop(group, os.path.basename(folder), volumes.NEW, volumes.OLD)
+        return {"changed": _remove(folder, OLD, PART) or dropped or taken}
 
 
-def back(connection: t.Any, instances_path: str, ledger_id: str, uuid: str, define: bool = True) -> dict[str, t.Any]:
+def back(
+    connection: t.Any,
+    instances_path: str,
+    ledger_id: str,
+    uuid: str,
+    define: bool = True,
+    group: volumes.Group = volumes.NO_GROUP,
+) -> dict[str, t.Any]:
     """The instance has the disks that it had, and its guest is off. Where copies were not taken yet, they are removed, and nothing else is done.
 
     :arg define: its guest has the definition that it had, too. Without, it has none yet: the ledger has to know first that it is what it was.
@@ -135,29 +163,33 @@ def back(connection: t.Any, instances_path: str, ledger_id: str, uuid: str, defi
     with _held(instances_path, ledger_id, uuid) as folder:
         kept = os.path.join(folder, OLD)
         definition = os.path.join(kept, DEFINITION)
-        uuid = os.path.basename(folder)
+        uuid, group = os.path.basename(folder), _group(group, folder)
         there = [n for n in _names(kept) if n != DEFINITION]
-        if there:
+        taken = bool(there) or volumes.is_exchanged(group, uuid)
+        if taken:
             progress.mark_changed()
             domain = _domain(connection, uuid, ledger_id)
             if domain is not None:
                 cut_off(domain)
                 _undefine(domain)
-        remove_files(*(os.path.join(folder, n) for n in _added(folder)))
+        added = _added(folder)
+        remove_files(*(os.path.join(folder, n) for n in added))
+        volumes.bring_back(group, uuid, added)
         if there:
             # The records last: until then the others are tried again.
             for name in sorted(there, key=lambda n: n == RECORDS):
                 os.rename(os.path.join(kept, name), os.path.join(folder, name))
                 remove_files(os.path.join(kept, name))  # it is one file still, with both names, where take() was killed
             fsync(folder)
-        removed = _remove(folder, NEW, PART)
+        dropped = volumes.drop(group, uuid, volumes.NEW)
+        removed = _remove(folder, NEW, PART) or dropped or taken
         if os.path.exists(definition):
             if not define:
-                return {"changed": bool(there) or removed}
+                return {"changed": removed}
             if _domain(connection, uuid, ledger_id) is None:
                 with open(definition, encoding="utf-8") as file, libvirt_errors():
                     connection.defineXMLFlags(file.read(), 0)
-        return {"changed": _remove(folder, OLD) or bool(there) or removed}
+        return {"changed": _remove(folder, OLD) or removed}
 
 
 @contextlib.contextmanager
@@ -172,6 +204,10 @@ def _held(instances_path: str, ledger_id: str, uuid: str) -> t.Iterator[str]:
             raise as_bootflow_error(error, folder) from None
 
 
+def _group(given: volumes.Group, folder: str) -> volumes.Group:
+    return volumes.recorded(given, folder, os.path.join(folder, NEW), os.path.join(folder, OLD))
+
+
 def _names(folder: str) -> list[str]:
     try:
         return sorted(n for n in os.listdir(folder) if not n.startswith("."))
@@ -179,7 +215,7 @@ def _names(folder: str) -> list[str]:
         return []
 
 
-def _take(connection: t.Any, folder: str, ledger_id: str) -> bool:
+def _take(connection: t.Any, folder: str, ledger_id: str, group: volumes.Group) -> bool:
     made, kept = os.path.join(folder, NEW), os.path.join(folder, OLD)
     if not os.path.isdir(made):
         return False
@@ -204,6 +240,7 @@ def _take(connection: t.Any, folder: str, ledger_id: str) -> bool:
     for name in sorted(gone):
         with contextlib.suppress(FileNotFoundError):
             os.rename(os.path.join(folder, checked_disk_name(name)), os.path.join(kept, name))
+    volumes.exchange(group, os.path.basename(folder), gone)
     for name in sorted(_names(made), key=lambda n: n == RECORDS):
         with contextlib.suppress(FileExistsError, FileNotFoundError):  # of a killed one; a disk that is added
             os.link(os.path.join(folder, name), os.path.join(kept, name))

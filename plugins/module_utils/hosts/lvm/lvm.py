@@ -322,6 +322,11 @@ def extend(vg: str, name: str, size: int) -> None:
     lvm(vg, "lvextend", "--yes", "--size", "%db" % size, "%s/%s" % (vg, name))
 
 
+def rename(vg: str, name: str, new: str) -> None:
+    """Give a logical volume another name. Its content, tags and size are kept, and it may be active."""
+    lvm(vg, "lvrename", "--yes", vg, name, new)
+
+
 def change_tags(vg: str, names: t.Sequence[str], add: t.Sequence[str] = (), remove: t.Sequence[str] = ()) -> None:
     """Change the tags of several logical volumes with one command."""
     arguments = ["lvchange", "--yes"] + _tags(add) + [word for tag in remove for word in ("--deltag", tag)]

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 import pytest
 
@@ -157,10 +158,20 @@ def test_only_where_it_is_allowed(world: Here) -> None:
     assert begun.failed and "same_host" not in begun.failed[uuid].remedy, "a migration goes to another host"
 
 
-@pytest.mark.parametrize("backend", ["lvm", "qcow2_on_lvm"])
+def test_logical_volumes_may_stay(world: Here) -> None:
+    uuid = world.boot("web")
+    wanted = cold.Wanted(Selection(uuids=[uuid]), ("h1",), {"h1": "lvm"}, LARGE)
+    begun = world.call(cold.begin, wanted, world.fleet, world.options())
+    assert "bootflow_allow_resize_to_same_host" in begun.failed[uuid].remedy
+    wanted = replace(wanted, same_host=True)
+    (moving,) = world.call(cold.begin, wanted, world.fleet, world.options()).moving
+    assert moving.move.dest_compute == moving.move.source_compute == "h1"
+
+
 @pytest.mark.parametrize("same_host", [False, True])
-def test_logical_volumes_go_to_another_host(world: Here, backend: str, same_host: bool) -> None:
+def test_files_on_a_logical_volume_go_to_another_host(world: Here, same_host: bool) -> None:
     """No remedy names a setting that leads nowhere."""
+    backend = "qcow2_on_lvm"
     uuid = world.boot("web")
     wanted = cold.Wanted(Selection(uuids=[uuid]), ("h1",), {"h1": backend}, LARGE, same_host=same_host)
     begun = world.call(cold.begin, wanted, world.fleet, world.options())

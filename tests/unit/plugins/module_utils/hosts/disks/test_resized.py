@@ -198,8 +198,7 @@ def qemu_img(*argv: str) -> str:
     return subprocess.run(["qemu-img", *argv], check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-@pytest.fixture
-def host(monkeypatch: pytest.MonkeyPatch, tmp_path: t.Any) -> Host:
+def fake_libvirt(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = ("NO_CONNECT", "INVALID_CONN", "RPC", "SYSTEM_ERROR", "NO_NETWORK", "NO_SECRET", "INTERNAL_ERROR")
     fake = types.SimpleNamespace(
         libvirtError=Error,
@@ -214,7 +213,10 @@ def host(monkeypatch: pytest.MonkeyPatch, tmp_path: t.Any) -> Host:
     )
     for module in (resized, domains, running, libvirt_connection):
         monkeypatch.setattr(module, "libvirt", fake)
-    made = Host(tmp_path)
+
+
+def count_changes(monkeypatch: pytest.MonkeyPatch, made: t.Any) -> None:
+    """Each change that the module makes to files calls ``made.change()`` before."""
 
     def counted(function: t.Callable[..., t.Any]) -> t.Callable[..., t.Any]:
         def call(*args: t.Any, **how: t.Any) -> t.Any:
@@ -230,6 +232,13 @@ def host(monkeypatch: pytest.MonkeyPatch, tmp_path: t.Any) -> Host:
     # A process that is killed removes nothing more.
     trees = types.SimpleNamespace(**{**vars(shutil), "rmtree": counted(shutil.rmtree)})
     monkeypatch.setattr(resized, "shutil", trees)
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch, tmp_path: t.Any) -> Host:
+    fake_libvirt(monkeypatch)
+    made = Host(tmp_path)
+    count_changes(monkeypatch, made)
     return made
 
 

@@ -1,0 +1,158 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Disks that are logical volumes, of an instance that is resized on its own host.
+
+What the instance gets has the name of its disk with NEW behind it, what it had that with OLD. A disk is exchanged by two renames,
+and the same two bring it back, so that one look at the names tells where a killed run stopped:
+
+    disk and NEW  ->  OLD and NEW  ->  OLD and disk
+
+All have the instance's tags: they are removed with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+from dataclasses import dataclass, field, replace
+
+from ...core.disks.local import LVM, volume_name
+from ...core.errors import BootflowError, InvalidDiskInfo
+from ..lvm import lvm
+from ..lvm.lvm_tags import DELETING
+from ..os.batch import progress
+from ..os.paths import checked_disk_name
+from ..volumes.copy import flush, zero
+from .file_disks import DiskSpec, disk_size, format_disk, record_of, records_of
+from .instance_tags import of_instance
+from .instance_volumes import Clearing, Wanted, activate, begin, check_closed, finish, remove, whole
+from .lvm_disks import write_image
+
+NEW, OLD = ".resize.new", ".resize.old"
+
+
+@dataclass(frozen=True)
+class Group:
+    """The volume group in which an instance has its disks ("": none), and how what is removed there is cleared."""
+
+    vg: str = ""
+    ledger_id: str = ""
+    clearing: Clearing = field(default_factory=Clearing)
+
+
+NO_GROUP = Group()
+
+
+def recorded(given: Group, *folders: str) -> Group:
+    """``given`` with the group that the records in these folders name, "" where none does: the host's setting may have changed since."""
+    found = {
+        str(record.get("volume_group"))
+        for folder in folders
+        for record in records_of(folder).values()
+        if isinstance(record, dict) and record.get("format") == LVM
+    }
+    return replace(given, vg=min(found, default=""))
+
+
+def copied(
+    group: Group, uuid: str, records: t.Mapping[str, t.Any], sizes: t.Mapping[str, int], made: t.Sequence[DiskSpec]
+) -> dict[str, t.Any]:
+    """Copies of these disks, not smaller than ``sizes``, and the disks that are ``made``. Returns the records of both.
+
+    :raises InvalidDiskInfo: a disk is missing. :raises VolumeIsBusy: a guest uses it. :raises DiskFull: the group has no room.
+    """
+    found = lvm.read_group(group.vg, group.ledger_id)
+    lvm.check_group(found)
+    sources = []
+    for name in records:
+        lv = whole(found, uuid, volume_name(uuid, checked_disk_name(name)))
+        if lv is None:
+            raise InvalidDiskInfo(reason="logical volume %s/%s does not exist" % (group.vg, volume_name(uuid, name)))
+        sources.append(lv)
+    check_closed(group.vg, [lv.name for lv in sources])
+    activate(group.vg, sources)
+    new = {n: {**r, "virtual_size": _grown(found, r, sizes.get(n, 0))} for n, r in records.items()}
+    for spec in made:
+        new[spec.name] = {**record_of(spec, found.rounded(disk_size(spec, None)), None), "volume_group": group.vg}
+    names = {n: volume_name(uuid, n) + NEW for n in new}
+    source = {n: "image/%s" % r["image_id"] if r.get("image_id") else "" for n, r in new.items()}
+    begin(group.vg, uuid, [Wanted(names[n], r["virtual_size"], source[n]) for n, r in new.items()], group.ledger_id)
+    for name in records:
+        path = lvm.device_path(group.vg, names[name])
+        zero(path, new[name]["virtual_size"])  # what it is larger by, too, whatever another guest left there
+        write_image(lvm.device_path(group.vg, volume_name(uuid, name)), path)
+        flush(path)
+    for spec in made:
+        path = lvm.device_path(group.vg, names[spec.name])
+        format_disk(spec, path)
+        flush(path)
+    if names:
+        finish(group.vg, list(names.values()))
+    return new
+
+
+def _grown(group: lvm.VolumeGroup, record: t.Mapping[str, t.Any], size: int) -> int:
+    return max(group.rounded(size), group.rounded(int(record["virtual_size"])))
+
+
+def exchange(group: Group, uuid: str, gone: t.Collection[str]) -> None:
+    """The copies are the disks. :arg gone: disks that the instance has no more"""
+    if not group.vg:
+        return
+    with lvm.group_lock(group.vg):
+        there = _names(group, uuid)
+        for name in sorted({*_with(there, NEW), *(volume_name(uuid, n) for n in gone)}):
+            if name in there and name + OLD not in there:
+                lvm.rename(group.vg, name, name + OLD)
+            if name + NEW in there:
+                lvm.rename(group.vg, name + NEW, name)
+
+
+def is_exchanged(group: Group, uuid: str) -> bool:
+    """Whether the instance still has what it had, and a disk may have the name of it."""
+    return bool(group.vg and _with(_names(group, uuid), OLD))
+
+
+def bring_back(group: Group, uuid: str, added: t.Collection[str]) -> None:
+    """The opposite of exchange(). :arg added: disks that the instance did not have"""
+    if not group.vg:
+        return
+    with lvm.group_lock(group.vg):
+        there = _names(group, uuid)
+        for name in sorted({*_with(there, OLD), *(volume_name(uuid, n) for n in added)}):
+            if name in there and name + NEW not in there:
+                progress.mark_changed()
+                lvm.rename(group.vg, name, name + NEW)
+            if name + OLD in there:
+                lvm.rename(group.vg, name + OLD, name)
+
+
+def drop(group: Group, uuid: str, *ends: str) -> bool:
+    """Clear and remove the logical volumes with these ends of names. Whether there were any.
+
+    :raises VolumeIsBusy: one is open.
+    """
+    if not group.vg:
+        return False
+    found = [lv for lv in of_instance(lvm.read_group(group.vg, group.ledger_id), uuid) if lv.name.endswith(ends)]
+    remove(group.vg, found, group.clearing)
+    return bool(found)
+
+
+def drop_if_possible(group: Group, uuid: str) -> None:
+    """After a failure, which is what is told: the copies. What stays is removed by the next resize, or with the instance."""
+    with contextlib.suppress(BootflowError, OSError):
+        drop(group, uuid, NEW)
+
+
+def _names(group: Group, uuid: str) -> set[str]:
+    """Without those that are being removed: nothing brings them back."""
+    lvs = of_instance(lvm.read_group(group.vg, group.ledger_id), uuid)
+    return {lv.name for lv in lvs if DELETING not in lv.tags}
+
+
+def _with(names: t.Iterable[str], end: str) -> set[str]:
+    """Names of disks that have a logical volume with that end."""
+    return {n[: -len(end)] for n in names if n.endswith(end)}
