@@ -125,7 +125,7 @@ def _check_form(entry: t.Any, attaching: bool) -> None:
         if entry.get(name) is not None and not isinstance(entry[name], str):
             raise errors.InvalidInput(reason="%s must be a text" % name, remedy="Write it in quotation marks.")
         if not is_text(entry.get(name) or ""):
-            raise errors.InvalidInput(reason="%s has a NUL or half a character" % name, remedy="Correct it.")
+            raise errors.InvalidInput(reason="%s contains a NUL or an unpaired surrogate" % name, remedy="Remove it.")
     mode = entry.get("mode") or "rw"
     if mode not in attach_rules.MODES:
         raise errors.InvalidVolumeAttachMode(mode=mode, volume_id=entry["volume"], remedy="Use rw or ro.")

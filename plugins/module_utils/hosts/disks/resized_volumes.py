@@ -111,7 +111,7 @@ def exchange(group: Group, uuid: str, gone: t.Collection[str]) -> None:
 
 
 def is_exchanged(group: Group, uuid: str) -> bool:
-    """Whether the instance still has what it had, and a disk may have the name of it."""
+    """Whether a logical volume that the instance had before its resize is there: its disks may be exchanged."""
     return bool(group.vg and _with(_names(group, uuid), OLD))
 
 
@@ -142,7 +142,7 @@ def drop(group: Group, uuid: str, *ends: str) -> bool:
 
 
 def drop_if_possible(group: Group, uuid: str) -> None:
-    """After a failure, which is what is told: the copies. What stays is removed by the next resize, or with the instance."""
+    """Remove the copies after a failure, which is the error that is reported. What stays is removed by the next resize, or with the instance."""
     with contextlib.suppress(BootflowError, OSError):
         drop(group, uuid, NEW)
 

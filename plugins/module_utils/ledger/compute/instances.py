@@ -251,7 +251,8 @@ def _live_query(dialect: str, lists: tuple[str, ...], values: tuple[str, ...], l
 
 def _named_rows() -> sa.Subquery:
     """The keys of uq_instances_name for a list of names in one project, as rows: for the same reason, PostgreSQL would read all
-    of a project's rows where project and ``deleted`` are conditions of their own. OFFSET 0 keeps them in the subquery."""
+    of a project's rows where project and ``deleted`` are conditions of their own. It keeps a subquery that unnests apart, and
+    sees neither of the two in it."""
     of_text = sa.String()
     words = bulk.each_named("some_display_name", of_text)
     project = sa.cast(sa.bindparam("project", type_=of_text), of_text)

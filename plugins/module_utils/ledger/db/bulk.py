@@ -40,13 +40,14 @@ def listed(tx: Transaction, column: sa.Column[t.Any], values: t.Iterable[t.Any])
     return _array_text(column.type, found) if tx.dialect.name == "postgresql" else json.dumps(found)
 
 
-def any_among(
-    tx: Transaction, table: sa.Table, wanted: t.Mapping[str, t.Iterable[t.Any]], key: str = "id"
-) -> sa.ColumnElement[bool]:
-    """A row of ``table`` has in one of these columns one of its values. Each column's index is used; OR would be two bitmaps."""
+def any_among(tx: Transaction, table: sa.Table, wanted: t.Mapping[str, t.Iterable[t.Any]]) -> sa.ColumnElement[bool]:
+    """Whether a row of ``table``, which has the key ``id``, has in one of these columns one of its values.
+
+    Each column's index is used; for OR PostgreSQL would need bitmaps, which engine.PLANNER turns off.
+    """
     these = table.alias("these")
-    each = [sa.select(these.c[key]).where(among(tx, these.c[name], values)) for name, values in wanted.items()]
-    return table.c[key].in_(sa.union_all(*each))
+    each = [sa.select(these.c.id).where(among(tx, these.c[name], values)) for name, values in wanted.items()]
+    return table.c.id.in_(sa.union_all(*each))
 
 
 def _among(dialect: str, column: sa.Column[t.Any], parameter: sa.BindParameter[t.Any]) -> sa.ColumnElement[bool]:
