@@ -21,8 +21,9 @@ from ...core.scheduler.host_state import HostState
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
-from ..schema.tables import BUSY, compute_nodes, instances, request_specs
-from . import dedicated_resources, nodes, profiles
+from ..schema import packed
+from ..schema.tables import compute_nodes, instances, request_specs
+from . import dedicated_resources, nodes, packed_nodes, profiles
 
 # Columns from which a HostState is derived, in addition to those that are its fields.
 _OTHERS = ("availability_zone", "profile_id", "disabled", "down")
@@ -54,11 +55,12 @@ class SettingsDiffer(Exception):
 
 
 class _Found(t.NamedTuple):
-    """What one statement reads."""
+    """What is read of all nodes."""
 
     table: dict[str, t.Any]  # column -> its values
     io_ops: dict[str, int]  # host -> instances that load its disks
     with_devices: bool  # whether any host has devices or disks to hand out
+    known: set[str]  # hosts with a row
     same: bool = False  # whether the settings were compared, and are those of the inventory
 
 
@@ -73,28 +75,16 @@ def read(
     """The inventory's hosts, in the order of their names; those that never reported come last, as down.
 
     :arg aggregates: host -> its aggregates; hosts in the same ones should share the tuple.
-    :arg configurations: see nodes.differing(). PostgreSQL compares them in the statement that reads the hosts.
+    :arg configurations: see nodes.differing(). What is read of PostgreSQL has what they are compared with.
     :raises SettingsDiffer: a row has other settings than its host in ``configurations``.
     """
     wanted = hosts if isinstance(hosts, (set, frozenset)) else set(hosts)
-    packs = tx.dialect.name == "postgresql"
-    table, io_ops, with_devices, same = _packed(tx, nodes.Kinds(configurations or {})) if packs else _joined(tx)
+    reads = _packed if tx.dialect.name == "postgresql" else _joined
+    table, io_ops, with_devices, known, same = reads(tx, wanted, configurations or {})
     if configurations and not same and nodes.differing(tx, configurations):
         raise SettingsDiffer
     if not with_devices and needs.devices:
         needs = replace(needs, devices=False)
-    names = table["host"]
-    known = set(names)
-    if not known <= wanted or any(map(operator.gt, names, names[1:])) or len(known) < len(names):
-        keys = names if len(known) == len(names) else list(zip(names, table["node"]))
-        mine = range(len(names)) if known <= wanted else [i for i, host in enumerate(names) if host in wanted]
-        chosen = sorted(mine, key=keys.__getitem__)
-        rows = np.array(chosen, dtype=np.int64)
-        pick = operator.itemgetter(*chosen) if len(chosen) > 1 else lambda column: [column[i] for i in chosen]
-        table = {
-            name: column[rows] if isinstance(column, np.ndarray) else list(pick(column))
-            for name, column in table.items()
-        }
     strangers = [] if wanted <= known else [h for h in hosts if h not in known]
     if strangers:
         table = _as_lists(table)
@@ -113,7 +103,48 @@ def _as_lists(table: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     return {name: getattr(column, "tolist", lambda column=column: column)() for name, column in table.items()}
 
 
-def _joined(tx: Transaction) -> _Found:
+def _order(
+    hosts: t.Sequence[str], its_nodes: t.Sequence[str], known: t.AbstractSet[str], wanted: t.AbstractSet[str]
+) -> list[int] | None:
+    """The rows of the hosts that are wanted, by host and node; None: all of them, as they are. :arg known: the hosts, once each"""
+    if known <= wanted and len(known) == len(hosts) and not any(map(operator.gt, hosts, hosts[1:])):
+        return None
+    keys: t.Sequence[t.Any] = hosts if len(known) == len(hosts) else list(zip(hosts, its_nodes))
+    mine = range(len(hosts)) if known <= wanted else [i for i, host in enumerate(hosts) if host in wanted]
+    return sorted(mine, key=keys.__getitem__)
+
+
+def _packed(
+    tx: Transaction, wanted: t.AbstractSet[str], configurations: t.Mapping[str, t.Mapping[str, t.Any]]
+) -> _Found:
+    rows = packed_nodes.Packed(tx)
+    same = bool(configurations) and rows.has_settings(configurations)
+    with_devices = rows.with_devices
+    known = set(rows.column("host"))
+    order = _order(rows.column("host"), rows.column("node"), known, wanted)
+    if order is not None:
+        rows.pick(order)
+    return _Found({name: rows.column(name) for name in COLUMNS}, rows.busy, with_devices, known, same)
+
+
+def _joined(
+    tx: Transaction, wanted: t.AbstractSet[str], _configurations: t.Mapping[str, t.Mapping[str, t.Any]]
+) -> _Found:
+    table, io_ops, with_devices = _read_joined(tx)
+    known = set(table["host"])
+    found = _Found(table, io_ops, with_devices, known)
+    order = _order(table["host"], table["node"], known, wanted)
+    if order is None:
+        return found
+    rows = np.array(order, dtype=np.int64)
+    pick = operator.itemgetter(*order) if len(order) > 1 else lambda column: [column[i] for i in order]
+    picked = {
+        name: column[rows] if isinstance(column, np.ndarray) else list(pick(column)) for name, column in table.items()
+    }
+    return found._replace(table=picked)
+
+
+def _read_joined(tx: Transaction) -> tuple[dict[str, t.Any], dict[str, int], bool]:
     """sqlite sends each column as one text."""
     io_ops = dict(map(tuple, tx.execute(_IO_OPS)))
     (*values, with_devices) = tx.connection.exec_driver_sql(_joined_columns()).one()
@@ -123,11 +154,11 @@ def _joined(tx: Transaction) -> _Found:
             kind = _type_of(name)
             table[name] = _split(joined) if kind == "str" else _numbers(name, joined, kind)
     except ValueError:  # no number
-        return _Found(_unpacked(tx), io_ops, True)
+        return _unpacked(tx), io_ops, True
     count = len(table["id"])
     if any(len(column) != count for column in table.values()):  # no number, or a text that has the separator in it
-        return _Found(_unpacked(tx), io_ops, True)
-    return _Found(table, io_ops, bool(with_devices))
+        return _unpacked(tx), io_ops, True
+    return table, io_ops, bool(with_devices)
 
 
 def _numbers(name: str, joined: str | None, kind: str) -> t.Any:
@@ -140,7 +171,7 @@ def _numbers(name: str, joined: str | None, kind: str) -> t.Any:
 
 def _with_nulls(name: str, column: t.Any) -> t.Any:
     if name in _NULLABLE:
-        missing = np.isnan(column) if column.dtype == np.float64 else column == _NULL
+        missing = np.isnan(column) if column.dtype == np.float64 else column == packed.NULL
         if missing.any():
             return [None if none else value for value, none in zip(column.tolist(), missing)]
     return column
@@ -155,40 +186,8 @@ def _unpacked(tx: Transaction) -> dict[str, t.Any]:
     return table
 
 
-def _packed(tx: Transaction, kinds: nodes.Kinds) -> _Found:
-    """PostgreSQL sends numbers as their bytes: none of them becomes an object."""
-    found = _packed_as(tx, kinds, _TEXT, _split)
-    count = len(found.table["id"])
-    if any(len(column) != count for column in found.table.values()):  # a text has the separator in it
-        found = _packed_as(tx, kinds, _JSON, lambda packed: packed or [])
-    return found
-
-
-def _packed_as(tx: Transaction, kinds: nodes.Kinds, form: str, texts: t.Callable[[t.Any], list[t.Any]]) -> _Found:
-    """:arg texts: what a column of texts in that form becomes"""
-    text = _packed_columns(form, kinds.columns)
-    (*values, with_devices, io_ops, its_kinds) = tx.fetch(text, kinds.values or None, binary=True)[0]
-    table = _unpack(values, texts)
-    same = kinds.fit(table["host"], np.frombuffer(its_kinds or b"", dtype=">i4").tolist())
-    return _Found(table, io_ops or {}, bool(with_devices), same)
-
-
-def _unpack(values: t.Sequence[t.Any], texts: t.Callable[[t.Any], list[t.Any]]) -> dict[str, t.Any]:
-    """:arg texts: what a packed column of texts becomes"""
-    table: dict[str, t.Any] = {}
-    for (name, form), packed in zip(_FORM_OF.items(), values):
-        if form is None:
-            table[name] = texts(packed)
-            continue
-        column = np.frombuffer(packed or b"", dtype=form)
-        table[name] = column
-        if form != "?":
-            table[name] = _with_nulls(name, column.astype(np.float64 if form == ">f8" else np.int64))
-    return table
-
-
-def _split(packed: str | None) -> list[str]:
-    return [] if packed is None else packed.split(_SEPARATOR)
+def _split(joined: str | None) -> list[str]:
+    return [] if joined is None else joined.split(packed.SEPARATOR)
 
 
 # COLUMNS as expressions, where they are not columns of the table
@@ -197,38 +196,14 @@ _EXPRESSIONS = {
     "down": "(forced_down OR unreachable_reason IS NOT NULL)",
 }
 _NULLABLE = frozenset(name for name in COLUMNS if name not in _EXPRESSIONS and compute_nodes.c[name].nullable)
-_NULL = -(2**31)  # for an integer that is NULL
-# Kind of a column -> how its values are packed, and their form in numpy
-_PACKS = {
-    "int": "string_agg(int4send(%s), '')",
-    "float": "string_agg(float8send(%s), '')",
-    "bool": "string_agg(boolsend(%s), '')",
-}
-_FORMS = {"int": ">i4", "float": ">f8", "bool": "?", "str": None}
-# Ways to pack texts: with a separator that no name should have, and, slower, as JSON
-_SEPARATOR = "\x1f"
-_TEXT = "string_agg(%s, chr(31))"
-_JSON = "json_agg(%s)"
 
 
 def _type_of(name: str) -> str:
     return "bool" if name in _EXPRESSIONS else compute_nodes.c[name].type.python_type.__name__
 
 
-def _pack(name: str, texts: str) -> str:
-    kind = _type_of(name)
-    value = _EXPRESSIONS.get(name, name)
-    if name in _NULLABLE and kind in ("int", "float"):
-        value = "coalesce(%s, %s)" % (value, _NULL if kind == "int" else "'NaN'")
-    return _PACKS.get(kind, texts) % value
-
-
-_COUNTED = "SELECT host, count(*) AS n FROM instances WHERE %s AND host IS NOT NULL GROUP BY host" % BUSY
-_IO_OPS = sa.text(_COUNTED)
+_IO_OPS = sa.text(packed_nodes.BUSY_HOSTS)
 _EVERYTHING = sa.text("SELECT %s FROM compute_nodes" % ", ".join(_EXPRESSIONS.get(n, n) for n in COLUMNS))
-
-
-_FORM_OF = {name: _FORMS[_type_of(name)] for name in COLUMNS} if sa else {}
 
 
 @functools.cache
@@ -243,18 +218,8 @@ def _join(name: str) -> str:
     if kind == "float":
         value = "quote(%s)" % value  # all of its digits
     if name in _NULLABLE:
-        value = "CASE WHEN %s IS NULL THEN %s ELSE %s END" % (name, _NULL if kind == "int" else "'nan'", value)
+        value = "CASE WHEN %s IS NULL THEN %s ELSE %s END" % (name, packed.NULL if kind == "int" else "'nan'", value)
     return "group_concat(%s)" % value
-
-
-@functools.lru_cache(maxsize=64)
-def _packed_columns(texts: str, kinds: tuple[tuple[str, ...], ...]) -> str:
-    columns = ", ".join(_pack(name, texts) for name in COLUMNS)
-    kind = _PACKS["int"] % nodes.kind_of(kinds, "%%(%s)s") if kinds else "NULL"
-    return (
-        "SELECT %s, bool_or(has_pci OR has_disks), (SELECT json_object_agg(host, n) FROM (%s) AS busy), %s FROM compute_nodes"
-        % (columns, _COUNTED, kind)
-    )
 
 
 def _add_stranger(table: dict[str, t.Any], host: str) -> None:

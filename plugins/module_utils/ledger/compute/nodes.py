@@ -255,49 +255,24 @@ def _kinds_of(
 @functools.lru_cache(maxsize=64)
 def _kinds_statement(dialect: str, kinds: tuple[tuple[str, ...], ...], only_others: bool) -> Kept:
     """(number of a kind of settings or -1, JSON list of the hosts that have it). :arg only_others: not those of the first kind."""
-    where = " WHERE NOT (%s)" % _is_of_kind(0, kinds[0], ":%s") if only_others else ""
+    where = " WHERE NOT (%s)" % _is_of_kind(0, kinds[0]) if only_others else ""
     return Kept(
         sa.text(
             "SELECT kind, %s(host) FROM (SELECT host, %s AS kind FROM compute_nodes%s) AS n GROUP BY kind"
-            % (bulk.LISTING[dialect], kind_of(kinds, ":%s"), where)
+            % (bulk.LISTING[dialect], _kind_of(kinds), where)
         )
     )
 
 
-def kind_of(kinds: t.Sequence[tuple[str, ...]], form: str) -> str:
-    """An expression: the number of the settings that a row has, or -1. :arg kinds: their columns. :arg form: of a parameter"""
-    cases = ("WHEN %s THEN %d" % (_is_of_kind(n, columns, form), n) for n, columns in enumerate(kinds))
+def _kind_of(kinds: t.Sequence[tuple[str, ...]]) -> str:
+    """An expression: the number of the settings that a row has, or -1. :arg kinds: their columns."""
+    cases = ("WHEN %s THEN %d" % (_is_of_kind(n, columns), n) for n, columns in enumerate(kinds))
     return "CASE %s ELSE -1 END" % " ".join(cases)
 
 
-def _is_of_kind(number: int, columns: tuple[str, ...], form: str) -> str:
-    values = ", ".join(form % ("k%d_%s" % (number, k)) for k in columns)
+def _is_of_kind(number: int, columns: tuple[str, ...]) -> str:
+    values = ", ".join(":k%d_%s" % (number, k) for k in columns)
     return "(%s) = (%s)" % (", ".join(columns), values) if columns else "1 = 1"
-
-
-class Kinds:
-    """The different settings of hosts, for a statement that reads all rows and tells of each which of them it has: kind_of()."""
-
-    def __init__(self, configurations: t.Mapping[str, t.Mapping[str, t.Any]]):
-        self.configurations = configurations
-        told: list[t.Mapping[str, t.Any]] = []
-        self._numbers: dict[int, int] = {}  # by the id() of settings, which many hosts share
-        for its in {id(its): its for its in configurations.values()}.values():
-            if its not in told:
-                told.append(its)
-            if len(told) > KINDS:
-                told = []
-                break
-            self._numbers[id(its)] = told.index(its)
-        self.columns = _columns_of(told)
-        self.values = _values_of(told)
-
-    def fit(self, hosts: t.Sequence[str], kinds: t.Sequence[int]) -> bool:
-        """Whether each host's row surely has the settings of its host. :arg kinds: of the rows, as the statement tells them"""
-        if not self.columns:
-            return False
-        wanted = list(map(self._numbers.get, map(id, map(self.configurations.get, hosts))))
-        return wanted == kinds or all(its is None or its == kind for its, kind in zip(wanted, kinds))
 
 
 def _columns_of(kinds: t.Iterable[t.Mapping[str, t.Any]]) -> tuple[tuple[str, ...], ...]:

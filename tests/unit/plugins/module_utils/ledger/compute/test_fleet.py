@@ -208,6 +208,51 @@ def test_down_by_hand_or_unreachable(world: World) -> None:
     assert [h.forced_down for h in read(world, "h1", "h2", "h3").hosts] == [True, False, False]
 
 
+@pytest.mark.parametrize("column", ["host_ip", "hypervisor_type", "availability_zone", "disabled_reason"])
+def test_a_text_with_the_separator_of_texts_in_it(world: World, column: str) -> None:
+    for host in ("h1", "h2"):
+        node(world, host, host_ip="192.0.2." + host[1])
+    write(world, "h1", **{column: "a\x1fb"})
+    write(world, "h1", disabled=True)
+    first, second = read(world, "h1", "h2").hosts
+    same(first, plain(world, "h1"))
+    same(second, plain(world, "h2"))
+    assert first.disabled_reason == ("a\x1fb" if column == "disabled_reason" else "")
+
+
+@pytest.mark.parametrize("name", nodes.CONFIGURATION)
+@pytest.mark.parametrize("alike", [True, False])
+def test_each_setting_is_compared(world: World, name: str, alike: bool) -> None:
+    """Of hosts that have all settings alike, and of hosts that have not."""
+    settings = {
+        "ram_allocation_ratio": 1.5,
+        "disk_allocation_ratio": 1.0,
+        "cpu_allocation_ratio": 16.0,
+        "reserved_memory_mb": 512,
+        "reserved_disk_gb": 0,
+        "reserved_vcpus": 0,
+        "availability_zone": "nova",
+        "disabled": False,
+        "disabled_reason": "",
+    }
+    other = {n: "x" if isinstance(v, str) else not v if isinstance(v, bool) else v + 1 for n, v in settings.items()}
+    of_two = settings if alike else {**settings, name: other[name]}
+    wanted = {"h1": settings, "h2": of_two, "h3": settings}
+    for host, its in wanted.items():
+        node(world, host, configuration=its)
+    node(world, "stranger")
+    for its in (wanted, {"h3": settings, "h2": of_two}, {"h1": {name: settings[name]}}):
+        assert len(read(world, *wanted, configurations=its).hosts) == 3
+    for host in ("h1", "h2"):
+        write(world, host, **{name: 7 if not isinstance(settings[name], (str, bool)) else other[name]})
+        if wanted[host][name] == other[name] and isinstance(settings[name], (str, bool)):
+            write(world, host, **{name: settings[name]})
+        with pytest.raises(fleet.SettingsDiffer):
+            read(world, *wanted, configurations=wanted)
+        write(world, host, **{name: wanted[host][name]})
+    assert len(read(world, *wanted, configurations=wanted).hosts) == 3
+
+
 def test_aggregates_and_variables(world: World) -> None:
     for host in ("h1", "h2", "h3"):
         node(world, host)

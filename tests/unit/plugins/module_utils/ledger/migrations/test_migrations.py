@@ -21,7 +21,7 @@ from alembic.migration import MigrationContext
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.migrations import runner
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import packed, tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
 
 REVISIONS = runner.REVISIONS
@@ -59,7 +59,7 @@ def shape(ledger: database.Ledger) -> set[str]:
         queries = (
             (
                 "SELECT table_name || ' ' || column_name || ' ' || data_type || ' ' || is_nullable || ' ' ||"
-                " coalesce(character_maximum_length, 0) || ' ' || coalesce(column_default, '')"
+                " coalesce(character_maximum_length, 0) || ' ' || coalesce(column_default, '') || coalesce(generation_expression, '')"
                 " FROM information_schema.columns WHERE table_schema = 'public'"
             ),
             "SELECT indexdef FROM pg_indexes WHERE schemaname = 'public'",
@@ -106,7 +106,7 @@ def fill(ledger: database.Ledger, count: int = 7) -> None:
             rows = []
             for i in range(count):
                 row: dict[str, t.Any] = {}
-                for column in table.columns:
+                for column in (c for c in table.columns if c.computed is None):
                     among = chosen.get("%s.%s" % (table.name, column.name), chosen.get(column.name))
                     if among:
                         row[column.name] = among[i % 3]
@@ -210,7 +210,7 @@ def test_killed_in_the_middle_of_an_upgrade(empty_url: str, start: str | None) -
         ledger.close()
         point += 1 + point // 2
     statements = answers.get(timeout=10)
-    assert statements >= 2 and died >= min(3, statements - 1)
+    assert statements >= 1 and died >= max(1, min(3, statements - 1))
     database.open_ledger(empty_url).close()
 
 
@@ -328,7 +328,9 @@ def test_a_migrated_ledger_is_what_the_tables_say(empty_url: str) -> None:
             tx.connection,
             opts={
                 "compare_type": True,
-                "include_name": lambda name, kind, _parents: kind != "table" or not BOOKKEEPING.search(name),
+                "include_name": lambda name, kind, _parents: (
+                    not BOOKKEEPING.search(name) if kind == "table" else name not in packed.COLUMNS
+                ),
             },
         )
         assert compare_metadata(context, tables.metadata) == []
