@@ -42,6 +42,8 @@ class ActionModule(LedgerAction):
         if o["state"] == service_state.ENABLED:
             for host in sorted(h for h, s in shown.items() if s["by_inventory"]):
                 self._display.warning("%s stays disabled: bootflow_disabled is true in the inventory." % host)
+            for host in sorted(h for h, s in shown.items() if s["forced_down"]):
+                self._display.warning("%s stays down: it is forced down, which bootflow_host_state: up ends." % host)
         if o["print_table"]:
             tables.show(self._display, self._lines({c["host"] for c in changes}))
         return {
@@ -60,6 +62,6 @@ class ActionModule(LedgerAction):
         words = WORDS[o["state"]] + (" (%s)" % o["reason"] if o["reason"] else "")
         verb = "would be " if self.check_mode else "is "
         return [
-            "%s %s%s" % (host, verb if host in changed else "was before, and stays, ", words)
+            "%s %s%s" % (host, verb, words) if host in changed else "%s is %s, as before" % (host, words)
             for host in sorted(set(o["hosts"]))
         ]

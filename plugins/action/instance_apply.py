@@ -226,7 +226,7 @@ class ActionModule(LedgerAction):
     def _show(self, plan: Plan) -> dict[str, t.Any]:
         """The plan of check mode, with the hosts of its boots."""
         boots = {p["name"]: p for p in apply_plan.registered(self, "bootflow_scheduled").get("plan") or ()}
-        hosts = {name: "on %s" % p["host"] if p["host"] else "on no host" for name, p in boots.items()}
+        hosts = {name: "on %s" % p["host"] if p["host"] else "(fits on no host)" for name, p in boots.items()}
         moves = apply_plan.registered(self, "bootflow_move_begun")
         unplaced = {i["uuid"]: i for i in moves.get("not_placed") or ()}
         plan = _without_room(plan, unplaced)

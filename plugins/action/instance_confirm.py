@@ -13,6 +13,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import CONFIRMATION
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import confirm
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import Instance
 from ansible_collections.bootflow.compute.plugins.plugin_utils import tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff
@@ -35,11 +36,12 @@ class ActionModule(LedgerAction):
             for row in done.rows
         ]
         if self.options["print_table"]:
-            tables.show(self._display, self._lines(shown))
+            tables.show(self._display, self._lines(shown, done.unchanged))
         known = set(self.compute_hosts())
         return {
             "changed": bool(shown),
             "instances": shown,
+            "unchanged": [{"name": r.display_name, "uuid": r.uuid, "host": r.host} for r in done.unchanged],
             "hosts": [] if self.check_mode else self.within_limit(sorted(set(done.left.values()) & known)),
             "diff": diff(
                 "instances",
@@ -48,9 +50,10 @@ class ActionModule(LedgerAction):
             ),
         }
 
-    def _lines(self, shown: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
-        if not shown:
+    def _lines(self, shown: t.Sequence[t.Mapping[str, t.Any]], unchanged: t.Sequence[Instance]) -> list[str]:
+        if not shown and not unchanged:
             return ["confirm_resize: no instance waits to be confirmed."]
         title = "Would confirm_resize (nothing is touched):" if self.check_mode else "confirm_resize:"
-        rows = [(i["name"], i["uuid"], i["host"], i["vm_state"], i["left"]) for i in shown]
-        return [title, *tables.table(("INSTANCE", "UUID", "HOST", "VM_STATE", "LEFT"), rows)]
+        rows = [(i["name"], i["uuid"], i["host"], i["vm_state"], i["left"], "") for i in shown]
+        rows += [(r.display_name, r.uuid, r.host, r.vm_state, "", "nothing to do") for r in unchanged]
+        return [title, *tables.table(("INSTANCE", "UUID", "HOST", "VM_STATE", "LEFT", "NOTE"), rows)]

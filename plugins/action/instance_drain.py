@@ -11,6 +11,7 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.amounts import counted
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.nearest import suggestion
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request import catalogue
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
@@ -53,7 +54,8 @@ class ActionModule(LedgerAction):
                 reason="%s: drain takes all instances of bootflow_drain_host" % ", ".join(given), remedy="Leave it out."
             )
         if self.host not in self.compute_hosts():
-            raise errors.ComputeHostNotFound(host=self.host)
+            near = suggestion(self.host, self.compute_hosts(), "The list of compute hosts")
+            raise errors.ComputeHostNotFound(host=self.host, remedy=near)
         found = catalogue.parse_catalogue(None, None, None, None, None, self.options["pci_alias"], default_project="")
         chosen = Selection(hosts=[self.host])
         wanted = resize_settings.wanted(self, chosen, found.pci_aliases)

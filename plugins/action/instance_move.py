@@ -16,6 +16,7 @@ from dataclasses import asdict
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_states import POWER_STATES
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request import catalogue
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.apply import FOLLOW
@@ -70,6 +71,8 @@ DEPARTED, ARRIVED, SETTLED, RETURNED = (
     "bootflow_move_returned",
 )
 PHASES = ("check", "begin", "depart", "arrive", "switch", "settle", "back", "return", "finish")
+
+Flavors = t.Mapping[str, t.Tuple[str, str]]  # uuid -> the names of the former and the new one
 
 _NOWHERE = {"address": "", "port": 0, "fingerprint": ""}  # nothing is fetched
 # Where disks that are logical volumes come to.
@@ -127,6 +130,7 @@ class ActionModule(MoveAction):
     def _check(self) -> dict[str, t.Any]:
         """Fail before any host is asked for anything. Names the hosts that should report before others are chosen."""
         if self.reverts:
+            host_settings.check_common(self)
             return {"changed": False, "stale_hosts": []}
         scheduler_settings.check(self)
         wanted = self._wanted()
@@ -137,23 +141,32 @@ class ActionModule(MoveAction):
     def _begin(self) -> dict[str, t.Any]:
         if self.reverts:
             selection, known = Selection.from_options(self.options), frozenset(self.compute_hosts())
-            moving = self.write(lambda tx: course.begin_revert(tx, selection, known, self.options["quotas"]))
-            begun = cold.Begun(moving, rows={m.uuid: m.row for m in moving})
-            return self._begun(begun, {}, {})
+
+            def revert(tx: Transaction) -> tuple[cold.Begun, Flavors]:
+                moving, unchanged = course.begin_revert(tx, selection, known, self.options["quotas"])
+                begun = cold.Begun(moving, rows={m.uuid: m.row for m in moving}, unchanged=unchanged)
+                return begun, course.flavors_of(tx, moving)
+
+            begun, flavors = self.write(revert)
+            return self._begun(begun, {}, {}, flavors)
         wanted = self._wanted()
         candidates = Candidates(self)
 
-        def begin(tx: Transaction) -> tuple[cold.Begun, dict[str, str], dict[str, Journey]]:
+        def begin(tx: Transaction) -> tuple[cold.Begun, dict[str, str], dict[str, Journey], Flavors]:
             candidates.rehearse(tx)
             begun = cold.begin(tx, wanted, candidates.read, candidates.options)
             addresses = {r.host: r.host_ip for r in nodes.rows(tx, ("host", "node", "host_ip"))}
-            return begun, addresses, local_disks.journeys(tx, [m.move for m in begun.moving])
+            journeys = local_disks.journeys(tx, [m.move for m in begun.moving])
+            return begun, addresses, journeys, course.flavors_of(tx, begun.moving)
 
-        begun, addresses, journeys = self.write(begin)
-        return self._begun(begun, addresses, journeys)
+        return self._begun(*self.write(begin))
 
     def _begun(
-        self, begun: cold.Begun, addresses: t.Mapping[str, str], journeys: t.Mapping[str, Journey]
+        self,
+        begun: cold.Begun,
+        addresses: t.Mapping[str, str],
+        journeys: t.Mapping[str, Journey],
+        flavors: Flavors,
     ) -> dict[str, t.Any]:
         """:arg journeys: of their local disks; none: a revert"""
         items: list[Item] = [
@@ -168,14 +181,28 @@ class ActionModule(MoveAction):
             for m in begun.moving
         ]
         failed = not_placed(begun.rows, begun.failed)
-        unchanged = [{"name": r.display_name, "uuid": r.uuid, "host": r.host} for r in begun.unchanged]
+        unchanged = [
+            {
+                "name": r.display_name,
+                "uuid": r.uuid,
+                "host": r.host,
+                "vm_state": r.vm_state,
+                "power_state": r.power_state,
+            }
+            for r in begun.unchanged
+        ]
         before, after = "", ""
         for m, item in zip(begun.moving, items):
             ends = (item["source"], m.move.old_disks), (item["destination"], m.move.new_disks)
             (leaves, had), (comes, has) = reversed(ends) if self.reverts else ends
             item["disk_changes"] = local_disks.changes(had or (), has or ())
-            before += "%s %s: %s\n" % (item["name"], item["uuid"], ", ".join([leaves, *local_disks.sizes(had or ())]))
-            after += "%s %s: %s\n" % (item["name"], item["uuid"], ", ".join([comes, *local_disks.sizes(has or ())]))
+            old, new = flavors[m.uuid][::-1] if self.reverts else flavors[m.uuid]
+            item["flavor_change"] = "flavor %s -> %s" % (old, new) if old != new else ""
+            had_flavor, has_flavor = (["flavor %s" % name] if old != new else [] for name in (old, new))
+            words = ", ".join([leaves, *had_flavor, *local_disks.sizes(had or ())])
+            before += "%s %s: %s\n" % (item["name"], item["uuid"], words)
+            words = ", ".join([comes, *has_flavor, *local_disks.sizes(has or ())])
+            after += "%s %s: %s\n" % (item["name"], item["uuid"], words)
         return {
             "changed": bool(items or failed),
             "instances": items,
@@ -497,16 +524,18 @@ class ActionModule(MoveAction):
                     "vm_state": _vm_state(item, there, power_state),
                     "power_state": power_state,
                     "disk_changes": item["disk_changes"],
+                    "flavor_change": item["flavor_change"],
                     "error": None if problem is None else problem.as_dict(),
                 }
             )
         if self.check_mode and self.options["follow_file"]:  # what applies the file prints the plan
             return {"changed": not all(i["error"] for i in shown), "instances": shown}
+        why = "nothing to do" if self.reverts else "waits to be confirmed or reverted"
         more = [
-            (i["name"], i["uuid"], None, i["host"], states.RESIZED, None, "waits to be confirmed or reverted")
+            (i["name"], i["uuid"], None, i["host"], i["vm_state"], POWER_STATES.get(i["power_state"]), why)
             for i in begun.get("unchanged", [])
         ]
-        return report(self, self.operation, shown, begun.get("not_placed", []), _note, more)
+        return report(self, self.operation, shown, begun.get("not_placed", []), _note, more, back=self.reverts)
 
     def _results(self, items: t.Mapping[str, Item]) -> dict[str, course.Result]:
         """uuid -> what came of it."""
@@ -552,7 +581,7 @@ def _vm_state(item: Item, there: bool, power_state: int) -> str:
 
 
 def _note(item: Item) -> str:
-    return "; ".join(item["disk_changes"])
+    return "; ".join(filter(None, (item["flavor_change"], *item["disk_changes"])))
 
 
 def _of(outcomes: Outcomes, uuids: t.Collection[str]) -> Outcomes:

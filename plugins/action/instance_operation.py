@@ -63,11 +63,15 @@ class ActionModule(LedgerAction):
 
     def act(self) -> dict[str, t.Any]:
         self.operation: Operation = find(self.options["operation"], self.options["reboot_type"])
+        self._images: dict[
+            str, tuple[str | None, str | None]
+        ] = {}  # uuid -> what it was made from, and is rebuilt from
         return {"begin": self._begin, "work": self._work, "finish": self._finish}[self.options["phase"]]()
 
     # --- begin: on the controller, for all hosts --------------------------------------------------------------------
 
     def _begin(self) -> dict[str, t.Any]:
+        host_settings.check_common(self)
         selection = operation.Selection.from_options(self.options)
         known_hosts = frozenset(self.compute_hosts())
         rebuild = self._rebuild() if self.operation.work == "rebuild" else None
@@ -107,6 +111,7 @@ class ActionModule(LedgerAction):
         work: dict[str, Items] = {}
         for row in begun.rows:
             item: dict[str, t.Any] = {"uuid": row.uuid, "name": row.display_name, "vm_state": row.vm_state}
+            item["power_state"] = row.power_state
             item.update(volumes=row.uuid in with_volumes, details=self.operation.details(row))
             if row.uuid in lacking:
                 item["lacking"] = True
@@ -118,17 +123,25 @@ class ActionModule(LedgerAction):
             "changed": bool(begun.rows),
             "ask": [],
             "instances": [{"name": r.display_name, "uuid": r.uuid, "host": r.host} for r in begun.rows],
-            "unchanged": [{"name": r.display_name, "uuid": r.uuid, "host": r.host} for r in begun.unchanged],
+            "unchanged": [
+                {"name": r.display_name, "uuid": r.uuid, "host": r.host, "power_state": r.power_state}
+                for r in begun.unchanged
+            ],
             "hosts": sorted(work),
             "begun_at": self.context().now,
             "storage_hosts": storage_hosts,
             "work": work,
             "diff": diff(
                 "instances",
-                "".join("%s %s: %s\n" % (r.display_name, r.uuid, r.vm_state) for r in begun.rows),
-                "".join("%s %s: %s\n" % (r.display_name, r.uuid, after or r.vm_state) for r in begun.rows),
+                "".join(self._described(r, r.vm_state, 0) for r in begun.rows),
+                "".join(self._described(r, after or r.vm_state, 1) for r in begun.rows),
             ),
         }
+
+    def _described(self, row: Instance, vm_state: str, which: int) -> str:
+        """A line of the diff. :arg which: 0: before, 1: after"""
+        image = ", image %s" % self._images[row.uuid][which] if row.uuid in self._images else ""
+        return "%s %s: %s%s\n" % (row.display_name, row.uuid, vm_state, image)
 
     def _check(self) -> t.Callable[[LedgerAction, Transaction, t.Sequence[Instance]], None] | None:
         from ansible_collections.bootflow.compute.plugins.plugin_utils import operation_works
@@ -147,6 +160,9 @@ class ActionModule(LedgerAction):
         ) -> tuple[operation.Begun, dict[str, Before]]:
             begun, before = of_rebuild.begin(tx, self.operation, selection, known_hosts, wanted)
             rebuild.check_files(self, wanted, begun.rows)
+            for row in begun.rows:
+                own, new = (row.spec["image"] or {}).get("name"), wanted.image_for(row)
+                self._images[row.uuid] = own, own if new is None else new.name
             return begun, before
 
         return begin
@@ -330,14 +346,15 @@ class ActionModule(LedgerAction):
                     "host": host,
                     "vm_state": operation.vm_state_after(self.operation, _outcome(answers[uuid], problem))
                     or item["vm_state"],
-                    "power_state": answers[uuid].get("power_state"),
+                    "power_state": answers[uuid].get("power_state") or item["power_state"],
                     "forced": bool(answers[uuid].get("forced")),
                     "error": None if problem is None else problem.as_dict(),
                 }
             )
         told = self._leave_passwords([i for host, i in items.values() if i["uuid"] not in failed])
         if self.options["print_table"]:
-            tables.show(self._display, self._lines(instances, begun.get("unchanged") or []) + told)
+            before = {uuid: item["vm_state"] for uuid, (_host, item) in items.items()}
+            tables.show(self._display, self._lines(instances, before, begun.get("unchanged") or []) + told)
         listed = [errors.failed_item(i["name"], i["uuid"], i["error"], host=i["host"]) for i in instances if i["error"]]
         error = errors.OperationFailed(listed, len(instances), operation=self.operation.called)
         return outcome(error, changed=len(failed) < len(instances), instances=instances)
@@ -374,18 +391,35 @@ class ActionModule(LedgerAction):
                 answers[item["uuid"]] = found
         return answers
 
-    def _lines(self, instances: t.Sequence[t.Mapping[str, t.Any]], unchanged: Items) -> list[str]:
+    def _lines(
+        self, instances: t.Sequence[t.Mapping[str, t.Any]], before: t.Mapping[str, str], unchanged: Items
+    ) -> list[str]:
+        """:arg before: uuid -> vm_state"""
         title = "Would %s (nothing is touched):" if self.check_mode else "%s:"
-        rows = [
-            (i["name"], i["uuid"], i["host"], i["vm_state"], POWER_STATES.get(i["power_state"] or 0), self._note(i))
+        rows: list[tuple[t.Any, ...]] = [
+            (
+                i["name"],
+                i["uuid"],
+                i["host"],
+                self._change(before[i["uuid"]], i["vm_state"]),
+                POWER_STATES.get(i["power_state"]),
+                self._note(i),
+            )
             for i in instances
         ]
         result = self.operation.rule.result
-        rows += [(i["name"], i["uuid"], i["host"], result, None, "nothing to do") for i in unchanged]
+        rows += [
+            (i["name"], i["uuid"], i["host"], result, POWER_STATES.get(i["power_state"]), "nothing to do")
+            for i in unchanged
+        ]
         if not rows:
             return ["%s: no instance is selected." % self.operation.called]
         head = ("INSTANCE", "UUID", "HOST", "VM_STATE", "POWER_STATE", "NOTE")
         return [title % self.operation.called, *tables.table(head, rows)]
+
+    def _change(self, before: str, after: str) -> str:
+        """Check mode tells both states, as the power_state is that of the first."""
+        return "%s -> %s" % (before, after) if self.check_mode and before != after else after
 
     def _note(self, instance: t.Mapping[str, t.Any]) -> str:
         if instance["error"]:

@@ -77,6 +77,11 @@ instances:
       description: Its state now.
       type: str
       returned: always
+unchanged:
+  description: Instances that were confirmed before, with C(name), C(uuid) and C(host).
+  type: list
+  elements: dict
+  returned: success
 hosts:
   description: Hosts that are to be cleaned.
   type: list

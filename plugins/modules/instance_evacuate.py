@@ -120,7 +120,7 @@ instances:
       type: dict
       returned: O(phase=finish)
 not_placed:
-  description: The instances for which there is no host, with C(name), C(uuid), C(host) and C(error).
+  description: The instances for which there is no host, with C(name), C(uuid), C(host), C(vm_state), C(power_state) and C(error).
   type: list
   elements: dict
   returned: O(phase=begin)

@@ -140,21 +140,27 @@ instances:
       type: int
       returned: O(phase=finish)
     disk_changes:
-      description: What becomes of its local disks, a text for each, as V(disk.eph0 1 GB -> 2 GB), or V(disk.swap none -> 64 MB).
+      description: What becomes of its local disks, a text for each, as V(disk.eph0 1 GiB -> 2 GiB), or V(disk.swap none -> 64 MiB).
       type: list
       elements: str
+      returned: always
+    flavor_change:
+      description: The flavors that it has before and after, as V(flavor small -> large); empty where it keeps its own.
+      type: str
       returned: always
     error:
       description: Why it failed, with C(code), C(status), C(message), C(remedy) and C(retryable); otherwise null.
       type: dict
       returned: O(phase=finish)
 not_placed:
-  description: Instances for which there is no host, with C(name), C(uuid), C(host) and C(error).
+  description: Instances for which there is no host, with C(name), C(uuid), C(host), C(vm_state), C(power_state) and C(error).
   type: list
   elements: dict
   returned: O(phase=begin)
 unchanged:
-  description: Instances that have the flavor already, and wait to be confirmed, with C(name), C(uuid) and C(host).
+  description:
+    - Instances that have the flavor already and wait to be confirmed, or that went back before, with C(name), C(uuid), C(host),
+      C(vm_state) and C(power_state).
   type: list
   elements: dict
   returned: O(phase=begin)

@@ -154,7 +154,7 @@ instances:
       type: str
       returned: O(phase=finish)
     power_state:
-      description: Nova's number for what its host reports of the guest.
+      description: Nova's number for what its host reports of the guest, or what the ledger has where it reports nothing.
       type: int
       returned: O(phase=finish)
     forced:
@@ -168,7 +168,7 @@ instances:
       type: dict
       returned: O(phase=finish)
 unchanged:
-  description: Selected instances that are already what the operation makes of them, with C(name), C(uuid) and C(host).
+  description: Selected instances that are already what the operation makes of them, with C(name), C(uuid), C(host) and C(power_state).
   type: list
   elements: dict
   returned: O(phase=begin)

@@ -126,6 +126,17 @@ def check(hostvars: t.Mapping[str, t.Mapping[str, t.Any]], hosts: t.Iterable[str
         problems.add(path, errors.InvalidInput(message=message, remedy=remedy))
 
 
+def check_common(action: OnHost) -> None:
+    """Check, on the controller, the settings that all hosts have (-e, group_vars/all): before anything is written for a wrong one. Those of
+    a single host are checked when it begins to work.
+
+    :raises InvalidRequest: each value that does not fit.
+    """
+    problems = Problems()
+    HOST.check(Variables(action), "", problems)
+    problems.raise_if_any()
+
+
 def _wrong(variables: t.Mapping[str, t.Any], host: str) -> Problems:
     found = Problems()
     HOST.check(variables, host, found)

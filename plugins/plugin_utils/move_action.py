@@ -90,7 +90,15 @@ class Candidates:
 def not_placed(rows: t.Mapping[str, Instance], failed: Failed) -> list[Item]:
     """Instances that no host was found for. :arg rows: of these, and of others"""
     return [
-        {"name": rows[u].display_name, "uuid": u, "host": rows[u].host, "error": e.as_dict()} for u, e in failed.items()
+        {
+            "name": rows[u].display_name,
+            "uuid": u,
+            "host": rows[u].host,
+            "vm_state": rows[u].vm_state,
+            "power_state": rows[u].power_state,
+            "error": e.as_dict(),
+        }
+        for u, e in failed.items()
     ]
 
 
@@ -101,25 +109,31 @@ def report(
     lost: Items,
     note_of: t.Callable[[Item], str] = lambda item: "",
     more: t.Sequence[t.Sequence[t.Any]] = (),
+    back: bool = False,
 ) -> dict[str, t.Any]:
     """The result of the stage ``finish``, which failed if an instance did. People get its table, if they want one.
 
     :arg shown: each has its name, uuid, source, destination, host, vm_state, power_state and error. :arg lost: not_placed()
     :arg note_of: what the table says of one of ``shown`` that has no error. :arg more: further rows of it
+    :arg back: the instances return to their sources
     """
     if action.options["print_table"]:
         rows: list[t.Sequence[t.Any]] = []
         for i in shown:
-            power = POWER_STATES.get(i["power_state"]) if i["power_state"] else None
             note = i["error"]["code"] if i["error"] else note_of(i)
-            rows.append((i["name"], i["uuid"], i["source"], i["destination"], i["vm_state"], power, note))
-        rows += [(i["name"], i["uuid"], i["host"], None, None, None, i["error"]["code"]) for i in lost]
-        tables.show(action.ports.display, _lines(action, operation.called, [*rows, *more]))
+            ends = (i["destination"], i["source"]) if back else (i["source"], i["destination"])
+            rows.append((i["name"], i["uuid"], *ends, i["vm_state"], _power(i), note))
+        rows += [(i["name"], i["uuid"], i["host"], None, i["vm_state"], _power(i), i["error"]["code"]) for i in lost]
+        tables.show(action.ports.display, _lines(action, operation.name, [*rows, *more]))
     failed = [i for i in (*shown, *lost) if i["error"]]
     listed = [errors.failed_item(i["name"], i["uuid"], i["error"], host=i["host"]) for i in failed]
     total = len(shown) + len(lost)
-    error = errors.OperationFailed(listed, total, operation=operation.called)
+    error = errors.OperationFailed(listed, total, operation=operation.name)
     return outcome(error, changed=len(listed) < total, instances=list(shown))
+
+
+def _power(item: t.Mapping[str, t.Any]) -> str | None:
+    return POWER_STATES.get(item["power_state"]) if item["power_state"] else None
 
 
 def _lines(action: LedgerAction, name: str, rows: t.Sequence[t.Sequence[t.Any]]) -> list[str]:

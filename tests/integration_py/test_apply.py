@@ -95,7 +95,7 @@ def test_flavors_by_a_resize_where_it_is_allowed(flow: Flow) -> None:
         entry("db", flavor="more"),
         entry("big", **allow),
     ]
-    why = "Server disk was unable to be resized because: the flavor has a root disk of 1 GB, the instance 3 GB"
+    why = "Server disk was unable to be resized because: the flavor has a root disk of 1 GiB, the instance 3 GiB"
     planned = applied(flow, *file, options=("--check", "--diff"))
     assert plan(planned) == [
         "~ app flavor tiny -> most: resize, restarts the guest",

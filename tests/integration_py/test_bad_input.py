@@ -201,7 +201,7 @@ def test_all_errors_of_a_request_at_once(flow: Flow) -> None:
     refused(flow, "InvalidInput: bootflow_instances must be a list Remedy: ", bootflow_instances="web")
     refused(
         flow,
-        "InvalidInput: Invalid input received: no instance is selected Remedy: Give names, UUIDs or a reservation id; ",
+        "InvalidInput: Invalid input received: no instance is selected Remedy: Give bootflow_names, bootflow_uuids ",
         playbook="delete",
     )
     assert flow.residue() == {}

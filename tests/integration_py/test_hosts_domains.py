@@ -204,6 +204,18 @@ def test_another_definition_of_a_running_guest(host):
     assert not host.domains(more)["changed"]
 
 
+def test_a_running_guest_that_somebody_undefined_restarts(host):
+    """libvirt forgets it with its guest, which loses its power for the restart."""
+    host.make_disk(1)
+    host.domains(host.wanted(1))
+    host.virsh("undefine", guest(1))
+    outcome = host.domains(host.wanted(1, restart=True))["outcomes"][guest(1)]
+    assert (outcome["error"], outcome["started"], outcome["differences"]) == (None, True, ["not persistent"])
+    assert guest(1) in host.virsh("list", "--persistent", "--uuid")
+    again = host.domains(host.wanted(1))["outcomes"][guest(1)]
+    assert (again["changed"], again["differences"]) == (False, [])
+
+
 def test_one_failing_does_not_fail_the_others(host):
     for n in (1, 2):
         host.make_disk(n)

@@ -42,10 +42,12 @@ def test_ephemeral_disk_and_swap(flow: Flow, here: bool) -> None:
     assert sees(said, vda=GIB, vdb=GIB, vdc=64 * MIB) and "THIRD=SWAPSPACE2" in said, said
 
     refused = operate(flow, "resize", "web", expect=2, bootflow_resize_flavor="less", **how)
-    assert "CannotResizeDisk" in refused and "0 GB of ephemeral disk, the instance 1 GB" in refused
+    assert "CannotResizeDisk" in refused and "0 GiB of ephemeral disk, the instance 1 GiB" in refused
     assert guest(flow, "web") == "running"
     planned = operate(flow, "resize", "web", options=("--check", "--diff"), bootflow_resize_flavor="wider", **how)
-    assert "disk.eph0 1 GB -> 2 GB; disk.swap 64 MB -> 32 MB" in " ".join(planned.split()), planned
+    assert "flavor wide -> wider; disk.eph0 1 GiB -> 2 GiB; disk.swap 64 MiB -> 32 MiB" in " ".join(planned.split()), (
+        planned
+    )
 
     operate(flow, "resize", "web", bootflow_resize_flavor="wider", **how)
     said = wait_boots(flow, "web", 2)

@@ -95,5 +95,5 @@ class UnexpectedOverQuota(QuotaError):
 class PruneRefused(Forbidden):
     """The playbook apply would delete more instances than it may; nothing was changed."""
 
-    msg_fmt = "%(count)d instances are not in the file, more than bootflow_prune_max (%(most)d): %(names)s"
+    msg_fmt = "%(instances)s not in the file, more than bootflow_prune_max (%(most)d): %(names)s"
     remedy = "Look at the plan (--check, without bootflow_prune), then raise bootflow_prune_max or complete the file."

@@ -96,7 +96,7 @@ def check_flavor(
         _check_root(int(old["root_gb"]), new.root_gb, image_gb)
     before = ephemerals_gb or int(old["ephemeral_gb"])
     if new.ephemeral_gb < before:
-        reason = "the flavor has %d GB of ephemeral disk, the instance %d GB" % (new.ephemeral_gb, before)
+        reason = "the flavor has %d GiB of ephemeral disk, the instance %d GiB" % (new.ephemeral_gb, before)
         raise CannotResizeDisk(reason=reason)
 
 
@@ -109,7 +109,7 @@ def _check_root(before: int, after: int, image_gb: int) -> None:
     if after == 0 and before > 0:
         raise CannotResizeDisk(reason="Resize to zero disk flavor is not allowed.")  # Nova's words
     if after < before:
-        raise CannotResizeDisk(reason="the flavor has a root disk of %d GB, the instance %d GB" % (after, before))
+        raise CannotResizeDisk(reason="the flavor has a root disk of %d GiB, the instance %d GiB" % (after, before))
 
 
 # --- live migration -------------------------------------------------------------------------------------------------------

@@ -306,10 +306,12 @@ _WAYS = {
 
 
 def _remedy(rule: Action, vm_state: str) -> str:
-    """In which states an action may begin, and what leads there from ``vm_state``."""
+    """In which states an action may begin, and what leads there from ``vm_state``, or from there to the action's result."""
     allowed = "Allowed states: %s." % ", ".join(sorted(rule.vm_states or ()))
     if ACTIVE not in (rule.vm_states or ()):
-        return allowed
+        if rule.result != ACTIVE or vm_state not in _WAYS:
+            return allowed
+        return "%s Run %s %s." % (allowed, _WAYS[vm_state], "first" if vm_state == RESIZED else "instead")
     if vm_state == BUILDING:
         return "%s Wait until it is built." % allowed
     return "%s Run %s first." % (allowed, _WAYS[vm_state]) if vm_state in _WAYS else allowed

@@ -14,6 +14,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ...core import errors
+from ...core.amounts import counted
 from ...core.apply import plan as planning
 from ...core.apply.fields import LIVE, REBUILD, RESIZE
 from ...core.apply.plan import ATTACH, BOOT, DELETE, DETACH, LOCK, REPLACE, Change, Key, Plan, Present, Wanted
@@ -114,7 +115,9 @@ def rehearse(tx: Transaction, file: File) -> Plan:
     pruned = [c for c in plan.to_do if c.kind == DELETE]
     if len(pruned) > file.prune_max:
         raise errors.PruneRefused(
-            count=len(pruned), most=file.prune_max, names=", ".join(c.name for c in pruned[: operation.MOST_NAMED])
+            instances=counted(len(pruned), "instances"),
+            most=file.prune_max,
+            names=", ".join(c.name for c in pruned[: operation.MOST_NAMED]),
         )
     _check_volumes(tx, file, found)
     if file.moves is not None:

@@ -191,7 +191,8 @@ def select(
     if selection.is_empty:
         raise errors.InvalidInput(
             reason="no instance is selected",
-            remedy="Give names, UUIDs or a reservation id; for a whole project also %s: true." % everything,
+            remedy="Give bootflow_names, bootflow_uuids or bootflow_reservation_ids; for a whole project bootflow_project and %s: true."
+            % everything,
         )
     if lock:
         runs.renew(tx)
@@ -410,12 +411,26 @@ def refuse(refused: t.Sequence[errors.BootflowError]) -> None:
     if not refused:
         return
     first = refused[0]
-    alike = list({e.message: e for e in refused if type(e) is type(first)}.values())
+    if isinstance(first, errors.InvalidRequest):
+        raise errors.InvalidRequest(_of_each([e for e in refused if isinstance(e, errors.InvalidRequest)]))
+    alike = [e for e in refused if type(e) is type(first)]
     remedies: dict[str, list[str]] = {}
     for e in alike:
         remedies.setdefault(e.remedy, []).extend([e.details[WHOSE]] if WHOSE in e.details else [])
     remedy = " ".join("%s: %s" % (_some(names), r) if names else r for r, names in remedies.items() if r)
-    raise type(first)(message=_some([e.message for e in alike], "; "), remedy=remedy)
+    raise type(first)(message=_some(list(dict.fromkeys(e.message for e in alike)), "; "), remedy=remedy)
+
+
+def _of_each(refused: t.Sequence[errors.InvalidRequest]) -> list[dict[str, t.Any]]:
+    """Their errors, each once, with the names of the instances that have it before what it is about."""
+    names: dict[tuple[str, str], list[str]] = {}
+    found: dict[tuple[str, str], dict[str, t.Any]] = {}
+    for one in refused:
+        for error in one.errors:
+            key = (str(error.get("path") or ""), str(error["message"]))
+            found.setdefault(key, dict(error))
+            names.setdefault(key, []).extend([one.details[WHOSE]] if WHOSE in one.details else [])
+    return [{**e, "path": ": ".join(filter(None, (_some(names[key]), key[0])))} for key, e in found.items()]
 
 
 def _some(words: t.Sequence[str], comma: str = ", ") -> str:

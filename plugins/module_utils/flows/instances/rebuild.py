@@ -73,6 +73,7 @@ def begin(
         try:
             rebuilt.append((row, *_rebuilt(tx, row, disks[row.uuid], wanted)))
         except errors.BootflowError as e:
+            e.details.setdefault(operation.WHOSE, row.display_name)
             refused.append(e)
     operation.refuse(refused)
     before = {

@@ -182,6 +182,7 @@ def judge(
             if key not in specs:
                 specs[key] = _resized(row.spec, flavor, wanted)
         except errors.BootflowError as e:
+            e.details.setdefault(operation.WHOSE, row.display_name)
             refused[row.uuid] = e
             continue
         there = wanted.backends[row.host]

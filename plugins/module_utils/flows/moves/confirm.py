@@ -21,7 +21,7 @@ from ...ledger.compute.instances import Instance
 from ...ledger.db.transaction import Transaction
 from ..instances import operation
 from ..instances.operation import Operation, Selection
-from .course import refuse_without_move
+from .course import refuse_without_move, those_that_ended
 
 CONFIRM = Operation("confirm_resize", "resize.confirm")
 OFF = (states.SHUTDOWN, states.CRASHED)
@@ -30,6 +30,7 @@ OFF = (states.SHUTDOWN, states.CRASHED)
 @dataclass
 class Confirmed:
     rows: list[Instance] = field(default_factory=list)
+    unchanged: list[Instance] = field(default_factory=list)  # were confirmed before
     left: dict[str, str] = field(default_factory=dict)  # uuid -> the host that it left, and that is to be cleaned
     vm_states: dict[str, str] = field(default_factory=dict)  # uuid -> what it is now
 
@@ -44,9 +45,12 @@ def confirm(tx: Transaction, selection: Selection, window: float = 0.0) -> Confi
         return _decide(tx, _due(tx, window))
     rows = operation.select(tx, selection)
     operation.refuse_unknown(tx, rows, selection)
-    entered = operation.enter(tx, CONFIRM, rows).rows
+    unchanged = those_that_ended(tx, rows, moves.CONFIRMED)
+    entered = operation.enter(tx, CONFIRM, [r for r in rows if r not in unchanged]).rows
     _check_there(entered)
-    return _decide(tx, entered, begun=True)
+    done = _decide(tx, entered, begun=True)
+    done.unchanged = unchanged
+    return done
 
 
 def _due(tx: Transaction, window: float) -> list[Instance]:

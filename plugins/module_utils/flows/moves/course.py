@@ -80,6 +80,14 @@ def lost(tx: Transaction, uuids: t.Collection[str]) -> dict[str, errors.Bootflow
     return instances.swap_errors(tx, uuids, AT_WORK)
 
 
+def flavors_of(tx: Transaction, moving: t.Sequence[Moving]) -> dict[str, tuple[str, str]]:
+    """uuid -> the names of the flavors before and after its move."""
+    ids = {m.uuid: (m.move.old_request_spec_id, m.move.new_request_spec_id) for m in moving}
+    resized = {each for pair in ids.values() if pair[0] != pair[1] for each in pair}
+    found = {i: str(s.spec["flavor"]["name"]) for i, s in requests.specs(tx, resized).items()} if resized else {}
+    return {u: (found.get(old, ""), found.get(new, "")) for u, (old, new) in ids.items()}
+
+
 # --- over, and back -----------------------------------------------------------------------------------------------------
 
 
@@ -174,8 +182,8 @@ def begin_revert(
     selection: Selection,
     known_hosts: t.Collection[str],
     limits: t.Mapping[str, t.Any] | None = None,
-) -> list[Moving]:
-    """Begin to bring the selected instances back: all of them, or with an error none.
+) -> tuple[list[Moving], list[Instance]]:
+    """Begin to bring the selected instances back: all of them, or with an error none. Returns also those that came back before.
 
     :arg limits: bootflow_quotas.
     :raises BootflowError: see operation.begin(). :raises InvalidVolume, VolumeLocked: another run works on a volume of one of them.
@@ -183,7 +191,11 @@ def begin_revert(
     """
     if limits:  # take turns with others that add to the usage, before any row is locked
         take_turns(tx, "project", {r.project for r in operation.select(tx, selection, lock=False)})
-    begun = operation.begin(tx, REVERT, selection, known_hosts)
+    rows = operation.select(tx, selection)
+    operation.refuse_unknown(tx, rows, selection, known_hosts)
+    unchanged = those_that_ended(tx, rows, moves.REVERTED)
+    begun = operation.enter(tx, REVERT, [r for r in rows if r not in unchanged], known_hosts)
+    history.start_events_on(tx, {r.uuid: r.host for r in begun.rows}, REVERT.name)
     operation.refuse(list(of_volumes.refusals(tx, {r.uuid: r.host for r in begun.rows}).values()))
     of_volumes.take(tx, [r.uuid for r in begun.rows])
     found = ledger_moves.open_of(tx, [r.uuid for r in begun.rows])
@@ -192,7 +204,18 @@ def begin_revert(
     specs = requests.specs(tx, {m.move.old_request_spec_id for m in moving}) if limits and moving else {}
     check_quota(tx, [(m.row, specs[m.move.old_request_spec_id].spec["flavor"]) for m in moving if specs], limits)
     ledger_moves.set_status(tx, [m.id for m in found.values()], moves.REVERTING)
-    return moving
+    return moving, unchanged
+
+
+def those_that_ended(tx: Transaction, rows: t.Sequence[Instance], status: str) -> list[Instance]:
+    """Those of these instances whose last resize or cold migration ended with ``status``: the same again has nothing to do with them.
+
+    It may have failed for others of the same selection, which wait for it.
+    """
+    able = [r for r in rows if r.vm_state != states.RESIZED and r.task_state is None]
+    found = ledger_moves.all_of(tx, [r.uuid for r in able])
+    ended = {u: [m.status for m in its if m.migration_type in OF_TYPE] for u, its in found.items()}
+    return [r for r in able if ended[r.uuid][-1:] == [status]]
 
 
 def check_quota(

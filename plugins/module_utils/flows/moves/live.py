@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from ...core import errors
 from ...core.disks.local import ON_LVM
 from ...core.instances import moves, states
+from ...core.reading.nearest import suggestion
 from ...core.scheduler.options import SchedulerOptions
 from ...core.volumes.attachment import KERNEL
 from ...ledger.compute import claims, history, instances, nodes
@@ -128,7 +129,8 @@ def _check_initiator(connector: Connector, rows: t.Sequence[Attachment]) -> None
 def _check(tx: Transaction, wanted: Wanted, rows: t.Sequence[Instance]) -> dict[str, Mover]:
     operation.refuse_unknown(tx, rows, wanted.selection, wanted.known_hosts)
     if wanted.to_host is not None and wanted.to_host not in wanted.known_hosts:
-        raise errors.ComputeHostNotFound(host=wanted.to_host)
+        near = suggestion(wanted.to_host, wanted.known_hosts, "The list of compute hosts")
+        raise errors.ComputeHostNotFound(host=wanted.to_host, remedy=near)
     found, refused = sort_out(tx, wanted, rows)
     operation.refuse(list(refused.values()))
     return found

@@ -93,12 +93,12 @@ def journeys(tx: Transaction, moves: t.Iterable[MoveRow]) -> dict[str, Journey]:
 
 
 def sizes(disks: t.Iterable[Disk]) -> list[str]:
-    """The disks as a person reads them: "disk.swap 64 MB"."""
+    """The disks as a person reads them: "disk.swap 64 MiB"."""
     return ["%s %s" % (name, size) for name, size in _sizes(disks).items()]
 
 
 def changes(old: t.Iterable[Disk], new: t.Iterable[Disk]) -> list[str]:
-    """What becomes of the disks as a person reads it: "disk.eph0 1 GB -> 2 GB"."""
+    """What becomes of the disks as a person reads it: "disk.eph0 1 GiB -> 2 GiB"."""
     had, has = _sizes(old), _sizes(new)
     return [
         "%s %s" % (name, " -> ".join((had.get(name, "none"), has.get(name, "none"))))
@@ -108,4 +108,4 @@ def changes(old: t.Iterable[Disk], new: t.Iterable[Disk]) -> list[str]:
 
 
 def _sizes(disks: t.Iterable[Disk]) -> dict[str, str]:
-    return {d["name"]: "%d MB" % d["size_mb"] if d["size_mb"] else "%d GB" % (d["size_gb"] or 0) for d in disks}
+    return {d["name"]: "%d MiB" % d["size_mb"] if d["size_mb"] else "%d GiB" % (d["size_gb"] or 0) for d in disks}

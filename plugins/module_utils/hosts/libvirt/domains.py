@@ -162,6 +162,9 @@ def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False)
         if spec.restart or spec.new_logins:
             spec = replace(spec, xml=with_logins(spec.xml, before, spec.new_logins))
         differences = list(spec.differences(spec.xml, before)) if spec.differences else []
+        with libvirt_errors():
+            if not domain.isPersistent():  # somebody undefined it while it ran: without its guest libvirt forgets it
+                differences.append("not persistent")
     define = bool(differences)
     begins = spec.state != "defined" and (domain is None or spec.restart or not is_active(domain))
     resume = spec.state == "running" and domain is not None and not begins and was_paused(domain)

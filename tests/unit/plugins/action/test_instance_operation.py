@@ -355,3 +355,28 @@ def test_a_reboot_in_check_mode(fleet: Fleet) -> None:
         result = fleet.play("reboot", names=["web-1"], reboot_type=reboot_type)
         assert result["changed"] and "Would reboot" in fleet.shown[-1]
     assert len(fleet.rewritten) == 1 and fleet.world.everything() == before
+
+
+def test_a_setting_that_all_hosts_have_and_does_not_fit_fails_before_anything_is_written(fleet: Fleet) -> None:
+    everything = fleet.world.everything()
+    fleet.hostvars["localhost"]["bootflow_shutdown_timeout"] = "abc"  # as -e gives it to all
+    with pytest.raises(errors.InvalidRequest) as e:
+        fleet.task("localhost", "stop", "begin", names=["web-1"])
+    assert [error["path"] for error in e.value.errors] == ["bootflow_shutdown_timeout"]
+    assert fleet.world.everything() == everything
+
+
+def test_the_table_has_the_power_state_that_is_known(fleet: Fleet) -> None:
+    """Not NOSTATE where the host says nothing of a guest; check mode tells both vm_states, as the power_state is that of the first."""
+    fleet.away = {"h1", "h2"}
+    fleet.play("stop", names=["web-1"])
+    assert fleet.shown[-1].split()[-3:] == ["active", "RUNNING", "HostUnreachable"]
+    fleet.away = set()
+    fleet.check_mode = True
+    fleet.play("pause", names=["web-1"])
+    assert "active -> paused" in fleet.shown[-1]
+    fleet.check_mode = False
+    fleet.play("pause", names=["web-1"])
+    assert "active -> paused" not in fleet.shown[-1]
+    fleet.play("pause", names=["web-1"])
+    assert fleet.shown[-1].split()[-5:] == ["paused", "PAUSED", "nothing", "to", "do"]

@@ -100,7 +100,7 @@ def test_hosts_that_people_stopped_and_hosts_that_went_silent(world: World) -> N
     _result, shown = run(world, compute_host_state, hosts=["h1"], state="disabled", reason="more memory")
     assert "h1 is disabled (more memory)" in shown
     _result, shown = run(world, compute_host_state, hosts=["h1", "h2"], state="disabled", reason="more memory")
-    assert "h1 was before, and stays, disabled (more memory)" in shown and "h2 is disabled" in shown
+    assert "h1 is disabled (more memory), as before" in shown and "h2 is disabled" in shown
     _result, shown = run(world, compute_host_state, True, hosts=["h4"], state="forced_down")
     assert "h4 would be forced down" in shown
     run(world, compute_host_state, hosts=["h2"], state="forced_down", reason="smoke")
@@ -112,6 +112,9 @@ def test_hosts_that_people_stopped_and_hosts_that_went_silent(world: World) -> N
     assert said["h2"] == ("down", "disabled", ["forced down: smoke", old])
     assert said["h4"] == ("down", "enabled", [old, "not among the compute hosts of the inventory"])
     assert "down, disabled" in shown and "more memory" in shown
+    ports = WorldPorts(world, "w")
+    action_of(compute_host_state, ports, {}, hosts=["h1", "h2"], state="enabled").act()
+    assert ports.warnings == ["h2 stays down: it is forced down, which bootflow_host_state: up ends."]
     (only,) = run(world, hypervisor_info, hosts=["h1"])[0]["hypervisors"]
     assert only["host"] == "h1"
     with pytest.raises(errors.ComputeHostNotFound, match="h9"):

@@ -11,6 +11,9 @@ import typing as t
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.action import instance_live_migrate, instance_move
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import course
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
@@ -87,3 +90,29 @@ def test_an_instance_stays_whose_host_says_nothing_of_its_live_migration(fleet: 
     assert (failed["error"]["code"], failed["host"]) == ("HostUnreachable", "h1") and not done["changed"]
     assert fleet.shown[0] == "live_migrate:" and fleet.shown[-1].split()[-1] == "HostUnreachable"
     assert fleet.world.state(row.uuid)[1] is None and fleet.world.row(row.uuid).host == "h1"
+
+
+def test_a_revert_leads_from_the_new_host_to_the_former_one(fleet: Fleet) -> None:
+    (row,) = fleet.world.rows(tables.instances)
+    large = {"name": "large", "vcpus": 2, "memory_mb": 2048, "root_gb": 2}
+    resize, revert = {"operation": "resize", "flavor": "large", "flavors": [large]}, {"operation": "revert_resize"}
+    begun = fleet.told(instance_move.BEGUN, fleet.stage(instance_move, "begin", **resize, names=["web"]))
+    said = begun["diff"]
+    assert said["before"] == "web %s: h1, flavor small, disk 1 GiB\n" % row.uuid
+    assert said["after"] == "web %s: h2, flavor large, disk 2 GiB\n" % row.uuid
+    with fleet.world.ledger.write() as tx:
+        tx = tx.for_run(fleet.world.context("o"))
+        course.switch(tx, [row.uuid])
+        course.finish(tx, course.RESIZE, {row.uuid: course.Result(states.RUNNING)})
+    with pytest.raises(errors.InvalidRequest, match="bootflow_shutdown_timeout must be a number"):
+        fleet.hostvars["localhost"]["bootflow_shutdown_timeout"] = "abc"
+        fleet.stage(instance_move, "check", **revert, names=["web"])
+    del fleet.hostvars["localhost"]["bootflow_shutdown_timeout"]
+    begun = fleet.told(instance_move.BEGUN, fleet.stage(instance_move, "begin", **revert, names=["web"]))
+    assert begun["diff"]["before"] == said["after"] and begun["diff"]["after"] == said["before"]
+    fleet.told(instance_move.SWITCHED, fleet.stage(instance_move, "switch", **revert))
+    fleet.told(instance_move.WENT_BACK, fleet.stage(instance_move, "back", **revert))
+    fleet.shown.clear()
+    fleet.stage(instance_move, "finish", **revert)
+    assert fleet.shown[0] == "revert_resize:", "the name of the playbook"
+    assert fleet.shown[-1].split()[2:5] == ["h2", "h1", "resized"]

@@ -138,6 +138,13 @@ def xml(fleet: Rebuilding, row: instances.Instance) -> str:
     return str(fleet.domains[row.uuid]["xml"]).replace('"', "'")
 
 
+def test_the_diff_has_the_images(fleet: Rebuilding) -> None:
+    fleet.check_mode = True
+    begun = fleet.task("localhost", "rebuild", "begin", names=["web-1"], rebuild_image="debian")
+    assert begun["diff"]["before"].endswith(": active, image cirros\n")
+    assert begun["diff"]["after"].endswith(": active, image debian\n")
+
+
 def test_with_its_own_image(fleet: Rebuilding) -> None:
     spec_id = row_of(fleet.world, "web-1").request_spec_id
     assert fleet.play("rebuild", names=["web-1", "web-2"])["changed"]

@@ -145,7 +145,14 @@ def test_the_lock(action):
         ("resize", states.RESCUED, "Allowed states: active, stopped. Run bootflow.compute.unrescue first."),
         ("stop", states.BUILDING, "Allowed states: active, error. Wait until it is built."),
         ("confirm_resize", states.ACTIVE, "Allowed states: resized."),
-        ("unpause", states.STOPPED, "Allowed states: paused."),
+        ("unpause", states.STOPPED, "Allowed states: paused. Run bootflow.compute.start instead."),
+        ("start", states.SOFT_DELETED, "Allowed states: stopped. Run bootflow.compute.restore instead."),
+        (
+            "start",
+            states.RESIZED,
+            "Allowed states: stopped. Run bootflow.compute.confirm_resize or bootflow.compute.revert_resize first.",
+        ),
+        ("start", states.BUILDING, "Allowed states: stopped."),
     ],
 )
 def test_a_refusal_says_what_leads_to_a_state_that_allows_it(action, vm_state, remedy):

@@ -363,7 +363,7 @@ def test_a_resize_that_cannot_be_is_told_and_keeps_no_other(two_hosts: World) ->
     apply(world, file(world, request("a"), request("b", flavor=big), request("c")))
     wanted = [request("a", flavor=big), request("b"), request("c", flavor=more)]
     its = file(world, *wanted, allow=["resize"], moves=moves())
-    why = "Server disk was unable to be resized because: the flavor has a root disk of 1 GB, the instance 5 GB"
+    why = "Server disk was unable to be resized because: the flavor has a root disk of 1 GiB, the instance 5 GiB"
     assert planned(world, its).lines() == [
         "~ a flavor small -> big: resize, restarts the guest",
         "! b flavor big -> small: cannot be resized, %s" % why,

@@ -283,7 +283,7 @@ def test_what_cannot_move(world: Movers) -> None:
     begun = world.set_out(uuids=[uuid], backends=only)
     assert begun.failed[uuid].code == "NoValidHost", "its disks are of another backend there"
     world.boot("shrinks", flavor=LARGE)
-    with pytest.raises(errors.CannotResizeDisk, match="3 GB"):
+    with pytest.raises(errors.CannotResizeDisk, match="3 GiB"):
         world.set_out(names=["shrinks"], flavor=SMALL)
 
 
@@ -299,7 +299,7 @@ def test_a_revert_to_more_counts_for_the_quota(world: Movers) -> None:
         world.call(course.begin_revert, Selection(uuids=[uuid]), tuple(QCOW2), limits)
     assert world.everything() == everything
     limits["ram"] = 3072
-    assert world.call(course.begin_revert, Selection(uuids=[uuid]), tuple(QCOW2), limits)
+    assert world.call(course.begin_revert, Selection(uuids=[uuid]), tuple(QCOW2), limits)[0]
 
 
 def test_root_disks_that_are_as_large_as_their_image(world: Movers) -> None:
@@ -315,7 +315,7 @@ def test_root_disks_that_are_as_large_as_their_image(world: Movers) -> None:
 
     before = disk()
     assert before[:2] == (3, 0)
-    with pytest.raises(errors.CannotResizeDisk, match="2 GB, the instance 3 GB"):
+    with pytest.raises(errors.CannotResizeDisk, match="2 GiB, the instance 3 GiB"):
         world.set_out(uuids=[uuid], flavor=dataclasses.replace(LARGE, root_gb=2))
     world.move(uuid, dataclasses.replace(LARGE, root_gb=4))
     assert disk()[:2] == (4, 4)
@@ -580,3 +580,43 @@ def test_show_and_events_tell_of_moves(world: Movers) -> None:
     ports = WorldPorts(world, "l")
     (found,) = action_of(instance_info, ports, {}, uuids=[uuid], history=True).act()["instances"]
     assert len(found["migrations"]) == 2
+
+
+def test_the_same_revert_again_goes_on_with_those_that_failed(world: Movers) -> None:
+    """The remedy of a revert that failed for one says so: the others came back, and keep it from nothing."""
+    back, left = world.boot("web-1"), world.boot("web-2")
+    world.move(back)
+    world.move(left)
+    world.revert(back)
+    moving, unchanged = world.call(course.begin_revert, Selection(uuids=[back, left]), tuple(QCOW2))
+    assert ([m.uuid for m in moving], [r.uuid for r in unchanged]) == ([left], [back])
+    assert world.state(back)[:2] == (states.ACTIVE, None) and world.status(back) == [moves.REVERTED]
+    with pytest.raises(errors.InstanceInvalidState, match="Cannot 'confirmResize' instance"):
+        world.call(confirm.confirm, Selection(uuids=[back]))  # it was not confirmed
+
+
+def test_the_same_confirmation_again_has_nothing_to_do(world: Movers) -> None:
+    uuid = world.boot("web")
+    world.move(uuid)
+    assert [r.uuid for r in world.call(confirm.confirm, Selection(uuids=[uuid])).rows] == [uuid]
+    everything = world.everything()
+    again = world.call(confirm.confirm, Selection(uuids=[uuid]))
+    assert (again.rows, [r.uuid for r in again.unchanged]) == ([], [uuid]) and world.everything() == everything
+    with pytest.raises(errors.InstanceInvalidState, match="Cannot 'revertResize' instance"):
+        world.call(course.begin_revert, Selection(uuids=[uuid]), tuple(QCOW2))
+
+
+def test_a_refused_flavor_names_the_instances_that_it_does_not_suit(world: Movers) -> None:
+    world.boot("web-1", flavor=LARGE)
+    world.boot("web-2", flavor=LARGE)
+    world.boot("db")
+    names = {"names": ["web-1", "web-2", "db"]}
+    with pytest.raises(errors.CannotResizeToSameFlavor) as same:
+        world.set_out(flavor=LARGE, **names)
+    assert same.value.message == "When resizing, instances must change flavor!"
+    assert same.value.remedy.startswith("web-1, web-2: Name another flavor; ")
+    odd = dataclasses.replace(LARGE, name="odd", extra_specs={"hw:cpu_policy": "odd"})
+    with pytest.raises(errors.InvalidRequest) as e:
+        world.set_out(flavor=odd, **names)
+    (error,) = e.value.errors
+    assert error["code"] == "InvalidCPUAllocationPolicy" and error["path"].startswith("web-1, web-2, db: flavor")

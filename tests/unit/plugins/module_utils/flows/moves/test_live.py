@@ -151,8 +151,9 @@ def test_what_is_refused(world: LiveMovers) -> None:
     source = world.row(uuid).host
     with pytest.raises(errors.UnableToMigrateToSelf):
         world.go(uuid, to=source)
-    with pytest.raises(errors.ComputeHostNotFound):
+    with pytest.raises(errors.ComputeHostNotFound) as e:
         world.go(uuid, to="h9")
+    assert "The list of compute hosts has: " in e.value.remedy
     with pytest.raises(errors.MoveNotSupported, match="logical volumes"):
         world.go(uuid, backends={**QCOW2, source: "lvm"})
     assert world.go(uuid, backends={**QCOW2, other(source): "raw"}).failed, "disks of another kind"

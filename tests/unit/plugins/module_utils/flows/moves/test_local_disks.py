@@ -91,7 +91,7 @@ def test_made_and_left(world: Movers) -> None:
     assert [d["name"] for d in on_the_way.made] == ["disk.eph0", "disk.swap"] and on_the_way.left == []
     assert [d["guest_format"] for d in on_the_way.made] == [None, "swap"]
     assert local_disks.changes(moving.move.old_disks or (), moving.move.new_disks or ()) == [
-        "disk 1 GB -> 2 GB", "disk.eph0 none -> 3 GB", "disk.swap none -> 32 MB",
+        "disk 1 GiB -> 2 GiB", "disk.eph0 none -> 3 GiB", "disk.swap none -> 32 MiB",
     ]  # fmt: skip
     world.call(course.switch, [uuid])
     world.call(course.finish, course.RESIZE, {uuid: course.Result(states.RUNNING)})
@@ -130,7 +130,7 @@ def test_several_that_the_request_gave(world: Movers) -> None:
     mine = [("disk.eph0", "/dev/vdb", 1), ("disk.eph1", "/dev/vdc", 2)]
     assert disks(world, uuid) == [("disk", "/dev/vda", 1), *mine]
     everything = world.everything()
-    with pytest.raises(errors.CannotResizeDisk, match="2 GB of ephemeral disk, the instance 3 GB") as e:
+    with pytest.raises(errors.CannotResizeDisk, match="2 GiB of ephemeral disk, the instance 3 GiB") as e:
         world.set_out(uuids=[uuid], flavor=dataclasses.replace(WIDER, ephemeral_gb=2))
     assert e.value.remedy and world.everything() == everything
     world.move(uuid, WIDER)
@@ -151,7 +151,7 @@ def test_swap_that_the_request_gave(world: Movers) -> None:
 def test_a_smaller_ephemeral_disk_is_refused(world: Movers) -> None:
     uuid = world.boot("web", flavor=WIDE)
     everything = world.everything()
-    with pytest.raises(errors.CannotResizeDisk, match="1 GB of ephemeral disk, the instance 2 GB"):
+    with pytest.raises(errors.CannotResizeDisk, match="1 GiB of ephemeral disk, the instance 2 GiB"):
         world.set_out(uuids=[uuid], flavor=dataclasses.replace(WIDER, ephemeral_gb=1))
     assert world.everything() == everything
 
