@@ -191,8 +191,13 @@ def select(
     if selection.is_empty:
         raise errors.InvalidInput(
             reason="no instance is selected",
-            remedy="Give bootflow_names, bootflow_uuids or bootflow_reservation_ids; for a whole project bootflow_project and %s: true."
-            % everything,
+            remedy="Give bootflow_names, bootflow_uuids%s; for a whole project bootflow_project and %s: true."
+            % (
+                ", bootflow_reservation_ids or bootflow_host"
+                if everything == "bootflow_all"
+                else " or bootflow_reservation_ids",
+                everything,
+            ),
         )
     if lock:
         runs.renew(tx)
@@ -250,7 +255,12 @@ def refuse_unknown(
     if selection.project is not None and selection.project not in used:
         near = suggestion(selection.project, used, "The list of projects with instances")
     elif names:
-        near = suggestion(names[0], instances.names(tx, selection.project), "The list of instances")
+        living = instances.names(tx, selection.project)
+        strange = [n for n in names if n not in living]
+        if strange:
+            near = suggestion(strange[0], living, "The list of instances")
+        else:
+            near = "There are instances of these names that do not meet the other conditions; all of them must hold."
     raise errors.InstanceNotFound(instance_id=", ".join(unknown), remedy=near)
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from ...core import errors
 from ...core.disks.local import ON_LVM
 from ...core.instances import moves, states
+from ...core.instances.power_states import POWER_STATES
 from ...core.reading.nearest import suggestion
 from ...core.scheduler.options import SchedulerOptions
 from ...core.volumes.attachment import KERNEL
@@ -156,6 +157,7 @@ def sort_out(
                 )  # fmt: skip
             if not instances.is_placed(row):
                 raise errors.InstanceNotReady(instance_id=row.uuid)
+            _check_runs(row)
             _check_movable(row, wanted)
             if row.uuid in volumes:
                 raise volumes[row.uuid]
@@ -165,6 +167,22 @@ def sort_out(
         spec = live_pins.as_it_runs(row.spec, has.get(row.uuid, {}).get("numa"))
         found[row.uuid] = Mover(row, spec, _barred(row, wanted, versions))
     return found, refused
+
+
+def _check_runs(row: Instance) -> None:
+    """source: Nova's LiveMigrationTask._check_instance_is_active
+
+    :raises InstanceInvalidState: its guest is known to be off. Where nothing is known, its host says so before it begins.
+    """
+    if row.power_state in (states.NOSTATE, states.RUNNING, states.POWER_PAUSED):
+        return
+    error = errors.InstanceInvalidState(
+        method=LIVE_MIGRATE.called, instance_uuid=row.uuid, attr="power_state",
+        state=POWER_STATES[row.power_state].lower(),
+        remedy="Its guest is off: run bootflow.compute.start first, or bootflow.compute.migrate.",
+    )  # fmt: skip
+    error.details[operation.WHOSE] = row.display_name
+    raise error
 
 
 def _check_movable(row: PlacedInstance, wanted: Wanted) -> None:

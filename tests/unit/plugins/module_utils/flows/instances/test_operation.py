@@ -287,6 +287,9 @@ def test_selecting(world: World) -> None:
     for unknown in ({"names": ["a", "nobody"]}, {"uuids": [a, "nobody"]}, {"names": ["nobody"], "project": "p"}):
         with pytest.raises(errors.InstanceNotFound, match="nobody"):
             begin(world, **unknown)
+    with pytest.raises(errors.InstanceNotFound, match="Instance a could") as other:
+        begin(world, names=["a", "c"], reservations=[world.row(c).reservation_id])
+    assert "Did you mean" not in other.value.remedy and "other conditions" in other.value.remedy
     with world.ledger.rehearse() as tx:
         ours = tx.for_run(world.context("o"))
         with pytest.raises(errors.ComputeHostNotFound, match="h99") as caught:

@@ -158,6 +158,10 @@ def test_what_is_refused(world: LiveMovers) -> None:
         world.go(uuid, backends={**QCOW2, source: "lvm"})
     assert world.go(uuid, backends={**QCOW2, other(source): "raw"}).failed, "disks of another kind"
     assert world.go(uuid, to="h3", run="b").failed, "a host without a report"
+    world.put(uuid, power_state=states.SHUTDOWN)  # it shut itself down; source: Nova's _check_instance_is_active
+    with pytest.raises(errors.InstanceInvalidState, match="while it is in power_state shutdown"):
+        world.go(uuid)
+    world.put(uuid, power_state=states.RUNNING)
     for vm_state in (states.STOPPED, states.SUSPENDED, states.ERROR):
         world.put(uuid, vm_state=vm_state)
         with pytest.raises(errors.InstanceInvalidState):
