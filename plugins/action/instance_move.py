@@ -36,6 +36,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transac
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     apply_plan,
     hard_reboot,
+    host_reports,
     host_settings,
     live_settings,
     resize_settings,
@@ -131,7 +132,12 @@ class ActionModule(MoveAction):
         """Fail before any host is asked for anything. Names the hosts that should report before others are chosen."""
         if self.reverts:
             host_settings.check_common(self)
-            return {"changed": False, "stale_hosts": []}
+            ledger = self.rehearsal_ledger() if self.check_mode else self.open_ledger()
+            former = ledger.inspect(course.former_hosts, Selection.from_options(self.options))
+            return {
+                "changed": False,
+                "stale_hosts": self.within_limit(sorted(former.intersection(self.compute_hosts()))),
+            }
         scheduler_settings.check(self)
         wanted = self._wanted()
         ledger = self.rehearsal_ledger() if self.check_mode else self.open_ledger()
@@ -141,11 +147,14 @@ class ActionModule(MoveAction):
     def _begin(self) -> dict[str, t.Any]:
         if self.reverts:
             selection, known = Selection.from_options(self.options), frozenset(self.compute_hosts())
+            reports = host_reports.of_this_run(self)
 
             def revert(tx: Transaction) -> tuple[cold.Begun, Flavors]:
-                moving, unchanged = course.begin_revert(tx, selection, known, self.options["quotas"])
-                begun = cold.Begun(moving, rows={m.uuid: m.row for m in moving}, unchanged=unchanged)
-                return begun, course.flavors_of(tx, moving)
+                silent = {h: _silence(h, reports.get(h) or {}) for h in course.former_hosts(tx, selection)}
+                told = {h: e for h, e in silent.items() if e is not None}
+                back = course.begin_revert(tx, selection, known, self.options["quotas"], told)
+                begun = cold.Begun(back.moving, back.failed, back.rows, back.unchanged)
+                return begun, course.flavors_of(tx, back.moving)
 
             begun, flavors = self.write(revert)
             return self._begun(begun, {}, {}, flavors)
@@ -530,12 +539,18 @@ class ActionModule(MoveAction):
             )
         if self.check_mode and self.options["follow_file"]:  # what applies the file prints the plan
             return {"changed": not all(i["error"] for i in shown), "instances": shown}
-        why = "nothing to do" if self.reverts else "waits to be confirmed or reverted"
         more = [
-            (i["name"], i["uuid"], None, i["host"], i["vm_state"], POWER_STATES.get(i["power_state"]), why)
+            (i["name"], i["uuid"], None, i["host"], i["vm_state"], POWER_STATES.get(i["power_state"]), self._why(i))
             for i in begun.get("unchanged", [])
         ]
         return report(self, self.operation, shown, begun.get("not_placed", []), _note, more, back=self.reverts)
+
+    def _why(self, unchanged: Item) -> str:
+        """Why nothing is done with it."""
+        if not self.reverts:
+            return "waits to be confirmed or reverted"
+        lost = unchanged["vm_state"] == states.ACTIVE and unchanged["power_state"] != states.RUNNING
+        return "is back: start it" if lost else "nothing to do"
 
     def _results(self, items: t.Mapping[str, Item]) -> dict[str, course.Result]:
         """uuid -> what came of it."""
@@ -564,6 +579,15 @@ class ActionModule(MoveAction):
                 error = error or (None if cleaned else errors.from_dict(returned["error"]))
             found[uuid] = course.Result(power_state, error, cleaned)
         return found
+
+
+def _silence(host: str, report: t.Mapping[str, t.Any]) -> errors.BootflowError | None:
+    """Why ``host`` takes nothing back; None: it has answered."""
+    if report.get("reported"):
+        return None
+    if report.get("error"):
+        return errors.from_dict(report["error"])
+    return errors.HostUnreachable(host=host, reason="it was not asked")
 
 
 def _stays(item: Item) -> bool:

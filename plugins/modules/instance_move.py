@@ -101,7 +101,7 @@ EXAMPLES = r"""
 RETURN = r"""
 ---
 stale_hosts:
-  description: Compute hosts that should report before others are chosen.
+  description: Compute hosts that should report before others are chosen, or before instances go back to them.
   type: list
   elements: str
   returned: O(phase=check)
@@ -153,7 +153,9 @@ instances:
       type: dict
       returned: O(phase=finish)
 not_placed:
-  description: Instances for which there is no host, with C(name), C(uuid), C(host), C(vm_state), C(power_state) and C(error).
+  description:
+    - Instances for which there is no host, or whose former host does not answer, with C(name), C(uuid), C(host), C(vm_state),
+      C(power_state) and C(error).
   type: list
   elements: dict
   returned: O(phase=begin)

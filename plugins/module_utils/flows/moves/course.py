@@ -177,15 +177,35 @@ def _relocate(tx: Transaction, moving: t.Sequence[Moving], to_new: bool) -> None
 # --- revert -------------------------------------------------------------------------------------------------------------
 
 
+@dataclass
+class Reverting:
+    moving: list[Moving]  # owned by this run
+    unchanged: list[Instance]  # came back before
+    failed: dict[str, errors.BootflowError]  # uuid -> why it stays where it is
+    rows: dict[str, Instance]  # of all
+
+
+def former_hosts(tx: Transaction, selection: Selection) -> set[str]:
+    """The hosts to which a revert would bring the selected instances back: other ones than those where they are. Writes nothing.
+
+    :raises InvalidInput: see operation.select().
+    """
+    rows = [r for r in operation.select(tx, selection, lock=False) if r.vm_state == states.RESIZED]
+    found = ledger_moves.open_of(tx, [r.uuid for r in rows])
+    return {m.source_compute for m in found.values() if not ledger_moves.stays(m)}
+
+
 def begin_revert(
     tx: Transaction,
     selection: Selection,
     known_hosts: t.Collection[str],
     limits: t.Mapping[str, t.Any] | None = None,
-) -> tuple[list[Moving], list[Instance]]:
-    """Begin to bring the selected instances back: all of them, or with an error none. Returns also those that came back before.
+    silent: t.Mapping[str, errors.BootflowError] | None = None,
+) -> Reverting:
+    """Begin to bring the selected instances back: all of them, or with an error none. One whose former host is ``silent`` fails alone, and is
+    left alone: the host where it is would be cleaned of its disks, and it could run nowhere.
 
-    :arg limits: bootflow_quotas.
+    :arg limits: bootflow_quotas. :arg silent: host -> why it does not answer
     :raises BootflowError: see operation.begin(). :raises InvalidVolume, VolumeLocked: another run works on a volume of one of them.
     :raises OverQuota: the former flavor has more, and that is too much now.
     """
@@ -194,7 +214,9 @@ def begin_revert(
     rows = operation.select(tx, selection)
     operation.refuse_unknown(tx, rows, selection, known_hosts)
     unchanged = those_that_ended(tx, rows, moves.REVERTED)
-    begun = operation.enter(tx, REVERT, [r for r in rows if r not in unchanged], known_hosts)
+    able = [r for r in rows if r not in unchanged]
+    failed = _without_host(tx, able, silent or {})
+    begun = operation.enter(tx, REVERT, [r for r in able if r.uuid not in failed], known_hosts)
     history.start_events_on(tx, {r.uuid: r.host for r in begun.rows}, REVERT.name)
     operation.refuse(list(of_volumes.refusals(tx, {r.uuid: r.host for r in begun.rows}).values()))
     of_volumes.take(tx, [r.uuid for r in begun.rows])
@@ -204,7 +226,16 @@ def begin_revert(
     specs = requests.specs(tx, {m.move.old_request_spec_id for m in moving}) if limits and moving else {}
     check_quota(tx, [(m.row, specs[m.move.old_request_spec_id].spec["flavor"]) for m in moving if specs], limits)
     ledger_moves.set_status(tx, [m.id for m in found.values()], moves.REVERTING)
-    return moving, unchanged
+    return Reverting(moving, unchanged, failed, {r.uuid: r for r in rows})
+
+
+def _without_host(
+    tx: Transaction, rows: t.Sequence[Instance], silent: t.Mapping[str, errors.BootflowError]
+) -> dict[str, errors.BootflowError]:
+    """uuid -> why its former host cannot take it back."""
+    waiting = [r.uuid for r in rows if r.vm_state == states.RESIZED] if silent else []
+    found = ledger_moves.open_of(tx, waiting)
+    return {u: silent[m.source_compute] for u, m in found.items() if m.source_compute in silent}
 
 
 def those_that_ended(tx: Transaction, rows: t.Sequence[Instance], status: str) -> list[Instance]:

@@ -22,6 +22,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves impor
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations as recovery
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.plugin_utils import host_reports
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
 
@@ -175,7 +176,9 @@ def moved(world: World) -> Moves:
         assert not cold.begin(tx.for_run(world.context("m")), wanted, world.fleet, world.options()).failed
     with world.ledger.write() as tx:
         course.switch(tx.for_run(world.context("m")), [uuid])
-    return Moves(world)
+    moves = Moves(world)
+    moves.hostvars["h1"][host_reports.REPORTED] = {"reported": True}
+    return moves
 
 
 def confirms(world: World) -> None:

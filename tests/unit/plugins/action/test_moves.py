@@ -108,6 +108,20 @@ def test_a_revert_leads_from_the_new_host_to_the_former_one(fleet: Fleet) -> Non
         fleet.hostvars["localhost"]["bootflow_shutdown_timeout"] = "abc"
         fleet.stage(instance_move, "check", **revert, names=["web"])
     del fleet.hostvars["localhost"]["bootflow_shutdown_timeout"]
+    assert fleet.stage(instance_move, "check", **revert, names=["web"])["stale_hosts"] == ["h1"]
+    everything = fleet.world.everything()
+    gone = errors.HostUnreachable(host="h1", reason="no route")
+    fleet.hostvars["h1"]["bootflow_reported"] = {"reported": False, "error": gone.as_dict()}
+    begun = fleet.told(instance_move.BEGUN, fleet.stage(instance_move, "begin", **revert, names=["web"]))
+    assert fleet.world.everything() == everything, "it works where it is, and could run nowhere else"
+    for phase, name in (("switch", instance_move.SWITCHED), ("back", instance_move.WENT_BACK)):
+        assert fleet.told(name, fleet.stage(instance_move, phase, **revert))["hosts"] == []
+    done = fleet.stage(instance_move, "finish", **revert)
+    assert [(i["name"], i["host"], i["error"]["code"]) for i in done["failed_items"]] == [
+        ("web", "h2", "HostUnreachable")
+    ]
+    assert fleet.shown[-1].split()[2:] == ["h2", "resized", "RUNNING", "HostUnreachable"]
+    fleet.hostvars["h1"]["bootflow_reported"] = {"reported": True, "error": None}
     begun = fleet.told(instance_move.BEGUN, fleet.stage(instance_move, "begin", **revert, names=["web"]))
     assert begun["diff"]["before"] == said["after"] and begun["diff"]["after"] == said["before"]
     fleet.told(instance_move.SWITCHED, fleet.stage(instance_move, "switch", **revert))

@@ -265,7 +265,7 @@ class Histories(RuleBasedStateMachine):
             return
         fails = fails and not goes_on
         try:
-            (m,) = self.call(course.begin_revert, Selection(names=[name]), HOSTS)[0] or [None]
+            (m,) = self.call(course.begin_revert, Selection(names=[name]), HOSTS).moving or [None]
         except errors.BootflowError:
             return
         if m is None:

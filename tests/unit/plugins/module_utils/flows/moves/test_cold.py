@@ -299,7 +299,7 @@ def test_a_revert_to_more_counts_for_the_quota(world: Movers) -> None:
         world.call(course.begin_revert, Selection(uuids=[uuid]), tuple(QCOW2), limits)
     assert world.everything() == everything
     limits["ram"] = 3072
-    assert world.call(course.begin_revert, Selection(uuids=[uuid]), tuple(QCOW2), limits)[0]
+    assert world.call(course.begin_revert, Selection(uuids=[uuid]), tuple(QCOW2), limits).moving
 
 
 def test_root_disks_that_are_as_large_as_their_image(world: Movers) -> None:
@@ -588,11 +588,28 @@ def test_the_same_revert_again_goes_on_with_those_that_failed(world: Movers) -> 
     world.move(back)
     world.move(left)
     world.revert(back)
-    moving, unchanged = world.call(course.begin_revert, Selection(uuids=[back, left]), tuple(QCOW2))
-    assert ([m.uuid for m in moving], [r.uuid for r in unchanged]) == ([left], [back])
+    found = world.call(course.begin_revert, Selection(uuids=[back, left]), tuple(QCOW2))
+    assert ([m.uuid for m in found.moving], [r.uuid for r in found.unchanged]) == ([left], [back])
     assert world.state(back)[:2] == (states.ACTIVE, None) and world.status(back) == [moves.REVERTED]
     with pytest.raises(errors.InstanceInvalidState, match="Cannot 'confirmResize' instance"):
         world.call(confirm.confirm, Selection(uuids=[back]))  # it was not confirmed
+
+
+def test_an_instance_whose_former_host_does_not_answer_is_not_brought_back(world: Movers) -> None:
+    """It works where it is, and that host would be cleaned of it before anyone hears that the other one is gone."""
+    first, second = world.boot("web-1"), world.boot("web-2")
+    assert world.row(first).host != world.row(second).host
+    gone = str(world.row(first).host)
+    world.move(first)
+    world.move(second)
+    which = Selection(uuids=[first, second])
+    with world.ledger.read() as tx:
+        assert course.former_hosts(tx.for_run(world.context("m")), which) == {"h1", "h2"}
+    silent = {gone: errors.HostUnreachable(host=gone, reason="no route")}
+    found = world.call(course.begin_revert, which, tuple(QCOW2), None, silent)
+    assert ([m.uuid for m in found.moving], list(found.failed)) == ([second], [first])
+    assert world.state(first)[:2] == (states.RESIZED, None) and world.status(first) == [moves.FINISHED]
+    world.call(confirm.confirm, Selection(uuids=[first]))  # it may stay where it is
 
 
 def test_the_same_confirmation_again_has_nothing_to_do(world: Movers) -> None:

@@ -145,7 +145,7 @@ class Movers(BootWorld):
             self.connected(uuid, source)
 
     def revert(self, uuid: str) -> None:
-        (m,), _unchanged = self.ask(course.begin_revert, Selection(uuids=[uuid]), HOSTS)
+        (m,) = self.ask(course.begin_revert, Selection(uuids=[uuid]), HOSTS).moving
         source, dest = m.move.source_compute, m.move.dest_compute
         if self.fails():
             self.ended(uuid, course.REVERT, BROKEN, cleaned=False)
