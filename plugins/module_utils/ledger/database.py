@@ -123,6 +123,7 @@ class Ledger:
                         mine = self._worker.next()
                         commits.begin(tx, mine)
                     value = function(tx, *arguments, **named)
+                    tx.flush()
                     if mark is None and self.is_server:
                         mark = mine if commits.sign(tx, mine) else None
                     committing = True
@@ -349,8 +350,8 @@ def open_ledger(
 
 def _ask_once(ledger: Ledger) -> None:
     try:
-        with ledger.read():
-            pass
+        with ledger.read() as tx:
+            tx.execute(sa.text("SELECT 1"))
     except errors.LedgerError as e:
         if not database_errors.is_failing_over(e.__cause__):
             raise

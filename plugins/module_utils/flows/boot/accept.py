@@ -107,6 +107,7 @@ def accept(tx: Transaction, entries: t.Sequence[ServerRequest], options: AcceptO
     named = [expand.server_names(r) for r in entries]
     runs.renew(tx)
     take_turns(tx, "project", [r.project for r in entries])  # names and quotas are per project
+    ids = requests.IdsAhead(tx, len(entries))
     living = _living(tx, entries, named)
     made: dict[tuple[str, str], set[str]] = {}  # (project, name of an entry) -> names of its instances
     for row in living.values():
@@ -131,7 +132,7 @@ def accept(tx: Transaction, entries: t.Sequence[ServerRequest], options: AcceptO
         replaced=[r.display_name for r in found.replaced],
         drift=found.drift,
     )
-    writer = _Writer(tx, planned, options)
+    writer = _Writer(tx, planned, options, ids)
     for index, (plan, digest, names) in enumerate(zip(planned, digests, found.new)):
         if not names:
             continue
@@ -417,9 +418,10 @@ def resolved_hints(tx: Transaction, request: ServerRequest) -> dict[str, t.Any]:
 class _Writer:
     """Writes the instances of a request under one reservation: add() each entry, then write() them together."""
 
-    def __init__(self, tx: Transaction, planned: t.Sequence[Planned], options: AcceptOptions):
+    def __init__(self, tx: Transaction, planned: t.Sequence[Planned], options: AcceptOptions, ids: requests.IdsAhead):
         self.tx = tx
         self.options = options
+        self.ids = ids
         self.context = tx.context
         self.now = tx.now
         self.created: list[str] = []
@@ -467,7 +469,7 @@ class _Writer:
     def _write_requests(self) -> str:
         tx, context = self.tx, self.context
         reservation_id = identifiers.reservation_id(context.rng)
-        ids = requests.new_ids(tx, len(self._entries))
+        ids = self.ids.take(tx, len(self._entries))
         with bulk.together(tx):
             project = self._entries[0][0].request.project
             requests.add_reservation(tx, reservation_id, project, context.actor, context.request_id)

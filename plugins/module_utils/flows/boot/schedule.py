@@ -87,12 +87,12 @@ def schedule(
     """
     runs.renew(tx)
     result = Scheduled()
+    mine = instances.BuildsOfRun(tx)
     rows = instances.select_live(
         tx, run_id=tx.run.id, vm_state=states.BUILDING, task_state=states.SCHEDULING, lock=True
     )
     result.names = {r.uuid: r.display_name for r in rows}
-    # Before nodes are locked: other runs wait for them.
-    hosts, result.with_attachments = instances.builds_of_run(tx)
+    hosts, result.with_attachments = mine.hosts, mine.with_attachments
     if rows:
         with_volumes = [r for r in rows if may_have_volumes(r)]
         zones: dict[str, str | None] = {}

@@ -430,11 +430,19 @@ def hosts_of_run(tx: Transaction, run_id: str) -> list[str]:
     return sorted(host for (host,) in _HOSTS_OF_RUN.tuples(tx, {"run": run_id}))
 
 
-def builds_of_run(tx: Transaction) -> tuple[set[str], bool]:
+class BuildsOfRun:
     """The hosts on which this run has builds that do not wait for a host, and whether it has attachments, which
-    attachments.instances_to_bind() looks at."""
-    ((hosts, attached),) = _builds_query(tx.dialect.name).tuples(tx, {"run": tx.run.id})
-    return set(bulk.texts(hosts)), bool(attached)
+    attachments.instances_to_bind() looks at. Known after the next statement."""
+
+    def __init__(self, tx: Transaction):
+        self.hosts: set[str] = set()
+        self.with_attachments = False
+        _builds_query(tx.dialect.name).later(tx, {"run": tx.run.id}, self._take)
+
+    def _take(self, rows: list[t.Any]) -> None:
+        ((hosts, attached),) = rows
+        self.hosts = set(bulk.texts(hosts))
+        self.with_attachments = bool(attached)
 
 
 @functools.cache

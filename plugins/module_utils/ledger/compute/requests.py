@@ -20,6 +20,8 @@ from ..schema.tables import request_specs, reservations
 #: Of the documents that add_spec() writes. Minor versions add fields, which an older document leaves at their defaults.
 SPEC_VERSION = "1.2"
 
+FEW = 3  # entries: a request that changes nothing wastes as many ids
+
 _NEXT_IDS = Kept(
     sa.text(
         "SELECT nextval(pg_get_serial_sequence('request_specs', 'id')) FROM generate_series(1, CAST(:count AS INTEGER))"
@@ -55,6 +57,19 @@ def new_ids(tx: Transaction, count: int) -> list[int]:
         return [int(key) for (key,) in _NEXT_IDS.tuples(tx, {"count": count})]
     last = int(tx.execute(sa.select(sa.func.coalesce(sa.func.max(request_specs.c.id), 0))).scalar_one())
     return list(range(last + 1, last + 1 + count))
+
+
+class IdsAhead:
+    """Ids for new entries, of which not all may be used: known after the next statement, and without a message of their own if
+    they are few. More are asked for when it is known how many are needed."""
+
+    def __init__(self, tx: Transaction, count: int):
+        self.ids: list[int] = []
+        if count <= FEW and tx.dialect.name == "postgresql":
+            _NEXT_IDS.later(tx, {"count": count}, lambda rows: self.ids.extend(int(key) for (key,) in rows))
+
+    def take(self, tx: Transaction, count: int) -> list[int]:
+        return self.ids[:count] if count <= len(self.ids) else new_ids(tx, count)
 
 
 def add_specs(tx: Transaction, reservation_id: str, entries: t.Sequence[Entry]) -> None:

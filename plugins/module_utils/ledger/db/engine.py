@@ -6,7 +6,7 @@
 
 sqlite: WAL, synchronous=FULL (a confirmed claim survives a power cut), a busy timeout on every connection and
 BEGIN IMMEDIATE for each writing transaction, because a lock upgrade in the middle fails at once and ignores the timeout.
-PostgreSQL: the isolation level and the limits of time come with the BEGIN of each transaction, in one message. They hold
+PostgreSQL: the isolation level and the limits of time come with the BEGIN of each transaction, in the message of its first statement. They hold
 whatever the server, the role, the database or the URL have for defaults, and behind PgBouncer, which passes on neither what a
 connection asks for when it starts nor, between transactions, the same server process: nothing is left in a session, neither
 settings nor prepared statements.
@@ -21,7 +21,7 @@ import typing as t
 from . import answers
 from .address import MEMORY, LedgerAddress, hosts_as_options, normalise_url, url_is_sqlite, without_password
 from .sqlalchemy_import import sa
-from .transaction import Transaction, is_of_standby
+from .transaction import is_of_standby
 
 IDLE_BEFORE_PING = 5.0  # seconds; a recently used connection is not pinged
 # KiB at most; with sqlite's 2 MiB a request of many reads and writes pages of the indexes several times.
@@ -117,8 +117,9 @@ def _postgresql(address: LedgerAddress, url: str) -> sa.Engine:
         seconds = address.statement_timeout
         if options.get(MIGRATION) and seconds:
             seconds = max(seconds, MIGRATION_SECONDS)
-        t.cast(t.Any, conn.connection.driver_connection).limit = _answer_limit(address, seconds)
-        Transaction(conn).send(_begin(address, seconds, bool(options.get(READ_ONLY))))
+        connection: t.Any = conn.connection.driver_connection
+        connection.limit = _answer_limit(address, seconds)
+        connection.begins = _begin(address, seconds, bool(options.get(READ_ONLY)))
 
     @sa.event.listens_for(engine, "checkin")
     def on_checkin(_connection: t.Any, record: sa.pool.ConnectionPoolEntry) -> None:
@@ -186,8 +187,8 @@ def _answer_limit(address: LedgerAddress, statement_seconds: float) -> float:
     return statement_seconds + address.answer_timeout if statement_seconds and address.answer_timeout else 0.0
 
 
-def _begin(address: LedgerAddress, statement_seconds: float, read_only: bool) -> str:
-    """The statements that begin a transaction; without parameters psycopg sends them as one."""
+def _begin(address: LedgerAddress, statement_seconds: float, read_only: bool) -> list[str]:
+    """The statements that begin a transaction."""
     limits = {
         "lock_timeout": address.lock_timeout,
         "statement_timeout": statement_seconds,
@@ -196,4 +197,4 @@ def _begin(address: LedgerAddress, statement_seconds: float, read_only: bool) ->
     # READ COMMITTED is the level that the code's locks are written for; a reader sees one snapshot, as on sqlite.
     level = "REPEATABLE READ, READ ONLY" if read_only else "READ COMMITTED"
     settings = {**{name: int(seconds * 1000) for name, seconds in limits.items()}, **KEEPALIVES, **PLANNER}
-    return "; ".join(["BEGIN ISOLATION LEVEL " + level, *("SET LOCAL %s = %s" % s for s in settings.items())])
+    return ["BEGIN ISOLATION LEVEL " + level, *("SET LOCAL %s = %s" % s for s in settings.items())]

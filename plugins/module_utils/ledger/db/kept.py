@@ -53,6 +53,21 @@ class Kept:
         compiled = self._compiled or self._compile(tx)
         return tx.send(compiled.text, {**compiled.own, **values})
 
+    def later(
+        self,
+        tx: Transaction,
+        values: t.Mapping[str, t.Any],
+        take: t.Callable[[list[t.Any]], None] | None = None,
+    ) -> None:
+        """Run it before the next statement, see Transaction.later(); at once on sqlite. :arg take: is given its rows, by position"""
+        if tx.dialect.name != "postgresql":
+            result = tx.execute(self.statement, values)
+            if take is not None:
+                take(list(result))
+            return
+        compiled = self._compiled or self._compile(tx)
+        tx.later(compiled.text, {**compiled.own, **values}, take)
+
     def _compile(self, tx: Transaction) -> _Compiled:
         made = t.cast(t.Any, self.statement).compile(dialect=tx.dialect)
         columns = getattr(self.statement, "selected_columns", ())

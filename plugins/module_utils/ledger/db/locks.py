@@ -24,7 +24,7 @@ _TAKE = Kept(sa.text("SELECT pg_advisory_xact_lock(key) FROM unnest(CAST(:keys A
 
 
 def take_turns(tx: Transaction, kind: str, names: t.Iterable[str]) -> None:
-    """Wait until no other transaction has one of these locks, and keep them until this one ends.
+    """Wait until no other transaction has one of these locks, and keep them until this one ends. The next statement waits.
 
     Two names may share a key: then they take turns, which is slower but correct.
     """
@@ -32,7 +32,7 @@ def take_turns(tx: Transaction, kind: str, names: t.Iterable[str]) -> None:
         return
     keys = sorted({zlib.crc32(("%s %s" % (kind, name)).encode()) for name in names})
     if keys:
-        _TAKE.write(tx, {"keys": keys})
+        _TAKE.later(tx, {"keys": "{%s}" % ",".join(map(str, keys))})
 
 
 def insert_new(tx: Transaction, table: sa.Table, **values: t.Any) -> bool:

@@ -10,6 +10,7 @@ import random
 import typing as t
 from dataclasses import dataclass, field
 
+from .answers import Waiting
 from .sqlalchemy_import import sa
 from .this_run import Context, RunIdentity
 
@@ -72,10 +73,30 @@ class Transaction:
         """The rows of such a statement, as the driver's tuples. :arg binary: the server sends bytes as they are."""
         return t.cast("list[tuple[t.Any, ...]]", self._sent(text, values, binary).fetchall())
 
+    def later(
+        self,
+        text: str,
+        values: t.Mapping[str, t.Any],
+        take: t.Callable[[list[tuple[t.Any, ...]]], None] | None = None,
+    ) -> None:
+        """Run such a statement before the next one, in one message with it. :arg take: is given its rows then"""
+        self._driver_connection().waiting.append(Waiting(text, values, take))
+
+    def flush(self) -> None:
+        """Send what waits for another statement."""
+        if self.dialect.name == "postgresql" and self._driver_connection().waiting:
+            last = self._driver_connection().waiting.pop()
+            cursor = self._sent(last.text, last.values, False)
+            if last.take is not None:
+                last.take(cursor.fetchall())
+
     def _sent(self, text: str, values: t.Mapping[str, t.Any] | None, binary: bool) -> t.Any:
-        if self._cursor is None:
-            self._cursor = self._driver_connection().cursor()
+        connection = self._driver_connection()
         try:
+            if not binary and (connection.begins or connection.waiting):
+                return connection.send_with(text, values)
+            if self._cursor is None:
+                self._cursor = connection.cursor()
             return self._cursor.execute(text, values, binary=binary)
         except t.cast(t.Any, self.dialect.dbapi).Error as e:
             raise self._in_its_form(e, text, values) from e

@@ -4,7 +4,7 @@
 
 """What the scheduler reads of every compute node, in three columns that PostgreSQL makes when it writes a row.
 
-A boot reads all rows. Three values of each cost the server a sixth of what twenty-five cost: it looks up, converts and appends
+A boot reads all rows. Three values of each cost the server a sixth of what twenty-three cost: it looks up, converts and appends
 each value by itself. The numbers are as wide in every row, so that all of them together are an array.
 """
 

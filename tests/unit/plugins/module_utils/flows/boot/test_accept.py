@@ -582,7 +582,8 @@ def test_many_entries_take_as_many_statements_as_one(world: World) -> None:
         with counted(world.ledger) as statements:
             world.accept(*[request("e%d-%d" % (number, i)) for i in range(entries)])
         counts.append(len(statements))
-    assert counts[0] == counts[1]
+    # The ids of many entries are asked for when it is known how many are new; those of few come with another statement.
+    assert counts[1] - counts[0] == (1 if world.ledger.is_server else 0)
     assert len(world.rows(tables.request_specs)) == 32
 
 
