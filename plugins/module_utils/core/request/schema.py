@@ -84,13 +84,13 @@ def create_schema(fragments: t.Iterable[t.Mapping[str, t.Any]], check: bool = Tr
 
 
 def request_validator(dirs: t.Iterable[str]) -> t.Any:
-    """The validator of create requests, made once per process while the fragments do not change.
+    """The validator of create requests, made once per process while the additional fragments do not change.
 
-    :arg dirs: folders with additional fragments.
+    :arg dirs: folders with such fragments.
     :raises InvalidInput: as load_fragments() and create_schema().
     """
     folders = tuple(dirs)
-    return _validator(state_of_files(folders), folders)
+    return _validator(state_of_files(folders) if folders else (), folders)
 
 
 @functools.lru_cache(maxsize=4)

@@ -45,9 +45,13 @@ class Scale:
             if self.weigher.maxval is not None:
                 hi = max(hi, float(self.weigher.maxval))
         self.lo, self.hi = lo, hi
-        # The number of hosts at each end; a fixed end stays when they leave.
-        self._at_lo = math.inf if lo == self.weigher.minval else int((self.raw == lo).sum())
-        self._at_hi = math.inf if hi == self.weigher.maxval else int((self.raw == hi).sum())
+        self._counted = False
+
+    def _count_ends(self) -> None:
+        """The number of hosts at each end, before the first of them changes; a fixed end stays when they leave."""
+        self._counted = True
+        self._at_lo = math.inf if self.lo == self.weigher.minval else int((self.raw == self.lo).sum())
+        self._at_hi = math.inf if self.hi == self.weigher.maxval else int((self.raw == self.hi).sum())
 
     def normalised(self, values: t.Any) -> t.Any:
         """0 to 1; 0 for all if all are equal."""
@@ -75,6 +79,8 @@ class Scale:
         old = self.raw.item(position)
         if value == old:
             return False
+        if not self._counted:
+            self._count_ends()
         lo, hi = self.lo, self.hi
         self.raw[position] = value
         self._at_lo += (value == lo) - (old == lo)
@@ -95,6 +101,8 @@ class Scale:
         if self.flat:
             self.raw, self.part = self.raw[1:], self.part[1:]
             return False
+        if not self._counted:
+            self._count_ends()
         old = self.raw[position]
         self.raw = np.delete(self.raw, position)
         self.part = np.delete(self.part, position)

@@ -62,6 +62,7 @@ class _Found(t.NamedTuple):
     with_devices: bool  # whether any host has devices or disks to hand out
     known: set[str]  # hosts with a row
     same: bool = False  # whether the settings were compared, and are those of the inventory
+    profiles: dict[int, dict[str, t.Any]] | None = None  # None: they are still to be read
 
 
 def read(
@@ -80,23 +81,28 @@ def read(
     """
     wanted = hosts if isinstance(hosts, (set, frozenset)) else set(hosts)
     reads = _packed if tx.dialect.name == "postgresql" else _joined
-    table, io_ops, with_devices, known, same = reads(tx, wanted, configurations or {})
-    if configurations and not same and nodes.differing(tx, configurations):
+    found = reads(tx, wanted, configurations or {})
+    table, known = found.table, found.known
+    if configurations and not found.same and nodes.differing(tx, configurations):
         raise SettingsDiffer
-    if not with_devices and needs.devices:
+    if not found.with_devices and needs.devices:
         needs = replace(needs, devices=False)
     strangers = [] if wanted <= known else [h for h in hosts if h not in known]
     if strangers:
         table = _as_lists(table)
     for stranger in strangers:
         _add_stranger(table, stranger)
-    reader = _FleetReader(tx, table, io_ops, aggregates or {}, host_vars or {}, needs)
+    reader = _FleetReader(tx, table, found, aggregates or {}, host_vars or {}, needs)
     try:
         return reader.fleet()
     except (TypeError, ValueError, OverflowError):  # a number that is none: the rows are looked at one by one only then
         reader.table = _as_lists(reader.table)
         reader.reasons_of_rows.update(_leave_out_unreadable(reader.table))
         return reader.fleet()
+
+
+def _profiles(tx: Transaction, column: t.Any) -> dict[int, dict[str, t.Any]]:
+    return profiles.load(tx, set(column.tolist() if isinstance(column, np.ndarray) else column))
 
 
 def _as_lists(table: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
@@ -118,13 +124,16 @@ def _packed(
     tx: Transaction, wanted: t.AbstractSet[str], configurations: t.Mapping[str, t.Mapping[str, t.Any]]
 ) -> _Found:
     rows = packed_nodes.Packed(tx)
-    same = bool(configurations) and rows.has_settings(configurations)
-    with_devices = rows.with_devices
     known = set(rows.column("host"))
+    same = bool(configurations) and not known <= wanted and rows.has_settings(configurations)
+    with_devices = rows.with_devices
     order = _order(rows.column("host"), rows.column("node"), known, wanted)
     if order is not None:
         rows.pick(order)
-    return _Found({name: rows.column(name) for name in COLUMNS}, rows.busy, with_devices, known, same)
+    if configurations and known <= wanted:  # in the order of the hosts, which is mostly that of the inventory
+        same = rows.has_settings(configurations)
+    table = {name: rows.column(name) for name in COLUMNS}
+    return _Found(table, rows.busy, with_devices, known, same, rows.profiles)
 
 
 def _joined(
@@ -253,7 +262,7 @@ class _FleetReader:
         self,
         tx: Transaction,
         table: dict[str, t.Any],
-        io_ops: dict[str, int],
+        found: _Found,
         aggregates: t.Mapping[str, tuple[Aggregate, ...]],
         host_vars: t.Mapping[str, t.Mapping[str, t.Any]],
         needs: Needs,
@@ -263,12 +272,9 @@ class _FleetReader:
         self.host_vars = host_vars
         ids = table["id"].tolist() if isinstance(table["id"], np.ndarray) else table["id"]
         self.reasons_of_rows: dict[int, str] = {}  # why hosts are down, in addition to what the ledger says
-        of_profiles = table["profile_id"]
-        self.profiles = profiles.load(
-            tx, set(of_profiles.tolist() if isinstance(of_profiles, np.ndarray) else of_profiles)
-        )
+        self.profiles = _profiles(tx, table["profile_id"]) if found.profiles is None else found.profiles
         self._leave_out_profiles()
-        self.io_ops = io_ops
+        self.io_ops = found.io_ops
         self.reasons = _reasons(tx) if np.any(table["disabled"]) else {}
         self.down_reasons = _down_reasons(tx) if np.any(table["down"]) else {}
         some = None if len(ids) > 500 else [i for i in ids if i is not None]

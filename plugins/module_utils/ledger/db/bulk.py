@@ -125,18 +125,25 @@ def update(tx: Transaction, table: sa.Table, key: str, rows: Rows, add: t.Collec
         sets = ", ".join("%s = %s?" % (n, n + " + " if n in add else "") for n in names)
         return _send_each(tx, "UPDATE %s SET %s WHERE %s = ?" % (table.name, sets, key), table, (*names, key), rows)
 
-    text = _update_text(table, key, names, frozenset(add))
-    return _send(tx, Part(text, _columns(table, (key, *names), rows)))
+    everything = (key, *names)
+    one = len(rows) == 1  # which PostgreSQL parses and plans in half the time without a join
+    text = _update_text(table, key, names, frozenset(add), one)
+    if one:
+        return _send(tx, Part(text, {n: its[0] for n, its in _values(table, everything, rows).items()}))
+    return _send(tx, Part(text, _columns(table, everything, rows)))
 
 
 @functools.cache
-def _update_text(table: sa.Table, key: str, names: tuple[str, ...], add: frozenset[str]) -> str:
-    """PostgreSQL's, made once."""
+def _update_text(table: sa.Table, key: str, names: tuple[str, ...], add: frozenset[str], one: bool) -> str:
+    """PostgreSQL's, made once. :arg one: of a single row"""
 
     def value(name: str) -> str:
-        new = _cast(table.c[name], "u." + name)
+        new = _cast(table.c[name], _parameter(name) if one else "u." + name)
         return "%s = %s" % (name, "t.%s + %s" % (name, new) if name in add else new)
 
+    if one:
+        words = (table.name, ", ".join(value(n) for n in names), key, _parameter(key))
+        return "UPDATE %s AS t SET %s WHERE t.%s = %s" % words
     everything = (key, *names)
     return "UPDATE %s AS t SET %s FROM unnest(%s) AS u(%s) WHERE t.%s = u.%s" % (
         table.name,
