@@ -37,6 +37,9 @@ class ActionModule(LedgerAction):
         ]
         if self.options["print_table"]:
             tables.show(self._display, self._lines(shown, done.unchanged))
+        for row in done.waiting:
+            text = "%s is not confirmed: %s, where it is now, did not answer. What it left on its former host may be all that there is of it."
+            self._display.warning(text % (row.display_name, row.host))
         known = set(self.compute_hosts())
         return {
             "changed": bool(shown),

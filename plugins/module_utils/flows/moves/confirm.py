@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from ...core import errors
 from ...core.instances import moves, states
-from ...ledger.compute import cleanups, history, instances
+from ...ledger.compute import cleanups, history, instances, nodes
 from ...ledger.compute import moves as ledger_moves
 from ...ledger.compute.instances import Instance
 from ...ledger.db.transaction import Transaction
@@ -31,6 +31,7 @@ OFF = (states.SHUTDOWN, states.CRASHED)
 class Confirmed:
     rows: list[Instance] = field(default_factory=list)
     unchanged: list[Instance] = field(default_factory=list)  # were confirmed before
+    waiting: list[Instance] = field(default_factory=list)  # have waited long enough, on a host that does not answer
     left: dict[str, str] = field(default_factory=dict)  # uuid -> the host that it left, and that is to be cleaned
     vm_states: dict[str, str] = field(default_factory=dict)  # uuid -> what it is now
 
@@ -38,11 +39,16 @@ class Confirmed:
 def confirm(tx: Transaction, selection: Selection, window: float = 0.0) -> Confirmed:
     """Confirm the selected instances: all of them, or with an error none.
 
-    :arg window: without a selection: those that have waited for so many seconds; a lock does not keep them from it, as in Nova. 0: none.
+    :arg window: without a selection: those that have waited for so many seconds, on hosts that answer; a lock does not keep them from it, as
+        in Nova, where the new host does this. 0: none.
     :raises BootflowError: see operation.begin(). :raises InstanceInvalidState: nobody knows whether its host has the guest of one of them.
     """
     if selection.is_empty and window > 0:
-        return _decide(tx, _due(tx, window))
+        due = _due(tx, window)
+        away = silent_hosts(tx)
+        done = _decide(tx, [r for r in due if r.host not in away])
+        done.waiting = [r for r in due if r.host in away]
+        return done
     rows = operation.select(tx, selection)
     operation.refuse_unknown(tx, rows, selection)
     unchanged = those_that_ended(tx, rows, moves.CONFIRMED)
@@ -51,6 +57,14 @@ def confirm(tx: Transaction, selection: Selection, window: float = 0.0) -> Confi
     done = _decide(tx, entered, begun=True)
     done.unchanged = unchanged
     return done
+
+
+def silent_hosts(tx: Transaction) -> set[str]:
+    """The hosts that did not answer last time, or are forced down. What is there may be lost, so that nobody but a person gives up what the
+    former host of a move has.
+    """
+    found = nodes.rows(tx, ("host", "forced_down", "unreachable_reason"))
+    return {n.host for n in found if n.forced_down or n.unreachable_reason is not None}
 
 
 def _due(tx: Transaction, window: float) -> list[Instance]:

@@ -19,7 +19,7 @@ from ...ledger.compute.instances import Instance
 from ...ledger.compute.moves import MoveRow
 from ...ledger.db.transaction import Transaction
 from . import cold, live
-from .confirm import is_there
+from .confirm import is_there, silent_hosts
 
 REASON = "drained"
 
@@ -63,11 +63,12 @@ def _takes_instances(tx: Transaction, host: str) -> bool:
 
 def to_confirm(tx: Transaction, host: str) -> list[str]:
     """The instances whose cold migration away from ``host`` is to be confirmed, also those of an earlier run: nothing can go back to a host
-    that is serviced. A resize, and a guest that should run and does not, wait for who asked for them.
+    that is serviced. A resize, a guest that should run and does not, and one on a host that does not answer wait for who asked for them.
     """
     found = {m.instance_uuid: m for m in ledger_moves.open_from(tx, host)}
     rows = instances.select_live(tx, uuids=sorted(found)) if found else []
-    return [r.uuid for r in rows if _is_well(r, found[r.uuid])]
+    away = silent_hosts(tx) if rows else set()
+    return [r.uuid for r in rows if r.host not in away and _is_well(r, found[r.uuid])]
 
 
 def _is_well(row: Instance, move: MoveRow) -> bool:

@@ -23,7 +23,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery im
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery.power_sync import Report
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery.power_sync import sync as sync_power
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import purge
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import claims
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import claims, nodes, service_state
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE, SMALL, World, request
@@ -337,6 +337,24 @@ def test_confirmed_after_a_while(world: Movers) -> None:
     world.time += 100
     assert [r.uuid for r in world.call(confirm.confirm, Selection(), 200.0).rows] == [uuid]
     assert world.state(uuid)[:2] == ("active", None)
+
+
+@pytest.mark.parametrize("forced", [True, False])
+def test_no_time_confirms_what_is_on_a_host_that_does_not_answer(world: Movers, forced: bool) -> None:
+    """source: Nova's _poll_unconfirmed_resizes, which runs on the new host"""
+    uuid = world.boot("web")
+    world.move(uuid)
+    host = str(world.row(uuid).host)
+    if forced:
+        world.call(service_state.set_state, [host], "forced_down", "")
+    else:
+        world.call(nodes.record_unreachable, host, "no route")
+    world.time += 1000
+    done = world.call(confirm.confirm, Selection(), 100.0)
+    assert (done.rows, [r.uuid for r in done.waiting]) == ([], [uuid]) and not world.cleanups()
+    assert world.state(uuid)[:2] == (states.RESIZED, None)
+    world.call(confirm.confirm, Selection(uuids=[uuid]))  # a person may
+    assert world.state(uuid)[:2] == (states.ACTIVE, None)
 
 
 def test_a_guest_that_nobody_has_seen_is_not_confirmed(world: Movers) -> None:

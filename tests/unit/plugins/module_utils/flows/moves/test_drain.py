@@ -78,6 +78,9 @@ def test_migrations_are_confirmed_and_resizes_are_not(world: Movers) -> None:
     world.move(migrated)
     world.move(resized, dataclasses.replace(LARGE, root_gb=1))
     world.move(crashed, power_state=states.SHUTDOWN)
+    world.call(service_state.set_state, ["h2"], "forced_down", "")
+    assert world.call(drain.to_confirm, "h1") == [], "h1 may have all that there is of it"
+    world.call(service_state.set_state, ["h2"], "up", "")
     assert world.call(drain.to_confirm, "h1") == [migrated]
     left = world.call(drain.left, "h1")
     assert set(left) == {migrated, resized, crashed}
