@@ -108,6 +108,20 @@ options:
     type: str
 """
 
+    VOLUME_CLEAR = r"""
+options:
+  volume_clear:
+    description:
+      - How to clear logical volumes before they are removed. V(zero) and V(shred) overwrite them; with V(none) the next guest can read the old data.
+    type: str
+    choices: [zero, shred, none]
+    default: zero
+  volume_clear_size_mb:
+    description: Size of the beginning of each logical volume to overwrite, in MiB; V(0) for all of it.
+    type: int
+    default: 0
+"""
+
     VOLUME_GROUP = r"""
 options:
   volume_group:

@@ -26,6 +26,7 @@ extends_documentation_fragment:
   - bootflow.compute.shared.workers
   - bootflow.compute.shared.ledger_id
   - bootflow.compute.shared.time_limit
+  - bootflow.compute.shared.volume_clear
 attributes:
   diff_mode: {support: none, details: RV(outcomes) lists what was removed.}
   platform: {platforms: linux}
@@ -65,15 +66,6 @@ options:
       - Volume group in which instances of this host have their disks. Volume groups recorded in the directory of an instance are searched as well.
       - If there are none, LVM is not used.
     type: str
-  volume_clear:
-    description: How to clear logical volumes. V(zero) and V(shred) overwrite them; with V(none) the next guest can read the old data.
-    type: str
-    choices: [zero, shred, none]
-    default: zero
-  volume_clear_size_mb:
-    description: Size of the beginning of each logical volume to overwrite, in MiB; V(0) for all of it.
-    type: int
-    default: 0
   state:
     description: Requested state.
     type: str
@@ -118,11 +110,13 @@ outcomes:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.local import CLEARS
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.whole_disks import CLEARS as WHOLE_DISK_CLEARS
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.whole_disks import NONE, ZERO
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.clear import checked_disks
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.instance_volumes import Clearing
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.instance_volumes import (
+    CLEARING_ARGUMENTS,
+    Clearing,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.instances import Disks, remove_instance
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.local_removal import LocalVolumes
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.facts.facts import block_devices_of, list_domains
@@ -159,8 +153,7 @@ def main():
             },
             "whole_disk_clear": {"type": "str", "choices": list(WHOLE_DISK_CLEARS), "default": ZERO},
             "volume_group": {"type": "str"},
-            "volume_clear": {"type": "str", "choices": list(CLEARS), "default": CLEARS[0]},
-            "volume_clear_size_mb": {"type": "int", "default": 0},
+            **CLEARING_ARGUMENTS,
             "state": {"type": "str", "choices": ["absent"], "default": "absent"},
             "workers": {"type": "int", "default": 4},
         },
@@ -168,8 +161,7 @@ def main():
     )
     keep_time_limit(module)
     args = module.params
-    clearing = Clearing(args["volume_clear"], max(0, args["volume_clear_size_mb"]))
-    local = LocalVolumes(args["volume_group"] or "", clearing, args["ledger_id"])
+    local = LocalVolumes(args["volume_group"] or "", Clearing.of(args), args["ledger_id"])
     try:
         with connect(args["libvirt_uri"], args["libvirt_timeout"]) as connection:
 

@@ -24,23 +24,15 @@ extends_documentation_fragment:
   - bootflow.compute.shared.ledger_id
   - bootflow.compute.shared.workers
   - bootflow.compute.shared.time_limit
+  - bootflow.compute.shared.volume_clear
 attributes:
   check_mode: {support: none}
   diff_mode: {support: none, details: Disks have no text to compare.}
   platform: {platforms: linux}
 options:
   volume_group:
-    description: Volume group for disks that are logical volumes.
+    description: Volume group for disks that are logical volumes. Those of an instance of which not all arrived are removed, see O(volume_clear).
     type: str
-  volume_clear:
-    description: How to clear logical volumes that are removed, because not all of an instance arrived. V(none) leaves what is on them.
-    type: str
-    choices: [zero, shred, none]
-    default: zero
-  volume_clear_size_mb:
-    description: Size of the beginning of each logical volume to overwrite then, in MiB; V(0) for all of it.
-    type: int
-    default: 0
   instances:
     description: The instances.
     type: list
@@ -152,14 +144,16 @@ outcomes:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.local import CLEARS
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies.receiver import fetch_instance
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies.server import Place
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.disk_batch import (
     BLANK_DISKS_ARGUMENT,
     disk_spec,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.instance_volumes import Clearing
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.instance_volumes import (
+    CLEARING_ARGUMENTS,
+    Clearing,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.local_removal import LocalVolumes
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed, run_batch
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
@@ -188,8 +182,7 @@ def argument_spec():
         "instances_path": {"type": "path", "default": "/var/lib/bootflow/instances"},
         "instances": {"type": "list", "elements": "dict", "required": True, "options": instance},
         "volume_group": {"type": "str"},
-        "volume_clear": {"type": "str", "choices": list(CLEARS), "default": CLEARS[0]},
-        "volume_clear_size_mb": {"type": "int", "default": 0},
+        **CLEARING_ARGUMENTS,
         "workers": {"type": "int", "default": 4},
     }
 
@@ -198,8 +191,7 @@ def main():
     module = AnsibleModule(argument_spec=argument_spec())
     keep_time_limit(module)
     args = module.params
-    clearing = Clearing(args["volume_clear"], max(0, args["volume_clear_size_mb"]))
-    local = LocalVolumes(args["volume_group"] or "", clearing, args["ledger_id"])
+    local = LocalVolumes(args["volume_group"] or "", Clearing.of(args), args["ledger_id"])
 
     def one(instance):
         place = Place(instance["address"], instance["port"], instance["fingerprint"])

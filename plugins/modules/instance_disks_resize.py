@@ -24,6 +24,7 @@ extends_documentation_fragment:
   - bootflow.compute.shared.ledger_id
   - bootflow.compute.shared.workers
   - bootflow.compute.shared.time_limit
+  - bootflow.compute.shared.volume_clear
 attributes:
   check_mode: {support: none}
   diff_mode: {support: none, details: Disks have no text to compare.}
@@ -86,15 +87,6 @@ options:
   volume_group:
     description: Volume group in which instances of this host have their disks; that which is recorded in the directory of an instance comes first.
     type: str
-  volume_clear:
-    description: How to clear logical volumes that are removed. V(zero) and V(shred) overwrite them; with V(none) the next guest can read the old data.
-    type: str
-    choices: [zero, shred, none]
-    default: zero
-  volume_clear_size_mb:
-    description: Size of the beginning of each logical volume to overwrite, in MiB; V(0) for all of it.
-    type: int
-    default: 0
   state:
     description:
       - V(prepared) makes the copies; the guest has to be off. V(resized) exchanges them for the disks, and undefines the guest. V(settled) removes what the
@@ -146,13 +138,15 @@ from functools import partial
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.local import CLEARS
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import resized
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.disk_batch import (
     BLANK_DISKS_ARGUMENT,
     disk_spec,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.instance_volumes import Clearing
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.instance_volumes import (
+    CLEARING_ARGUMENTS,
+    Clearing,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.resized_volumes import Group
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.connection import (
     LIBVIRT_ARGUMENTS,
@@ -192,8 +186,7 @@ def argument_spec():
         "instances": {"type": "list", "elements": "dict", "required": True, "options": instance},
         "state": {"type": "str", "choices": STATES, "required": True},
         "volume_group": {"type": "str"},
-        "volume_clear": {"type": "str", "choices": list(CLEARS), "default": CLEARS[0]},
-        "volume_clear_size_mb": {"type": "int", "default": 0},
+        **CLEARING_ARGUMENTS,
         "workers": {"type": "int", "default": 4},
     }
 
@@ -203,8 +196,7 @@ def main():
     keep_time_limit(module)
     args = module.params
     where = (args["instances_path"], args["ledger_id"])
-    clearing = Clearing(args["volume_clear"], max(0, args["volume_clear_size_mb"]))
-    group = Group(args["volume_group"] or "", args["ledger_id"], clearing)
+    group = Group(args["volume_group"] or "", args["ledger_id"], Clearing.of(args))
     try:
         with connect(args["libvirt_uri"], args["libvirt_timeout"]) as connection:
 

@@ -16,7 +16,7 @@ import time
 import typing as t
 from dataclasses import dataclass
 
-from ...core.disks.local import NONE, SHRED, ZERO
+from ...core.disks.local import CLEARS, NONE, SHRED, ZERO
 from ...core.errors import BootflowError, CommandFailed, Conflict, DiskFull, VolumeIsBusy
 from ..lvm import lvm
 from ..lvm.lvm import LogicalVolume, VolumeGroup
@@ -30,12 +30,23 @@ MIB = 1024**2
 _SETTLES = 10.0
 
 
+CLEARING_ARGUMENTS = {
+    "volume_clear": {"type": "str", "choices": list(CLEARS), "default": ZERO},
+    "volume_clear_size_mb": {"type": "int", "default": 0},
+}
+
+
 @dataclass(frozen=True)
 class Clearing:
     """How to wipe volumes; ``size_mb``: only the first MiB, 0 for all."""
 
     how: str = ZERO
     size_mb: int = 0
+
+    @classmethod
+    def of(cls, arguments: t.Mapping[str, t.Any]) -> Clearing:
+        """By the arguments of a module."""
+        return cls(arguments["volume_clear"], max(0, arguments["volume_clear_size_mb"]))
 
 
 @dataclass(frozen=True)
