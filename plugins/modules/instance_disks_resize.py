@@ -13,7 +13,8 @@ version_added: "0.1.0"
 description:
   - A resize on an instance's own host. The disks that the instance gets are copies of those that it has, which are kept in its folder, with the definition of
     its guest, until the resize is decided.
-  - Copies of logical volumes are logical volumes with C(.resize.new) at the end of their names; those that are kept end with C(.resize.old).
+  - Copies of logical volumes are logical volumes with C(.resize.new) at the end of their names; those that are kept end with C(.resize.old). So it is with the
+    logical volume of an instance that has its disks in a file system (V(qcow2_on_lvm)), which is mounted under the same path as before.
   - Every state can be interrupted and asked for again; one that has nothing to do changes nothing. A guest is defined by M(bootflow.compute.domain) afterwards.
   - The failure of one instance does not affect the others. RV(outcomes) has the result of each.
 author: bootflow.compute authors (@bootflow)
@@ -98,6 +99,7 @@ options:
 requirements:
   - qemu-utils
   - lvm2 for disks in a volume group
+  - e2fsprogs for disks in a file system on a logical volume
 """
 
 EXAMPLES = r"""

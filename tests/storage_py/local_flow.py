@@ -100,9 +100,13 @@ class LocalFlow(Flow):
 
     def killed_in(self, program: str, flavor: str) -> None:
         """A boot whose run and whose module on the host are killed while the host is in that program."""
+        self.killed_while(program, HANGING, "boot", bootflow_instances=[self.entry(flavor)])
+
+    def killed_while(self, program: str, script: str, playbook: str, **variables: t.Any) -> None:
+        """The same of any playbook. :arg script: stands before the program"""
         place = "/usr/local/bin/" + program
-        self.compute.sh("rm -f /run/lab/hanging; printf '%s' >%s; chmod 755 %s" % (HANGING, place, place))
-        process = self.start("boot", {"bootflow_instances": [self.entry(flavor)]})
+        self.compute.sh("rm -f /run/lab/hanging; printf '%%s' '%s' >%s; chmod 755 %s" % (script, place, place))
+        process = self.start(playbook, variables)
         try:
             deadline = time.monotonic() + 120
             while not self.compute.sh("cat /run/lab/hanging 2>/dev/null || true").strip():

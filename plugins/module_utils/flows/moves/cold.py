@@ -13,7 +13,6 @@ import typing as t
 from dataclasses import asdict, dataclass, field
 
 from ...core import errors
-from ...core.disks.local import QCOW2_ON_LVM
 from ...core.instances import moves, states
 from ...core.model import Flavor, Image
 from ...core.reading.problems import Problems
@@ -95,7 +94,7 @@ def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: Sched
     operation.start(tx, its, placed, "prep.start")
     history.start_events_on(tx, {r.uuid: r.host for r in placed}, its.name)
     hosts = claim(tx, list(found.values()), read_fleet, options)
-    begun.failed = {u: _told(h, wanted, found[u].row) for u, h in hosts.items() if isinstance(h, errors.BootflowError)}
+    begun.failed = {u: _told(h, wanted) for u, h in hosts.items() if isinstance(h, errors.BootflowError)}
     _enter(tx, wanted, [(found[u], h) for u, h in hosts.items() if isinstance(h, Candidate)])
     operation.finish(tx, its, {u: operation.Outcome(error=e) for u, e in begun.failed.items()})
     operation.notify(tx, its, sorted(found), "prep.end")
@@ -105,14 +104,10 @@ def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: Sched
     return begun
 
 
-def _told(error: errors.BootflowError, wanted: Wanted, row: PlacedInstance) -> errors.BootflowError:
+def _told(error: errors.BootflowError, wanted: Wanted) -> errors.BootflowError:
     """Why there is no host, with what leads out of it where the instance's own was left out."""
-    hint = ""
-    if isinstance(error, errors.NoValidHost) and wanted.operation is RESIZE:
-        if wanted.backends[row.host] == QCOW2_ON_LVM:
-            hint = "Disks in a file system on a logical volume (qcow2_on_lvm) are resized on another host only, with the same bootflow_disk_backend."
-        elif not wanted.same_host:
-            hint = "With bootflow_allow_resize_to_same_host the instance's own host is one of those that are tried."
+    if isinstance(error, errors.NoValidHost) and wanted.operation is RESIZE and not wanted.same_host:
+        hint = "With bootflow_allow_resize_to_same_host the instance's own host is one of those that are tried."
         error.remedy = " ".join(filter(None, (error.remedy, hint)))
     return error
 
@@ -189,7 +184,7 @@ def judge(
         barred = {h for h, backend in wanted.backends.items() if backend != there}
         if new == old:
             old = new = None
-        found[row.uuid] = Mover(row, specs[key], barred, _may_stay(row, wanted), old, new)
+        found[row.uuid] = Mover(row, specs[key], barred, wanted.same_host and flavor is not None, old, new)
     return found, refused
 
 
@@ -197,12 +192,6 @@ def _has_it(row: Instance, flavor: Flavor | None) -> bool:
     """Whether the same resize was done before."""
     waits = row.vm_state == states.RESIZED and row.task_state is None
     return waits and flavor is not None and row.spec["flavor"]["name"] == flavor.name
-
-
-def _may_stay(row: PlacedInstance, wanted: Wanted) -> bool:
-    """Whether its own host is one of those that are tried: disks are exchanged there that are files or logical volumes."""
-    resizes = wanted.same_host and wanted.flavor_for(row.uuid) is not None
-    return resizes and wanted.backends[row.host] != QCOW2_ON_LVM
 
 
 def _check_movable(row: PlacedInstance, flavor: Flavor | None) -> None:

@@ -186,7 +186,7 @@ def check_closed(vg: str, names: t.Sequence[str]) -> None:
         if time.monotonic() > deadline:
             raise VolumeIsBusy(
                 message="logical volume %s/%s is open and was not touched" % (vg, used[0]),
-                remedy="Find what has it open (fuser -v, findmnt, dmsetup ls --tree), close it, and delete the instance again.",
+                remedy="Find what has it open (fuser -v, findmnt, dmsetup ls --tree), close it, and run the playbook again.",
             )
         time.sleep(0.3)
 

@@ -54,7 +54,7 @@ def ensure_mounted(
         else:
             activate(vg, [lv])
         if not is_mounted:
-            _mount(device, place)
+            mount_holder(device, place)
         fstab.add(uuid, device, place)
     result = ensure_files(place, files, bases, check_mode)
     return {"changed": result["changed"] or changed, "disks": result["disks"]}
@@ -66,9 +66,32 @@ def make_holder(vg: str, folder: str, sizes: t.Sequence[int]) -> str:
     name = volume_name(uuid, DISK)
     device, place = lvm.device_path(vg, name), os.path.join(folder, DISK)
     _make(vg, uuid, name, folder, sizes)
-    _mount(device, place)
+    mount_holder(device, place)
     fstab.add(uuid, device, place)
     return place
+
+
+def mount_again(vg: str, folder: str) -> str:
+    """Mount the logical volume of the instance where it is not mounted. Returns the directory with the disks.
+
+    :raises InvalidDiskInfo: it does not exist, or something else is mounted there.
+    """
+    uuid = os.path.basename(folder)
+    name = volume_name(uuid, DISK)
+    device, place = lvm.device_path(vg, name), os.path.join(folder, DISK)
+    lv = whole(lvm.read_group(vg), uuid, name)
+    if lv is None:
+        raise InvalidDiskInfo(reason="logical volume %s/%s does not exist" % (vg, name))
+    activate(vg, [lv])
+    if not mounts.is_on(device, place):
+        mount_holder(device, place)
+    fstab.add(uuid, device, place)
+    return place
+
+
+def holder_record(vg: str, size: int) -> dict[str, t.Any]:
+    """The record of the logical volume in disk.info. :arg size: in bytes"""
+    return {"kind": DISK, "format": QCOW2_ON_LVM, "virtual_size": size, "volume_group": vg}
 
 
 def _described(place: str, spec: DiskSpec, bases: t.Mapping[str, BaseImage]) -> dict[str, t.Any]:
@@ -84,17 +107,25 @@ def _make(vg: str, uuid: str, name: str, folder: str, sizes: t.Sequence[int]) ->
     progress.mark_changed()
     make_dirs(folder)
     size = volume_room(sizes)
-    record = {"kind": DISK, "format": QCOW2_ON_LVM, "virtual_size": size, "volume_group": vg}
     # Before it is created, because a removal finds the volume group here.
-    write_records(folder, dict(records_of(folder), **{DISK: record}))
-    begin(vg, uuid, [Wanted(name, size)], ledger_of_folder(folder))
-    device = lvm.device_path(vg, name)
-    run([program("mkfs.ext4", "e2fsprogs"), "-q", "-F", *MKFS_OPTIONS, device], timeout=600.0, path=device)
-    flush(device)
+    write_records(folder, dict(records_of(folder), **{DISK: holder_record(vg, size)}))
+    format_holder(vg, uuid, name, size, ledger_of_folder(folder))
     finish(vg, [name])
 
 
-def _mount(device: str, place: str) -> None:
+def format_holder(vg: str, uuid: str, name: str, size: int, ledger_id: str) -> None:
+    """Create the logical volume with its file system. It is marked as incomplete."""
+    begin(vg, uuid, [Wanted(name, size)], ledger_id)
+    device = lvm.device_path(vg, name)
+    run([program("mkfs.ext4", "e2fsprogs"), "-q", "-F", *MKFS_OPTIONS, device], timeout=600.0, path=device)
+    flush(device)
+
+
+def mount_holder(device: str, place: str) -> None:
+    """Mount the logical volume on the directory, which QEMU can pass.
+
+    :raises InvalidDiskInfo: there are files.
+    """
     make_dirs(place)
     if os.listdir(place):
         raise InvalidDiskInfo(

@@ -4,7 +4,7 @@
 
 """The disks of an instance that is resized on its own host: those that it gets, and those that it had until the resize is decided.
 
-Both are in folders of the instance's own; of disks that are logical volumes, these have the records only (resized_volumes.py).
+Both are in folders of the instance's own; of disks that are logical volumes, or on one, these have the records only (resized_volumes.py, resized_mounted.py).
 Each step can be killed anywhere and done again, and what a killed one left becomes either of the two:
 prepare() makes copies and touches nothing else, take() exchanges them for the disks, settle() keeps what the instance has, back() brings back what it had.
 The domain is undefined before a disk gets or loses its name, so that a host which reports the guest has all of what the guest is in the ledger.
@@ -17,10 +17,11 @@ import contextlib
 import os
 import shutil
 import typing as t
+from dataclasses import replace
 
-from ...core.disks.local import LVM
+from ...core.disks.local import LVM, ON_LVM, QCOW2, QCOW2_ON_LVM
 from ...core.disks.rescue import DISK as RESCUE
-from ...core.errors import Conflict, InvalidDiskInfo
+from ...core.errors import BootflowError, Conflict, InvalidDiskInfo
 from ...core.guest.domain.element import parse
 from ..images.images import QEMU_IMG_PACKAGE
 from ..libvirt.connection import libvirt, libvirt_errors, tolerating
@@ -34,8 +35,9 @@ from ..os.module_errors import as_bootflow_error
 from ..os.ownership import check_owner, ledger_of_folder
 from ..os.paths import checked_disk_name, instance_dir, make_dirs
 from ..os.room import check_room
+from . import resized_mounted as mounted
 from . import resized_volumes as volumes
-from .file_disks import RECORDS, DiskSpec, ensure_files, grow, records_of, write_records
+from .file_disks import RECORDS, DiskSpec, disk_size, ensure_files, grow, records_of, write_records
 
 #: Folders in that of the instance: what it gets, that while it is copied, and what it had.
 NEW, PART, OLD = "resize.new", "resize.part", "resize.old"
@@ -54,55 +56,74 @@ def prepare(
 ) -> dict[str, t.Any]:
     """Copy the disks of an instance whose guest is off, and let the copies grow to ``sizes`` (bytes, by name). Gives {changed, disks}.
 
-    :arg left: disks that are not copied. :arg made: disks that are made. :arg group: for disks that are logical volumes
+    :arg left: disks that are not copied. :arg made: disks that are made. :arg group: for disks that are logical volumes, or on one
     :raises Conflict: the folder belongs to another ledger. :raises DiskFull: there is no room for the copies.
     :raises InvalidDiskInfo: a disk is missing, or not of a known format. :raises CommandFailed, VolumeIsBusy: a guest uses it.
     """
     with _held(instances_path, ledger_id, uuid) as folder:
         uuid, part = os.path.basename(folder), os.path.join(folder, PART)
+        made = [spec.checked() for spec in made]
         progress.mark_changed()
         try:
             _remove(folder, NEW, PART)
-            there = records_of(folder)
-            missing = sorted(set(sizes) - set(there))
-            if missing:
-                raise InvalidDiskInfo(reason="folder %s has no disk %s" % (folder, ", ".join(missing)))
-            records = {n: r for n, r in there.items() if n != RESCUE and n not in left}
-            on_lvm = {n: r for n, r in records.items() if r.get("format") == LVM}
-            files = {n: r for n, r in records.items() if n not in on_lvm}
-            made_on_lvm = [spec.checked() for spec in made if spec.backend == LVM]
-            _check(folder, files)
             of_disks = volumes.recorded(group, folder)
-            if of_disks.vg or not made_on_lvm:
+            if of_disks.vg or all(spec.backend not in ON_LVM for spec in made):
                 group = of_disks
-            volumes.drop(group, uuid, volumes.NEW, volumes.OLD)
-            _remove(folder, OLD)
-            if not there:
-                write_records(folder, {})  # the exchange counts with it
-            make_dirs(part, 0o700)
-            for name, record in sorted(files.items()):
-                copy = os.path.join(part, name)
-                _copy(os.path.join(folder, name), copy)
-                records[name] = {**record, "virtual_size": grow(copy, record, sizes.get(name, 0))}
-                fsync(copy)
-            if group.vg:
-                records.update(volumes.copied(group, uuid, on_lvm, sizes, made_on_lvm))
-            write_records(part, records)
-            made = [spec.checked() for spec in made if spec.backend != LVM]
-            if made:
-                ensure_files(part, made, {}, False)
-                records = records_of(part)
+            records = _copied(group, folder, sizes, left, made)
             os.rename(part, os.path.join(folder, NEW))
             fsync(folder)
         except BaseException:
-            shutil.rmtree(part, ignore_errors=True)
+            with contextlib.suppress(BootflowError, OSError):
+                _remove(folder, PART)
             volumes.drop_if_possible(group, uuid)
             raise
         disks = [{"name": n, "size": int(r["virtual_size"])} for n, r in sorted(records.items())]
         return {"changed": True, "disks": disks}
 
 
-def _check(folder: str, records: t.Mapping[str, t.Mapping[str, t.Any]]) -> None:
+def _copied(
+    group: volumes.Group, folder: str, sizes: t.Mapping[str, int], left: t.Collection[str], made: t.Sequence[DiskSpec]
+) -> dict[str, t.Any]:
+    """What the instance gets, in the folder PART and in its volume group. Returns the records of the disks."""
+    uuid, part = os.path.basename(folder), os.path.join(folder, PART)
+    place = mounted.place_of(group, folder)
+    there = records_of(place)
+    missing = sorted(set(sizes) - set(there))
+    if missing:
+        raise InvalidDiskInfo(reason="folder %s has no disk %s" % (place, ", ".join(missing)))
+    records = {n: r for n, r in there.items() if n != RESCUE and n not in left}
+    on_lvm = {n: r for n, r in records.items() if r.get("format") == LVM}
+    files = {n: r for n, r in records.items() if n not in on_lvm}
+    needed = _check(place, files)
+    own_system = place != folder or any(spec.backend == QCOW2_ON_LVM for spec in made)
+    if own_system and place == folder and records:
+        raise InvalidDiskInfo(
+            reason="the disks in folder %s are not in a file system of their own" % folder,
+            remedy="Set the bootflow_disk_backend with which the instance was booted for the host.",
+        )
+    volumes.drop(group, uuid, volumes.NEW, volumes.OLD)
+    _remove(folder, OLD)
+    if not records_of(folder):
+        write_records(folder, {})  # the exchange counts with it
+    make_dirs(part, 0o700)
+    if own_system:
+        blank = [replace(spec, backend=QCOW2) for spec in made]
+        room = [max(int(r["virtual_size"]), sizes.get(n, 0)) for n, r in files.items()]
+        room += [disk_size(spec, None) for spec in blank]
+        if not room:
+            write_records(part, {})
+            return {}
+        with mounted.made(group, folder, part, room) as target:
+            return _fill(place, target, files, sizes, blank)
+    check_room(folder, needed)
+    if group.vg:
+        write_records(part, volumes.of_group(group))  # before one is created, because back() finds the group here
+        write_records(part, volumes.copied(group, uuid, on_lvm, sizes, [s for s in made if s.backend == LVM]))
+    return _fill(folder, part, files, sizes, [s for s in made if s.backend != LVM])
+
+
+def _check(folder: str, records: t.Mapping[str, t.Mapping[str, t.Any]]) -> int:
+    """The bytes that the copies of these disks take."""
     needed = 0
     for name, record in sorted(records.items()):
         path = os.path.join(folder, checked_disk_name(name))
@@ -110,7 +131,27 @@ def _check(folder: str, records: t.Mapping[str, t.Mapping[str, t.Any]]) -> None:
             raise InvalidDiskInfo(reason="%s is not a disk that can be copied" % path)
         run([program("qemu-img", QEMU_IMG_PACKAGE), "info", "-f", record["format"], path], timeout=60.0)  # locks it
         needed += os.stat(path).st_blocks * 512
-    check_room(folder, needed)
+    return needed
+
+
+def _fill(
+    place: str,
+    target: str,
+    files: t.Mapping[str, t.Mapping[str, t.Any]],
+    sizes: t.Mapping[str, int],
+    made: t.Sequence[DiskSpec],
+) -> dict[str, t.Any]:
+    """Copies of the files in ``place``, and the disks that are ``made``. Returns all records in ``target``."""
+    records = records_of(target)
+    for name, record in sorted(files.items()):
+        copy = os.path.join(target, name)
+        _copy(os.path.join(place, name), copy)
+        records[name] = {**record, "virtual_size": grow(copy, record, sizes.get(name, 0))}
+        fsync(copy)
+    write_records(target, records)
+    if made:
+        ensure_files(target, made, {}, False)
+    return records_of(target)
 
 
 def _copy(source: str, target: str) -> None:
@@ -165,16 +206,22 @@ def back(
         definition = os.path.join(kept, DEFINITION)
         uuid, group = os.path.basename(folder), _group(group, folder)
         there = [n for n in _names(kept) if n != DEFINITION]
-        taken = bool(there) or volumes.is_exchanged(group, uuid)
+        before, added = _before(folder), _added(folder)
+        own_system = any(mounted.is_holder(r) for r in (before, *_records(folder)))
+        exchanged = volumes.is_exchanged(group, uuid, added)
+        taken = bool(there) or exchanged
         if taken:
             progress.mark_changed()
             domain = _domain(connection, uuid, ledger_id)
             if domain is not None:
                 cut_off(domain)
                 _undefine(domain)
-        added = _added(folder)
-        remove_files(*(os.path.join(folder, n) for n in added))
+        if own_system and exchanged:
+            mounted.unmount(group, folder)
+        remove_files(*(os.path.join(folder, n) for n in added if not own_system))
         volumes.bring_back(group, uuid, added)
+        if own_system:
+            mounted.follow(group, folder, before)
         if there:
             # The records last: until then the others are tried again.
             for name in sorted(there, key=lambda n: n == RECORDS):
@@ -199,13 +246,14 @@ def _held(instances_path: str, ledger_id: str, uuid: str) -> t.Iterator[str]:
     with host_lock(instances_path, "instance-" + os.path.basename(folder)):
         check_owner("folder %s" % folder, ledger_of_folder(folder), ledger_id)
         try:
+            mounted.close(os.path.join(folder, PART))  # of a killed one
             yield folder
         except OSError as error:
             raise as_bootflow_error(error, folder) from None
 
 
 def _group(given: volumes.Group, folder: str) -> volumes.Group:
-    return volumes.recorded(given, folder, os.path.join(folder, NEW), os.path.join(folder, OLD))
+    return volumes.recorded(given, folder, *(os.path.join(folder, n) for n in (NEW, PART, OLD)))
 
 
 def _names(folder: str) -> list[str]:
@@ -235,12 +283,8 @@ def _take(connection: t.Any, folder: str, ledger_id: str, group: volumes.Group) 
             write_file(os.path.join(kept, DEFINITION), xml.encode("utf-8"), 0o600)
         _undefine(domain)
     make_dirs(kept, 0o700)
-    # Those that it has no more, and those that are exchanged.
-    gone = set(records_of(folder)) - set(records_of(made)) - {RESCUE} if RECORDS in _names(made) else set()
-    for name in sorted(gone):
-        with contextlib.suppress(FileNotFoundError):
-            os.rename(os.path.join(folder, checked_disk_name(name)), os.path.join(kept, name))
-    volumes.exchange(group, os.path.basename(folder), gone)
+    if RECORDS in _names(made):
+        _exchange(group, folder, made, kept)
     for name in sorted(_names(made), key=lambda n: n == RECORDS):
         with contextlib.suppress(FileExistsError, FileNotFoundError):  # of a killed one; a disk that is added
             os.link(os.path.join(folder, name), os.path.join(kept, name))
@@ -251,17 +295,42 @@ def _take(connection: t.Any, folder: str, ledger_id: str, group: volumes.Group) 
     return True
 
 
+def _exchange(group: volumes.Group, folder: str, made: str, kept: str) -> None:
+    """Those that it has no more are put away, and logical volumes exchanged."""
+    has, gets = _records(folder)
+    gone = set(has) - set(gets) - {RESCUE}
+    own_system = mounted.is_holder(has) or mounted.is_holder(gets)
+    if own_system:
+        mounted.unmount(group, folder)
+    for name in sorted(gone if not own_system else ()):
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(os.path.join(folder, checked_disk_name(name)), os.path.join(kept, name))
+    volumes.exchange(group, os.path.basename(folder), gone)
+    if own_system:
+        mounted.follow(group, folder, gets)
+
+
+def _records(folder: str) -> list[dict[str, t.Any]]:
+    """Those of what the instance has, and of what it gets."""
+    return [records_of(folder), records_of(os.path.join(folder, NEW))]
+
+
+def _before(folder: str) -> dict[str, t.Any]:
+    """The records of what it had before copies were taken."""
+    kept = os.path.join(folder, OLD)
+    return records_of(kept if RECORDS in _names(kept) else folder)
+
+
 def _added(folder: str) -> list[str]:
     """The disks in the folder that the instance did not have before copies were taken."""
-    made, kept = os.path.join(folder, NEW), os.path.join(folder, OLD)
-    before = records_of(kept if RECORDS in _names(kept) else folder)
-    return sorted({checked_disk_name(n) for n in (*records_of(folder), *records_of(made))} - set(before) - {RESCUE})
+    return sorted({checked_disk_name(n) for r in _records(folder) for n in r} - set(_before(folder)) - {RESCUE})
 
 
 def _remove(folder: str, *names: str) -> bool:
     found = [os.path.join(folder, n) for n in names if os.path.lexists(os.path.join(folder, n))]
     for path in found:
         progress.mark_changed()
+        mounted.close(path)
         shutil.rmtree(path)
     return bool(found)
 

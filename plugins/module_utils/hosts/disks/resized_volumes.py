@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Disks that are logical volumes, of an instance that is resized on its own host.
+"""Disks that are logical volumes, of an instance that is resized on its own host; and the one that has its disks in a file system (resized_mounted.py).
 
 What the instance gets has the name of its disk with NEW behind it, what it had that with OLD. A disk is exchanged by two renames,
 and the same two bring it back, so that one look at the names tells where a killed run stopped:
@@ -18,7 +18,7 @@ import contextlib
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ...core.disks.local import LVM, volume_name
+from ...core.disks.local import DISK, LVM, ON_LVM, volume_name
 from ...core.errors import BootflowError, InvalidDiskInfo
 from ..lvm import lvm
 from ..lvm.lvm_tags import DELETING
@@ -51,9 +51,14 @@ def recorded(given: Group, *folders: str) -> Group:
         str(record.get("volume_group"))
         for folder in folders
         for record in records_of(folder).values()
-        if isinstance(record, dict) and record.get("format") == LVM
+        if isinstance(record, dict) and record.get("format") in ON_LVM
     }
     return replace(given, vg=min(found, default=""))
+
+
+def of_group(group: Group) -> dict[str, t.Any]:
+    """Records from which recorded() gives the group, before there are disks."""
+    return {DISK: {"format": LVM, "volume_group": group.vg}}
 
 
 def copied(
@@ -110,9 +115,15 @@ def exchange(group: Group, uuid: str, gone: t.Collection[str]) -> None:
                 lvm.rename(group.vg, name + NEW, name)
 
 
-def is_exchanged(group: Group, uuid: str) -> bool:
-    """Whether a logical volume that the instance had before its resize is there: its disks may be exchanged."""
-    return bool(group.vg and _with(_names(group, uuid), OLD))
+def is_exchanged(group: Group, uuid: str, added: t.Collection[str]) -> bool:
+    """Whether bring_back() has something to do."""
+    return bool(group.vg and _exchanged(_names(group, uuid), uuid, added))
+
+
+def _exchanged(there: t.Collection[str], uuid: str, added: t.Collection[str]) -> list[str]:
+    """Names of disks of which the copy is the disk, or the one that the instance had has no name of a disk yet."""
+    names = {*_with(there, OLD), *(volume_name(uuid, n) for n in added)}
+    return sorted(n for n in names if n + OLD in there or (n in there and n + NEW not in there))
 
 
 def bring_back(group: Group, uuid: str, added: t.Collection[str]) -> None:
@@ -121,7 +132,7 @@ def bring_back(group: Group, uuid: str, added: t.Collection[str]) -> None:
         return
     with lvm.group_lock(group.vg):
         there = _names(group, uuid)
-        for name in sorted({*_with(there, OLD), *(volume_name(uuid, n) for n in added)}):
+        for name in _exchanged(there, uuid, added):
             if name in there and name + NEW not in there:
                 progress.mark_changed()
                 lvm.rename(group.vg, name, name + NEW)

@@ -210,7 +210,8 @@ def _of_folders(instances_path: str) -> list[str]:
     for parent, folders, files in os.walk(root):
         if parent == root:
             folders.remove(os.path.basename(base_dir(root)))
-        records = records_of(parent)
+        # Of the folders of instances only: one that is resized has copies that use the same base images.
+        records = records_of(parent) if os.path.dirname(parent) == root else {}
         for record in records.values():
             place = os.path.join(parent, DISK)
             if isinstance(record, dict) and record.get("format") == QCOW2_ON_LVM and not os.path.ismount(place):

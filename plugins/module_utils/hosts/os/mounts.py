@@ -87,7 +87,7 @@ def unmount(place: str) -> None:
     if done.rc != 0:
         raise VolumeIsBusy(
             message="%s cannot be unmounted: %s" % (place, done.stderr.strip()[-500:]),
-            remedy="Find what uses it (fuser -vm %s), stop that, and delete the instance again." % place,
+            remedy="Find what uses it (fuser -vm %s), stop that, and run the playbook again." % place,
         )
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import plan as core_audit
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.local import BACKENDS
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.server_groups import ServerGroup
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import delete
@@ -158,30 +159,15 @@ def test_only_where_it_is_allowed(world: Here) -> None:
     assert begun.failed and "same_host" not in begun.failed[uuid].remedy, "a migration goes to another host"
 
 
-def test_logical_volumes_may_stay(world: Here) -> None:
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_every_backend_may_stay(world: Here, backend: str) -> None:
     uuid = world.boot("web")
-    wanted = cold.Wanted(Selection(uuids=[uuid]), ("h1",), {"h1": "lvm"}, LARGE)
+    wanted = cold.Wanted(Selection(uuids=[uuid]), ("h1",), {"h1": backend}, LARGE)
     begun = world.call(cold.begin, wanted, world.fleet, world.options())
     assert "bootflow_allow_resize_to_same_host" in begun.failed[uuid].remedy
     wanted = replace(wanted, same_host=True)
     (moving,) = world.call(cold.begin, wanted, world.fleet, world.options()).moving
     assert moving.move.dest_compute == moving.move.source_compute == "h1"
-
-
-@pytest.mark.parametrize("same_host", [False, True])
-def test_files_on_a_logical_volume_go_to_another_host(world: Here, same_host: bool) -> None:
-    """No remedy names a setting that leads nowhere."""
-    backend = "qcow2_on_lvm"
-    uuid = world.boot("web")
-    wanted = cold.Wanted(Selection(uuids=[uuid]), ("h1",), {"h1": backend}, LARGE, same_host=same_host)
-    begun = world.call(cold.begin, wanted, world.fleet, world.options())
-    assert "resized on another host only" in begun.failed[uuid].remedy
-    assert "bootflow_allow_resize_to_same_host" not in begun.failed[uuid].remedy
-    world.report("h2", memory=20)
-    backends = {"h1": backend, "h2": backend}
-    wanted = cold.Wanted(Selection(uuids=[uuid]), tuple(backends), backends, LARGE, same_host=same_host)
-    (moving,) = world.call(cold.begin, wanted, world.fleet, world.options()).moving
-    assert moving.move.dest_compute == "h2"
 
 
 def test_another_host_is_as_good(world: Here) -> None:

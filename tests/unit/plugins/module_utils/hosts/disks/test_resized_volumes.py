@@ -335,6 +335,20 @@ def test_an_instance_without_disks_gets_one(host: Host) -> None:
     assert host.back() and host.names() == set() and host.extra() == set()
 
 
+def test_the_first_disk_is_killed_at_every_change(host: Host) -> None:
+    """Nothing but what the copying left tells where its disk was to be."""
+    host.model.lvs.clear()
+    os.unlink(os.path.join(host.folder, "disk.info"))
+    elsewhere = resized_volumes.Group("", LEDGER, Clearing())
+    for changes in range(60):
+        whole = host.attempt(lambda: resized.prepare(host.path, LEDGER, UUID, {}, (), MADE, GROUP), changes)
+        resized.back(host, host.path, LEDGER, UUID, True, elsewhere)
+        assert host.names() == set() and host.extra() == set()
+        if whole:
+            break
+    assert whole and changes > 8
+
+
 def test_what_a_resize_that_failed_made_is_removed(host: Host) -> None:
     host.model.extents = 3  # of 4 MiB: two have the disks
     with pytest.raises(DiskFull, match="Only 4194304 bytes available"):

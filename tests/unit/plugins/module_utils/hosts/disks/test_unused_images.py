@@ -194,6 +194,18 @@ def test_nothing_goes_while_disks_are_not_mounted(host: Host) -> None:
     assert len(host.purge()) == 1
 
 
+def test_what_an_instance_had_before_its_resize_is_not_mounted(host: Host) -> None:
+    """Its copies use the same base image, and are seen."""
+    host.build(GUESTS[0], host.image("a"))
+    kept = pathlib.Path(host.path, GUESTS[0], "resize.old")
+    kept.mkdir()
+    record = {"disk": {"kind": "disk", "format": "qcow2_on_lvm", "virtual_size": 1, "volume_group": "vg"}}
+    (kept / "disk.info").write_text(json.dumps(record))
+    assert host.purge() == []
+    shutil.rmtree(os.path.join(host.path, GUESTS[0]))
+    assert len(host.purge()) == 1
+
+
 def test_a_purge_never_takes_an_image_from_a_build(host: Host) -> None:
     """Builds and purges of the same moment: no disk is ever without its base, and no build fails."""
     image = host.image("raced")
