@@ -91,8 +91,8 @@ class ActionModule(LedgerAction):
         )
         if len(file.projects) > 1:
             raise errors.InvalidInput(
-                reason="the entries are of the projects %s" % ", ".join(file.projects),
-                remedy="A file is the truth for one project: write one for each.",
+                reason="the entries are of the projects %s; apply takes those of one" % ", ".join(file.projects),
+                remedy="Write a file for each project, and run the playbook for each.",
             )
         return file
 
