@@ -119,12 +119,20 @@ class ActionModule(LedgerAction):
                 item["before"] = before[row.uuid]
             work.setdefault(t.cast(str, row.host), []).append(item)
         after = self.operation.rule.result
+        reports = host_reports.of_this_run(self) if begun.unchanged else {}
+        silent = {host for host, report in reports.items() if report.get("error")}
         return {
             "changed": bool(begun.rows),
             "ask": [],
             "instances": [{"name": r.display_name, "uuid": r.uuid, "host": r.host} for r in begun.rows],
             "unchanged": [
-                {"name": r.display_name, "uuid": r.uuid, "host": r.host, "power_state": r.power_state}
+                {
+                    "name": r.display_name,
+                    "uuid": r.uuid,
+                    "host": r.host,
+                    "power_state": r.power_state,
+                    "silent": r.host in silent,
+                }
                 for r in begun.unchanged
             ],
             "hosts": sorted(work),
@@ -409,7 +417,14 @@ class ActionModule(LedgerAction):
         ]
         result = self.operation.rule.result
         rows += [
-            (i["name"], i["uuid"], i["host"], result, POWER_STATES.get(i["power_state"]), "nothing to do")
+            (
+                i["name"],
+                i["uuid"],
+                i["host"],
+                result,
+                POWER_STATES.get(i["power_state"]),
+                "its host did not answer" if i["silent"] else "nothing to do",
+            )
             for i in unchanged
         ]
         if not rows:

@@ -168,7 +168,9 @@ instances:
       type: dict
       returned: O(phase=finish)
 unchanged:
-  description: Selected instances that are already what the operation makes of them, with C(name), C(uuid), C(host) and C(power_state).
+  description:
+    - Selected instances that are already what the operation makes of them, with C(name), C(uuid), C(host), C(power_state) and C(silent),
+      which says that the host was asked and did not answer.
   type: list
   elements: dict
   returned: O(phase=begin)

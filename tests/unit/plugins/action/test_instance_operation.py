@@ -16,6 +16,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.instances im
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import run_batch
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.plugin_utils import host_reports
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE, World, request
 
@@ -380,3 +381,8 @@ def test_the_table_has_the_power_state_that_is_known(fleet: Fleet) -> None:
     assert "active -> paused" not in fleet.shown[-1]
     fleet.play("pause", names=["web-1"])
     assert fleet.shown[-1].split()[-5:] == ["paused", "PAUSED", "nothing", "to", "do"]
+    (host,) = {r.host for r in fleet.world.rows(tables.instances) if r.display_name == "web-1"}
+    gone = errors.HostUnreachable(host=host, reason="no route")
+    fleet.hostvars[host][host_reports.REPORTED] = {"reported": False, "error": gone.as_dict()}
+    fleet.play("pause", names=["web-1"])
+    assert fleet.shown[-1].rstrip().endswith("its host did not answer"), "nobody knows what its guest does"
