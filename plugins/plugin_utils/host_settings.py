@@ -128,12 +128,16 @@ def check(hostvars: t.Mapping[str, t.Mapping[str, t.Any]], hosts: t.Iterable[str
 
 def check_common(action: OnHost) -> None:
     """Check, on the controller, the settings that all hosts have (-e, group_vars/all): before anything is written for a wrong one. Those of
-    a single host are checked when it begins to work.
+    a single host are checked when it begins to work, and so are those that a template makes, which may need what only a host has.
 
     :raises InvalidRequest: each value that does not fit.
     """
     problems = Problems()
-    HOST.check(Variables(action), "", problems)
+    for setting in HOST:
+        value = action.task_vars.get(setting.variable)
+        if isinstance(value, (str, int, float)) and "{" not in str(value):
+            with problems.collect(setting.variable):
+                setting.read(value)
     problems.raise_if_any()
 
 

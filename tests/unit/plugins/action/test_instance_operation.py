@@ -365,6 +365,8 @@ def test_a_setting_that_all_hosts_have_and_does_not_fit_fails_before_anything_is
         fleet.task("localhost", "stop", "begin", names=["web-1"])
     assert [error["path"] for error in e.value.errors] == ["bootflow_shutdown_timeout"]
     assert fleet.world.everything() == everything
+    fleet.hostvars["localhost"]["bootflow_shutdown_timeout"] = "{{ seconds_of_this_host }}"  # only hosts have it
+    assert fleet.task("localhost", "stop", "begin", names=["web-1"])["changed"]
 
 
 def test_the_table_has_the_power_state_that_is_known(fleet: Fleet) -> None:
