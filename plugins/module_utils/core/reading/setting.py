@@ -236,6 +236,7 @@ def _pattern(value: t.Any) -> str:
 
 
 TEXT = Kind("a text", _text, "str")
+CAPITALS = Kind("a text", lambda value: _text(value).upper(), "str")  # hard is HARD, as in Nova's API
 FILLED = Kind("a text that is not empty", _filled, "str")
 PATH = Kind("a path", _path, "path")
 PATHS = Kind("a list of paths", lambda value: [_path(item) for item in _texts(value)], "list", "path")

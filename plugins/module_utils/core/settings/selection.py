@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from ..reading.setting import UUIDS, Setting, Table
+from ..reading.setting import CAPITALS, UUIDS, Setting, Table
 from .request import QUOTA
 
 HOST_STATES = ("enabled", "disabled", "forced_down", "up")
@@ -96,7 +96,7 @@ OPERATION = Table(
         *INSTANCES,
         Setting(
             "reboot_type",
-            str,
+            CAPITALS,
             "SOFT",
             "Playbook `reboot`: ask the guests first, or reset them at once by domains that are written again from the ledger.",
             choices=("SOFT", "HARD"),

@@ -352,10 +352,10 @@ def test_what_restarted_by_itself_has_when_the_others_cannot_be_reset(fleet: Fle
 def test_a_reboot_in_check_mode(fleet: Fleet) -> None:
     fleet.check_mode = True
     before = fleet.world.everything()
-    for reboot_type in ("SOFT", "HARD"):
+    for reboot_type in ("SOFT", "HARD", "soft", "Hard"):
         result = fleet.play("reboot", names=["web-1"], reboot_type=reboot_type)
         assert result["changed"] and "Would reboot" in fleet.shown[-1]
-    assert len(fleet.rewritten) == 1 and fleet.world.everything() == before
+    assert len(fleet.rewritten) == 2 and fleet.world.everything() == before
 
 
 def test_a_setting_that_all_hosts_have_and_does_not_fit_fails_before_anything_is_written(fleet: Fleet) -> None:
