@@ -20,6 +20,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.database i
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments, backends
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
+    ahead,
     boot_request,
     boot_volume_settings,
     host_settings,
@@ -32,6 +33,8 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff
+
+ahead.load("jsonschema", *map(ahead.action, ("boot_passwords", "boot_report", "boot_schedule")), "numpy")
 
 
 class ActionModule(LedgerAction):

@@ -22,8 +22,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transac
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.migrations import runner
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema.identity import ledger_id
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
-from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings, tables, variable_names
+from ansible_collections.bootflow.compute.plugins.plugin_utils import ahead, host_settings, tables, variable_names
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_LIMIT, LedgerAction
+
+ahead.load_action_after()
 
 
 class _Found(t.NamedTuple):

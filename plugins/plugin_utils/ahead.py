@@ -1,0 +1,78 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the next tasks need is loaded while the current one works: Ansible's main process would only wait for its worker.
+
+Ansible loads an action in its main process before it forks the worker that runs it. An action names here, as it is loaded, what is to be
+loaded after that fork. It costs nothing where a second core is idle, and no more than later where there is none.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import typing as t
+from pathlib import Path
+
+from ansible import context
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core.optional import optional_import
+
+COLLECTION = "bootflow.compute"
+PLAYBOOKS = Path(__file__).parents[2] / "playbooks"
+# Actions and playbooks in the order of a playbook's file.
+NAMES = re.compile(r"^\s+(?:%s\.(\w+):|import_playbook: (\w+\.yml))" % re.escape(COLLECTION), re.MULTILINE)
+# Of tasks that begin a playbook, or have no hosts in most runs.
+FIRST = ("ledger", "compute_report")
+
+_wanted: list[str] = []
+
+
+def load(*names: str) -> None:
+    """Load these modules after the next fork, one after the other until its worker ends."""
+    _wanted.extend(names)
+
+
+def action(name: str) -> str:
+    """The module of an action plugin of this collection."""
+    return "ansible_collections.%s.plugins.action.%s" % (COLLECTION, name)
+
+
+def load_action_after(first: t.Container[str] = FIRST) -> None:
+    """Load the action that comes after ``first`` in the playbook of this run, if that is one of this collection."""
+    for played in context.CLIARGS.get("args") or ():
+        collection, _dot, name = str(played).rpartition(".")
+        following = next((n for n in _actions(name + ".yml") if n not in first), None) if collection == COLLECTION else None
+        if following is not None:
+            load(action(following))
+        break
+
+
+def _actions(playbook: str) -> t.Iterator[str]:
+    try:
+        text = (PLAYBOOKS / playbook).read_text()
+    except (OSError, ValueError):
+        return
+    for name, imported in NAMES.findall(text):
+        if name:
+            yield name
+        else:
+            yield from _actions(imported)
+
+
+def _load_wanted() -> None:
+    while _wanted and not _a_child_ended():
+        optional_import(_wanted.pop(0))
+    _wanted.clear()  # what is left is needed at once, by a task that loads it
+
+
+def _a_child_ended() -> bool:
+    """Whether a worker's result waits for this process."""
+    try:
+        return os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return False
+
+
+os.register_at_fork(after_in_parent=_load_wanted, after_in_child=_wanted.clear)
