@@ -25,7 +25,8 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.results import ST
 class ActionModule(LedgerAction):
     ARGUMENTS = {
         "uuids": {"type": "list", "elements": "str", "default": []},
-        "phase": {"type": "str", "choices": ["end", "report"], "default": "report"},
+        "phase": {"type": "str", "choices": ["end", "report", "report_if_finished"], "default": "report"},
+        "volumes": {"type": "bool", "default": False},
         **SCHEDULER.options("max_attempts"),
         **RUN.options("print_table"),
         **STATISTICS,
@@ -35,15 +36,21 @@ class ActionModule(LedgerAction):
         if self.check_mode:
             return {"changed": False, "skipped": True, "msg": "The plan was shown by boot_schedule."}
         ledger = self.open_ledger()
-        handover.collect(self)
+        to_clean = handover.collect(self)
         untaken = handover.untaken(self)
-        if self.options["phase"] == "end":
+        phase = self.options["phase"]
+        if phase == "report_if_finished":
+            unfinished = ledger.inspect(instances.has_builds, self.context().run.id)
+            if unfinished or to_clean or self.options["volumes"]:
+                return {"changed": False, "unfinished": True, "hosts_to_clean": reachable(self, to_clean)}
+        if phase == "end":
             ledger.transact(schedule.give_up, self.options["max_attempts"], untaken)
             hosts = ledger.inspect(work.hosts_with_work)
             return {"changed": False, "storage_hosts": reachable(self, hosts)}
 
         def end(tx: Transaction) -> list[dict[str, t.Any]]:
-            schedule.give_up(tx, self.options["max_attempts"], untaken)
+            if phase == "report":
+                schedule.give_up(tx, self.options["max_attempts"], untaken)
             return views.instance_views(tx, instances.select_live(tx, uuids=self.options["uuids"]))
 
         shown = ledger.transact(end)
@@ -58,4 +65,4 @@ class ActionModule(LedgerAction):
         ]
         # Ansible does not read the statistics of a task that failed.
         more = statistics(shown) if self.options["set_stats"] and not items else {}
-        return outcome(errors.BootFailed(items, len(shown)), changed=False, instances=shown, **more)
+        return outcome(errors.BootFailed(items, len(shown)), changed=False, unfinished=False, instances=shown, **more)

@@ -25,7 +25,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage im
 from ansible_collections.bootflow.compute.plugins.plugin_utils import ahead, host_settings, tables, variable_names
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_LIMIT, LedgerAction
 
-ahead.load_action_after()
+ahead.load_action_after_the_first()
 
 
 class _Found(t.NamedTuple):

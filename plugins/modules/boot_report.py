@@ -30,10 +30,15 @@ options:
   phase:
     description:
       - V(report) ends in ERROR what no round could build, and tells what became of everything. V(end) does the first alone, so that the storage hosts
-        that RV(storage_hosts) names can undo what is left there before the report.
+        that RV(storage_hosts) names can undo what is left there before the report. V(report_if_finished) reports if no build of this run
+        is left, and otherwise only says so with RV(unfinished).
     type: str
-    choices: [end, report]
+    choices: [end, report, report_if_finished]
     default: report
+  volumes:
+    description: Whether the boot has volumes, whose storage hosts have work before the report. With O(phase=report_if_finished).
+    type: bool
+    default: false
   max_attempts:
     description: How many hosts a build may be tried on. Read from the variable C(bootflow_max_attempts), else 3.
     type: int
@@ -56,7 +61,7 @@ instances:
   description: The instances, with Nova's field names.
   type: list
   elements: dict
-  returned: with O(phase=report)
+  returned: with O(phase=report), and O(phase=report_if_finished) if RV(unfinished) is false
   sample:
     - name: web-1
       uuid: 2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11
@@ -65,6 +70,15 @@ instances:
       host: kvm1
       addresses: [10.77.0.10]
       seconds: 9.4
+unfinished:
+  description: Whether builds of this run are left, or work of hosts.
+  type: bool
+  returned: with O(phase=report) and O(phase=report_if_finished)
+hosts_to_clean:
+  description: Hosts where M(bootflow.compute.compute_report) removes what this run made for instances that were deleted meanwhile.
+  type: list
+  elements: str
+  returned: if RV(unfinished)
 storage_hosts:
   description: Storage hosts that have exports to end or volumes to delete, by M(bootflow.compute.storage_stage).
   type: list

@@ -39,14 +39,14 @@ def action(name: str) -> str:
     return "ansible_collections.%s.plugins.action.%s" % (COLLECTION, name)
 
 
-def load_action_after(first: t.Container[str] = FIRST) -> None:
-    """Load the action that comes after ``first`` in the playbook of this run, if that is one of this collection."""
-    for played in context.CLIARGS.get("args") or ():
-        collection, _dot, name = str(played).rpartition(".")
-        following = next((n for n in _actions(name + ".yml") if n not in first), None) if collection == COLLECTION else None
+def load_action_after_the_first() -> None:
+    """Load the action that follows FIRST in the playbook of this run, if that is one of this collection."""
+    played = [str(each) for each in context.CLIARGS.get("args") or ()]
+    collection, _dot, name = played[0].rpartition(".") if played else ("", "", "")
+    if collection == COLLECTION:
+        following = next((each for each in _actions(name + ".yml") if each not in FIRST), None)
         if following is not None:
             load(action(following))
-        break
 
 
 def _actions(playbook: str) -> t.Iterator[str]:
@@ -62,9 +62,12 @@ def _actions(playbook: str) -> t.Iterator[str]:
 
 
 def _load_wanted() -> None:
-    while _wanted and not _a_child_ended():
-        optional_import(_wanted.pop(0))
-    _wanted.clear()  # what is left is needed at once, by a task that loads it
+    names = _wanted[:]
+    _wanted.clear()  # what these want in turn is for the next fork; what is left of them is needed at once
+    for name in names:
+        if _a_child_ended():
+            break
+        optional_import(name)
 
 
 def _a_child_ended() -> bool:

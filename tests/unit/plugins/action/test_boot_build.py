@@ -193,6 +193,21 @@ def test_a_build_that_is_deleted_meanwhile_is_removed_from_its_host(world: World
     assert world.state(boot.uuids[1])[0] == "active"
 
 
+def test_a_build_that_is_deleted_meanwhile_is_removed_before_an_early_report(world: World) -> None:
+    boot = Boot(world, 2)
+    hosts = boot.schedule()
+    world.delete("d", uuids=boot.uuids[:1])
+    host = world.row(boot.uuids[0]).host
+    world.removed(host, boot.uuids[:1], "d")
+    world.finish("d")
+    for each in hosts:
+        boot.task(boot_build, each)
+    early = boot.task(boot_report, uuids=boot.uuids[1:], phase="report_if_finished")
+    assert (early["unfinished"], early["hosts_to_clean"]) == (True, [host])
+    assert boot.refresh()["stale_hosts"] == [], "the host is named once"
+    assert world.state(boot.uuids[1])[0] == "active"
+
+
 def test_what_waits_is_told_to_the_ledger_stage_by_stage(world: World) -> None:
     """The image is not on the host: fetching it takes its time, and nobody is to see the instance in networking meanwhile."""
     boot = Boot(world, 1)
