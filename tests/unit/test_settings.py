@@ -169,7 +169,19 @@ def test_every_name_in_messages_playbooks_and_documents_is_a_variable() -> None:
 
 def test_the_results_are_what_the_playbooks_register() -> None:
     text = "".join(p.read_text() for p in (ROOT / "playbooks").glob("*.yml"))
-    passed = {"bootflow_" + name for name in ("round", "round_needed", "needed", "live_needed", "go_on")}
+    passed = {
+        "bootflow_" + name
+        for name in (
+            "round",
+            "round_needed",
+            "report_needed",
+            "report_phase",
+            "hosts_to_clean",
+            "needed",
+            "live_needed",
+            "go_on",
+        )
+    }
     assert set(re.findall(r"register: (bootflow_\w+)", text)) | passed == names.RESULTS
 
 
