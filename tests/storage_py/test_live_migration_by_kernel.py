@@ -20,6 +20,7 @@ import pytest
 import storage_vm
 from flow import CACHE
 from lxml import etree
+from storage_host import AT_WORK
 from test_boot_from_volume import READY, existing, on_volume, root
 from test_live_migration import ticks
 from test_live_migration_with_volumes import WRITING, admitted, on_storage, operate
@@ -65,6 +66,18 @@ def volumes(lab, backends, guest_image, tmp_path, compute) -> TwoConnectors:
     return TwoConnectors(lab, tmp_path, guest_image, backends, compute)
 
 
+def at_work(volumes: TwoConnectors, host: t.Any, domain: str) -> str:
+    """Where a write stands still: in the guest's QEMU, on its host, or on the storage host."""
+    looks = [
+        "virsh -q -c qemu:///system domstats --state --block --vcpu %s" % domain,
+        "virsh -q -c qemu:///system qemu-monitor-command --hmp %s 'info status'" % domain,
+    ]
+    if host is volumes.compute:
+        looks += ["iscsiadm -m session -P 3", "cat /sys/block/*/inflight", AT_WORK]
+    found = ["$ %s\n%s" % (look, host.run("sh", "-c", look, check=False).stdout) for look in looks]
+    return "\n".join([*found, "the storage host:", volumes.storage.at_work()])
+
+
 def counts_on(volumes: TwoConnectors, host: str, kinds: set[str]) -> int:
     """The guest runs there alone, writes what it counts to its volumes, and has them as that host's connector has. Returns the last number."""
     row = volumes.instances()["db"]
@@ -73,7 +86,7 @@ def counts_on(volumes: TwoConnectors, host: str, kinds: set[str]) -> int:
     assert there.run("virsh", "-q", "-c", "qemu:///system", "domstate", row["uuid"]).stdout.strip() == "running"
     end = time.monotonic() + 300
     while len(ticks(found := volumes.console(host, row["uuid"]))) < 4:
-        assert time.monotonic() < end, found[-2000:]
+        assert time.monotonic() < end, "%s\n%s" % (found[-2000:], at_work(volumes, there, row["uuid"]))
         time.sleep(2)
     counted = ticks(found)
     assert "FAILED to write" not in found and counted == list(range(counted[0], counted[0] + len(counted)))
