@@ -15,7 +15,7 @@ from ..errors import InvalidInput
 MAX_HOSTNAME = 63
 
 _TO_DASH = re.compile(r"[ _.]")
-_NOT_IN_HOSTNAME = re.compile(r"[^\w.-]+")
+_NOT_IN_HOSTNAME = re.compile(r"[^\w.-]+", re.ASCII)
 
 
 def sanitize_hostname(name: str, uuid: t.Optional[str] = None) -> str:
@@ -23,7 +23,8 @@ def sanitize_hostname(name: str, uuid: t.Optional[str] = None) -> str:
 
     As in Nova: characters above U+00FF are removed, the rest is cut to 63 characters, blanks, underscores and dots become
     dashes, other non-word characters are removed, lower case, no dash at either end. If nothing is left:
-    Server-<uuid>, or the empty string without ``uuid``.
+    Server-<uuid>, or the empty string without ``uuid``. Word characters are those of ASCII (Nova under Python 3 leaves
+    accented letters in, which are no hostname).
 
     :raises InvalidInput: the name is not a text.
     """

@@ -288,15 +288,15 @@ def _type(
     options: CreateOptions,
     project: str,
 ) -> VolumeType | None:
-    """A snapshot's type, whatever was requested (later releases: the requested type). Without a requested type the source's,
-    the image's (cinder_img_volume_type, if the project may use it) or the default one (even if the project may not use it).
+    """The requested type, as in later releases (Queens: a snapshot's, whatever was requested). Without one the source's, the
+    snapshot's, the image's (cinder_img_volume_type, if the project may use it) or the default one (even if the project may not
+    use it).
     """
-    if snapshot is not None:
-        return _recorded(snapshot.volume_type, known)
     if wanted is not None:
         return wanted
-    if source is not None:
-        return _recorded(source.volume_type, known)
+    origin = source if source is not None else snapshot
+    if origin is not None:
+        return _recorded(origin.volume_type, known)
     of_image = image.properties.get("cinder_img_volume_type") if image is not None else None
     if of_image is not None:
         try:

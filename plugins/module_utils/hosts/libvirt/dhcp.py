@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 import socket
 import struct
 import time
@@ -25,6 +26,9 @@ from ..os.batch import progress
 from .connection import libvirt, libvirt_errors, tolerating
 
 etree = optional_import("lxml.etree")
+
+#: A name that both libvirt and dnsmasq take.
+_HOSTNAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,62}(\.[A-Za-z0-9-]{1,63})*\Z")
 
 #: The option ``reservations`` of modules: see Reservation.
 RESERVATIONS_ARGUMENT: dict[str, t.Any] = {
@@ -93,8 +97,8 @@ def reserve(connection: t.Any, wanted: Reservation, check_mode: bool = False, re
             continue
         progress.mark_changed()
         new = etree.Element("host", mac=wanted.mac.lower(), ip=wanted.address)
-        # libvirt accepts a name once in a network, and only with a letter at its beginning.
-        if wanted.name[:1].isalpha() and all(h in old or h.get("name") != wanted.name for h in hosts):
+        # libvirt accepts a name once in a network. Of a name that is no hostname dnsmasq ignores the whole reservation.
+        if _HOSTNAME.match(wanted.name) and all(h in old or h.get("name") != wanted.name for h in hosts):
             new.set("name", wanted.name)
         for host in old:
             _update(network, libvirt.VIR_NETWORK_UPDATE_COMMAND_DELETE, index, host, flag)

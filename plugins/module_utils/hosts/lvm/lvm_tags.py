@@ -32,6 +32,10 @@ INCOMPLETE = "bootflow.incomplete"
 DELETING = "bootflow.deleting"
 
 _TAG = re.compile(r"[A-Za-z0-9_+.=/!:&#][A-Za-z0-9_+.=/!:&#-]{0,1023}\Z")
+_UNSAFE = re.compile(rb"[^A-Za-z0-9_+.=/!:&-]")
+_ESCAPE = re.compile(rb"#([0-9a-f]{2})")
+#: Of a project in its tag: LVM takes 1024 characters with the rest of the tag.
+_PROJECT_LENGTH = 1000
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 
 
@@ -61,12 +65,24 @@ def owner_tags(kind: str, item_id: str, project: str = "", source: str = "", led
     """
     tags = [OWNER, "bootflow.%s=%s" % (kind, item_id)]
     if project:
-        tags.append("bootflow.project=%s" % project)
+        tags.append("bootflow.project=%s" % project_text(project))
     if source:
         tags.append("bootflow.source=%s" % source)
     if ledger_id:
         tags.append("bootflow.%s=%s" % (LEDGER, ledger_id))
     return [checked_tag(tag) for tag in tags]
+
+
+def project_text(project: str) -> str:
+    """A project's name in LVM's alphabet: its other bytes are ``#`` and two hexadecimal digits. What is too long for a tag is cut."""
+    escaped = _UNSAFE.sub(lambda found: b"#%02x" % ord(found.group()), project.encode("utf-8"))
+    return escaped[:_PROJECT_LENGTH].decode("ascii")
+
+
+def project_of(tags: t.Iterable[str]) -> str:
+    """The project's name from the tags; "" without one."""
+    escaped = tag_value(tags, "project").encode("utf-8")
+    return _ESCAPE.sub(lambda found: bytes.fromhex(found.group(1).decode("ascii")), escaped).decode("utf-8", "replace")
 
 
 def tag_value(tags: t.Iterable[str], word: str) -> str:

@@ -14,7 +14,7 @@ import time
 import typing as t
 
 from ..lvm.lvm import VolumeGroup, check_group, read_group
-from ..lvm.lvm_tags import DELETING, IMAGE, INCOMPLETE, LEDGER, identity, tag_value
+from ..lvm.lvm_tags import DELETING, IMAGE, INCOMPLETE, LEDGER, identity, project_of, tag_value
 from ..os.batch import run_batch
 from ..os.boots import boot_id
 from ..os.ownership import is_of_another
@@ -109,7 +109,7 @@ def described(group: VolumeGroup) -> list[dict[str, t.Any]]:
                 "id": item_id,
                 "name": lv.name,
                 "path": group.path(lv.name),
-                "project": tag_value(lv.tags, "project"),
+                "project": project_of(lv.tags),
                 "source": tag_value(lv.tags, "source"),
                 "size": lv.size,
                 "active": lv.is_active,

@@ -26,9 +26,9 @@ from ..lvm.lvm_tags import (
     LEDGER,
     SNAPSHOT,
     VOLUME,
-    checked_tag,
     identity,
     lv_name,
+    project_text,
     tag_value,
 )
 from ..os.ownership import check_owner
@@ -95,8 +95,6 @@ def desired_volume(args: t.Mapping[str, t.Any]) -> DesiredVolume:
         _check_snapshot(state, sources)
     elif size_gb is None and (state == EXTENDED or (state == PRESENT and set(sources) <= {"image_id"})):
         raise InvalidInput(reason="size_gb is missing")
-    if args.get("project"):
-        checked_tag("bootflow.project=%s" % args["project"])
     return DesiredVolume(
         id=checked_uuid(args["id"]),
         kind=kind,
@@ -218,7 +216,7 @@ def _check_same(desired: DesiredVolume, group: VolumeGroup, there: LogicalVolume
     found = logical_size(group, there)
     if found != size:
         wrong.append("size is %d bytes instead of %d" % (found, size))
-    for what, wanted in (("source", desired.source), ("project", desired.project)):
+    for what, wanted in (("source", desired.source), ("project", project_text(desired.project))):
         value = tag_value(there.tags, what)
         if wanted and value != wanted:
             wrong.append("%s is %s instead of %s" % (what, value or "none", wanted))

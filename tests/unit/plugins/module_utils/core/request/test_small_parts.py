@@ -65,6 +65,9 @@ def test_parse_az_without_default_and_with_four_parts():
         ("../../etc/passwd", "etcpasswd"),
         ("-.x.-", "x"),
         ("日本web", "web"),
+        ("M\u00fcller-db", "mller-db"),
+        ("\u00c4", "Server-UUID"),
+        ("a\u00b2", "a"),
         ("日本", "Server-UUID"),
         ("...", "Server-UUID"),
         ("a" * 80, "a" * 63),
@@ -84,6 +87,7 @@ def test_a_hostname_is_never_a_path_nor_two_lines(name):
     hostname = sanitize_hostname(name, "u")
     assert 0 < len(hostname) <= 63
     assert not set(hostname) & set("/\\ \n\t<>&.:")
+    assert hostname.isascii()
     assert hostname.strip("-") == hostname
 
 

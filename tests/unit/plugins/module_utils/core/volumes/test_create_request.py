@@ -293,7 +293,7 @@ def test_zones_that_do_not_go():
         ({"source_volid": "vol-1"}, "slow", "fast"),
         ({"source_volid": "vol-1", "volume_type": "twin"}, None, "twin"),
         ({"snapshot_id": "snap-1"}, "slow", "fast"),
-        ({"snapshot_id": "snap-1", "volume_type": "twin"}, None, "fast"),  # its own, whatever was asked for
+        ({"snapshot_id": "snap-1", "volume_type": "twin"}, None, "twin"),
     ],
 )
 def test_types(wish, default, name):

@@ -210,8 +210,8 @@ def test_a_lease_that_stays_is_an_error(network, sent, monkeypatch):
         dhcp.reserve(connection_to(network), WANTED)
 
 
-@pytest.mark.parametrize("name", ["web", "1web", ""])
-def test_names_that_libvirt_refuses_are_left_out(network, sent, name):
+@pytest.mark.parametrize("name", ["web", "1web", "", "\u00fcber", "m\u00fcller", "a b", "-a", "a" * 64])
+def test_names_that_libvirt_or_its_server_refuses_are_left_out(network, sent, name):
     there = connection_to(network)
     dhcp.reserve(there, Reservation("bf-n", OTHER, "10.3.0.6", "web"))
     dhcp.reserve(there, Reservation("bf-n", MAC, "10.3.0.5", name))
