@@ -108,7 +108,7 @@ class LocalFlow(Flow):
         self.compute.sh("rm -f /run/lab/hanging; printf '%%s' '%s' >%s; chmod 755 %s" % (script, place, place))
         process = self.start(playbook, variables)
         try:
-            deadline = time.monotonic() + 120
+            deadline = time.monotonic() + 300
             while not self.compute.sh("cat /run/lab/hanging 2>/dev/null || true").strip():
                 assert process.poll() is None, (self.folder / "killed.log").read_text()[-3000:]
                 assert time.monotonic() < deadline
