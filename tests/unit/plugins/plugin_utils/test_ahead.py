@@ -20,26 +20,33 @@ ACTION = "ansible_collections.bootflow.compute.plugins.action."
 
 
 def loaded(script: str, tmp_path: Path) -> str:
-    """The output of a script with ahead and fork(seconds): a child that works so long, and reports what it sees of the modules a, b, c.
+    """The output of a script with ahead and fork(): a child that works until end() is called, by fork() at the latest.
 
-    b wants c.
+    Both tell what they see of the modules a, b and c. b wants c.
     """
-    (tmp_path / "a.py").write_text("import time; time.sleep(0.2)")
+    (tmp_path / "a.py").write_text("")
     (tmp_path / "b.py").write_text(
         "from ansible_collections.bootflow.compute.plugins.plugin_utils import ahead; ahead.load('c')"
     )
     (tmp_path / "c.py").write_text("")
+    (tmp_path / "ending.py").write_text(
+        "import __main__, os; __main__.end(); os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)"
+    )
     begin = """
-import os, sys, time
+import os, sys
 from ansible_collections.bootflow.compute.plugins.plugin_utils import ahead
-def seen(): return "".join(sorted({"a", "b", "c"} & set(sys.modules))) or "-"
-def fork(seconds):
+def tell(who): os.write(1, b"%s %s\\n" % (who, "".join(n for n in "abc" if n in sys.modules).encode()))
+def end(): os.write(told, b"end")
+def fork():
+    global told
+    work, told = os.pipe()
     child = os.fork()
     if not child:
-        time.sleep(seconds)
-        os.write(1, b"child %s\\n" % seen().encode())
+        os.read(work, 3)
+        tell(b"child")
         os._exit(0)
-    os.write(1, b"parent %s\\n" % seen().encode())
+    tell(b"parent")
+    end()
     os.waitpid(child, 0)
 """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}
@@ -51,14 +58,14 @@ def fork(seconds):
 
 
 def test_the_parent_loads_while_the_child_works(tmp_path: Path) -> None:
-    output = loaded("ahead.load('a', 'nowhere', 'b'); fork(2); fork(2)", tmp_path)
+    output = loaded("ahead.load('a', 'nowhere', 'b'); fork(); fork()", tmp_path)
     # What b wants in its turn waits for the next fork, and the first child has nothing of all this.
-    assert output.splitlines() == ["parent ab", "child -", "parent abc", "child ab"]
+    assert output.splitlines() == ["parent ab", "child ", "parent abc", "child ab"]
 
 
 def test_a_child_that_has_ended_is_not_kept_waiting(tmp_path: Path) -> None:
-    output = loaded("ahead.load('a', 'b'); fork(0); fork(0)", tmp_path)
-    assert sorted(output.splitlines()) == ["child -", "child a", "parent a", "parent a"], "b is dropped"
+    output = loaded("ahead.load('a', 'ending', 'b'); fork(); fork()", tmp_path)
+    assert output.splitlines() == ["child ", "parent a", "parent a", "child a"], "b is dropped"
 
 
 @pytest.mark.parametrize(
