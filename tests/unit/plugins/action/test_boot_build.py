@@ -178,7 +178,9 @@ def test_outcomes_are_written_while_other_hosts_still_build(world: World) -> Non
     assert boot.states() == {("active", None)} and not list(folder.glob("*.ended"))
 
 
-def test_a_build_that_is_deleted_meanwhile_is_removed_from_its_host(world: World) -> None:
+@pytest.fixture
+def deleted_meanwhile(world: World) -> tuple[Boot, str]:
+    """A boot of two, of which the first was deleted while its host built it, and that host."""
     boot = Boot(world, 2)
     hosts = boot.schedule()
     world.delete("d", uuids=boot.uuids[:1])
@@ -187,21 +189,23 @@ def test_a_build_that_is_deleted_meanwhile_is_removed_from_its_host(world: World
     world.finish("d")
     for each in hosts:
         boot.task(boot_build, each)
+    return boot, host
+
+
+def test_a_build_that_is_deleted_meanwhile_is_removed_from_its_host(
+    world: World, deleted_meanwhile: tuple[Boot, str]
+) -> None:
+    boot, host = deleted_meanwhile
     refreshed = boot.refresh()
     assert refreshed["stale_hosts"] == [host], "its report cleans it up"
     assert world.cleanups() == {(boot.uuids[0], host)}
     assert world.state(boot.uuids[1])[0] == "active"
 
 
-def test_a_build_that_is_deleted_meanwhile_is_removed_before_an_early_report(world: World) -> None:
-    boot = Boot(world, 2)
-    hosts = boot.schedule()
-    world.delete("d", uuids=boot.uuids[:1])
-    host = world.row(boot.uuids[0]).host
-    world.removed(host, boot.uuids[:1], "d")
-    world.finish("d")
-    for each in hosts:
-        boot.task(boot_build, each)
+def test_a_build_that_is_deleted_meanwhile_is_removed_before_an_early_report(
+    world: World, deleted_meanwhile: tuple[Boot, str]
+) -> None:
+    boot, host = deleted_meanwhile
     early = boot.task(boot_report, uuids=boot.uuids[1:], phase="report_if_finished")
     assert (early["unfinished"], early["hosts_to_clean"]) == (True, [host])
     assert boot.refresh()["stale_hosts"] == [], "the host is named once"
