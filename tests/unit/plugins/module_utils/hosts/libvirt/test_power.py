@@ -92,6 +92,9 @@ class Domain:
             raise Error(INVALID)
         self._state = OFF
 
+    def isPersistent(self):
+        return 1
+
     def name(self):
         return "web-1"
 
