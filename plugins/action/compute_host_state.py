@@ -43,7 +43,10 @@ class ActionModule(LedgerAction):
             for host in sorted(h for h, s in shown.items() if s["by_inventory"]):
                 self._display.warning("%s stays disabled: bootflow_disabled is true in the inventory." % host)
             for host in sorted(h for h, s in shown.items() if s["forced_down"]):
-                self._display.warning("%s stays down: it is forced down, which bootflow_host_state: up ends." % host)
+                self._display.warning(
+                    "%s stays down, because it is forced down. Run the playbook with bootflow_host_state: up to end that."
+                    % host
+                )
         if o["print_table"]:
             tables.show(self._display, self._lines({c["host"] for c in changes}))
         return {

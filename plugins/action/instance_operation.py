@@ -63,9 +63,8 @@ class ActionModule(LedgerAction):
 
     def act(self) -> dict[str, t.Any]:
         self.operation: Operation = find(self.options["operation"], self.options["reboot_type"])
-        self._images: dict[
-            str, tuple[str | None, str | None]
-        ] = {}  # uuid -> what it was made from, and is rebuilt from
+        # uuid -> the names of the images that it was made from and is rebuilt from
+        self._images: dict[str, tuple[str | None, str | None]] = {}
         return {"begin": self._begin, "work": self._work, "finish": self._finish}[self.options["phase"]]()
 
     # --- begin: on the controller, for all hosts --------------------------------------------------------------------

@@ -5,7 +5,7 @@
 """What the next tasks need is loaded while the current one works: Ansible's main process would only wait for its worker.
 
 Ansible loads an action in its main process before it forks the worker that runs it. An action names here, as it is loaded, what is to be
-loaded after that fork. It costs nothing where a second core is idle, and no more than later where there is none.
+loaded after that fork. It takes no time where a second core is idle. A boot with nothing to do loads what it does not need: 0.1 s of processor.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 
 """What the scheduler reads of every compute node, in three columns that PostgreSQL makes when it writes a row.
 
-A boot reads all rows. Three values of each cost the server a sixth of what twenty-three cost: it looks up, converts and appends
-each value by itself. The numbers are as wide in every row, so that all of them together are an array.
+A boot reads all rows. The server looks up, converts and appends each value by itself: three of each row take half of the time that all of
+them take. The numbers are as wide in every row, so that all of them together are an array.
 """
 
 from __future__ import annotations

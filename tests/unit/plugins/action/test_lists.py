@@ -114,7 +114,9 @@ def test_hosts_that_people_stopped_and_hosts_that_went_silent(world: World) -> N
     assert "down, disabled" in shown and "more memory" in shown
     ports = WorldPorts(world, "w")
     action_of(compute_host_state, ports, {}, hosts=["h1", "h2"], state="enabled").act()
-    assert ports.warnings == ["h2 stays down: it is forced down, which bootflow_host_state: up ends."]
+    assert ports.warnings == [
+        "h2 stays down, because it is forced down. Run the playbook with bootflow_host_state: up to end that."
+    ]
     (only,) = run(world, hypervisor_info, hosts=["h1"])[0]["hypervisors"]
     assert only["host"] == "h1"
     with pytest.raises(errors.ComputeHostNotFound, match="h9"):
