@@ -35,7 +35,7 @@ from ..os.locks import LOCK_ROOT, host_lock
 from ..os.paths import checked_uuid
 from .devices import Devices
 from .multipath import Multipath
-from .records import NodeRecords
+from .records import NodeRecords, make_lock_folder
 
 CONNECTED, DISCONNECTED, RESCANNED = "connected", "disconnected", "rescanned"
 STATES = (CONNECTED, DISCONNECTED, RESCANNED)
@@ -455,7 +455,9 @@ class Initiator:
 
     def _iscsiadm(self, *words: str, ok: t.Collection[int] | None = (0,), timeout: float = 60) -> Completed:
         """:arg ok: the exit codes of success; None: all."""
-        done = run([program("iscsiadm", "open-iscsi")] + list(words), timeout=timeout, check=False)
+        argv = [program("iscsiadm", "open-iscsi"), *words]
+        make_lock_folder(self.records.lock)
+        done = run(argv, timeout=timeout, check=False)
         if ok is not None and done.rc not in ok:
             raise CommandFailed(cmd="iscsiadm", rc=done.rc, stderr=(done.stderr.strip() or done.stdout.strip())[-2000:])
         return done
