@@ -91,7 +91,7 @@ class ActionModule(LedgerAction):
             if begun.ask:
                 return begun.ask
             if check is not None:
-                check(self, tx, begun.rows)
+                check(self, tx, begun)
             with_volumes = set(attachments.of_instances(tx, [r.uuid for r in begun.rows]))
             lacking: list[str] = []
             if self.operation.recovers_volumes and with_volumes:
@@ -150,7 +150,7 @@ class ActionModule(LedgerAction):
         image = ", image %s" % self._images[row.uuid][which] if row.uuid in self._images else ""
         return "%s %s: %s%s\n" % (row.display_name, row.uuid, vm_state, image)
 
-    def _check(self) -> t.Callable[[LedgerAction, Transaction, t.Sequence[Instance]], None] | None:
+    def _check(self) -> t.Callable[[LedgerAction, Transaction, operation.Begun], None] | None:
         from ansible_collections.bootflow.compute.plugins.plugin_utils import operation_works
 
         return operation_works.CHECKS.get(self.operation.name)

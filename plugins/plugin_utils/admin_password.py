@@ -25,7 +25,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.results import it
 PURPOSE = "set_admin_password"
 
 
-def check(action: LedgerAction, _tx: Transaction, rows: t.Sequence[Instance]) -> None:
+def check(action: LedgerAction, _tx: Transaction, begun: operation.Begun) -> None:
     """Check that the guests have agents, and that somebody will know the passwords.
 
     :raises QemuGuestAgentNotEnabled: the image of one does not say that it has an agent.
@@ -38,7 +38,7 @@ def check(action: LedgerAction, _tx: Transaction, rows: t.Sequence[Instance]) ->
         )
     if action.options["admin_password_dir"] and not action.check_mode:
         passwords.check_folder(action.options["admin_password_dir"])
-    without = [r for r in rows if not has_agent(_properties(r))]
+    without = [r for r in begun.rows if not has_agent(_properties(r))]
     operation.refuse(
         [
             errors.QemuGuestAgentNotEnabled(message="QEMU guest agent is not enabled: %s" % r.display_name)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import Instance
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Begun
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     admin_password,
@@ -35,7 +35,7 @@ WORKS: dict[str, Work] = {
     "set_admin_password": admin_password.change,
 }
 # What is checked before anything is written, beside the states.
-CHECKS: dict[str, t.Callable[[LedgerAction, Transaction, t.Sequence[Instance]], None]] = {
+CHECKS: dict[str, t.Callable[[LedgerAction, Transaction, Begun], None]] = {
     "rescue": rescue.check,
     "set_admin_password": admin_password.check,
 }

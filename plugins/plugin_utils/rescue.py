@@ -32,7 +32,6 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import operation
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import rescue as flow
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import Instance
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     build_parts,
@@ -63,22 +62,26 @@ class _Rescue:
     drive: dict[str, t.Any] | None
 
 
-def check(action: LedgerAction, tx: Transaction, rows: t.Sequence[Instance]) -> None:
+def check(action: LedgerAction, tx: Transaction, begun: operation.Begun) -> None:
     """Check the images, before anything is written or a host is contacted.
 
     :raises BootflowError: see flows.instances.rescue; of all instances that cannot be rescued.
     """
     if action.options["admin_password_dir"] and not action.check_mode:
         passwords.check_folder(action.options["admin_password_dir"])
-    images = _images(action)
+    images, asked = _images(action), action.options["rescue_image_ref"]
+    if asked and begun.unchanged:
+        flow.refuse_other_images(tx, begun.unchanged, flow.image_of(begun.unchanged[0], images, asked))
     refused = []
-    for build in of_ledger.load(tx, [r for r in rows if instances.is_placed(r)]):
+    chosen: dict[str, Image] = {}
+    for build in of_ledger.load(tx, [r for r in begun.rows if instances.is_placed(r)]):
         try:
-            image = flow.image_of(build.row, images, action.options["rescue_image_ref"])
+            chosen[build.uuid] = image = flow.image_of(build.row, images, asked)
             flow.check(build.row, build.disks, image, action.options["rescue_password"])
         except errors.BootflowError as e:
             refused.append(e)
     operation.refuse(refused)
+    flow.begin(tx, chosen)
 
 
 def _images(action: LedgerAction) -> dict[str, Image]:

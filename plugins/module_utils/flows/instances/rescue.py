@@ -17,9 +17,14 @@ from ...core.model import Flavor, Image
 from ...core.reading.nearest import suggestion
 from ...core.request.catalogue_images import find_image
 from ...core.request.image_rules import image_errors, zero_disk_gb
+from ...ledger.compute import history
 from ...ledger.compute.instances import Instance
+from ...ledger.db.transaction import Transaction
+from . import operation
 
 _SMALLER = "Name a smaller image with bootflow_rescue_image_ref."
+_UNRESCUE = "It is rescued, not known to be with the image that bootflow_rescue_image_ref names. Unrescue it first."
+_NOTE = "image %s"  # in the journal, of a rescue
 _TOO_LARGE = (errors.FlavorDiskSmallerThanImage, errors.FlavorDiskSmallerThanMinDisk, errors.FlavorMemoryTooSmall)
 
 
@@ -73,6 +78,28 @@ def check(row: Instance, disks: Disks, image: Image, password: str | None) -> No
         if isinstance(error, _TOO_LARGE):
             error.remedy = _SMALLER
         raise error
+
+
+def begin(tx: Transaction, images: t.Mapping[str, Image]) -> None:
+    """Journal with which image each of these instances is rescued. :arg images: by uuid"""
+    history.note(tx, {uuid: _NOTE % image.id for uuid, image in images.items()}, "rescue")
+
+
+def refuse_other_images(tx: Transaction, rows: t.Sequence[Instance], image: Image) -> None:
+    """Refuse those of these rescued instances that do not have ``image``, as Nova refuses all that are rescued.
+
+    :raises InstanceInvalidState: one of them has another one, or its journal does not say which.
+    """
+    noted = history.last_details(tx, [r.uuid for r in rows], "rescue")
+    refused: list[errors.BootflowError] = []
+    for row in rows:
+        if _NOTE % image.id not in noted.get(row.uuid, "").splitlines():
+            error = errors.InstanceInvalidState(
+                attr="vm_state", instance_uuid=row.uuid, state=row.vm_state, method="rescue", remedy=_UNRESCUE
+            )
+            error.details[operation.WHOSE] = row.display_name
+            refused.append(error)
+    operation.refuse(refused)
 
 
 def explained(error: errors.BootflowError) -> errors.BootflowError:

@@ -107,11 +107,16 @@ def start_events(tx: Transaction, uuids: t.Sequence[str], event: str, host: str 
 
 
 def finish_events(tx: Transaction, uuids: t.Sequence[str], event: str, result: str, details: str | None = None) -> None:
-    """Journal the result of ``event`` (Success or Error) for these instances."""
+    """Journal the result of ``event`` (Success or Error) for these instances.
+
+    :arg details: None: what note() said stays
+    """
     c = instance_action_events.c
     if uuids:
         mine = (bulk.among(tx, c.instance_uuid, uuids), c.event == event, c.finish_time.is_(None))
-        end = {"finish_time": tx.now, "result": result, "details": None if details is None else text(details)}
+        end: dict[str, t.Any] = {"finish_time": tx.now, "result": result}
+        if details is not None:
+            end["details"] = text(details)
         tx.execute(instance_action_events.update().where(*mine).values(**end))
 
 
@@ -131,6 +136,15 @@ def start_events_on(tx: Transaction, hosts: t.Mapping[str, str | None], event: s
         instance_action_events,
         [{"instance_uuid": uuid, "event": event, "host": host, "start_time": tx.now} for uuid, host in hosts.items()],
     )
+
+
+def last_details(tx: Transaction, uuids: t.Sequence[str], event: str) -> dict[str, str]:
+    """uuid -> the details of its newest ``event``; one that has none, or no such event, is left out."""
+    c = instance_action_events.c
+    its = (bulk.among(tx, c.instance_uuid, uuids), c.event == event)
+    newest = sa.select(sa.func.max(c.id)).where(*its).group_by(c.instance_uuid)
+    rows = tx.execute(sa.select(c.instance_uuid, c.details).where(c.id.in_(newest))).all() if uuids else []
+    return {r.instance_uuid: r.details for r in rows if r.details}
 
 
 def note(tx: Transaction, details: t.Mapping[str, str], event: str) -> None:

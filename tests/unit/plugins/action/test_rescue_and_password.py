@@ -99,6 +99,30 @@ def test_rescue_and_back(rescues: Rescues, tmp_path: pathlib.Path) -> None:
     assert [action for action, _message in rescues.journal("web-1")][:2] == ["unrescue", "rescue"]
 
 
+def test_a_rescued_instance_is_not_rescued_with_another_image(rescues: Rescues) -> None:
+    """As in Nova. The same image again has nothing to do, so that what failed for some can be run again."""
+    helper = {**CIRROS, "name": "helper", "id": "5f0f3b52-7c3b-4d4b-9a0e-3d2a6d1a4c11", "url": "http://images/helper"}
+    rescues.variables(images=[CIRROS, helper], rescue_image_ref="helper")
+    rescues.bad["instance_disks"] = errors.RemoteError(reason="no")
+    assert rescues.play("rescue", names=NAMES)["error_code"] == "OperationFailed"
+    rescues.bad.clear()
+    assert rescues.play("rescue", names=NAMES)["changed"]
+    assert vm_states(rescues.world) == dict.fromkeys(NAMES, (states.RESCUED, None))
+    for again in ("helper", helper["id"], None):
+        rescues.variables(rescue_image_ref=again)
+        assert not rescues.play("rescue", names=NAMES)["changed"]
+    rescues.variables(rescue_image_ref="cirros")
+    before = rescues.world.everything()
+    with pytest.raises(errors.InstanceInvalidState, match="Cannot 'rescue' instance .* in vm_state rescued") as caught:
+        rescues.play("rescue", names=NAMES)
+    assert "Unrescue it first" in caught.value.remedy and rescues.world.everything() == before
+    assert rescues.play("unrescue", names=NAMES)["changed"]
+    assert rescues.play("rescue", names=NAMES)["changed"]
+    rescues.variables(rescue_image_ref="helper")
+    with pytest.raises(errors.InstanceInvalidState):
+        rescues.play("rescue", names=NAMES)
+
+
 def test_an_unknown_image_touches_neither_ledger_nor_hosts(rescues: Rescues) -> None:
     before = rescues.world.everything()
     rescues.variables(rescue_image_ref="nothing")

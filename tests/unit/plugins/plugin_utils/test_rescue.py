@@ -15,6 +15,7 @@ from lxml import etree
 from ansible_collections.bootflow.compute.plugins.action import instance_operation
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.drive_files import unpack_files
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Begun
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances, nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils import image_upload, rescue
@@ -82,8 +83,8 @@ class Host:
         return outcomes, {u: e.code for u, e in problems.items()}
 
     def check(self) -> None:
-        with self.world.ledger.read() as tx:
-            rescue.check(self.action, tx, instances.select_live(tx, uuids=[self.uuid], lock=False))
+        with self.world.ledger.write() as tx:
+            rescue.check(self.action, tx, Begun(instances.select_live(tx, uuids=[self.uuid], lock=False)))
 
 
 def disks_of(domain: dict[str, t.Any]) -> list[tuple[str, str]]:
