@@ -30,6 +30,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.hos
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import LEDGER, PLAYBOOKS, RUN
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import INSTANCES
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.storage import BACKEND, STORAGE
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.volumes import VOLUME_SELECTION
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import COMMON, read_settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -189,6 +190,7 @@ def test_a_uuid_in_capitals_is_the_same_one() -> None:
     uuid = "0E7A7FC4-6d5b-5A5E-9d3a-0a4c6e2f7b11"
     for form in ([uuid, "Web"], "%s,Web" % uuid, '["%s", "Web"]' % uuid):
         assert INSTANCES.named("uuids").read(form) == [uuid.lower(), "Web"]
+        assert VOLUME_SELECTION.named("volume_ids").read(form) == [uuid.lower(), "Web"]
 
 
 @pytest.mark.parametrize("text", ["a\0b", "\ud800", "web-\udcff"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..reading.setting import ENTRIES, NUMBERS, REQUESTS, Kind, Setting, Table, Unfit, names_of, to_number
+from ..reading.setting import ENTRIES, NUMBERS, REQUESTS, UUIDS, Kind, Setting, Table, Unfit, names_of, to_number
 from ..volumes.scheduler.options import AUTO, MOST_ATTEMPTS
 from ..volumes.scheduler.registry import DEFAULT_FILTERS, DEFAULT_WEIGHERS, FILTERS, WEIGHERS
 from .request import CATALOGUE, QUOTA
@@ -127,7 +127,7 @@ VOLUME_WORK = Table(
 VOLUME_SELECTION = Table(
     (
         Setting("volume_names", list, help="Names of volumes to list or delete."),
-        Setting("volume_ids", list, help="UUIDs of volumes to list or delete."),
+        Setting("volume_ids", UUIDS, help="UUIDs of volumes to list or delete."),
         QUOTA.named("project").but(default=None, help="Only volumes of this project."),
     )
 )

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from ...core import errors
 from ...core.model import Image
 from ...core.reading.problems import Problems
+from ...core.reading.setting import canonical
 from ...core.request.catalogue_images import image_data
 from ...core.volumes import create_request, quotas, states
 from ...core.volumes.create_request import Known
@@ -248,8 +249,8 @@ class _Ids:
             return value
         ids = self.volumes if name in VOLUME_HINTS else self.instances
         if isinstance(value, (list, tuple)):
-            return [ids.get(w, w) if isinstance(w, str) else w for w in value]
-        return ids.get(value, value) if isinstance(value, str) else value
+            return [ids.get(w, canonical(w)) if isinstance(w, str) else w for w in value]
+        return ids.get(value, canonical(value)) if isinstance(value, str) else value
 
 
 def _hinted(entry: t.Mapping[str, t.Any], hint: str) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ...core.reading.setting import canonical
 from ...core.volumes import states
 from ...core.volumes.model import Snapshot
 from ..db import bulk
@@ -85,10 +86,11 @@ def select(
 
 
 def find(tx: Transaction, words: t.Sequence[str], project: str | None) -> dict[str, SnapshotRow]:
-    """Word -> the live snapshot of that id, else of that name; words without a snapshot are left out."""
+    """Word -> the live snapshot of that id (capitals or not), else of that name; words without a snapshot are left out."""
     rows = volumes.by_word(tx, table, SnapshotRow, words, project)
     found = {r.name: r for r in rows if r.name is not None and r.name in words}
-    found.update({r.id: r for r in rows if r.id in words})
+    by_id = {r.id: r for r in rows}
+    found.update({w: by_id[canonical(w)] for w in words if canonical(w) in by_id})
     return found
 
 

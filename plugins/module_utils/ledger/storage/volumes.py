@@ -13,6 +13,7 @@ import typing as t
 from dataclasses import replace
 
 from ...core import errors
+from ...core.reading.setting import canonical
 from ...core.volumes import quotas, states
 from ...core.volumes.model import Volume, VolumeRequest
 from ...core.volumes.pool_hosts import extract_host
@@ -157,7 +158,7 @@ def waits_for_backend(tx: Transaction, run_id: str) -> bool:
 
 
 def find(tx: Transaction, words: t.Iterable[str], project: str | None, lock: bool = False) -> dict[str, VolumeRow]:
-    """Word -> the live volume of that id, else of that name; words without a volume are left out.
+    """Word -> the live volume of that id (capitals or not), else of that name; words without a volume are left out.
 
     :arg project: None: of any project. :arg lock: lock the rows until the transaction ends.
     :raises InvalidInput: several projects have a volume of that name.
@@ -171,14 +172,14 @@ def find(tx: Transaction, words: t.Iterable[str], project: str | None, lock: boo
             by_name.setdefault(row.name, []).append(row)
     found: dict[str, VolumeRow] = {}
     for word in wanted:
-        named = by_name.get(word, [])
-        if word not in by_id and len(named) > 1:
+        named, its = by_name.get(word, []), by_id.get(canonical(word))
+        if its is None and len(named) > 1:
             raise errors.InvalidInput(
                 reason="volume %s exists in the projects %s" % (word, ", ".join(sorted(r.project for r in named))),
                 remedy="Set bootflow_project, or give the UUID.",
             )
-        if word in by_id or named:
-            found[word] = by_id.get(word) or named[0]
+        if its or named:
+            found[word] = its or named[0]
     if not lock or not found:
         return found
     locked = {r.id: r for r in select(tx, ids={r.id for r in found.values()}, lock=True)}
@@ -186,11 +187,13 @@ def find(tx: Transaction, words: t.Iterable[str], project: str | None, lock: boo
 
 
 def by_word(tx: Transaction, of: sa.Table, kind: type[Row], words: t.Sequence[str], project: str | None) -> list[Row]:
-    """The live rows of ``of`` (the table of volumes or snapshots, with rows of ``kind``) whose id or name is one of ``words``, by id."""
+    """The live rows of ``of`` (the table of volumes or snapshots, with rows of ``kind``) whose id or name is one of ``words``, by id.
+    UUIDs may have capitals.
+    """
     c = of.c
     if not words:
         return []
-    wanted = bulk.any_among(tx, of, {"id": words, "name": words})
+    wanted = bulk.any_among(tx, of, {"id": sorted({canonical(w) for w in words}), "name": words})
     query = sa.select(of).where(c.deleted == LIVE, wanted).order_by(c.id)
     return tx.rows(query if project is None else query.where(c.project == project), kind)
 

@@ -14,6 +14,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.crea
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.model import VolumeRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import accept
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import volume_tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import snapshots
 from ansible_collections.bootflow.compute.tests.unit.worlds.volume_world import FAST, REBUILT, VolumeWorld
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE
 
@@ -235,6 +236,16 @@ def test_hints_name_volumes_and_instances_by_name(vw: VolumeWorld) -> None:
         "same_host": first,
     }
     assert vw.volume("v").digest["scheduler_hints"] == hints
+    vw.snapshot({"name": "snap", "volume": first.upper()})
+    vw.work()
+    capitals = {"different_host": [first.upper()], "local_to_instance": guest.upper(), "same_host": first.upper()}
+    vw.request({"name": "w", "source_volid": first.upper(), "scheduler_hints": capitals})
+    assert vw.volume("w").spec["scheduler_hints"] == vw.volume("v").spec["scheduler_hints"]
+    assert vw.volume("w").source_volid == first
+    with vw.ledger.read() as tx:
+        (snap,) = snapshots.find(tx, ["snap"], None).values()
+    vw.request({"name": "x", "snapshot_id": snap.id.upper()})
+    assert vw.volume("x").snapshot_id == snap.id
 
 
 def test_names_are_the_projects_own(vw: VolumeWorld) -> None:
