@@ -29,9 +29,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.o
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import OPERATIONS
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import cold, course, local_disks
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves.local_disks import Journey
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import (
-    nodes,
-)
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import moves as ledger_moves
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     apply_plan,
@@ -75,6 +74,8 @@ PHASES = ("check", "begin", "depart", "arrive", "switch", "settle", "back", "ret
 
 Flavors = t.Mapping[str, t.Tuple[str, str]]  # uuid -> the names of the former and the new one
 
+# Seconds for which the report of a new host is believed when a guest is shut down for it. source: Nova's service_down_time
+_SURE = 60.0
 _NOWHERE = {"address": "", "port": 0, "fingerprint": ""}  # nothing is fetched
 # Where disks that are logical volumes come to.
 _GROUP = ("volume_group", "volume_clear", "volume_clear_size_mb")
@@ -161,12 +162,14 @@ class ActionModule(MoveAction):
         wanted = self._wanted()
         candidates = Candidates(self)
 
-        def begin(tx: Transaction) -> tuple[cold.Begun, dict[str, str], dict[str, Journey], Flavors]:
+        def begin(tx: Transaction) -> tuple[cold.Begun, dict[str, str], dict[str, Journey], Flavors, list[str]]:
             candidates.rehearse(tx)
             begun = cold.begin(tx, wanted, candidates.read, candidates.options)
             addresses = {r.host: r.host_ip for r in nodes.rows(tx, ("host", "node", "host_ip"))}
             journeys = local_disks.journeys(tx, [m.move for m in begun.moving])
-            return begun, addresses, journeys, course.flavors_of(tx, begun.moving)
+            new = sorted({m.move.dest_compute for m in begun.moving if not ledger_moves.stays(m.move)})
+            unheard = [] if self.check_mode or not new else nodes.stale_hosts(tx, new, _SURE)
+            return begun, addresses, journeys, course.flavors_of(tx, begun.moving), unheard
 
         return self._begun(*self.write(begin))
 
@@ -176,8 +179,9 @@ class ActionModule(MoveAction):
         addresses: t.Mapping[str, str],
         journeys: t.Mapping[str, Journey],
         flavors: Flavors,
+        unheard: t.Sequence[str] = (),
     ) -> dict[str, t.Any]:
-        """:arg journeys: of their local disks; none: a revert"""
+        """:arg journeys: of their local disks; none: a revert. :arg unheard: new hosts that are asked before a guest is shut down for them"""
         items: list[Item] = [
             {
                 **item_of(m),
@@ -219,6 +223,7 @@ class ActionModule(MoveAction):
             "unchanged": unchanged,
             "sources": [] if self.reverts else sorted({i["source"] for i in items}),
             "destinations": [] if self.reverts else sorted({i["destination"] for i in items}),
+            "unheard": list(unheard),
             "diff": diff("instances", before, after),
         }
 
@@ -258,9 +263,15 @@ class ActionModule(MoveAction):
         return result["outcomes"], item_errors(result, [d["uuid"] for d in domains])
 
     def _depart(self, host: str) -> dict[str, t.Any]:
-        """The guests are shut down, the host is disconnected from their volumes, and their disks are offered."""
+        """The guests are shut down, the host is disconnected from their volumes, and their disks are offered. A guest whose new host does not
+        answer runs on.
+        """
         items = [i for i in self.items().values() if i["source"] == host]
         lost = self._those_lost(i["uuid"] for i in items)
+        unheard = self.registered(BEGUN).get("unheard") or ()
+        silent = {h: _silence(h, self.registered(host_reports.REPORTED, h)) for h in unheard}
+        away = {i["uuid"]: silent.get(i["destination"]) for i in items}
+        lost.update({u: {"error": e.as_dict()} for u, e in away.items() if e is not None and u not in lost})
         items = [i for i in items if i["uuid"] not in lost]
         domains = [{"uuid": i["uuid"], **i["details"]} for i in items]
         outcomes = self.guarded([i["uuid"] for i in items], lambda: self._power(domains, "shutdown"))
@@ -582,7 +593,7 @@ class ActionModule(MoveAction):
 
 
 def _silence(host: str, report: t.Mapping[str, t.Any]) -> errors.BootflowError | None:
-    """Why ``host`` takes nothing back; None: it has answered."""
+    """Why nothing goes to ``host``; None: it has answered."""
     if report.get("reported"):
         return None
     if report.get("error"):

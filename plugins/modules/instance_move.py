@@ -176,6 +176,11 @@ destinations:
   type: list
   elements: str
   returned: O(phase=begin)
+unheard:
+  description: Those of the destinations that were not heard of for a minute. They report before a guest is shut down for them.
+  type: list
+  elements: str
+  returned: O(phase=begin)
 hosts:
   description: Hosts that have something to do in the next step.
   type: list

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 import time
 
 import pytest
@@ -131,6 +133,7 @@ def test_a_new_host_that_dies(flow: Flow) -> None:
     """Before anything arrives the guest is started again where it was; what is there of it is removed when it is back."""
     flow.boot(entry("web", user_data=COUNTING), **READY)
     source = flow.instances()["web"]["host"]
+    flow.run("heartbeat")  # else the new host is asked before the guest is shut down
     process = flow.start(
         "migrate", {"bootflow_names": ["web"], "bootflow_work_timeout": 15, "bootflow_copy_timeout": 20}
     )
@@ -144,6 +147,31 @@ def test_a_new_host_that_dies(flow: Flow) -> None:
     flow.lab.host(away).restore()
     flow.run("heartbeat")
     assert not flow.query("SELECT 1 FROM cleanups") and list(traces(flow, "web")) == [source]
+    flow.check_ledger()
+    flow.delete("web")
+    assert flow.residue() == {}
+
+
+@pytest.mark.long
+def test_a_new_host_that_is_dead_already(flow: Flow) -> None:
+    """It is asked before the guest is shut down, which runs on."""
+    flow.boot(entry("web", user_data=COUNTING), **READY)
+    source = flow.instances()["web"]["host"]
+    others = [host for host in flow.lab.hosts if host.name != source]
+    for host in others:
+        host.fail("network")
+    with contextlib.closing(sqlite3.connect(flow.ledger_path, timeout=30)) as ledger, ledger:
+        ledger.execute("UPDATE compute_nodes SET reported_at = ?", (time.time() - 100,))  # lately enough to be chosen
+    said = operate(flow, "migrate", "web", expect=2, bootflow_work_timeout=15)
+    assert "HostUnreachable" in said, said
+    assert running(flow, "web") == [source] and states_of(flow) == {("active", None)}
+    wait_boots(flow, "web", 1)
+    flow.check_ledger()
+    for host in others:
+        host.restore()
+    operate(flow, "migrate", "web")
+    wait_boots(flow, "web", 2)
+    assert states_of(flow) == {("resized", None)} and flow.instances()["web"]["host"] != source
     flow.check_ledger()
     flow.delete("web")
     assert flow.residue() == {}

@@ -29,6 +29,7 @@ class Fleet:
         self.world = world
         self.hostvars: dict[str, dict[str, t.Any]] = {name: {} for name in ("localhost", *HOSTS)}
         self.shown: list[str] = []
+        self.asked: list[str] = []  # modules
 
     def stage(self, module: t.Any, phase: str, host: str = "localhost", **options: t.Any) -> dict[str, t.Any]:
         ports = WorldPorts(self.world, "o", self.answer)
@@ -38,6 +39,7 @@ class Fleet:
         return t.cast("dict[str, t.Any]", action_of(module, ports, variables, phase=phase, **options).act())
 
     def answer(self, name: str, _arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        self.asked.append(name)
         raise ZeroDivisionError(name)
 
     def told(self, registered: str, result: dict[str, t.Any], host: str = "localhost") -> dict[str, t.Any]:
@@ -69,6 +71,33 @@ def test_an_instance_stays_whose_host_says_nothing_of_its_cold_migration(fleet: 
     assert (failed["error"]["code"], failed["host"]) == ("HostUnreachable", "h1") and not done["changed"]
     assert fleet.shown[0] == "migrate:" and fleet.shown[-1].split()[-1] == "HostUnreachable"
     assert fleet.world.state(row.uuid)[1] is None and fleet.world.row(row.uuid).host == "h1"
+
+
+@pytest.mark.parametrize(("age", "answers"), [(59, None), (61, True), (61, False), (61, None)])
+def test_a_guest_runs_on_whose_new_host_does_not_answer(fleet: Fleet, age: int, answers: bool | None) -> None:
+    """A new host that was not heard of for a minute is asked before a guest is shut down for it. :arg answers: None: no task says so"""
+    fleet.world.time += age
+    begun = fleet.told(instance_move.BEGUN, fleet.stage(instance_move, "begin", **COLD, names=["web"]))
+    assert begun["unheard"] == (["h2"] if age > 60 else [])
+    if answers is not None:
+        gone = errors.HostUnreachable(host="h2", reason="no route").as_dict()
+        fleet.told("bootflow_reported", {"reported": answers, "error": None if answers else gone}, "h2")
+    departed = fleet.told(instance_move.DEPARTED, fleet.stage(instance_move, "depart", "h1", **COLD), "h1")
+    (outcome,) = departed["outcomes"].values()
+    if age < 60 or answers:
+        assert fleet.asked == ["domain_power"]
+        return
+    assert outcome["error"]["code"] == "HostUnreachable" and fleet.asked == []
+    switched = fleet.told(instance_move.SWITCHED, fleet.stage(instance_move, "switch", **COLD))
+    assert switched["to_settle"] == switched["hosts"] == []
+    back = fleet.told(instance_move.WENT_BACK, fleet.stage(instance_move, "back", **COLD))
+    (uuid,) = departed["outcomes"]
+    running = {"outcomes": {uuid: {"power_state": states.RUNNING}}, "phase": "return"}
+    assert back["start"] == {"h1": [uuid]}
+    fleet.told(instance_move.RETURNED, running, "h1")
+    (failed,) = fleet.stage(instance_move, "finish", **COLD)["failed_items"]
+    assert failed["error"]["code"] == "HostUnreachable" and fleet.world.state(uuid) == ("active", None, "h1")
+    assert fleet.world.claims() == {(uuid, "h1")} and not fleet.world.cleanups()
 
 
 def test_an_unforeseen_error_of_a_host_fails_the_instance_and_is_journalled_with_its_traceback(fleet: Fleet) -> None:
