@@ -17,7 +17,7 @@ TABLES = (instances, reservations, server_groups, volumes)  # a deleted instance
 
 
 def refuse_unknown(tx: Transaction, project: str) -> None:
-    """:raises ProjectNotFound: the ledger has never had anything of it. The remedy has the nearest name."""
+    """:raises ProjectNotFound: the ledger has nothing of it, not even of what was deleted. The remedy has the nearest name."""
     known = set(tx.execute(sa.union(*(sa.select(table.c.project) for table in TABLES))).scalars())
     if project not in known:
         remedy = suggestion(project, known, "The list of projects that the ledger knows")

@@ -119,7 +119,7 @@ class InstanceGroupNotFound(NotFound):
 
 
 class ProjectNotFound(NotFound):
-    """All of a project was selected, and the ledger has never had anything of it."""
+    """All of a project was selected, and the ledger has nothing of it, or nothing any more since a purge."""
 
     msg_fmt = "Project %(project_id)s could not be found."
     remedy = "Give bootflow_project a project that bootflow.compute.list shows."

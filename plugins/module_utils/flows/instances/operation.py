@@ -235,7 +235,7 @@ def refuse_unknown(
 
     :arg known_hosts: the inventory's hosts.
     :raises InstanceNotFound: what is named is not among ``rows``. :raises ComputeHostNotFound: a host that nobody knows.
-    :raises ProjectNotFound: all of a project that the ledger has never had anything of.
+    :raises ProjectNotFound: all of a project that the ledger has nothing of.
     """
     if selection.everything and selection.project is not None and not rows:
         projects.refuse_unknown(tx, selection.project)

@@ -23,7 +23,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.o
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import audit as recovery_audit
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import dead_runs
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations as recovery
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database, purge
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.statements import counted
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, request
@@ -323,6 +323,10 @@ def test_all_of_a_project_that_nobody_knows(world: World) -> None:
     world.removed("h1", [uuid])
     world.finish()
     assert begin(world, project="staging", **everything).rows == []
+    purge.purge(world.ledger, world.time + 1.0)
+    with pytest.raises(errors.ProjectNotFound):
+        begin(world, project="staging", **everything)
+    assert world.delete(project="staging", **everything).rows == [], "with bootflow_missing_ok"
 
 
 @pytest.mark.parametrize("name", ["stop", "delete"])
