@@ -23,7 +23,9 @@ from ...ledger.db.transaction import Transaction
 from . import operation
 
 _SMALLER = "Name a smaller image with bootflow_rescue_image_ref."
-_UNRESCUE = "It is rescued, not known to be with the image that bootflow_rescue_image_ref names. Unrescue it first."
+_UNRESCUE = (
+    "Unrescue it first: its journal does not say that bootflow_rescue_image_ref is the image it was rescued with."
+)
 _NOTE = "image %s"  # in the journal, of a rescue
 _TOO_LARGE = (errors.FlavorDiskSmallerThanImage, errors.FlavorDiskSmallerThanMinDisk, errors.FlavorMemoryTooSmall)
 
