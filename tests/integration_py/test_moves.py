@@ -62,6 +62,12 @@ def address_of(flow: Flow, name: str) -> str:
     return str(row["ip_address"])
 
 
+def reported(flow: Flow, ago: float) -> None:
+    """The ledger believes that all hosts reported so many seconds ago."""
+    with contextlib.closing(sqlite3.connect(flow.ledger_path, timeout=30)) as ledger, ledger:
+        ledger.execute("UPDATE compute_nodes SET reported_at = ?", (time.time() - ago,))
+
+
 def ended(flow: Flow) -> None:
     """No process offers disks any more."""
     for host in flow.lab.hosts:
@@ -133,7 +139,7 @@ def test_a_new_host_that_dies(flow: Flow) -> None:
     """Before anything arrives the guest is started again where it was; what is there of it is removed when it is back."""
     flow.boot(entry("web", user_data=COUNTING), **READY)
     source = flow.instances()["web"]["host"]
-    flow.run("heartbeat")  # else the new host is asked before the guest is shut down
+    reported(flow, -600)  # else the new host is asked before the guest is shut down
     process = flow.start(
         "migrate", {"bootflow_names": ["web"], "bootflow_work_timeout": 15, "bootflow_copy_timeout": 20}
     )
@@ -160,8 +166,7 @@ def test_a_new_host_that_is_dead_already(flow: Flow) -> None:
     others = [host for host in flow.lab.hosts if host.name != source]
     for host in others:
         host.fail("network")
-    with contextlib.closing(sqlite3.connect(flow.ledger_path, timeout=30)) as ledger, ledger:
-        ledger.execute("UPDATE compute_nodes SET reported_at = ?", (time.time() - 100,))  # lately enough to be chosen
+    reported(flow, 100)  # lately enough to be chosen
     said = operate(flow, "migrate", "web", expect=2, bootflow_work_timeout=15)
     assert "HostUnreachable" in said, said
     assert running(flow, "web") == [source] and states_of(flow) == {("active", None)}
