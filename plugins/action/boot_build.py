@@ -21,6 +21,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import NETWORKING, Build, Stage
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.failure import Failed
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.cleanup import left_behind
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import build_work, handover
 from ansible_collections.bootflow.compute.plugins.plugin_utils.lease import lease_kept
@@ -65,6 +66,8 @@ class ActionModule(LedgerAction):
         self.work = _Boot(self, builds, self.options["images"], secrets_of)
         self.stage_of = {**self.work.stage_of, **dict.fromkeys(failed, NETWORKING)}
         with lease_kept(self):
+            if given is not None:
+                self._leave_to_others(given)
             self.work.run()
             self.stage_of.update(self.work.stage_of)
             failed.update(self._undo([self.work.builds[uuid] for uuid in self.work.problems]))
@@ -72,6 +75,13 @@ class ActionModule(LedgerAction):
                 handover.leave(self, self.host, self.work.ended.values())
                 return self._result({}, {})
             return self._result(self._write(failed), failed)
+
+    def _leave_to_others(self, given: handover.Given) -> None:
+        """Others may have builds that were handed over before the run stood still for longer than its lease."""
+        if given.builds and not self.lease.holds(self.context().now, read_at=given.at):
+            uuids = {b.uuid for b in given.builds}
+            mine = self.open_ledger().inspect(instances.working_on, uuids, NETWORKING.task_state)
+            self.work.lost |= uuids - mine
 
     def _result(self, outcomes: t.Mapping[str, str], failed: t.Mapping[str, Failed]) -> dict[str, t.Any]:
         names = {uuid: b.row.display_name for uuid, b in self.work.builds.items()}

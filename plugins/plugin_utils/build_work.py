@@ -79,8 +79,8 @@ class BuildWork:
     # --- the work -----------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Build all of them."""
-        builds = list(self.builds.values())
+        """Build all of them that are this run's."""
+        builds = [b for b in self.builds.values() if b.uuid not in self.lost]
         settings = host_settings.of(self.action)
         waits = settings.wait_console or settings.wait_address or settings.wait_agent
         apart = {b.uuid for b in builds if waits or guest_of_build.has_volumes(b) or guest_of_build.has_tags(b)}

@@ -41,6 +41,7 @@ class Given:
     builds: list[Build]
     more: bool  # the ledger may have builds for the host that wait for volumes
     later: bool  # outcomes may be left to the controller's next task
+    at: float  # when that was
 
 
 def give(action: LedgerAction, builds: t.Mapping[str, t.Sequence[Build]], more: t.Collection[str], later: bool) -> None:
@@ -48,13 +49,13 @@ def give(action: LedgerAction, builds: t.Mapping[str, t.Sequence[Build]], more: 
 
     :arg more: hosts with builds that wait for volumes. :arg later: see Given
     """
-    folder = _folder(action)
+    folder, at = _folder(action), action.context().now
     for path in folder.glob("*.builds"):
         path.unlink()
     made: dict[tuple[str, t.Any], str] = {}
     with no_garbage_sought():
         for host in {*builds, *more}:
-            how = json.dumps({"more": host in more, "later": later})
+            how = json.dumps({"more": host in more, "later": later, "at": at})
             _write(_path(folder, host, "builds"), "%s\n%s" % (how, to_text(builds.get(host, ()), made)))
     (folder / WRITTEN).touch(mode=0o600)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import getpass
 import os
 import re
@@ -55,6 +56,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     time_limits,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result, module_error
+from ansible_collections.bootflow.compute.plugins.plugin_utils.run_lease import RunLease
 
 # Made when the parent process loads the first action, inherited by every worker it forks, gone with the run: what
 # generated passwords are derived from, so that they are handed around and stored nowhere.
@@ -74,6 +76,7 @@ READS: Arguments = READING.options()  # of the actions that only read the ledger
 CONTROLLER = "localhost"
 # Of the actions that a playbook begins with: their plays name all hosts where ansible-playbook has a limit.
 RUN_LIMIT: Arguments = {"run_limit": {"type": "str"}}
+REMOVES = "instance_cleanup"  # the module
 OPENED = "bootflow_ledger_opened"  # as the playbooks register the first of them
 
 
@@ -115,6 +118,8 @@ class Beside:
 
     def __init__(self, action: ActionBase):
         self._action = copy.copy(action)
+        for name in ("_low_level_execute_command", "_remove_tmp_path"):  # see Ports.run_module()
+            vars(self._action).pop(name, None)
         self._action._connection = copy.copy(action._connection)
         self._action._connection.become = copy.copy(action._connection.become)
 
@@ -137,7 +142,7 @@ class Ports:
         self, name: str, arguments: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any], seconds: float
     ) -> dict[str, t.Any]:
         """The result of the module ``name`` on the host of ``variables``. :arg seconds: its time limit."""
-        with packed_modules.kept(name):
+        with packed_modules.kept(name), self._checked_at_each_command(name):
             result: dict[str, t.Any] = self._action._execute_module(
                 module_name=name, module_args={**arguments, "time_limit": seconds}, task_vars=variables
             )
@@ -146,6 +151,32 @@ class Ports:
             found = result["warnings"]
             result["warnings"] = [getattr(getattr(each, "event", None), "msg", each) for each in found]
         return result
+
+    @contextlib.contextmanager
+    def _checked_at_each_command(self, name: str) -> t.Iterator[None]:
+        """In the block the lease is looked at before each command that goes to the host, the one that runs the module among them; not when
+        Ansible removes its files there, which may be hours after the module began.
+        """
+        execute, remove = self._action._low_level_execute_command, self._action._remove_tmp_path
+        removing: list[bool] = []
+
+        def checked(*arguments: t.Any, **named: t.Any) -> t.Any:
+            if not removing:
+                self._action.check_lease(name.rpartition(".")[2])
+            return execute(*arguments, **named)
+
+        def removed(*arguments: t.Any, **named: t.Any) -> t.Any:
+            removing.append(True)
+            try:
+                return remove(*arguments, **named)
+            finally:
+                removing.pop()
+
+        self._action._low_level_execute_command, self._action._remove_tmp_path = checked, removed
+        try:
+            yield
+        finally:
+            del self._action._low_level_execute_command, self._action._remove_tmp_path
 
     def program(self, host: str, variables: t.Mapping[str, t.Any], line: str) -> list[str]:
         """The local program that runs ``line`` on ``host``. :raises HostUnreachable: there is none."""
@@ -197,6 +228,7 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
     # option -> the setting that is read where the option is not given; or, of what no variable sets, its argument spec
     ARGUMENTS: Arguments = {}
     _ledger: database.Ledger | None = None
+    leases_kept = 0  # blocks of lease_kept() that the task is in
     _supports_async = False
     _supports_check_mode = True
 
@@ -334,7 +366,31 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
             count_failed_builds=self.options.get(threshold, getattr(run, threshold)) != 0,
             lease_seconds=self.options.get("lease_seconds", run.lease_seconds),
             base_mac=run.base_mac,
+            lease=self.lease,
         )
+
+    @functools.cached_property
+    def lease(self) -> RunLease:
+        """The lease of this run, and what this task knows by it."""
+        return RunLease(
+            self.ports.folder(), self.options.get("lease_seconds", host_settings.values(self, RUN).lease_seconds)
+        )
+
+    def check_lease(self, module: str) -> None:
+        """Called right before ``module`` goes to the current host: what this task read in the ledger must be true still.
+
+        What removes instances is no work of one run: it has to be read shortly before in any case.
+
+        :raises LeaseOver: the run stood still meanwhile, so that another one may have taken over what the module would work on.
+        """
+        removes = module == REMOVES
+        if not (removes or self.leases_kept):
+            return
+        now = self.context().now
+        if not self.lease.holds(now, removes):
+            host = self.task_vars.get("inventory_hostname", "?")
+            seconds = int(now - (self.lease.read_at or now))
+            raise errors.LeaseOver(host=host, module=module, seconds=seconds)
 
     def _actor(self) -> str:
         # AWX tells the person behind the job template.
@@ -410,6 +466,7 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
         """
         host = self.task_vars.get("inventory_hostname", "?")
         seconds = time_limits.limit_of(self, name, arguments)
+        self.check_lease(name)
         try:
             with self.within(seconds, name):
                 result = self.ports.run_module("bootflow.compute.%s" % name, arguments, self.task_vars, seconds)

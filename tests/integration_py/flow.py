@@ -56,16 +56,21 @@ def image_file(image: Path) -> dict[str, str]:
     return {"path": str(image), "checksum": "sha256:" + Path(str(image) + ".sha256").read_text().split()[0]}
 
 
-def kill_run(process: subprocess.Popen) -> None:
-    """SIGKILL to a run and its workers, which are in sessions of their own and would go on."""
+def family_of(pid: int) -> list[int]:
+    """A process and all that it started, and those in turn."""
     parents = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
-    family = [process.pid]
-    for pid in family:
-        family += [child for child, parent in parents.items() if parent == pid]
-    for pid in family:
+    family = [pid]
+    for member in family:
+        family += [child for child, parent in parents.items() if parent == member]
+    return family
+
+
+def kill_run(process: subprocess.Popen) -> None:
+    """SIGKILL to a run and its workers, which are in sessions of their own and would go on."""
+    for pid in family_of(process.pid):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     process.wait()

@@ -112,6 +112,7 @@ class Ledger:
             mine: tuple[str, int] = ("", 0)
             committing = False
             value: t.Any = None
+            began = self._now()
             try:
                 with no_garbage_sought(), self.engine.connect() as conn, conn.begin():
                     tx = self._transaction(conn)
@@ -128,6 +129,7 @@ class Ledger:
                         mark = mine if commits.sign(tx, mine) else None
                     committing = True
                 self._see_growth(statistics.large(tx.inserted))
+                self._tell_lease(began, tx)
                 return t.cast(Result, value)
             except sa.exc.DBAPIError as e:
                 kind = database_errors.kind_of(e)
@@ -143,6 +145,17 @@ class Ledger:
             except database_errors.DAMAGED as e:
                 raise database_errors.damaged(self.address, e) from e
 
+    def _now(self) -> float:
+        return self.context.now if self.context is not None and self.context.lease is not None else 0.0
+
+    def _tell_lease(self, began: float, tx: Transaction | None = None) -> None:
+        """:arg tx: was committed"""
+        lease = self.context.lease if self.context is not None else None
+        if lease is not None:
+            lease.looked(began)
+            if tx is not None and tx.renews:
+                lease.renewed(tx.now)
+
     def _see_growth(self, tables: t.Sequence[str]) -> None:
         """After a COMMIT: what fails here costs other statements time, and nothing else."""
         if not tables:
@@ -154,7 +167,10 @@ class Ledger:
         self, function: t.Callable[t.Concatenate[Transaction, P], Result], *arguments: P.args, **named: P.kwargs
     ) -> Result:
         """The result of ``function(tx, ...)`` on one snapshot of the ledger; repeated after a lost connection."""
-        return self._repeat(self._reading, function, arguments, named)
+        began = self._now()
+        value = self._repeat(self._reading, function, arguments, named)
+        self._tell_lease(began)
+        return value
 
     def rehearsal(
         self, function: t.Callable[t.Concatenate[Transaction, P], Result], *arguments: P.args, **named: P.kwargs

@@ -31,6 +31,21 @@ class HostTimeout(HostUnreachable):
     )
 
 
+class LeaseOver(BootflowError):
+    """The run stood still between its look into the ledger and the module, and its lease was over: another run may have taken over."""
+
+    msg_fmt = (
+        "%(module)s was not sent to %(host)s: this run stood still for %(seconds)s s, so that another one may have"
+        " taken over its instances"
+    )
+    status = 409
+    retryable = True
+    remedy = (
+        "Run the same again: what is still to be done is done, and what another run has is left to it. A controller that sleeps, or"
+        " cannot reach the ledger for longer than bootflow_lease_seconds, loses its instances."
+    )
+
+
 class InvalidAnswer(HostUnreachable):
     """A module's answer has a field of another type, range or form. The host counts as one that did not answer."""
 

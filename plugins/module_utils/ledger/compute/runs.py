@@ -52,6 +52,7 @@ def renew(tx: Transaction) -> None:
         n: getattr(tx.run, n) for n in ("id", "controller", "boot_id", "pid_namespace", "pid", "pid_started", "actor")
     }
     _RENEW.later(tx, {**run, "started_at": tx.now, "lease_until": tx.now + tx.context.lease_seconds})
+    tx.renews = True
 
 
 def is_dead(row: RunRow | None, me: RunIdentity, now: float) -> bool:

@@ -88,6 +88,16 @@ def identify(pid: int, controller: str, actor: str) -> RunIdentity:
     )
 
 
+class Lease(t.Protocol):
+    """What a run knows of its own lease."""
+
+    def renewed(self, at: float) -> None:
+        """A transaction renewed it. :arg at: the time from which it counts"""
+
+    def looked(self, at: float) -> None:
+        """The ledger was read. :arg at: when that began"""
+
+
 @dataclass
 class Context:
     """The actor, the time and the settings. Every action has actor, project and request id, as in Nova."""
@@ -100,6 +110,7 @@ class Context:
     base_mac: str = BASE_MAC  # of the MAC addresses that are drawn
     rng: random.Random = field(default_factory=random.SystemRandom)
     clock: t.Callable[[], float] = time.time
+    lease: Lease | None = None  # is told of what this run's transactions did
     # The first 32 bits of the last UUID.
     _prefix: int | None = field(default=None, init=False, repr=False, compare=False)
 

@@ -49,6 +49,7 @@ class Transaction:
     parts: list[Part] | None = field(default=None, repr=False)  # what bulk.together() sends later
     mark: Part | None = field(default=None, repr=False)  # of its COMMIT (commits.sign), until bulk.together() sent it
     inserted: dict[str, int] = field(default_factory=dict, repr=False)  # rows by table, for statistics.large()
+    renews: bool = field(default=False, repr=False)  # the lease of its run
     _cursor: t.Any = field(default=None, repr=False)  # the driver's, for send() and fetch()
 
     def execute(

@@ -20,9 +20,11 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances i
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import cold, confirm, course
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations as recovery
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, instances, runs
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import LEASE_SECONDS
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
-from ansible_collections.bootflow.compute.plugins.plugin_utils import host_reports
+from ansible_collections.bootflow.compute.plugins.plugin_utils import host_reports, time_limits
+from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
 
@@ -151,6 +153,93 @@ def test_a_rebuild_whose_image_took_longer_than_its_lease(hosts: Hosts) -> None:
     hosts.meanwhile = ("instance_disks", lambda: settles(hosts.world))
     assert hosts.play("rebuild", names=["web"])["failed_items"]
     assert not hosts.removed and row_of(hosts.world, "web").vm_state == states.ERROR
+
+
+# --- a run that stands still in the middle of a task ------------------------------------------------------------------------
+
+
+def stands_still(monkeypatch: pytest.MonkeyPatch, world: World, module: str, theirs: t.Callable[[], None]) -> None:
+    """The run stands still after its task has read the ledger, right before ``module`` goes to the host; others do ``theirs`` meanwhile."""
+    limit_of = time_limits.limit_of
+
+    def limit(action: t.Any, name: str, arguments: t.Any) -> float:
+        if name == module:
+            theirs()
+        return limit_of(action, name, arguments)
+
+    monkeypatch.setattr(time_limits, "limit_of", limit)
+
+
+@pytest.mark.parametrize(
+    ("operation", "module"), [("stop", "domain_power"), ("reboot", "domain"), ("rebuild", "instance_cleanup")]
+)
+def test_nothing_goes_to_a_host_that_another_run_may_have_taken_over_meanwhile(
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch, operation: str, module: str
+) -> None:
+    world = hosts.world
+    kind = "instance_build" if module == "domain" else module
+    stands_still(monkeypatch, world, kind, lambda: settles(world))
+    options = {"reboot_type": "HARD"} if operation == "reboot" else {}
+    done = hosts.play(operation, names=["web"], **options)
+    assert hosts.asked == [] and module not in {name for name, _uuid in hosts.did}
+    assert done["failed_items"] and world.claims() == {(row_of(world, "web").uuid, "h1")}
+
+
+def test_a_start_that_wakes_up_when_the_guest_went_to_another_host(
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its domain is still defined on the former host, as the move is not confirmed: it would run twice."""
+    world = hosts.world
+    uuid = row_of(world, "web").uuid
+    assert not hosts.play("stop", names=["web"]).get("failed_items")
+    hosts.asked.clear()
+    hosts.did.clear()
+
+    def moves_away() -> None:
+        settles(world, power_state=states.SHUTDOWN)
+        wanted = cold.Wanted(Selection(names=["web"]), ("h1", "h2"), {"h1": "qcow2", "h2": "qcow2"})
+        with world.ledger.write() as tx:
+            assert not cold.begin(tx.for_run(world.context("m")), wanted, world.fleet, world.options()).failed
+        with world.ledger.write() as tx:
+            course.switch(tx.for_run(world.context("m")), [uuid])
+
+    stands_still(monkeypatch, world, "domain_power", moves_away)
+    done = hosts.play("start", names=["web"])
+    assert hosts.asked == [] and hosts.did == []
+    assert done["failed_items"] and world.state(uuid)[2] == "h2"
+
+
+def test_a_cleanup_that_wakes_up_when_the_instance_has_come_back(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is to be removed is known by no lease: any run may do it, and the instance may return then."""
+    world = hosts.world
+
+    def comes_back() -> None:
+        world.time += 100.0
+
+    with world.ledger.write() as tx:
+        cleanups.add(tx.for_run(world.context("z")), "h2", row_of(world, "web").uuid, "web", "it was there")
+    stands_still(monkeypatch, world, "instance_cleanup", comes_back)
+    ports = WorldPorts(world, "r", lambda name, arguments: hosts.answer("h2", name, arguments))
+    variables = {"hostvars": hosts.hostvars, "groups": {}, "inventory_hostname": "h2", **hosts.hostvars["h2"]}
+    action = action_of(instance_operation, ports, variables, operation="start")
+    problems = clean_host(action, [{"uuid": row_of(world, "web").uuid, "name": "web"}])
+    assert hosts.did == [] and [e.code for e in problems.values()] == ["LeaseOver"]
+
+
+def test_a_run_of_many_short_tasks_keeps_its_lease(hosts: Hosts) -> None:
+    """None of them is long enough to renew it while it works, all of them are longer than a lease."""
+    world = hosts.world
+    begun = hosts.task("localhost", "stop", "begin", names=["web"])
+    hosts.hostvars["localhost"][instance_operation.BEGUN] = begun
+    for _task in range(4):
+        world.time += 0.9 * LEASE_SECONDS / 2
+        hosts.task("h2", "stop", "work")
+    with world.ledger.read() as tx:
+        run = row_of(world, "web").run_id
+        assert not runs.dead_among(tx.for_run(world.context("z")), [run])
+    hosts.hostvars["h1"][instance_operation.OPERATED] = hosts.task("h1", "stop", "work")
+    assert not hosts.task("localhost", "stop", "finish").get("failed_items")
+    assert row_of(world, "web").vm_state == states.STOPPED
 
 
 # --- moves --------------------------------------------------------------------------------------------------------------
@@ -293,3 +382,19 @@ def test_a_build_that_ends_when_another_run_has_made_it_active_there(world: Worl
     boot.task(boot_build, host)
     assert "instance_cleanup" not in boot.modules and world.state(uuid) == ("active", None, host)
     assert not world.cleanups()
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_builds_that_were_handed_over_before_the_run_stood_still(world: World, taken: bool) -> None:
+    """What another run has finished meanwhile is left alone; what nobody has taken over is built."""
+    boot = Boot(world, count=1)
+    (host,) = boot.schedule(2)
+    (uuid,) = boot.uuids
+    world.time += LONG
+    if taken:
+        with world.ledger.write() as tx:
+            values = {"vm_state": states.ACTIVE, "task_state": None, "run_id": "run-z", "launched_at": 1.0}
+            tx.execute(tables.instances.update().values(**values))
+    boot.task(boot_build, host)
+    assert ("domain" in boot.modules) is not taken
+    assert world.state(uuid)[0] == states.ACTIVE and "instance_cleanup" not in boot.modules and not world.cleanups()

@@ -154,7 +154,8 @@ def test_a_module_that_warns_is_believed(world: World, monkeypatch: pytest.Monke
     ports = WorldPorts(world, "a")
     action = action_of(compute_report, ports, variables("h1"))
     given = {**ANSWERS["iscsi_initiator"], "warnings": [warning]}
-    ports._action = types.SimpleNamespace(_execute_module=lambda **_given: given)
+    sends = {"_low_level_execute_command": None, "_remove_tmp_path": None}
+    ports._action = types.SimpleNamespace(_execute_module=lambda **_given: given, **sends)
     monkeypatch.setattr(WorldPorts, "run_module", Ports.run_module)
     assert action.run_module("iscsi_initiator", {})["outcomes"] == given["outcomes"]
     assert ports.warnings == ["h1: " + text]
