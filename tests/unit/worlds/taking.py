@@ -60,7 +60,7 @@ def cells(count: int = 2, cpus: int = 4, memory_mb: int = 4096) -> dict[str, t.A
                 "memory_mb": memory_mb,
                 "cpus": list(range(n * cpus, (n + 1) * cpus)),
                 "siblings": [],
-                "pages": [{"size_kb": 2048, "total": 100}],
+                "pages": [{"size_kb": 4, "total": memory_mb * 256}, {"size_kb": 2048, "total": 100}],
             }
             for n in range(count)
         ]

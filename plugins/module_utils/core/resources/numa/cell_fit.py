@@ -21,10 +21,14 @@ def fit_cell(host: HostCell, guest: GuestCell, limits: NUMALimits | None = None,
     """The guest's cell fitted to that host cell, or the text of what it lacks there.
 
     A guest never over-commits against itself. A pinned guest over-commits nothing; others are checked only if ``limits``
-    are given. ``reserve``: host CPUs for the emulator's threads.
+    are given. Pages are never over-committed; a guest that requests none has the cell's smallest ones, because what is kept for
+    larger pages is not there for it. ``reserve``: host CPUs for the emulator's threads.
     """
     if guest.memory_mb > host.memory_mb:
         return "needs %s, the whole cell has %s" % _memory(guest, host.memory_mb)
+    lack = None if guest.page_size_kb else _lack_of_small_pages(host, guest)
+    if lack is not None:
+        return lack
     if len(guest.cpus) + reserve > len(host.cpus):
         return "needs %s, the whole cell has %d" % (_cpus(guest, reserve), len(host.cpus))
     fitted = replace(guest, host_cell=host.id)
@@ -43,6 +47,18 @@ def fit_cell(host: HostCell, guest: GuestCell, limits: NUMALimits | None = None,
     if size is None:
         return _page_lack(host, guest)
     return replace(fitted, page_size_kb=size)
+
+
+def _lack_of_small_pages(host: HostCell, guest: GuestCell) -> str | None:
+    """Of a guest that requests no pages; only a pinned one is refused what others use. source: Nova's _numa_fit_instance_cell since Train"""
+    small = host.smallest_pages
+    if small is None:
+        return None
+    there = (small.free_kb if guest.dedicated else small.total_kb) // _KB_PER_MB
+    if guest.memory_mb <= there:
+        return None
+    what = "free" if guest.dedicated else "in all"
+    return "needs %s, %s " % _memory(guest, there) + "%s in pages of %d kB" % (what, small.size_kb)
 
 
 def _pinned(host: HostCell, guest: GuestCell, reserve: int) -> GuestCell | str:

@@ -49,6 +49,10 @@ class PagesTopology:
     def free_kb(self) -> int:
         return self.free * self.size_kb
 
+    @property
+    def total_kb(self) -> int:
+        return self.total * self.size_kb
+
     def as_dict(self) -> Json:
         return {"size_kb": self.size_kb, "total": self.total, "used": self.used, "reserved": self.reserved}
 
@@ -81,6 +85,11 @@ class HostCell:
     @property
     def threads_per_core(self) -> int:
         return max(map(len, self.siblings), default=1)
+
+    @property
+    def smallest_pages(self) -> PagesTopology | None:
+        """Those of a guest that requests none; None if the host reports no pages."""
+        return min(self.pages, key=lambda pages: pages.size_kb, default=None)
 
     def pages_of(self, size_kb: int) -> PagesTopology | None:
         return next((pages for pages in self.pages if pages.size_kb == size_kb), None)

@@ -46,12 +46,14 @@ def _changed(cell: HostCell, guest: GuestCell, dedicated: bool, reserved: int, s
             _check_known(cell, wanted, sign)
             wanted = NO_CPUS.union(*(core for core in cell.siblings if core & wanted))
         pinned = _pinned(cell, wanted, sign)
+    small = cell.smallest_pages
+    size_kb = guest.page_size_kb or (None if small is None else small.size_kb)
     return replace(
         cell,
         cpu_usage=max(0, cell.cpu_usage + sign * cpus),
         memory_usage_mb=max(0, cell.memory_usage_mb + sign * guest.memory_mb),
         pinned_cpus=pinned,
-        pages=tuple(_used(pages, guest, sign) for pages in cell.pages),
+        pages=tuple(_used(pages, size_kb, guest.memory_mb, sign) for pages in cell.pages),
     )
 
 
@@ -72,7 +74,7 @@ def _pinned(cell: HostCell, cpus: frozenset[int], sign: int) -> frozenset[int]:
     return cell.pinned_cpus - cpus
 
 
-def _used(pages: PagesTopology, guest: GuestCell, sign: int) -> PagesTopology:
-    if pages.size_kb != guest.page_size_kb:
+def _used(pages: PagesTopology, size_kb: int | None, memory_mb: int, sign: int) -> PagesTopology:
+    if pages.size_kb != size_kb:
         return pages
-    return replace(pages, used=max(0, pages.used + sign * (guest.memory_mb * _KB_PER_MB // pages.size_kb)))
+    return replace(pages, used=max(0, pages.used + sign * (memory_mb * _KB_PER_MB // pages.size_kb)))

@@ -209,6 +209,28 @@ def test_cells(cell, wish, limits, reserve, lack):
         assert found == lack
 
 
+# Half of the cell's memory is kept for large pages, and nothing else may have it.
+HALF = PagesTopology(4, 131072), PagesTopology(2048, 256)
+
+
+@pytest.mark.parametrize(
+    ("pages", "wish", "lack"),
+    [
+        (HALF, guest(2), None),
+        (HALF, guest(2, memory=513), "needs 513 MiB, 512 MiB free in pages of 4 kB"),
+        (HALF, guest(2, memory=513, dedicated=False), "needs 513 MiB, 512 MiB in all in pages of 4 kB"),
+        (HALF, guest(2, memory=512, pages=2048), None),
+        # what others use is not there for a pinned guest; the others over-commit
+        ((PagesTopology(4, 131072, 256), HALF[1]), guest(2), "needs 512 MiB, 511 MiB free in pages of 4 kB"),
+        ((PagesTopology(4, 131072, 0, 256), HALF[1]), guest(2), "needs 512 MiB, 511 MiB free in pages of 4 kB"),
+        ((PagesTopology(4, 131072, 256), HALF[1]), guest(2, dedicated=False), None),
+    ],
+)
+def test_a_guest_that_requests_no_pages_has_the_smallest(pages, wish, lack):
+    found = fit_cell(host(*PAIRS, pages=pages), wish)
+    assert found == lack if lack else (found.host_cell, found.page_size_kb) == (7, wish.page_size_kb)
+
+
 SMALL, LARGE, ANY = -1, -2, -3
 K4, M2, G1 = PagesTopology(4, 1048576), PagesTopology(2048, 512), PagesTopology(1048576, 1)
 

@@ -65,6 +65,14 @@ def test_two_guest_cells_on_one_host_cell_are_both_counted():
     assert used(apply_usage(HOST, guest(cell(1, 100), cell(2, 50)))) == (3, 150, set())
 
 
+def test_a_guest_that_requests_no_pages_uses_the_smallest():
+    taken = apply_usage(HOST, guest(cell(memory=2)))
+    assert [(p.size_kb, p.used) for p in taken.cells[0].pages] == [(4, 512), (2048, 0)]
+    assert apply_usage(taken, guest(cell(memory=2)), -1) == HOST
+    large = apply_usage(HOST, guest(cell(memory=2, page_size_kb=2048)))
+    assert [(p.size_kb, p.used) for p in large.cells[0].pages] == [(4, 0), (2048, 1)]
+
+
 def test_pinned_guests_take_their_cpus():
     assert used(apply_usage(HOST, guest(cell(pins={0: 3, 1: 5})))) == (2, 256, {3, 5})
 
