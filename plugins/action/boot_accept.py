@@ -34,7 +34,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff
 
-ahead.load(*map(ahead.action, ("boot_passwords", "boot_report", "boot_schedule")), "numpy")
+ahead.load(ahead.action("boot_schedule"), "numpy")
 
 
 class ActionModule(LedgerAction):

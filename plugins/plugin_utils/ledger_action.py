@@ -51,6 +51,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_ru
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     drivers,
+    host_programs,
     host_settings,
     packed_modules,
     time_limits,
@@ -142,15 +143,24 @@ class Ports:
         self, name: str, arguments: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any], seconds: float
     ) -> dict[str, t.Any]:
         """The result of the module ``name`` on the host of ``variables``. :arg seconds: its time limit."""
-        with packed_modules.kept(name), self._checked_at_each_command(name):
-            result: dict[str, t.Any] = self._action._execute_module(
-                module_name=name, module_args={**arguments, "time_limit": seconds}, task_vars=variables
-            )
+        with self._checked_at_each_command(name):
+            result = self._execute(name, arguments, variables, seconds)
+            if host_programs.NEEDS_ANSIBLE in result:
+                self.display.vvv("%s runs as Ansible runs modules: %s" % (name, result[host_programs.NEEDS_ANSIBLE]))
+                with host_programs.without(self._action):
+                    result = self._execute(name, arguments, variables, seconds)
         if isinstance(result.get("warnings"), list):
             # Texts until ansible-core 2.18, later objects with the text in their event.
             found = result["warnings"]
             result["warnings"] = [getattr(getattr(each, "event", None), "msg", each) for each in found]
         return result
+
+    def _execute(
+        self, name: str, arguments: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any], seconds: float
+    ) -> dict[str, t.Any]:
+        given = {**arguments, "time_limit": seconds}
+        result = self._action._execute_module(module_name=name, module_args=given, task_vars=variables)
+        return t.cast("dict[str, t.Any]", result)
 
     @contextlib.contextmanager
     def _checked_at_each_command(self, name: str) -> t.Iterator[None]:
@@ -227,6 +237,7 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
 
     # option -> the setting that is read where the option is not given; or, of what no variable sets, its argument spec
     ARGUMENTS: Arguments = {}
+    sends_programs = True  # to hosts, instead of what Ansible packs
     _ledger: database.Ledger | None = None
     leases_kept = 0  # blocks of lease_kept() that the task is in
     _supports_async = False
@@ -427,6 +438,19 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
         return [h for h in hosts if h in reached]
 
     # --- host-side modules ------------------------------------------------------------------------------------------
+
+    def _configure_module(
+        self, module_name: str, module_args: dict[str, t.Any], task_vars: dict[str, t.Any]
+    ) -> tuple[t.Any, str]:
+        """Ansible asks here for what it sends to the host."""
+        pack = super()._configure_module
+        if not module_name.startswith("bootflow.compute."):  # those by which Ansible moves files
+            return t.cast("tuple[t.Any, str]", pack(module_name, module_args, task_vars))
+        program = host_programs.built(self, module_name, module_args, task_vars) if self.sends_programs else None
+        if program is not None:
+            return program
+        with packed_modules.kept(module_name):
+            return t.cast("tuple[t.Any, str]", pack(module_name, module_args, task_vars))
 
     @contextlib.contextmanager
     def within(self, seconds: float, what: str) -> t.Iterator[None]:

@@ -35,13 +35,14 @@ from ansible.release import __version__ as ansible_version
 PLUGINS = Path(__file__).resolve().parents[1]
 PACKED = ("module_utils", "modules")  # folders of the collection that hosts get files of
 FOLDER = "bootflow-modules"  # in ANSIBLE_HOME
+OTHERS = (".lock", ".part", ".program")  # beside what Ansible packed
 UNCHECKED_HASH = (1).to_bytes(4, "little")  # the flags of a .pyc that is not compared with its source
 
 
 @contextlib.contextmanager
 def kept(module: str) -> t.Iterator[None]:
     """Have ``module`` (its FQCN) packed before it runs in the block, if an earlier run packed it, and keep it afterwards."""
-    pattern = "ansible_collections.%s.plugins.modules.%s-*" % tuple(module.rsplit(".", 1))
+    pattern = _pattern(module)
     of_run = Path(constants.DEFAULT_LOCAL_TMP) / "ansiballz_cache"
     packed_before = any(_packed(of_run, pattern))
     folder = None
@@ -58,16 +59,40 @@ def kept(module: str) -> t.Iterator[None]:
                 _copy(path, folder, _with_byte_code(path.read_bytes()))
 
 
+def path_of(module: str) -> Path | None:
+    """The file that an earlier run packed of this module, with byte code; None: there is none, or Ansible packs anew."""
+    with contextlib.suppress(OSError):
+        folder = _folder()
+        if folder is not None:
+            return next(_packed(folder, _pattern(module)), None)
+    return None
+
+
+def write(path: Path, content: bytes) -> None:
+    """Keep one more file, beside what is kept of a module. It does no harm if that fails."""
+    with contextlib.suppress(OSError):
+        _write(path, content)
+
+
+def _pattern(module: str) -> str:
+    return "ansible_collections.%s.plugins.modules.%s-*" % tuple(module.rsplit(".", 1))
+
+
 def _packed(folder: Path, pattern: str) -> t.Iterator[Path]:
-    return (path for path in folder.glob(pattern) if path.suffix not in (".lock", ".part"))
+    return (path for path in folder.glob(pattern) if path.suffix not in OTHERS)
 
 
 def _copy(path: Path, folder: Path, content: bytes | None = None) -> None:
-    """Whole or not at all: another process may look for it. :arg content: instead of the file's"""
+    """:arg content: instead of the file's"""
     folder.mkdir(mode=0o700, exist_ok=True)
-    part = folder / ("%s.%d.part" % (path.name, os.getpid()))
-    part.write_bytes(path.read_bytes() if content is None else content)
-    part.rename(folder / path.name)
+    _write(folder / path.name, path.read_bytes() if content is None else content)
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Whole or not at all: another process may look for it."""
+    part = path.with_name("%s.%d.part" % (path.name, os.getpid()))
+    part.write_bytes(content)
+    part.rename(path)
 
 
 def _with_byte_code(packed: bytes) -> bytes:

@@ -1,0 +1,165 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Programs for hosts: what a real Python makes of them, and when Ansible packs instead."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+import marshal
+import pickle
+import subprocess
+import sys
+import tempfile
+import types
+import typing as t
+from pathlib import Path
+
+import pytest
+
+import ansible_collections.bootflow.compute.plugins.modules as modules
+from ansible_collections.bootflow.compute.plugins.plugin_utils import host_programs, packed_modules
+
+MODULES = Path(modules.__path__[0])  # not resolved: Ansible takes the module's name from its path
+OTHER_MAGIC = b"\\0\\0\\r\\n"
+
+
+PACK = """
+import sys
+from ansible import constants
+from ansible.executor import module_common
+from ansible.plugins.loader import init_plugin_loader
+from ansible.template import Templar
+folder, name, path = sys.argv[1:]
+constants.DEFAULT_LOCAL_TMP = folder
+init_plugin_loader()
+module_common.modify_module(
+    module_name="bootflow.compute." + name, module_path=path, module_args={}, templar=Templar(),
+    task_vars={"ansible_python_interpreter": sys.executable}, module_compression="ZIP_DEFLATED",
+)
+"""
+
+
+@functools.cache
+def packed(name: str) -> bytes:
+    """As packed_modules keeps the module, with byte code. A process of its own has Ansible's loader of collections."""
+    with tempfile.TemporaryDirectory() as folder:
+        program = [sys.executable, "-c", PACK, folder, name, str(MODULES / (name + ".py"))]
+        subprocess.run(program, check=True, capture_output=True, timeout=120)
+        (path,) = (p for p in Path(folder, "ansiballz_cache").iterdir() if p.suffix != ".lock")
+        return packed_modules._with_byte_code(path.read_bytes())
+
+
+def run(
+    name: str, arguments: dict[str, t.Any], change: t.Callable[[dict[str, t.Any]], None] | None = None
+) -> dict[str, t.Any]:
+    """The answer of the program. :arg change: of its parts"""
+    program = host_programs.program_of("bootflow.compute." + name, packed(name))
+    assert program is not None
+    head, _line, line = program.partition(b"\n")
+    if change is not None:
+        space: dict[str, t.Any] = {}
+        exec(line, space)
+        parts = marshal.loads(base64.b64decode(space["PARTS"]))
+        change(parts)
+        line = b"PARTS = %r\n" % base64.b64encode(marshal.dumps(parts, 4))
+    given = json.dumps({"_ansible_no_log": True, "_ansible_module_name": name, **arguments}).encode()
+    text = line + b"ARGUMENTS = %r\n" % given + host_programs.START.encode()
+    done = subprocess.run(
+        [sys.executable, "-I"], input=text, capture_output=True, check=False, timeout=60, cwd=tempfile.gettempdir()
+    )
+    return t.cast("dict[str, t.Any]", json.loads(done.stdout.splitlines()[-1]))
+
+
+def no_byte_code(parts: dict[str, t.Any]) -> None:
+    parts["magic"] = OTHER_MAGIC
+
+
+@pytest.mark.parametrize("change", [None, no_byte_code])
+def test_a_module_works_as_a_program(change: t.Callable[[dict[str, t.Any]], None] | None, tmp_path: Path) -> None:
+    """Where Python is the controller's, and where it is another that reads the sources."""
+    answer = run("domain_info", {"libvirt_uri": "test:///%s" % (tmp_path / "none")}, change)
+    assert answer["failed"] and answer["error_code"] in ("HypervisorUnavailable", "MissingLibrary"), answer
+    drives = [{"uuid": "u", "path": str(tmp_path / "disk.config"), "files": []}]
+    answer = run("config_drive", {"drives": drives}, change)
+    assert "bootflow_needs_ansible" in answer, "arguments that do not fit are Ansible's to refuse"
+
+
+def test_an_exception_of_a_module_is_a_failure_with_its_lines() -> None:
+    def broken(parts: dict[str, t.Any]) -> None:
+        import zlib
+
+        sources = marshal.loads(zlib.decompress(parts["sources"]))
+        path = parts["module"].replace(".", "/") + ".py"
+        sources[path] = b"from ansible.module_utils.basic import AnsibleModule\ndef main():\n    1 / 0\n"
+        parts["sources"] = zlib.compress(marshal.dumps(sources, 4))
+        parts["magic"] = OTHER_MAGIC
+
+    answer = run("domain_info", {}, broken)
+    assert answer["failed"] and answer["msg"] == "ZeroDivisionError: division by zero"
+    assert "1 / 0" in answer["exception"], "with the source"
+
+
+def test_what_reads_the_web_is_ansibles() -> None:
+    program = host_programs.program_of("bootflow.compute.instance_build", packed("instance_build"))
+    assert program is not None and program.startswith(b"#web\n")
+    web = {"id": "1", "url": "https://here/it"}
+    for arguments, may in (
+        ({"images": [web]}, True),
+        ({"images": [web], "fetch": True}, True),
+        ({"images": [web], "fetch": False}, False),
+        ({"images": [web], "uploads": {"1": "/tmp/it"}}, False),
+        ({"images": [{"id": "1", "url": None}]}, False),
+        ({}, False),
+    ):
+        assert host_programs.may_read_the_web(arguments) is may, arguments
+
+
+class Action:
+    """As much of an action as is asked."""
+
+    def __init__(self, delegate_to: str | None = None):
+        self._task = types.SimpleNamespace(delegate_to=delegate_to)
+        self._templar = types.SimpleNamespace(template=lambda value: value)
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "domain_info-ZIP"
+    path.write_bytes(packed("domain_info"))
+    monkeypatch.setattr(packed_modules, "path_of", lambda module: path if module.endswith("domain_info") else None)
+    return path
+
+
+def built(action: t.Any = None, module: str = "domain_info", **variables: t.Any) -> t.Any:
+    found = host_programs.built(action or Action(), "bootflow.compute." + module, {"a": 1}, variables)
+    return found and found[0]
+
+
+def test_a_program_is_made_once(kept: Path) -> None:
+    first = built(ansible_python_interpreter="/usr/bin/python3")
+    assert first.shebang == "#!/usr/bin/python3" and first.module_style == "new"
+    program = kept.with_name(kept.name + host_programs.SUFFIX)
+    assert program.exists()
+    kept.write_bytes(b"")
+    assert built(ansible_python_interpreter="/usr/bin/python3") == first
+    assert built(ansible_facts={"discovered_interpreter_python": "/usr/bin/python3"}) == first
+
+
+def test_ansible_packs_where_it_has_to(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = {"ansible_python_interpreter": "/usr/bin/python3"}
+    assert built(**here)
+    assert not built(), "it looks for Python"
+    assert not built(ansible_python_interpreter="auto")
+    assert not built(Action(delegate_to="other"), **here)
+    assert not built(module="domain", **here), "not packed yet"
+    kept.with_name(kept.name + host_programs.SUFFIX).unlink()
+    for other in (b"", pickle.dumps(types.SimpleNamespace(zip_data=b"eA=="))):
+        kept.write_bytes(other)
+        assert not built(**here), "of another Ansible"
+    monkeypatch.setattr(host_programs.constants, "DEFAULT_KEEP_REMOTE_FILES", True)
+    kept.write_bytes(packed("domain_info"))
+    assert not built(**here), "somebody debugs a module"
