@@ -6,11 +6,15 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 import pathlib
 import time
 import types
 import typing as t
 
+import ansible_collections.bootflow.compute.plugins.modules as modules
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.program import read_arguments
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import Ports
 
 from .world import World
@@ -65,6 +69,7 @@ class WorldPorts(Ports):
     ) -> dict[str, t.Any]:
         assert self.modules is not None, "%s runs %s" % (variables.get("inventory_hostname"), name)
         name = name.rpartition(".")[2]
+        check_arguments(name, {**arguments, "time_limit": seconds})
         return (
             build_in_parts(self.modules, arguments)
             if name == "instance_build" and arguments
@@ -88,6 +93,13 @@ class WorldPorts(Ports):
 
     def context(self, actor: str, **settings: t.Any) -> t.Any:
         return self.world.context(self.of_run, **settings)
+
+
+def check_arguments(name: str, arguments: t.Mapping[str, t.Any]) -> None:
+    """What an action gives to a module fits as it is: otherwise its program would leave the work to Ansible."""
+    module = importlib.import_module("%s.%s" % (modules.__name__, name))
+    if hasattr(module, "argument_spec"):
+        read_arguments(module.argument_spec(), json.loads(json.dumps(arguments)), set())
 
 
 # part of instance_build -> the module that does the same, and where the keys of its items are
