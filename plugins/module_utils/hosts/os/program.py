@@ -13,6 +13,7 @@ as Ansible runs modules (plugin_utils/host_programs.py).
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib.util
 import json
 import locale
@@ -267,8 +268,11 @@ def run(files: Files, module: str, arguments: bytes) -> None:
 
     :arg module: its full name in Python. :arg arguments: JSON, as for AnsibleModule.
     """
+    gc.disable()  # nothing of what is loaded becomes garbage
     try:
         main = _main_of(files, module)
+        gc.freeze()
+        gc.enable()
         PlainModule.given = json.loads(arguments)
         main()
     except NeedsAnsible as e:
