@@ -26,11 +26,9 @@ from ansible.executor import module_common
 from ansible.module_utils.common.json import Direction, get_module_encoder
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.program import NEEDS_ANSIBLE
 from ansible_collections.bootflow.compute.plugins.plugin_utils import packed_modules
 
-__all__ = ["NEEDS_ANSIBLE", "built", "without"]
-
+NEEDS_ANSIBLE = "bootflow_needs_ansible"  # in the answer of a program that leaves the module to Ansible, see there
 SUFFIX = ".program"
 PROFILE = "legacy"  # how Ansible writes arguments and reads answers of modules
 COLLECTIONS = "ansible_collections/"

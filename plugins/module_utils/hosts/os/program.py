@@ -142,7 +142,7 @@ def _option(name: str, option: t.Mapping[str, t.Any], given: t.Mapping[str, t.An
     if kind != "list":
         return _value(name, kind, value, option, secrets)
     if not isinstance(value, list):
-        raise NeedsAnsible("option %s is no list" % name)
+        raise NeedsAnsible("option %s is not a list" % name)
     if "elements" not in option:
         if "options" in option or "choices" in option:
             raise NeedsAnsible("option %s is a list of no type" % name)
@@ -160,7 +160,7 @@ def _value(name: str, kind: str, value: t.Any, option: t.Mapping[str, t.Any], se
     else:
         fits = kind == "raw" or (kind == "dict" and isinstance(value, dict))
     if not fits or (option.get("choices") and value not in option["choices"]):
-        raise NeedsAnsible("option %s has a value that is no %s as it is" % (name, kind))
+        raise NeedsAnsible("option %s has a value that is not of type %s" % (name, kind))
     if kind == "path":
         return os.path.expanduser(os.path.expandvars(value))
     if kind == "json":

@@ -85,7 +85,7 @@ def test_a_module_works_as_a_program(change: t.Callable[[dict[str, t.Any]], None
     assert answer["failed"] and answer["error_code"] in ("HypervisorUnavailable", "MissingLibrary"), answer
     drives = [{"uuid": "u", "path": str(tmp_path / "disk.config"), "files": []}]
     answer = run("config_drive", {"drives": drives}, change)
-    assert "bootflow_needs_ansible" in answer, "arguments that do not fit are Ansible's to refuse"
+    assert host_programs.NEEDS_ANSIBLE in answer, "arguments that do not fit are Ansible's to refuse"
 
 
 def test_an_exception_of_a_module_is_a_failure_with_its_lines() -> None:
