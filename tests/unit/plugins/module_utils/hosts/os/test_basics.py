@@ -446,6 +446,17 @@ def test_a_build_waits_for_a_place_so_long_and_no_longer(tmp_path):
     assert "one of the 1 places build" in error["message"] and "bootflow_build_place_timeout" in error["remedy"]
 
 
+def test_what_a_module_has_loaded_is_not_looked_through_for_garbage_when_it_ends():
+    lines = (
+        "import gc, types",
+        "from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import time_limit",
+        "time_limit.keep_time_limit(types.SimpleNamespace(params={'time_limit': None}))",
+        "print(gc.get_freeze_count() > 1000)",
+    )
+    done = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
+
+
 LATE = """
 import json, sys, threading
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import command, time_limit
