@@ -31,11 +31,12 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     host_reports,
     host_settings,
     host_variables,
+    opening,
     tables,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.inventory_hosts import reachable
 from ansible_collections.bootflow.compute.plugins.plugin_utils.lease import lease_kept
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import CONTROLLER, OPENED, LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import CONTROLLER, RUN_LIMIT, LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, item_errors, outcome
 
 if t.TYPE_CHECKING:
@@ -57,7 +58,9 @@ class ActionModule(LedgerAction):
         **FOLLOW.options(),
         **REQUEST.options("quotas"),
         "phase": {"type": "str", "choices": ["begin", "work", "finish"], "default": "begin"},
+        "open_ledger": {"type": "bool", "default": False},
         "ask": {"type": "bool", "default": False},
+        **RUN_LIMIT,
         **RUN.options("admin_password_dir", "print_table"),
     }
 
@@ -70,13 +73,15 @@ class ActionModule(LedgerAction):
     # --- begin: on the controller, for all hosts --------------------------------------------------------------------
 
     def _begin(self) -> dict[str, t.Any]:
+        opened = opening.opened(self) if self.options["open_ledger"] else None
         host_settings.check_common(self)
         selection = operation.Selection.from_options(self.options)
         known_hosts = frozenset(self.compute_hosts())
         rebuild = self._rebuild() if self.operation.work == "rebuild" else None
         check = self._check() if self.operation.work else None
         ask = self.options["ask"]
-        clean_first = self._clean_first() if ask else set()
+        clean_first = set(opened["clean_first"]) if opened and ask else set()
+        upgraded = opened["diff"] if opened and opened["changed"] else None
 
         def begin(tx: Transaction) -> _Begun | set[str]:
             if clean_first:
@@ -105,7 +110,8 @@ class ActionModule(LedgerAction):
 
         done = self.write(begin)
         if isinstance(done, set):
-            return {"changed": False, "ask": sorted(done), "hosts": [], "storage_hosts": [], "work": {}}
+            nothing = {"hosts": [], "storage_hosts": [], "work": {}}
+            return {"changed": upgraded is not None, "ask": sorted(done), **nothing, "diff": upgraded or []}
         begun, with_volumes, before, lacking, storage_hosts = done
         work: dict[str, Items] = {}
         for row in begun.rows:
@@ -118,10 +124,15 @@ class ActionModule(LedgerAction):
                 item["before"] = before[row.uuid]
             work.setdefault(t.cast(str, row.host), []).append(item)
         after = self.operation.rule.result
+        states = diff(
+            "instances",
+            "".join(self._described(r, r.vm_state, 0) for r in begun.rows),
+            "".join(self._described(r, after or r.vm_state, 1) for r in begun.rows),
+        )
         reports = host_reports.of_this_run(self) if begun.unchanged else {}
         silent = {host for host, report in reports.items() if report.get("error")}
         return {
-            "changed": bool(begun.rows),
+            "changed": upgraded is not None or bool(begun.rows),
             "ask": [],
             "instances": [{"name": r.display_name, "uuid": r.uuid, "host": r.host} for r in begun.rows],
             "unchanged": [
@@ -138,11 +149,7 @@ class ActionModule(LedgerAction):
             "begun_at": self.context().now,
             "storage_hosts": storage_hosts,
             "work": work,
-            "diff": diff(
-                "instances",
-                "".join(self._described(r, r.vm_state, 0) for r in begun.rows),
-                "".join(self._described(r, after or r.vm_state, 1) for r in begun.rows),
-            ),
+            "diff": [upgraded, states] if upgraded else states,
         }
 
     def _described(self, row: Instance, vm_state: str, which: int) -> str:
@@ -173,11 +180,6 @@ class ActionModule(LedgerAction):
             return begun, before
 
         return begin
-
-    def _clean_first(self) -> set[str]:
-        """The hosts on which runs died in the middle of something."""
-        opened = host_variables.results(self.task_vars["hostvars"], [CONTROLLER], OPENED).get(CONTROLLER) or {}
-        return set(opened.get("clean_first") or ())
 
     def _hosts_to_ask(self, tx: Transaction, selection: operation.Selection, known: t.Collection[str]) -> set[str]:
         """Of instances that are as requested by the ledger, since somebody else may have changed their guests."""

@@ -21,7 +21,7 @@ description:
   - An instance that fails on its host does not fail the others, and is again what it was before.
     After a reboot, or the end of a rescue, whose guest does not run it is C(error), and so it is after a rebuild that has removed its disks.
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.ledger, bootflow.compute.instance_selection]
+extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.ledger, bootflow.compute.instance_selection, bootflow.compute.shared.run_limit]
 attributes:
   check_mode: {support: full, details: The hosts are asked what would change there. Neither ledger nor hosts are written.}
   diff_mode: {support: full}
@@ -38,11 +38,15 @@ options:
     type: str
     choices: [begin, work, finish]
     default: begin
+  open_ledger:
+    description: With O(phase=begin), create or upgrade the ledger before, as M(bootflow.compute.ledger) does.
+    type: bool
+    default: false
   ask:
     description:
       - With O(phase=begin), nothing begins where hosts should report first (M(bootflow.compute.compute_report)), and RV(ask) names them. These are the
         hosts of instances which the ledger already has as requested, so that a guest that somebody else started or stopped is seen, and the hosts on
-        which a run died (C(clean_first) of C(bootflow_ledger_opened)). When they have reported, run the step again without this option.
+        which a run died, which O(open_ledger) finds. When they have reported, run the step again without this option.
     type: bool
     default: false
   hosts:

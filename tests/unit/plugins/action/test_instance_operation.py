@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import typing as t
 
 import pytest
@@ -14,6 +15,7 @@ from ansible_collections.bootflow.compute.plugins.action import instance_operati
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import run_batch
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils import host_reports
@@ -36,6 +38,7 @@ class Fleet:
     def __init__(self, world: World):
         self.world = world
         self.check_mode = False
+        self.run = "o"
         self.hostvars: dict[str, dict[str, t.Any]] = {"localhost": {}, "h1": {}, "h2": {}}
         self.asked: list[tuple[str, str, dict[str, t.Any]]] = []
         self.away: set[str] = set()
@@ -57,7 +60,7 @@ class Fleet:
         return self.task("localhost", operation, "finish", **kind)
 
     def task(self, host: str, operation: str, phase: str, **options: t.Any) -> dict[str, t.Any]:
-        ports = WorldPorts(self.world, "o", lambda name, arguments: self.answer(host, name, arguments))
+        ports = WorldPorts(self.world, self.run, lambda name, arguments: self.answer(host, name, arguments))
         ports.display.display = lambda text, **_how: self.shown.append(text)
         ports.display.vvv = lambda text, **_how: self.very_verbose.append(text)
         hosts = {"hostvars": self.hostvars, "groups": {"bootflow_compute": ["h1", "h2"]}}
@@ -139,10 +142,38 @@ def test_where_no_host_is_to_be_asked_it_begins(fleet: Fleet, operation: str) ->
 
 
 def test_hosts_where_a_run_died_are_asked_first(fleet: Fleet) -> None:
-    fleet.hostvars["localhost"]["bootflow_ledger_opened"] = {"clean_first": ["h2"]}
-    for options in ({"names": ["web-1"]}, {}):
-        assert fleet.task("localhost", "stop", "begin", ask=True, **options)["ask"] == ["h2"]
-    assert fleet.task("localhost", "stop", "begin", names=["web-1"])["hosts"]
+    opening = {"open_ledger": True, "ask": True}
+    assert fleet.task("localhost", "stop", "begin", names=["web-1"], **opening)["hosts"]
+    (host,) = {r.host for r in fleet.world.rows(tables.instances) if r.display_name == "web-1"}
+    fleet.world.time += 10_000
+    fleet.run = "p"
+    for options in ({"names": ["web-2"]}, {}):
+        begun = fleet.task("localhost", "stop", "begin", **options, **opening)
+        assert begun["ask"] == [host] and begun["hosts"] == [] and not begun["changed"] and not begun["diff"]
+    assert fleet.task("localhost", "stop", "begin", names=["web-2"])["hosts"]
+
+
+def test_the_ledger_is_made_before_it_begins(fleet: Fleet, tmp_path: pathlib.Path) -> None:
+    class NewLedger(WorldPorts):
+        def open_ledger(self, address: t.Any, **options: bool) -> t.Any:
+            return database.open_ledger(address, **options)
+
+    ports = NewLedger(fleet.world, "o")
+    variables = {"hostvars": fleet.hostvars, "groups": {"bootflow_compute": ["h1"]}, "inventory_hostname": "localhost"}
+    options = {"operation": "stop", "open_ledger": True, "ask": True, "hosts": ["h1"]}
+    folder = tmp_path / "new"
+    folder.mkdir()
+    url = "sqlite:///%s/ledger.db" % folder
+
+    def begin(check_mode: bool) -> t.Any:
+        return action_of(instance_operation, ports, variables, check_mode, ledger_url=url, **options).act()
+
+    assert begin(check_mode=True)["changed"] and not list(folder.iterdir())
+    assert ports.shown[0].lstrip().startswith("Would bring %s to revision" % url)
+    made = begin(check_mode=False)
+    assert made["changed"] and made["instances"] == []
+    assert [d["before"] for d in made["diff"]] == ["revision: None\n", ""]
+    assert not begin(check_mode=False)["changed"]
 
 
 def vm_states(world: World) -> dict[str, tuple[str, str | None]]:
