@@ -110,8 +110,14 @@ class ActionModule(LedgerAction):
 
         done = self.write(begin)
         if isinstance(done, set):
-            nothing = {"hosts": [], "storage_hosts": [], "work": {}}
-            return {"changed": upgraded is not None, "ask": sorted(done), **nothing, "diff": upgraded or []}
+            return {
+                "changed": upgraded is not None,
+                "ask": sorted(done),
+                "hosts": [],
+                "storage_hosts": [],
+                "work": {},
+                "diff": upgraded or [],
+            }
         begun, with_volumes, before, lacking, storage_hosts = done
         work: dict[str, Items] = {}
         for row in begun.rows:
