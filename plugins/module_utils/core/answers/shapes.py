@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import typing as t
+from collections.abc import Mapping
 
 Shape = t.Callable[[t.Any, str], None]
 
@@ -79,7 +80,7 @@ class _Text:
 
     def fits_all(self, values: t.Sequence[t.Any]) -> bool:
         """Whether each of them surely fits, found out together: the features of a CPU are some hundred texts."""
-        if self.pattern is not None or not values or not all(isinstance(value, str) for value in values):
+        if self.pattern is not None or not values or set(map(type, values)) != {str}:
             return False
         sizes = set(map(len, values))
         return self.least <= min(sizes) and max(sizes) <= self.most and not _CONTROL.search("".join(values))
@@ -145,7 +146,7 @@ def mapping(key: Shape, shape: Shape, most: int = MANY) -> Shape:
     """A mapping of keys that are not known before."""
 
     def check(value: t.Any, path: str) -> None:
-        if not isinstance(value, t.Mapping) or len(value) > most:
+        if not isinstance(value, Mapping) or len(value) > most:
             raise Misshapen(path, "a mapping of at most %d keys" % most, value)
         for k, item in value.items():
             key(k, path)
@@ -159,7 +160,7 @@ def record(required: t.Mapping[str, Shape], optional: t.Mapping[str, Shape] | No
     known = {**required, **(optional or {})}
 
     def check(value: t.Any, path: str) -> None:
-        if not isinstance(value, t.Mapping):
+        if not isinstance(value, Mapping):
             raise Misshapen(path, "a mapping", value)
         for name in required:
             if name not in value:
@@ -185,7 +186,7 @@ def plain(value: t.Any, path: str, depth: int = 0) -> None:
         _LIST(value, path)
         for i, item in enumerate(value):
             plain(item, "%s[%d]" % (path, i), depth + 1)
-    elif isinstance(value, t.Mapping):
+    elif isinstance(value, Mapping):
         _MAPPING(value, path)
         for name, item in value.items():
             plain(item, _in(path, str(name)), depth + 1)

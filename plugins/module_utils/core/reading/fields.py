@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import typing as t
 import uuid
+from collections.abc import Mapping
 
 from ..errors import InvalidInput
 from .formats import check_name, to_boolean, to_integer
@@ -127,7 +128,7 @@ class Fields:
         value = self._value(name, None)
         if value is _MISSING:
             return {}
-        if not isinstance(value, t.Mapping):
+        if not isinstance(value, Mapping):
             self.wrong(name, "must be a mapping")
             return {}
         return {str(key): item for key, item in value.items()}
@@ -157,7 +158,7 @@ class Fields:
 
 
 def _named(entry: t.Any, index: int) -> str | int:
-    name = entry.get("name") if isinstance(entry, t.Mapping) else None
+    name = entry.get("name") if isinstance(entry, Mapping) else None
     return name if isinstance(name, str) and name.isprintable() and 1 <= len(name) <= 64 else index
 
 
@@ -169,10 +170,10 @@ def entries_of(kind: str, data: t.Any, problems: Problems, short: str = "") -> l
     if data is None:
         return []
     pairs: list[tuple[str, t.Any]] = []
-    if isinstance(data, t.Mapping):
+    if isinstance(data, Mapping):
         for key, value in data.items():
             value = {short: value} if short and isinstance(value, str) else {} if value is None else value
-            if isinstance(value, t.Mapping):
+            if isinstance(value, Mapping):
                 value = {"name": key, **value}
             pairs.append(("%s[%s]" % (kind, key), value))
     elif isinstance(data, (list, tuple)):
@@ -181,7 +182,7 @@ def entries_of(kind: str, data: t.Any, problems: Problems, short: str = "") -> l
         problems.add(kind, InvalidInput(message="must be a list of mappings", remedy="Write one list item per entry."))
     found = []
     for path, value in pairs:
-        if isinstance(value, t.Mapping):
+        if isinstance(value, Mapping):
             found.append(Fields(value, path, problems))
         else:
             problems.add(
