@@ -64,7 +64,7 @@ def address_of(flow: Flow, name: str) -> str:
 
 def reported(flow: Flow, ago: float) -> None:
     """The ledger believes that all hosts reported so many seconds ago."""
-    with contextlib.closing(sqlite3.connect(flow.ledger_path, timeout=30)) as ledger, ledger:
+    with contextlib.closing(sqlite3.connect(flow.ledger_path, timeout=30, isolation_level=None)) as ledger:
         ledger.execute("UPDATE compute_nodes SET reported_at = ?", (time.time() - ago,))
 
 

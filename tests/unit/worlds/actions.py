@@ -13,7 +13,7 @@ import time
 import types
 import typing as t
 
-import ansible_collections.bootflow.compute.plugins.modules as modules
+from ansible_collections.bootflow.compute.plugins import modules
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.program import read_arguments
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import Ports
 

@@ -256,7 +256,7 @@ def _check_locale() -> None:
 
 
 def answer(result: t.Mapping[str, t.Any]) -> None:
-    print("\n" + json.dumps(result))
+    sys.stdout.write("\n%s\n" % json.dumps(result))
     sys.stdout.flush()
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-import ansible_collections.bootflow.compute.plugins.modules as modules
+from ansible_collections.bootflow.compute.plugins import modules
 from ansible_collections.bootflow.compute.plugins.plugin_utils import host_programs, packed_modules
 
 MODULES = Path(modules.__path__[0])  # not resolved: Ansible takes the module's name from its path

@@ -19,7 +19,7 @@ import pytest
 from ansible.module_utils.common.arg_spec import ModuleArgumentSpecValidator, ValidationResult
 from ansible.module_utils.common.parameters import remove_values
 
-import ansible_collections.bootflow.compute.plugins.modules as modules
+from ansible_collections.bootflow.compute.plugins import modules
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import program
 
 HOST_MODULES = sorted(
@@ -74,7 +74,7 @@ class Arguments:
         kind = option.get("type", "str")
         if kind == "list" and self.random.random() > 0.02:
             each = {**option, "type": option.get("elements", "raw")}
-            return [self.value(each) for _ in range(self.random.randrange(3))]
+            return [self.value(each) for _number in range(self.random.randrange(3))]
         return self.value(option)
 
     def value(self, option: t.Mapping[str, t.Any]) -> t.Any:
@@ -176,13 +176,13 @@ def test_secrets_are_hidden_as_ansible_hides_them() -> None:
     def value(depth: int) -> t.Any:
         kind = given.randrange(8 if depth else 6)
         if kind == 6:
-            return [value(depth - 1) for _ in range(3)]
+            return [value(depth - 1) for _number in range(3)]
         if kind == 7:
             return {given.choice(pieces) + str(n): value(depth - 1) for n in range(3)}
         return [given.choice(pieces), given.choice(pieces) * 2, 12, 0.5, None, True][kind]
 
     secrets = ["secret", "hush", "12"]
-    for _ in range(500):
+    for _number in range(500):
         it = value(3)
         assert program.without(it, secrets) == remove_values(it, set(secrets))
 
