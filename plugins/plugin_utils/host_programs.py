@@ -28,7 +28,7 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.bootflow.compute.plugins.plugin_utils import packed_modules
 
-NEEDS_ANSIBLE = "bootflow_needs_ansible"  # in the answer of a program that leaves the module to Ansible, see there
+NEEDS_ANSIBLE = "needs_ansible_module"  # in the answer of a program that leaves the module to Ansible, see there
 SUFFIX = ".program"
 PROFILE = "legacy"  # how Ansible writes arguments and reads answers of modules
 COLLECTIONS = "ansible_collections/"

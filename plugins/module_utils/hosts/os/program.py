@@ -26,7 +26,7 @@ import typing as t
 from importlib.abc import InspectLoader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 
-NEEDS_ANSIBLE = "bootflow_needs_ansible"  # the field of a result that says why the program did nothing
+NEEDS_ANSIBLE = "needs_ansible_module"  # the field of a result that says why the program did nothing
 LEAST_PYTHON = (3, 9)  # ansible-core's for hosts
 HIDDEN = "VALUE_SPECIFIED_IN_NO_LOG_PARAMETER"  # as Ansible writes it
 
