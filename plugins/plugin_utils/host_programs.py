@@ -71,9 +71,12 @@ def built(
     if program is None or (program.startswith(b"#web") and may_read_the_web(arguments)):
         return None
     text = program + b"ARGUMENTS = %r\n" % _as_json(arguments) + START.encode()
-    ready = module_common._BuiltModule(
-        b_module_data=text, module_style="new", shebang="#!" + interpreter, serialization_profile=PROFILE
-    )
+    try:
+        ready = module_common._BuiltModule(
+            b_module_data=text, module_style="new", shebang="#!" + interpreter, serialization_profile=PROFILE
+        )
+    except (AttributeError, TypeError):  # of another Ansible
+        return None
     return ready, "%s (without AnsiballZ)" % module
 
 

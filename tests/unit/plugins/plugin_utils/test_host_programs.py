@@ -160,6 +160,11 @@ def test_ansible_packs_where_it_has_to(kept: Path, monkeypatch: pytest.MonkeyPat
     for other in (b"", pickle.dumps(types.SimpleNamespace(zip_data=b"eA=="))):
         kept.write_bytes(other)
         assert not built(**here), "of another Ansible"
-    monkeypatch.setattr(host_programs.constants, "DEFAULT_KEEP_REMOTE_FILES", True)
     kept.write_bytes(packed("domain_info"))
+    with monkeypatch.context() as other_ansible:
+        other_ansible.setattr(host_programs.module_common, "_BuiltModule", lambda data: data)
+        assert not built(**here), "of another form"
+        other_ansible.delattr(host_programs.module_common, "_BuiltModule")
+        assert not built(**here), "of another name"
+    monkeypatch.setattr(host_programs.constants, "DEFAULT_KEEP_REMOTE_FILES", True)
     assert not built(**here), "somebody debugs a module"
