@@ -37,7 +37,7 @@ PROGRAM = "ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.pr
 READS_THE_WEB = "ansible_collections/bootflow/compute/plugins/module_utils/hosts/images/web.py"
 HEAD = 16  # bytes of a .pyc before the code
 
-# Each name is short-lived: the program replaces it by the module.
+# Follows PARTS (see program_of()) and ARGUMENTS on the host.
 START = """
 import base64, importlib.util, marshal, sys, types, zlib
 parts = marshal.loads(base64.b64decode(PARTS))

@@ -27,7 +27,7 @@ from importlib.abc import InspectLoader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 
 NEEDS_ANSIBLE = "needs_ansible_module"  # the field of a result that says why the program did nothing
-LEAST_PYTHON = (3, 9)  # ansible-core's for hosts
+LEAST_PYTHON = (3, 9)  # what an older one says of a module is Ansible's
 HIDDEN = "VALUE_SPECIFIED_IN_NO_LOG_PARAMETER"  # as Ansible writes it
 
 Spec = t.Mapping[str, t.Mapping[str, t.Any]]
@@ -145,7 +145,7 @@ def _option(name: str, option: t.Mapping[str, t.Any], given: t.Mapping[str, t.An
         raise NeedsAnsible("option %s is not a list" % name)
     if "elements" not in option:
         if "options" in option or "choices" in option:
-            raise NeedsAnsible("option %s is a list of no type" % name)
+            raise NeedsAnsible("option %s is a list whose elements have no type" % name)
         return value
     return [_value(name, option["elements"], each, option, secrets) for each in value]
 
