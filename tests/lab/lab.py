@@ -95,6 +95,18 @@ def run(*argv, check=True, timeout=60, **kwargs):
     return done
 
 
+def interfaces():
+    """What `ip` says of each interface of this machine and its addresses.
+
+    While others come and go the kernel may end its list early; ip says so before what it has, and is asked again.
+    """
+    for _attempt in range(50):
+        said = run("ip", "-json", "address", "show").stdout
+        if not said.startswith("Dump was interrupted"):
+            return json.loads(said)
+    raise LabError("ip address show: each of 50 lists was interrupted")
+
+
 def wait_until(condition, timeout, what):
     end = time.monotonic() + timeout
     while not condition():
@@ -342,11 +354,7 @@ class Lab:
 
     def free_subnet(self):
         """The one that the id names, or the next that no lab has."""
-        taken = {
-            address["local"]
-            for link in json.loads(run("ip", "-json", "address", "show").stdout)
-            for address in link["addr_info"]
-        }
+        taken = {address["local"] for link in interfaces() for address in link["addr_info"]}
         wanted = int(self.id, 16) % 254
         for subnet in ((wanted + n) % 254 + 1 for n in range(254)):
             if "198.19.%d.254" % (subnet,) not in taken:
@@ -505,11 +513,7 @@ def leftovers(prefix=PREFIX):
         for line in run("ip", "netns", "list", check=False).stdout.splitlines()
         if line.startswith(prefix)
     ]
-    links = [
-        entry["ifname"]
-        for entry in json.loads(run("ip", "-json", "link", "show").stdout or "[]")
-        if entry["ifname"].startswith(prefix)
-    ]
+    links = [entry["ifname"] for entry in interfaces() if entry["ifname"].startswith(prefix)]
     return namespaces, links
 
 

@@ -22,6 +22,8 @@ from ..os.command import program, run
 from .connection import is_code, libvirt_errors
 from .dhcp import range_of
 
+_ATTEMPTS = 20  # lists of interfaces that the kernel ends early; the last one is taken as it is
+
 _REFUSED = re.compile(r"already in use by interface (\S+)")
 
 
@@ -83,8 +85,15 @@ def _ranges(root: t.Any) -> list[t.Any]:
 
 
 def _addresses() -> t.Iterator[tuple[str, t.Any]]:
-    """Every interface of the host that is up, with its addresses."""
-    answer = run([program("ip", "iproute2"), "-json", "address", "show", "up"], timeout=60).stdout
-    for interface in json.loads(answer or "[]"):
+    """Every interface of the host that is up, with its addresses.
+
+    While interfaces come and go the kernel may end its list early; ip says so in words only, and is asked again.
+    """
+    argv = [program("ip", "iproute2"), "-json", "address", "show", "up"]
+    for _attempt in range(_ATTEMPTS):
+        answer = run(argv, timeout=60)
+        if "Dump was interrupted" not in answer.stderr:
+            break
+    for interface in json.loads(answer.stdout or "[]"):
         for each in interface.get("addr_info") or ():
             yield interface["ifname"], ipaddress.ip_interface("%s/%s" % (each["local"], each["prefixlen"]))

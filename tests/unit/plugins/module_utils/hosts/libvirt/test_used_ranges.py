@@ -78,6 +78,7 @@ class FakeHost:
     """Its libvirt networks and the addresses of its interfaces."""
 
     refusal = None
+    interrupted = 0  # lists of interfaces that the kernel will end early
 
     def __init__(self):
         self.networks = []
@@ -112,7 +113,12 @@ class FakeHost:
             {"ifname": name, "addr_info": [dict(zip(("local", "prefixlen"), a.split("/"))) for a in addresses]}
             for name, addresses in self.interfaces.items()
         ]
-        return types.SimpleNamespace(stdout=json.dumps([*found, {}]))
+        if self.interrupted:
+            self.interrupted -= 1
+            return types.SimpleNamespace(
+                stdout=json.dumps(found[:1]), stderr="Dump was interrupted and may be inconsistent.\n"
+            )
+        return types.SimpleNamespace(stdout=json.dumps([*found, {}]), stderr="")
 
 
 @pytest.fixture
@@ -176,6 +182,15 @@ def test_an_interface_of_the_host(host, address, clashes):
     with pytest.raises(NetworkRangeInUse, match="on this host: eth0 has the address %s$" % address) as caught:
         ensure_network(host, wanted())
     assert host.names() == [] and "virsh" not in caught.value.remedy
+
+
+def test_a_list_of_interfaces_that_ended_early_is_asked_for_again(host):
+    host.interfaces["eth0"] = ["10.9.0.7/24"]
+    host.interrupted = 3
+    with pytest.raises(NetworkRangeInUse, match="eth0 has the address"):
+        ensure_network(host, wanted())
+    host.interrupted = 1000  # it always does: what was seen has to do
+    assert ensure_network(host, wanted())["started"]
 
 
 def test_ipv6_which_libvirt_does_not_compare(host):
