@@ -41,7 +41,9 @@ CONNECTED, DISCONNECTED, RESCANNED = "connected", "disconnected", "rescanned"
 STATES = (CONNECTED, DISCONNECTED, RESCANNED)
 
 # iscsiadm(8): exit codes
-_EXISTS, _NO_RECORDS, _AUTH_FAILED, _IN_USE = 15, 21, 24, 255
+_DATABASE_FAILED, _EXISTS, _NO_RECORDS, _AUTH_FAILED, _IN_USE = 6, 15, 21, 24, 255
+# What iscsiadm is repeated for when its records change meanwhile: times, and seconds.
+_REPEATED, _REPEATED_FOR = 20, 20.0
 _NO_LOGIN = "Unable to login to iSCSI Target Portal: "
 _SESSION = re.compile(r"\w+: \[(\d+)\] (\S+?),(-?\d+) (\S+)")
 
@@ -451,16 +453,31 @@ class Initiator:
     def _node(
         self, iqn: str, where: str, *words: str, ok: t.Collection[int] | None = (0,), timeout: float = 60
     ) -> Completed:
-        return self._iscsiadm("-m", "node", "-T", iqn, "-p", where, *words, ok=ok, timeout=timeout)
+        """iscsiadm looks through the records of all targets, whichever is named, and fails where another process removes one meanwhile, even
+        if it has done its own work. It is run again then: what is done already has an exit code of its own.
+        """
+        argv = ("-m", "node", "-T", iqn, "-p", where, *words)
+        deadline = time.monotonic() + _REPEATED_FOR
+        done = self._iscsiadm(*argv, ok=None, timeout=timeout)
+        for _attempt in range(_REPEATED):
+            if done.rc != _DATABASE_FAILED or time.monotonic() > deadline:
+                break
+            self.sleep(0.2)
+            done = self._iscsiadm(*argv, ok=None, timeout=timeout)
+        return _checked(done, ok)
 
     def _iscsiadm(self, *words: str, ok: t.Collection[int] | None = (0,), timeout: float = 60) -> Completed:
         """:arg ok: the exit codes of success; None: all."""
         argv = [program("iscsiadm", "open-iscsi"), *words]
         make_lock_folder(self.records.lock)
-        done = run(argv, timeout=timeout, check=False)
-        if ok is not None and done.rc not in ok:
-            raise CommandFailed(cmd="iscsiadm", rc=done.rc, stderr=(done.stderr.strip() or done.stdout.strip())[-2000:])
-        return done
+        return _checked(run(argv, timeout=timeout, check=False), ok)
+
+
+def _checked(done: Completed, ok: t.Collection[int] | None) -> Completed:
+    """:raises CommandFailed: the exit code of iscsiadm is none of these."""
+    if ok is not None and done.rc not in ok:
+        raise CommandFailed(cmd="iscsiadm", rc=done.rc, stderr=(done.stderr.strip() or done.stdout.strip())[-2000:])
+    return done
 
 
 def _no_login(failures: t.Sequence[str]) -> FailedISCSITargetPortalLogin:

@@ -174,11 +174,16 @@ class Host:
             with self.kernel:
                 return self.login(iqn, where, record)
         elif what == ["--logout"]:
-            for number in [n for n, session in self.sessions.items() if session == (where, iqn)]:
+            mine = [n for n, session in self.sessions.items() if session == (where, iqn)]
+            if not mine:
+                return Completed(21, "", "iscsiadm: No matching sessions found\n")
+            for number in mine:
                 del self.sessions[number]
         return Completed(0, "", "")
 
     def login(self, iqn, where, record):
+        if (where, iqn) in self.sessions.values():
+            return Completed(15, "", "iscsiadm: default: 1 session requested, but 1 already present.\n")
         if where in self.down:
             return Completed(8, "", "iscsiadm: initiator reported error (8 - connection timed out)\n")
         if records.settings_of(record.read_text()).get("node.session.auth.password") != self.secret:
@@ -306,6 +311,47 @@ def test_it_logs_in_with_chap_and_gives_the_path(host):
     assert SECRET not in json.dumps(host.argvs)
     assert sorted(os.listdir(host.nodes.parent)) == ["nodes"] and os.listdir(host.nodes / IQN) == ["192.0.2.10,3260"]
     assert host.slept == []
+
+
+class Going:
+    """iscsiadm beside another process that removes records: each command does its work, and fails the first times."""
+
+    FAILED = "iscsiadm: Could not execute operation on all records: encountered iSCSI database failure\n"
+
+    def __init__(self, host, times):
+        self.host, self.times, self.failed = host, times, {}
+
+    def run(self, argv, timeout=None, check=True):
+        done = self.host.run(argv, timeout, check)
+        failed = self.failed.setdefault(tuple(argv), 0)
+        if argv[1:3] != ["-m", "node"] or failed >= self.times:
+            return done
+        self.failed[tuple(argv)] += 1
+        return Completed(6, "", self.FAILED)
+
+
+@pytest.mark.parametrize("times", [1, 5])
+def test_records_of_other_targets_may_go_while_iscsiadm_looks_at_them(host, monkeypatch, times):
+    going = Going(host, times)
+    monkeypatch.setattr(iscsi_initiator, "run", going.run)
+    outcome = host.one()
+    assert outcome["error"] is None and outcome["size"] == 2048 * 512 and len(outcome["sessions"]) == 1
+    outcome = host.one(state="disconnected")
+    assert outcome["error"] is None and host.sessions == {} and os.listdir(host.nodes / IQN) == []
+    assert sorted(argv[7:] for argv in map(list, going.failed) if argv[2] == "node") == [
+        ["--login"],
+        ["--logout"],
+        ["-o", "delete"],
+        ["-o", "new"],
+    ]
+    assert host.slept == [0.2] * 4 * times
+
+
+def test_a_damaged_database_of_iscsiadm_is_told(host, monkeypatch):
+    monkeypatch.setattr(iscsi_initiator, "run", Going(host, 1000).run)
+    error = host.one()["error"]
+    assert error["code"] == "CommandFailed" and "encountered iSCSI database failure" in error["message"]
+    assert len(host.slept) < 100
 
 
 def test_the_same_again_changes_nothing(host):
