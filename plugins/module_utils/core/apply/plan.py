@@ -117,7 +117,7 @@ class Change:
     def line(self, hosts: t.Mapping[str, str] | None = None) -> str:
         """As people read it. :arg hosts: name -> where it would be booted"""
         where = (hosts or {}).get(self.name, "")
-        if self.kind == BOOT:
+        if self.kind == BOOT and self.done:
             return "+ %s boot%s%s" % (self.name, where and " " + where, self.how and ", " + self.how)
         if self.kind == REPLACE and self.done:
             return "+ %s boot again%s: %s" % (self.name, where and " " + where, self.how)

@@ -128,7 +128,8 @@ def rehearse(tx: Transaction, file: File) -> Plan:
     accepted = accept.accept(tx, file.requests, dataclasses.replace(file.options, follow=True))
     rows = instances.select_live(tx, uuids=[*accepted.created, *accepted.resumed])
     fit = {(r.project, r.display_name) for r in rows}
-    changes = [c if c.kind not in (BOOT, REPLACE) or (c.project, c.name) in fit else _no_quota(c) for c in plan.changes]
+    booted = [c for c in plan.to_do if c.kind in (BOOT, REPLACE)]
+    changes = [_no_quota(c) if c in booted and (c.project, c.name) not in fit else c for c in plan.changes]
     return dataclasses.replace(plan, changes=tuple(changes))
 
 
@@ -269,21 +270,32 @@ def _able(tx: Transaction, file: File, plan: Plan, rows: t.Iterable[Instance]) -
     doubtful = {
         r.uuid: r
         for r in rows
-        if _is_built(r) and (r.task_state is not None or (known is not None and r.host not in known))
+        if r.task_state is not None
+        or r.vm_state == states.BUILDING
+        or (_is_built(r) and known is not None and r.host not in known)
     }
-    dead = operation.dead_runs(tx, doubtful.values()) if doubtful else set()
+    dead = runs.dead_among(tx, [r.run_id for r in doubtful.values()]) if doubtful else set()
     changes = list(plan.changes) if doubtful else []
     for i, change in enumerate(changes):
         row, its = doubtful.get(str(change.uuid)), _begins(change)
-        if row is None or its is None or not change.done:
+        if row is None or not change.done:
+            continue
+        if change.kind in (BOOT, REPLACE) and accept.is_another_runs(tx, row, dead) and not accept.is_deleted(row):
+            busy = runs.locked_error(tx, row.display_name, row.run_id)
+            changes[i] = dataclasses.replace(planning.not_done(change, _told(busy), later=True), what="is not booted")
+        if its is None:
             continue
         try:
             operation.check(tx, its, row, dead, known if change.kind != DELETE else None)
         except (errors.InstanceBusy, errors.InstanceInvalidState, errors.ComputeHostNotFound) as e:
             if row.task_state is not None or isinstance(e, errors.ComputeHostNotFound):
-                changes[i] = planning.not_done(change, " ".join(filter(None, (e.message, e.remedy))), later=True)
+                changes[i] = planning.not_done(change, _told(e), later=True)
     plan = dataclasses.replace(plan, changes=tuple(changes)) if doubtful else plan
     return _deletable(tx, file, plan, rows)
+
+
+def _told(error: errors.BootflowError) -> str:
+    return " ".join(filter(None, (error.message, error.remedy)))
 
 
 def _deletable(tx: Transaction, file: File, plan: Plan, rows: t.Iterable[Instance]) -> Plan:

@@ -77,7 +77,7 @@ class AcceptOptions:
     networks: t.Mapping[str, Network] = field(default_factory=dict)  # by id and by name
     max_local_block_devices: int = MAX_LOCAL_BLOCK_DEVICES
     short_domain_names: bool = False
-    follow: bool = False  # of the playbook apply: what is built stays as it is, whatever the request says
+    follow: bool = False  # of the playbook apply: what is built, or being built by another run, stays as it is, whatever the request says
     volumes: BootVolumeOptions = field(default_factory=BootVolumeOptions)
 
 
@@ -178,7 +178,8 @@ def _sort(
                 replaced.add(row.display_name)
                 continue
             with refusals.collect(path):
-                if options.follow and row.launched_at is not None and not _is_deleted(row):
+                built = row.launched_at is not None or is_another_runs(tx, row, dead)
+                if options.follow and built and not is_deleted(row):
                     found.done.append(row)
                     continue
                 _check_same(tx, row, difference, dead)
@@ -261,7 +262,13 @@ def _is_done(row: Instance) -> bool:
     return bool(row.vm_state != states.BUILDING and row.task_state is None and not never_ran)
 
 
-def _is_deleted(row: Instance) -> bool:
+def is_another_runs(tx: Transaction, row: Instance, dead: t.Collection[str]) -> bool:
+    """Whether a live run builds the instance, or does something else with it. :arg dead: the dead ones of the runs"""
+    alive = row.run_id and row.run_id != tx.run.id and row.run_id not in dead
+    return bool(alive and (row.vm_state == states.BUILDING or row.task_state is not None))
+
+
+def is_deleted(row: Instance) -> bool:
     """Whether it is being deleted, or is soft-deleted."""
     return row.vm_state == states.SOFT_DELETED or row.task_state in (states.DELETING, states.SOFT_DELETING)
 
@@ -293,8 +300,7 @@ def _check_same(tx: Transaction, row: Instance, difference: expand.Difference, d
         raise errors.InstanceExists(name=row.display_name, reason="; ".join(difference.requested))
     if _is_done(row):
         return
-    alive = row.run_id and row.run_id != tx.run.id and row.run_id not in dead
-    if alive and (row.vm_state == states.BUILDING or row.task_state is not None):
+    if is_another_runs(tx, row, dead):
         raise runs.locked_error(tx, row.display_name, row.run_id)
     deleting = row.task_state in (states.DELETING, states.SOFT_DELETING)
     if deleting or row.launched_at is not None:  # its guest may be there: it is not built a second time

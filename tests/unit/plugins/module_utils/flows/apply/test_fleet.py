@@ -294,6 +294,44 @@ def test_what_another_run_works_on_is_told_and_keeps_no_other(two_hosts: World) 
     assert change.later and "inventory" in change.how
 
 
+@pytest.mark.parametrize("until", ["claimed", "networking", "spawning"])
+@pytest.mark.parametrize("as_the_file_has_it", [True, False])
+def test_what_another_run_boots_is_told_and_keeps_no_other(
+    two_hosts: World, as_the_file_has_it: bool, until: str
+) -> None:
+    """And what another run deletes that never ran, and the file does not have."""
+    world = two_hosts
+    world.accept(request("old"), request("web"), run="l")
+    hosts = world.schedule("l").hosts
+    for host in hosts if until != "claimed" else ():
+        world.build(host, until=until, run="l")
+    rows = living(world)
+    world.delete("l", uuids=[rows["old"].uuid])
+    web = request("web", **({} if as_the_file_has_it else {"flavor": dataclasses.replace(SMALL, name="other")}))
+    its = file(world, web, request("db"), prune=True, moves=moves())
+    plan = planned(world, its, "b")
+    assert [(c.name, c.kind, c.later) for c in plan.changes if not c.done] == [
+        ("old", "delete", True),
+        ("web", "boot" if as_the_file_has_it else "replace", True),
+    ]
+    assert [line.partition(" by run ")[0] for line in plan.lines()] == [
+        "+ db boot",
+        "! old delete: Instance old is being worked on",
+        "! web is not booted: Instance web is being worked on",
+        "1 to boot, 2 to be tried again; 0 as the file has them.",
+    ]
+    apply(world, its, "b")
+    after = living(world)
+    assert after["db"].vm_state == states.ACTIVE
+    assert (after["web"].uuid, after["web"].vm_state) == (rows["web"].uuid, states.BUILDING)
+    assert after["web"].run_id == rows["web"].run_id
+    world.time += 100_000  # the other run is dead
+    apply(world, its, "c")
+    after = living(world)
+    assert {n: r.vm_state for n, r in after.items()} == dict.fromkeys(("db", "web"), states.ACTIVE)
+    assert planned(world, its, "c").unfinished == []
+
+
 def test_what_a_host_has_that_is_not_in_the_inventory_is_told_and_the_others_are_deleted(two_hosts: World) -> None:
     world = two_hosts
     apply(world, file(world, request("web", 4)))
