@@ -260,7 +260,8 @@ def _read(tx: Transaction, file: File, locked: bool = False) -> _Read:
         ids,
         names,
     )
-    return _judged(tx, file, _Read(_able(tx, file, plan, rows.values()), rows, entries, digests))
+    plan = _attachable(tx, file, _able(tx, file, plan, rows.values()), rows)
+    return _judged(tx, file, _Read(plan, rows, entries, digests))
 
 
 def _able(tx: Transaction, file: File, plan: Plan, rows: t.Iterable[Instance]) -> Plan:
@@ -282,20 +283,18 @@ def _able(tx: Transaction, file: File, plan: Plan, rows: t.Iterable[Instance]) -
             continue
         if change.kind in (BOOT, REPLACE) and accept.is_another_runs(tx, row, dead) and not accept.is_deleted(row):
             busy = runs.locked_error(tx, row.display_name, row.run_id)
-            changes[i] = dataclasses.replace(planning.not_done(change, _told(busy), later=True), what="is not booted")
+            changes[i] = dataclasses.replace(
+                planning.not_done(change, busy.paragraph, later=True), what="is not booted"
+            )
         if its is None:
             continue
         try:
             operation.check(tx, its, row, dead, known if change.kind != DELETE else None)
         except (errors.InstanceBusy, errors.InstanceInvalidState, errors.ComputeHostNotFound) as e:
             if row.task_state is not None or isinstance(e, errors.ComputeHostNotFound):
-                changes[i] = planning.not_done(change, _told(e), later=True)
+                changes[i] = planning.not_done(change, e.paragraph, later=True)
     plan = dataclasses.replace(plan, changes=tuple(changes)) if doubtful else plan
     return _deletable(tx, file, plan, rows)
-
-
-def _told(error: errors.BootflowError) -> str:
-    return " ".join(filter(None, (error.message, error.remedy)))
 
 
 def _deletable(tx: Transaction, file: File, plan: Plan, rows: t.Iterable[Instance]) -> Plan:
@@ -312,6 +311,28 @@ def _deletable(tx: Transaction, file: File, plan: Plan, rows: t.Iterable[Instanc
         for c in plan.changes
     ]
     return dataclasses.replace(plan, changes=tuple(changes))
+
+
+def _attachable(tx: Transaction, file: File, plan: Plan, rows: t.Mapping[Key, Instance]) -> Plan:
+    """The plan without volumes that cannot be attached or detached now: one of them would keep the others from theirs."""
+    why: dict[int, errors.BootflowError | None] = {}
+
+    def wanted(kind: str) -> dict[int, tuple[Instance, t.Mapping[str, t.Any]]]:
+        mine = {i: c for i, c in enumerate(plan.changes) if c.done and c.kind == kind}
+        return {i: (rows[c.project, c.name], c.volume) for i, c in mine.items()}
+
+    detached, attached = wanted(DETACH), wanted(ATTACH)
+    if detached:
+        why.update(zip(detached, attach.refused_detach(tx, list(detached.values()))))
+    if attached:
+        first = {str(entry["volume"]) for i, (_row, entry) in detached.items() if why[i] is None}
+        in_zones = file.options.volumes.cross_az_attach
+        why.update(zip(attached, attach.refused_attach(tx, list(attached.values()), in_zones, first)))
+    changes = [
+        planning.not_done(c, e.paragraph, later=True) if (e := why.get(i)) is not None else c
+        for i, c in enumerate(plan.changes)
+    ]
+    return dataclasses.replace(plan, changes=tuple(changes)) if any(why.values()) else plan
 
 
 def _begins(change: Change) -> operation.Operation | None:

@@ -98,6 +98,71 @@ def begin_attach(
     return _begin(tx, ATTACH, begun, ids)
 
 
+def refused_attach(
+    tx: Transaction,
+    wanted: t.Sequence[tuple[Instance, t.Mapping[str, t.Any]]],
+    cross_az_attach: bool,
+    detached_first: t.Collection[str] = (),
+) -> list[errors.BootflowError | None]:
+    """Why each of these volumes cannot be attached: begin_attach() would refuse all for one. What the instance's state allows is not looked at,
+    and nothing is locked or written.
+
+    :arg wanted: instances with their entries of bootflow_attachments, which have ids. :arg detached_first: ids of volumes.
+    """
+    found = _named_volumes(tx, wanted)
+    there = attachments.of_volumes(tx, sorted(found))
+    refused: list[errors.BootflowError | None] = []
+    named: set[tuple[str, str]] = set()
+    for guest, entry in wanted:
+        refused.append(None)
+        volume = found.get(entry["volume"])
+        if volume is None:
+            continue
+        try:
+            key = (volume.id, guest.uuid if volume.multiattach else "")
+            if key in named:
+                raise errors.InvalidInput(reason="volume %s is named twice" % (volume.name or volume.id))
+            named.add(key)
+            request = AttachmentRequest("", volume, guest, device=entry.get("device"))
+            mine = [a for a in _own(there, request) if a.instance_uuid == guest.uuid]
+            current = next((a for a in mine if a.attach_status != volume_states.DETACHED), None)
+            if current is not None:
+                _as_requested(current, request, tx)
+            elif volume.id not in detached_first:
+                attachments.check_not_locked(tx, volume, there.get(volume.id, ()))
+                _check_rules(tx, request, there.get(volume.id, ()), cross_az_attach)
+        except errors.BootflowError as e:
+            refused[-1] = e
+    return refused
+
+
+def refused_detach(
+    tx: Transaction, wanted: t.Sequence[tuple[Instance, t.Mapping[str, t.Any]]]
+) -> list[errors.BootflowError | None]:
+    """The same of volumes that are to be detached."""
+    found = _named_volumes(tx, wanted)
+    there = attachments.of_volumes(tx, sorted(found))
+    refused: list[errors.BootflowError | None] = []
+    for guest, entry in wanted:
+        refused.append(None)
+        volume = found.get(entry["volume"])
+        request = AttachmentRequest("", volume, guest) if volume is not None else None
+        mine = [a for a in _own(there, request) if a.instance_uuid == guest.uuid] if request is not None else []
+        try:
+            if request is not None and mine:
+                _check_detach(tx, request, mine)
+        except errors.BootflowError as e:
+            refused[-1] = e
+    return refused
+
+
+def _named_volumes(
+    tx: Transaction, wanted: t.Iterable[tuple[Instance, t.Mapping[str, t.Any]]]
+) -> dict[str, volumes.VolumeRow]:
+    ids = {str(entry["volume"]) for _guest, entry in wanted}
+    return {v.id: v for v in volumes.select(tx, ids=ids)} if ids else {}
+
+
 def _own(there: t.Mapping[str, t.Sequence[Attachment]], request: AttachmentRequest) -> list[Attachment]:
     """The attachments of the volume that instances have; without those beside them on second hosts of live migrations."""
     return [a for a in there.get(request.volume.id, ()) if a.beside == attachments.OWN]
@@ -112,6 +177,12 @@ def _check_attach(
 ) -> None:
     attachments.check_not_locked(tx, request.volume, there)
     operation.check(tx, ATTACH, request.instance, dead)
+    _check_rules(tx, request, there, cross_az_attach)
+
+
+def _check_rules(
+    tx: Transaction, request: AttachmentRequest, there: t.Sequence[Attachment], cross_az_attach: bool
+) -> None:
     attach_rules.check_attach_to_instance(
         volumes.to_volume(request.volume),
         request.instance.uuid,

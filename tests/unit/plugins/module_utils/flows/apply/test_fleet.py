@@ -472,6 +472,49 @@ def test_a_volume_of_what_is_pruned_is_free_for_what_is_booted(bworld: BootWorld
     assert [c.line() for c in plan.changes] == ["+ new boot", "- old: delete"]
 
 
+def test_a_volume_that_cannot_come_or_go_is_told_and_keeps_no_other(bworld: BootWorld) -> None:
+    """It is another instance's, or at work, or named by two; one that another instance of the file gives up is free."""
+    world = bworld
+    world.report("h1", memory=9)
+    world.store()
+    for name in ("data", "logs", "slow", "given", "twice"):
+        world.make(name, size=1)
+    names = ("one", "two", "three", "other")
+    world.boot_of(*(volume_request(n, image=IMAGE) for n in names))
+    for guest, volume in (("other", "logs"), ("three", "given"), ("three", "slow")):
+        world.attach({"instance": guest, "volume": volume}, run="b")
+        finish_attach(world, "b")
+    had = volume_file(world, volume_request("three", device(uuid="given"), device(uuid="slow"), image=IMAGE))
+    with world.ledger.write() as tx:
+        assert fleet.record(tx.for_run(world.context("b")), had)
+    world.detach({"instance": "three", "volume": "slow"}, run="l")
+    its = volume_file(
+        world,
+        volume_request("one", device(uuid="data"), device(uuid="twice"), image=IMAGE),
+        volume_request("two", device(uuid="logs"), device(uuid="given"), device(uuid="twice"), image=IMAGE),
+        volume_request("three", image=IMAGE),
+    )
+    plan = planned(world, its, "c")
+    other = living(world)["other"].uuid
+    assert sorted(c.line().partition(" by run ")[0] for c in plan.changes if not c.done) == [
+        "! three detach volume slow: Volume slow is being worked on",
+        "! two attach volume logs: Invalid volume: volume is already attached and multiple attachments are not enabled."
+        " Volume %s is attached to %s: detach it there first." % (world.volume("logs").id, other),
+        "! two attach volume twice: Invalid input received: volume twice is named twice",
+    ]
+    assert all(c.later for c in plan.changes if not c.done), "the playbook fails, and the next one tries them again"
+    with world.ledger.write() as tx:
+        begun = fleet.begin(tx.for_run(world.context("c")), its)
+    ids = {n: world.volume(n).id for n in ("data", "given", "twice")}
+    assert {a["volume"] for a in begun.attach} == set(ids.values())
+    assert [d["volume"] for d in begun.detach] == [ids["given"]]
+    world.detach(*begun.detach, run="c")
+    finish_detach(world, "c")
+    world.attach(*begun.attach, run="c")
+    finish_attach(world, "c")
+    assert planned(world, its, "c").to_do == []
+
+
 def finish_attach(world: BootWorld, run: str) -> None:
     """What the hosts do."""
     world.storage_round(run)
@@ -482,6 +525,18 @@ def finish_attach(world: BootWorld, run: str) -> None:
     with world.ledger.write() as tx:
         life.attached(tx.for_run(context), [r.id for r in rows])
         done, left = attach.finish(tx.for_run(context), attach.ATTACH)
+    assert done and not left
+
+
+def finish_detach(world: BootWorld, run: str) -> None:
+    context = world.context(run)
+    with world.ledger.write() as tx:
+        rows = attach.to_detach(tx.for_run(context), "h1")
+        world.connections -= {("h1", r.volume_id) for r in rows}
+        life.disconnected(tx.for_run(context), [r.id for r in rows])
+    world.storage_round(run)
+    with world.ledger.write() as tx:
+        done, left = attach.finish(tx.for_run(context), attach.DETACH)
     assert done and not left
 
 
