@@ -43,8 +43,7 @@ class ActionModule(LedgerAction):
         **FOLLOW.options(),
         **SCHEDULER.options(),
         **boot_volume_settings.ARGUMENTS,
-        **RUN.options("facts_max_age"),
-        **RUN.options("print_table"),
+        **RUN.options("admin_password_dir", "facts_max_age", "print_table"),
     }
 
     def check_settings(self, problems: Problems) -> None:
@@ -64,6 +63,7 @@ class ActionModule(LedgerAction):
         if self.check_mode:
             ledger = self.rehearsal_ledger()
         else:
+            self._check_password_folder()
             ledger = self.open_ledger()
 
         def write(tx: Transaction) -> tuple[accept.Accepted, list[str], bool]:
@@ -115,6 +115,14 @@ class ActionModule(LedgerAction):
             "volumes": accepted.builds and boot_volume_settings.uses_volumes(request.requests),
             "stale_storage_hosts": self._stale_storage(ledger) if accepted.builds and makes_volumes else [],
         }
+
+    def _check_password_folder(self) -> None:
+        """Passwords that cannot be left there would be lost when the guests have them."""
+        folder = self.options["admin_password_dir"]
+        if folder:
+            from ansible_collections.bootflow.compute.plugins.plugin_utils import passwords  # of few runs
+
+            passwords.check_folder(folder)
 
     def _end_what_died(self, ledger: Ledger) -> list[str]:
         from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import (

@@ -10,13 +10,21 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import PLAYBOOKS, RUN
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import schedule
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances, views
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.database import Ledger
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.plugin_utils import handover, tables
+from ansible_collections.bootflow.compute.plugins.plugin_utils import (
+    handover,
+    host_settings,
+    passwords,
+    played,
+    tables,
+)
 from ansible_collections.bootflow.compute.plugins.plugin_utils.inventory_hosts import reachable
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import STATISTICS, outcome, statistics
@@ -28,7 +36,9 @@ class ActionModule(LedgerAction):
         "phase": {"type": "str", "choices": ["end", "report", "report_if_finished"], "default": "report"},
         "volumes": {"type": "bool", "default": False},
         **SCHEDULER.options("max_attempts"),
-        **RUN.options("print_table"),
+        **REQUEST.options("project"),
+        "instances": REQUEST.named("instances").but(required=False),
+        **RUN.options("admin_password_dir", "print_table"),
         **STATISTICS,
     }
 
@@ -36,24 +46,26 @@ class ActionModule(LedgerAction):
         if self.check_mode:
             return {"changed": False, "skipped": True, "msg": "The plan was shown by boot_schedule."}
         ledger = self.open_ledger()
-        to_clean = handover.collect(self)
+        to_clean = handover.collect(self, ledger)
         untaken = handover.untaken(self)
         phase = self.options["phase"]
-        if phase == "report_if_finished":
-            unfinished = ledger.inspect(instances.has_builds, self.context().run.id)
-            if unfinished or to_clean or self.options["volumes"]:
-                return {"changed": False, "unfinished": True, "hosts_to_clean": reachable(self, to_clean)}
         if phase == "end":
             ledger.transact(schedule.give_up, self.options["max_attempts"], untaken)
             hosts = ledger.inspect(work.hosts_with_work)
             return {"changed": False, "storage_hosts": reachable(self, hosts)}
 
-        def end(tx: Transaction) -> list[dict[str, t.Any]]:
+        waits = bool(to_clean or self.options["volumes"])
+
+        def end(tx: Transaction) -> list[dict[str, t.Any]] | None:
             if phase == "report":
                 schedule.give_up(tx, self.options["max_attempts"], untaken)
+            elif waits or instances.has_builds(tx, tx.run.id):
+                return None
             return views.instance_views(tx, instances.select_live(tx, uuids=self.options["uuids"]))
 
-        shown = ledger.transact(end)
+        shown = ledger.transact(end) if phase == "report" else ledger.inspect(end)
+        if shown is None:
+            return {"changed": False, "unfinished": True, "hosts_to_clean": reachable(self, to_clean)}
         bad = [v for v in shown if v["vm_state"] != states.ACTIVE]
         if self.options["print_table"]:
             tables.show(self._display, tables.instance_table(shown))
@@ -65,4 +77,25 @@ class ActionModule(LedgerAction):
         ]
         # Ansible does not read the statistics of a task that failed.
         more = statistics(shown) if self.options["set_stats"] and not items else {}
-        return outcome(errors.BootFailed(items, len(shown)), changed=False, unfinished=False, instances=shown, **more)
+        return outcome(
+            errors.BootFailed(items, len(shown)),
+            changed=self._leave_passwords(ledger),
+            unfinished=False,
+            instances=shown,
+            returns_passwords=self._returns_passwords(),
+            **more,
+        )
+
+    def _leave_passwords(self, ledger: Ledger) -> bool:
+        """Also if instances failed: the others' are known to this run only."""
+        if not (self.options["admin_password_dir"] and self._settings().enable_instance_password):
+            return False
+        return passwords.leave(self, passwords.of_run(self, ledger, self.options["uuids"]))
+
+    def _returns_passwords(self) -> bool:
+        """Whether somebody can see what the next task registers."""
+        settings = self._settings()
+        return settings.enable_instance_password and bool(settings.hook_create_instance_post or not played.is_alone())
+
+    def _settings(self) -> t.Any:
+        return host_settings.values(self, PLAYBOOKS)

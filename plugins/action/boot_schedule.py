@@ -33,7 +33,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
 # In the order of need.
-ahead.load(*map(ahead.action, ("boot_build", "boot_report", "boot_passwords")))
+ahead.load(ahead.action("boot_build"), "lxml.etree", *map(ahead.action, ("boot_report", "boot_passwords")))
 
 
 class ActionModule(LedgerAction):
@@ -71,7 +71,7 @@ class ActionModule(LedgerAction):
         unfinished = False
         if not self.check_mode:
             ledger, run = self.open_ledger(), self.context().run.id
-            to_clean = handover.collect(self)
+            to_clean = handover.collect(self, ledger)
             left = ledger.transact(builds.give_back, untaken=handover.untaken(self))
             unfinished = ledger.inspect(instances.has_builds, run)
             age = host_settings.facts_age(self.options)

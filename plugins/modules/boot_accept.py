@@ -40,6 +40,12 @@ options:
       - Instances that ran stay as they are, whatever the request says of them, and nothing is printed.
       - Read from the variable C(bootflow_follow_file), which the playbook apply sets, else false.
     type: bool
+  admin_password_dir:
+    description:
+      - Folder on the controller in which M(bootflow.compute.boot_report) leaves the admin passwords. It is made before anything is written; a folder that
+        this user may not write ends the boot.
+      - Read from the variable C(bootflow_admin_password_dir), else they are not left anywhere.
+    type: path
   facts_max_age:
     description:
       - Hosts whose last report is older than this many seconds, or than half of O(service_down_time), are listed in RV(stale_hosts).

@@ -12,13 +12,15 @@ short_description: Report the result of a boot
 version_added: "0.1.0"
 description:
   - >-
-    Last task of a boot. Prints the table of instances, and fails with a summary if one of them is not ACTIVE.
+    Last task of a boot. Prints the table of instances, leaves the admin passwords of those that this run started in O(admin_password_dir), and fails
+    with a summary if one of them is not ACTIVE.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
   - bootflow.compute.ledger
   - bootflow.compute.shared.controller
   - bootflow.compute.shared.statistics
+  - bootflow.compute.shared.user_data
 options:
   uuids:
     description:
@@ -42,6 +44,16 @@ options:
   max_attempts:
     description: How many hosts a build may be tried on. Read from the variable C(bootflow_max_attempts), else 3.
     type: int
+  instances:
+    description: Requested instances, whose passwords count where they have one. Read from the variable C(bootflow_instances).
+    type: list
+    elements: raw
+    required: false
+  admin_password_dir:
+    description:
+      - Folder on the controller (absolute path; made with mode 0700) in which the password of each instance is left, in a file of mode 0600
+        named by the instance's UUID. Nothing removes the files. Read from the variable C(bootflow_admin_password_dir).
+    type: path
   print_table:
     description: Print the table. Read from the variable C(bootflow_print_table), else true.
     type: bool
@@ -74,6 +86,12 @@ unfinished:
   description: Whether builds of this run are left, or work of hosts.
   type: bool
   returned: with O(phase=report) and O(phase=report_if_finished)
+returns_passwords:
+  description:
+    - Whether M(bootflow.compute.boot_passwords) is to return the admin passwords, where C(bootflow_enable_instance_password) allows it.
+    - The tasks of C(bootflow_hook_create_instance_post) can read them, and plays of other playbooks in the same run; otherwise nobody can.
+  type: bool
+  returned: if RV(unfinished) is false
 hosts_to_clean:
   description: Hosts where M(bootflow.compute.compute_report) removes what this run made for instances that were deleted meanwhile.
   type: list

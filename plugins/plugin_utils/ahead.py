@@ -15,16 +15,17 @@ import re
 import typing as t
 from pathlib import Path
 
-from ansible import context
-
 from ansible_collections.bootflow.compute.plugins.module_utils.core.optional import optional_import
+from ansible_collections.bootflow.compute.plugins.plugin_utils import played
+from ansible_collections.bootflow.compute.plugins.plugin_utils.played import COLLECTION
 
-COLLECTION = "bootflow.compute"
 PLAYBOOKS = Path(__file__).parents[2] / "playbooks"
 # Actions and playbooks in the order of a playbook's file.
 NAMES = re.compile(r"^\s+(?:%s\.(\w+):|import_playbook: (\w+\.yml))" % re.escape(COLLECTION), re.MULTILINE)
 # Of tasks that begin a playbook, or have no hosts in most runs.
 FIRST = ("ledger", "compute_report")
+# What else an action needs at once, and loads only as it works: most of its runs with other options do without.
+LIBRARIES = {"boot_accept": ("jsonschema",)}
 
 _wanted: list[str] = []
 
@@ -41,12 +42,11 @@ def action(name: str) -> str:
 
 def load_action_after_the_first() -> None:
     """Load the action that follows FIRST in the playbook of this run, if that is one of this collection."""
-    played = [str(each) for each in context.CLIARGS.get("args") or ()]
-    collection, _dot, name = played[0].rpartition(".") if played else ("", "", "")
-    if collection == COLLECTION:
+    name = next((played.own_name(each) for each in played.playbooks()), "")
+    if name:
         following = next((each for each in _actions(name + ".yml") if each not in FIRST), None)
         if following is not None:
-            load(action(following))
+            load(action(following), *LIBRARIES.get(following, ()))
 
 
 def _actions(playbook: str) -> t.Iterator[str]:

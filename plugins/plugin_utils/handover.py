@@ -26,7 +26,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build, Ended
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import ports
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import PlacedInstance
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.database import no_garbage_sought
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.database import Ledger, no_garbage_sought
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
 # So many seconds after the last write, a host's task writes the outcomes of all: the ledger shows guests that run while others are built.
@@ -87,13 +87,13 @@ def leave(action: LedgerAction, host: str, ended: t.Iterable[Ended]) -> None:
     folder = _folder(action)
     _write(_path(folder, host, "ended"), json.dumps([asdict(each) for each in ended]))
     if time.time() - (folder / WRITTEN).stat().st_mtime >= WRITTEN_EVERY:
-        collect(action, wait=False)
+        collect(action, None, wait=False)
 
 
-def collect(action: LedgerAction, wait: bool = True) -> list[str]:
+def collect(action: LedgerAction, ledger: Ledger | None, wait: bool = True) -> list[str]:
     """Write the outcomes that hosts' tasks left. Returns the hosts with leftovers of builds that this run lost.
 
-    :arg wait: for another task that does so, otherwise leave it to that.
+    :arg ledger: None: it is opened if there are outcomes. :arg wait: for another task that does so, otherwise leave it to that.
     """
     folder = _folder(action)
     if not any(folder.glob("*.ended")):
@@ -106,7 +106,7 @@ def collect(action: LedgerAction, wait: bool = True) -> list[str]:
             return []
         paths = sorted(folder.glob("*.ended"))
         found = [Ended(**each) for path in paths for each in json.loads(path.read_text())]
-        hosts = action.open_ledger().transact(ledger_builds.ended_elsewhere, found)
+        hosts = (ledger or action.open_ledger()).transact(ledger_builds.ended_elsewhere, found)
         for path in paths:
             path.unlink()
         os.utime(folder / WRITTEN)

@@ -15,9 +15,18 @@ import tempfile
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidInput
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.identifiers import generate_password
-from ansible_collections.bootflow.compute.plugins.module_utils.core.request.guest_data import GuestSecrets
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_SECRET
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.guest_data import (
+    GuestSecrets,
+    SecretsOfRequest,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history, instances
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import Instance
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.database import Ledger
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
+from ansible_collections.bootflow.compute.plugins.plugin_utils import tables
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_SECRET, LedgerAction
 
 
 def password_of(uuid: str, secrets: GuestSecrets | None, purpose: str = "") -> str:
@@ -27,6 +36,45 @@ def password_of(uuid: str, secrets: GuestSecrets | None, purpose: str = "") -> s
     digest = hmac.new(RUN_SECRET, (uuid + purpose).encode(), hashlib.sha256).digest()
     # A separate generator for each password, seeded with a secret of 256 bits: the same in every worker.
     return generate_password(random.Random(digest))
+
+
+def of_run(action: LedgerAction, ledger: Ledger, uuids: t.Sequence[str] | None) -> dict[str, dict[str, str]]:
+    """uuid -> name, project and password of the instances that this run started. :arg uuids: only of these; None: of all"""
+    secrets_of = SecretsOfRequest(action.options["instances"], action.options["project"]).of
+    run = action.context().run.id
+
+    def read(tx: Transaction) -> tuple[list[Instance], set[str]]:
+        rows = instances.select_live(tx, uuids=uuids, run_id=run)
+        rebuilt = (states.REBUILDING, states.REBUILD_SPAWNING)
+        rows = [r for r in rows if states.ACTIVE == r.vm_state or r.task_state in rebuilt]
+        return rows, history.with_event(tx, [r.uuid for r in rows], "resume")
+
+    rows, resumed = ledger.inspect(read)
+    found = {}
+    for row in rows:
+        secrets = secrets_of(row.project, row.display_name)
+        # A config drive that a dead run wrote has a password that died with it, unless the request names it.
+        known = (
+            row.uuid not in resumed or row.task_state is not None or (secrets is not None and secrets.admin_password)
+        )
+        if row.config_drive and known:
+            password = password_of(row.uuid, secrets)
+            found[row.uuid] = {"name": row.display_name, "project": row.project, "password": password}
+    return found
+
+
+def leave(action: LedgerAction, found: t.Mapping[str, t.Mapping[str, str]]) -> bool:
+    """Leave the passwords of of_run() in the folder of the option ``admin_password_dir``. Returns whether there was something to leave.
+
+    :raises InvalidInput: see leave_in().
+    """
+    folder = action.options["admin_password_dir"]
+    if not (folder and found):
+        return False
+    leave_in(folder, {uuid: each["password"] for uuid, each in found.items()})
+    if action.options["print_table"]:
+        tables.show(action.ports.display, ["Admin passwords: in %s, in files named by UUID" % folder])
+    return True
 
 
 def check_folder(folder: str) -> None:

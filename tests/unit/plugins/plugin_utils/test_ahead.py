@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import types
 from pathlib import Path
 
 import pytest
+from ansible import context
 
 from ansible_collections.bootflow.compute.plugins.plugin_utils import ahead
 
@@ -83,7 +83,8 @@ def test_a_child_that_has_ended_is_not_kept_waiting(tmp_path: Path) -> None:
 )
 def test_the_action_after_the_ledger(played: list[str], expected: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     wanted: list[str] = []
-    monkeypatch.setattr(ahead, "context", types.SimpleNamespace(CLIARGS={"args": played}))
+    monkeypatch.setattr(context, "CLIARGS", {"args": played})
     monkeypatch.setattr(ahead, "_wanted", wanted)
     ahead.load_action_after_the_first()
-    assert wanted == [ACTION + name for name in expected]
+    libraries = [name for action in expected for name in ahead.LIBRARIES.get(action, ())]
+    assert wanted == [ACTION + name for name in expected] + libraries
