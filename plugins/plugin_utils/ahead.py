@@ -24,8 +24,6 @@ PLAYBOOKS = Path(__file__).parents[2] / "playbooks"
 NAMES = re.compile(r"^\s+(?:%s\.(\w+):|import_playbook: (\w+\.yml))" % re.escape(COLLECTION), re.MULTILINE)
 # Of tasks that begin a playbook, or have no hosts in most runs.
 FIRST = ("ledger", "compute_report")
-# What else an action needs at once, and loads only as it works: most of its runs with other options do without.
-LIBRARIES = {"boot_accept": ("jsonschema",)}
 
 _wanted: list[str] = []
 
@@ -46,7 +44,7 @@ def load_action_after_the_first() -> None:
     if name:
         following = next((each for each in _actions(name + ".yml") if each not in FIRST), None)
         if following is not None:
-            load(action(following), *LIBRARIES.get(following, ()))
+            load(action(following))
 
 
 def _actions(playbook: str) -> t.Iterator[str]:

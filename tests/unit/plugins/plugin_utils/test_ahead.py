@@ -86,5 +86,4 @@ def test_the_action_after_the_ledger(played: list[str], expected: list[str], mon
     monkeypatch.setattr(context, "CLIARGS", {"args": played})
     monkeypatch.setattr(ahead, "_wanted", wanted)
     ahead.load_action_after_the_first()
-    libraries = [name for action in expected for name in ahead.LIBRARIES.get(action, ())]
-    assert wanted == [ACTION + name for name in expected] + libraries
+    assert wanted == [ACTION + name for name in expected]
