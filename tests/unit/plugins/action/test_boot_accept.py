@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.action import boot_accept
-from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidInput, InvalidRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
@@ -112,3 +112,26 @@ def test_what_changed_and_what_the_catalogue_changed_are_told(world: World) -> N
         ]
     again = action_of(boot_accept, WorldPorts(world, "c"), variables).act()
     assert (again["changed"], again["unchanged"]) == (False, [uuid])
+
+
+def test_a_folder_for_passwords_that_cannot_be_made_is_refused_before_anything_is_written(
+    world: World, tmp_path: Path
+) -> None:
+    world.report("h1")
+    (tmp_path / "file").touch()
+    variables = {
+        "inventory_hostname": "localhost",
+        "groups": {"all": ["localhost", "h1"], "bootflow_compute": ["h1"]},
+        "hostvars": {"localhost": {}, "h1": {}},
+        "bootflow_flavors": [{"name": "small", "vcpus": 1, "memory_mb": 512, "root_gb": 1}],
+        "bootflow_images": [{"name": "i", "disk_format": "raw", "url": "http://x/y", "checksum": "0" * 64}],
+        "bootflow_instances": [{"name": "web", "flavor": "small", "image": "i", "networks": "none"}],
+        "bootflow_admin_password_dir": str(tmp_path / "file" / "x"),
+    }
+    accept = action_of(boot_accept, WorldPorts(world, "run1"), variables)
+    with pytest.raises(InvalidInput, match="cannot be written to .*/file/x: Not a directory"):
+        accept.act()
+    assert world.rows(tables.instances) == []
+    variables["bootflow_admin_password_dir"] = str(tmp_path / "passwords")
+    assert action_of(boot_accept, WorldPorts(world, "run1"), variables).act()["created"]
+    assert (tmp_path / "passwords").stat().st_mode & 0o777 == 0o700
