@@ -13,7 +13,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import PLAYBOOKS
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import dead_runs
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import commits, sqlite_file
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import clocks, commits, sqlite_file
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.address import sqlite_path
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.migrations import runner
@@ -21,6 +21,9 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema.ide
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings, tables, variable_names
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.run_lease import TRUSTED
+
+NOTICED = 1.0  # second by which clocks differ
 
 
 class _Found(t.NamedTuple):
@@ -32,15 +35,17 @@ class _Found(t.NamedTuple):
     old_marks: bool = False
     held: frozenset[str] = frozenset()  # hosts that have to report before anything begins
     id: str | None = None
+    ahead: float = 0.0  # see clocks.ahead()
 
 
 def _found(tx: Transaction, url: str) -> _Found:
+    ahead = clocks.ahead(tx)
     todo = runner.plan(tx, url)
     if todo:
-        return _Found(todo, runner.current_revision(tx))
+        return _Found(todo, runner.current_revision(tx), ahead=ahead)
     complete = runner.check_complete(tx, url)
     held = dead_runs.hosts_to_ask(tx).union(attachments.hosts_to_clean_first(tx))
-    return _Found(todo, runner.HEAD, complete, complete and commits.any_old(tx), frozenset(held), ledger_id(tx))
+    return _Found(todo, runner.HEAD, complete, complete and commits.any_old(tx), frozenset(held), ledger_id(tx), ahead)
 
 
 def opened(action: LedgerAction, use_reserve: bool = False) -> dict[str, t.Any]:
@@ -68,6 +73,7 @@ def opened(action: LedgerAction, use_reserve: bool = False) -> dict[str, t.Any]:
         todo = [{"revision": r, "description": runner.description(r)} for r in runner.REVISIONS]
     else:
         found = ledger.inspect(_found, shown)
+        _check_clock(action, found.ahead)
         todo, before = found.todo, found.revision
         if not action.check_mode:
             if not found.complete:
@@ -101,6 +107,20 @@ def opened(action: LedgerAction, use_reserve: bool = False) -> dict[str, t.Any]:
             "after_header": shown,
         },
     }
+
+
+def _check_clock(action: LedgerAction, ahead: float) -> None:
+    """:raises ClocksDiffer: by more than a run trusts what it read beyond its lease, unless nothing is written."""
+    if abs(ahead) <= NOTICED:
+        return
+    which, allowed = "ahead of" if ahead > 0 else "behind", action.context().lease_seconds * TRUSTED
+    if abs(ahead) > allowed and not action.check_mode:
+        shown = str(action.options["ledger_url"])
+        raise errors.ClocksDiffer(seconds=abs(ahead), which=which, url=shown, allowed=allowed)
+    action.ports.display.warning(
+        "The clock of this controller is %d s %s that of the ledger's server: what a host reports can be taken for older or newer than it is."
+        " Synchronize both clocks." % (abs(ahead), which)
+    )
 
 
 def _of_file(action: LedgerAction, work: t.Callable[[str], bool]) -> bool:

@@ -24,6 +24,13 @@ class LedgerMissing(LedgerError):
     remedy = "Boot something, or run the playbook bootflow.compute.ledger."
 
 
+class ClocksDiffer(LedgerError):
+    """The clock of the controller and that of the ledger's database server differ by more than leases allow."""
+
+    msg_fmt = "The clock of this controller is %(seconds)d s %(which)s that of the server of the ledger %(url)s; leases allow for %(allowed)d s"
+    remedy = "Synchronize both clocks (chrony, systemd-timesyncd). Otherwise a controller could take over what another one works on."
+
+
 class LedgerTooNew(LedgerError):
     """A newer version of the collection wrote the ledger."""
 
