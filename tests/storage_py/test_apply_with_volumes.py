@@ -21,15 +21,19 @@ def data(*names: str) -> list[dict[str, t.Any]]:
     return [{"source_type": "volume", "uuid": name, "destination_type": "volume", "boot_index": -1} for name in names]
 
 
-def app(*names: str, **fields: t.Any) -> dict[str, t.Any]:
+def guest(name: str, *names: str, **fields: t.Any) -> dict[str, t.Any]:
     """An instance with a local root disk and these volumes."""
     local = {"source_type": "image", "uuid": "guest", "destination_type": "local", "boot_index": 0}
-    return entry("app", user_data=WATCH, block_device_mapping=[local, *data(*names)], **fields)
+    return entry(name, block_device_mapping=[local, *data(*names)], **fields)
 
 
-def apply(volumes: VolumeFlow, *entries: dict[str, t.Any], options: tuple[str, ...] = ()) -> str:
+def app(*names: str) -> dict[str, t.Any]:
+    return guest("app", *names, user_data=WATCH)
+
+
+def apply(volumes: VolumeFlow, *entries: dict[str, t.Any], options: tuple[str, ...] = (), expect: int = 0) -> str:
     done = volumes.run("apply", *options, bootflow_instances=list(entries), **READY)
-    assert done.returncode == 0, done.output
+    assert done.returncode == expect, done.output
     return done.output
 
 
@@ -55,7 +59,7 @@ def test_volumes_of_a_file(volumes: VolumeFlow) -> None:
     volumes.until_console(row, serials["two"])
     assert attached(volumes) == {"two"} and volumes.instances()["app"]["uuid"] == row["uuid"]
 
-    process = volumes.start("apply", {"bootflow_instances": [app("one", "two"), entry("new")], **READY})
+    process = volumes.start("apply", {"bootflow_instances": [app("one", "two"), guest("new")], **READY})
     volumes.wait_for(
         "SELECT 1 FROM volume_attachments WHERE deleted = '' AND attach_status != 'attached'", 120, process
     )
@@ -63,11 +67,27 @@ def test_volumes_of_a_file(volumes: VolumeFlow) -> None:
     time.sleep(5)
     done = volumes.run("audit")
     assert done.returncode == 0, done.output
-    apply(volumes, app("one", "two"), entry("new"))
+    apply(volumes, app("one", "two"), guest("new"))
     assert attached(volumes) == {"one", "two"} and set(volumes.instances()) == {"app", "new"}
     assert len(volumes.query("SELECT 1 FROM volume_attachments WHERE deleted = ''")) == 2
-    assert "nothing to do" in apply(volumes, app("one", "two"), entry("new"))
+    assert "nothing to do" in apply(volumes, app("one", "two"), guest("new"))
+
+    volumes.create({"name": "three", "size": 1, "volume_type": "thin"})
+    both = app("one", "two"), guest("new", "two", "three")
+    told = apply(volumes, *both, expect=2)
+    assert "! new attach volume two: " in told and "ApplyIncomplete" in told, told
+    assert attached(volumes) == {"one", "two", "three"}, "one that another instance has keeps no other from it"
+    freed = apply(volumes, app("one"), guest("new", "two", "three"))
+    assert "~ app detach volume two" in freed and "~ new attach volume two" in freed, freed
+    having = {v["id"]: v["name"] for v in volumes.volumes()}
+    rows = volumes.query("SELECT * FROM volume_attachments WHERE deleted = ''")
+    uuids = {r["uuid"]: n for n, r in volumes.instances().items()}
+    assert {(uuids[r["instance_uuid"]], having[r["volume_id"]]) for r in rows} == {
+        ("app", "one"),
+        ("new", "two"),
+        ("new", "three"),
+    }
     volumes.check_ledger()
     volumes.delete("app", "new")
-    volumes.remove("one", "two")
+    volumes.remove("one", "two", "three")
     assert volumes.residue() == {}
