@@ -11,13 +11,13 @@ ANSIBLE_HOME for the next runs. What is wrong there costs time and nothing else,
 from __future__ import annotations
 
 import contextlib
-import os
 from pathlib import Path
 
 from ansible import constants
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.optional import optional_import
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.address import url_is_sqlite
+from ansible_collections.bootflow.compute.plugins.plugin_utils.packed_modules import write_whole
 
 FILE = "bootflow-database"  # in ANSIBLE_HOME
 SQLITE, POSTGRESQL = "sqlite", "postgresql"
@@ -38,11 +38,8 @@ def remember(url: str) -> None:
     kind = SQLITE if url_is_sqlite(url) else POSTGRESQL
     if kind == (_last() or SQLITE):
         return
-    path = _path()
     with contextlib.suppress(OSError):
-        part = path.with_name("%s.%d.part" % (path.name, os.getpid()))
-        part.write_text(kind + "\n")
-        part.rename(path)
+        write_whole(_path(), kind.encode() + b"\n")
 
 
 def _last() -> str:

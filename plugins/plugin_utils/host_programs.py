@@ -35,11 +35,21 @@ COLLECTIONS = "ansible_collections/"
 PROGRAM = "ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.program"
 # What reads from web servers is Ansible's, in a process of its own that loads it from a file.
 READS_THE_WEB = "ansible_collections/bootflow/compute/plugins/module_utils/hosts/images/web.py"
+DISCOVERED = (
+    "auto",
+    "auto_legacy",
+    "auto_silent",
+    "auto_legacy_silent",
+)  # interpreters that Ansible looks for on the host
 HEAD = 16  # bytes of a .pyc before the code
 
-# Follows PARTS (see program_of()) and ARGUMENTS on the host.
+# Follows PARTS (see program_of()) and ARGUMENTS on the host. What a Python that is too old says of a module is Ansible's; it can read this far.
 START = """
-import base64, importlib.util, marshal, sys, types, zlib
+import sys
+if sys.version_info < (3, 9):
+    sys.stdout.write('{"needs_ansible_module": "Python %s"}' % sys.version.split()[0])
+    sys.exit()
+import base64, importlib.util, marshal, types, zlib
 parts = marshal.loads(base64.b64decode(PARTS))
 codes = marshal.loads(zlib.decompress(parts['codes']))
 def sources():
@@ -77,7 +87,8 @@ def built(
         )
     except (AttributeError, TypeError):  # of another Ansible
         return None
-    return ready, "%s (without AnsiballZ)" % module
+    action._display.vvv("%s goes to the host as a program (without AnsiballZ)" % module)
+    return ready, str(packed_modules.PLUGINS / "modules" / (module.rpartition(".")[2] + ".py"))
 
 
 @contextlib.contextmanager
@@ -97,12 +108,12 @@ def may_read_the_web(arguments: t.Mapping[str, t.Any]) -> bool:
 
 
 def _interpreter(action: ActionBase, task_vars: t.Mapping[str, t.Any]) -> str | None:
-    """Python on the host, where the inventory names it or Ansible has found it in this run."""
-    found = task_vars.get("ansible_python_interpreter")
-    if found is None:
-        found = (task_vars.get("ansible_facts") or {}).get("discovered_interpreter_python")
-    path = action._templar.template(found)
-    return str(path) if isinstance(path, str) and path.startswith("/") else None
+    """Python on the host, where the inventory or Ansible's settings name it, or Ansible has found it in this run."""
+    path = action._templar.template(constants.config.get_config_value("INTERPRETER_PYTHON", variables=dict(task_vars)))
+    facts = task_vars.get("ansible_facts")
+    if (not path or str(path).strip() in DISCOVERED) and isinstance(facts, t.Mapping):
+        path = facts.get("discovered_interpreter_python")
+    return path.strip() if isinstance(path, str) and path.strip().startswith("/") else None
 
 
 def _as_json(arguments: t.Mapping[str, t.Any]) -> bytes:
@@ -115,15 +126,12 @@ def _kept(module: str) -> bytes | None:
     if path is None:
         return None
     kept = path.with_name(path.name + SUFFIX)
-    try:
-        if kept.exists():
-            return kept.read_bytes()
-        packed = path.read_bytes()
-    except OSError:
-        return None
-    program = program_of(module, packed)
-    if program is not None:
-        packed_modules.write(kept, program)
+    program = packed_modules.read(kept)
+    if program is None:
+        packed = packed_modules.read(path)
+        program = None if packed is None else program_of(module, packed)
+        if program is not None:
+            packed_modules.write(kept, program)
     return program
 
 

@@ -6,6 +6,7 @@
 
 Ansible itself keeps a packed module until its run ends, in a folder of the run. A copy of that file in ANSIBLE_HOME is put there when
 a run first needs the module, as long as nothing that is packed has changed. Where anything of it is not as expected, Ansible packs.
+Each file is kept with its checksum: one of which a power failure has left a part is packed again.
 
 The copy also has the byte code of its files, made by the controller's Python: a host with the same version of Python (3.11, say) need not compile
 them each time, some 0.2 s of its processor; another version finds the sources beside.
@@ -25,8 +26,10 @@ import pickle
 import shutil
 import stat
 import sys
+import tempfile
 import typing as t
 import zipfile
+import zlib
 from pathlib import Path
 
 from ansible import constants
@@ -34,8 +37,13 @@ from ansible.release import __version__ as ansible_version
 
 PLUGINS = Path(__file__).resolve().parents[1]
 PACKED = ("module_utils", "modules")  # folders of the collection that hosts get files of
+PACKERS = ("plugin_utils/packed_modules.py", "plugin_utils/host_programs.py")  # what gives what is kept its form
 FOLDER = "bootflow-modules"  # in ANSIBLE_HOME
 OTHERS = (".lock", ".part", ".program")  # beside what Ansible packed
+CHECKSUM = 4  # bytes before the content of a kept file
+STATES = (
+    2  # of files that are kept: this one, and that of another installation of the collection with the same ANSIBLE_HOME
+)
 UNCHECKED_HASH = (1).to_bytes(4, "little")  # the flags of a .pyc that is not compared with its source
 
 
@@ -50,13 +58,16 @@ def kept(module: str) -> t.Iterator[None]:
         folder = None if packed_before else _folder()
         if folder is not None:
             for path in _packed(folder, pattern):
-                _copy(path, of_run)
-                packed_before = True
+                content = read(path)
+                if content is not None:
+                    of_run.mkdir(mode=0o700, exist_ok=True)
+                    write_whole(of_run / path.name, content)
+                    packed_before = True
     yield
     with contextlib.suppress(OSError):
         if folder is not None and not packed_before:
             for path in _packed(of_run, pattern):
-                _copy(path, folder, _with_byte_code(path.read_bytes()))
+                write(folder / path.name, _with_byte_code(path.read_bytes()))
 
 
 def path_of(module: str) -> Path | None:
@@ -68,10 +79,24 @@ def path_of(module: str) -> Path | None:
     return None
 
 
-def write(path: Path, content: bytes) -> None:
-    """Keep one more file, beside what is kept of a module. It does no harm if that fails."""
+def read(path: Path) -> bytes | None:
+    """What write() kept there. None: nothing, or not all of it."""
     with contextlib.suppress(OSError):
-        _write(path, content)
+        kept_there = path.read_bytes()
+        content = kept_there[CHECKSUM:]
+        if kept_there[:CHECKSUM] == _checksum(content):
+            return content
+    return None
+
+
+def write(path: Path, content: bytes) -> None:
+    """Keep a file. It does no harm if that fails."""
+    with contextlib.suppress(OSError):
+        write_whole(path, _checksum(content) + content)
+
+
+def _checksum(content: bytes) -> bytes:
+    return zlib.crc32(content).to_bytes(CHECKSUM, "little")
 
 
 def _pattern(module: str) -> str:
@@ -82,17 +107,17 @@ def _packed(folder: Path, pattern: str) -> t.Iterator[Path]:
     return (path for path in folder.glob(pattern) if path.suffix not in OTHERS)
 
 
-def _copy(path: Path, folder: Path, content: bytes | None = None) -> None:
-    """:arg content: instead of the file's"""
-    folder.mkdir(mode=0o700, exist_ok=True)
-    _write(folder / path.name, path.read_bytes() if content is None else content)
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Whole or not at all: another process may look for it."""
-    part = path.with_name("%s.%d.part" % (path.name, os.getpid()))
-    part.write_bytes(content)
-    part.rename(path)
+def write_whole(path: Path, content: bytes) -> None:
+    """Whole or not at all: another process may look for it, or write it too, on another computer with the same home."""
+    fd, part = tempfile.mkstemp(prefix=path.name + ".", suffix=".part", dir=path.parent)
+    try:
+        with open(fd, "wb") as file:
+            file.write(content)
+        os.rename(part, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(part)
+        raise
 
 
 def _with_byte_code(packed: bytes) -> bytes:
@@ -124,7 +149,7 @@ def _compiled(archive: bytes) -> bytes:
 
 
 def _folder() -> Path | None:
-    """Where modules are kept that are packed of the files as they are now; None: nowhere. Those of other files are removed."""
+    """Where modules are kept that are packed of the files as they are now; None: nowhere. Those of older files are removed."""
     if any(os.path.isdir(path) for path in constants.DEFAULT_MODULE_UTILS_PATH or ()):
         return None  # files of the user may be packed with ours
     above = Path(constants.config.get_config_value("ANSIBLE_HOME")) / FOLDER
@@ -133,7 +158,7 @@ def _folder() -> Path | None:
         return None
     folder = above / _state()
     if not folder.is_dir():
-        for old in above.iterdir():
+        for old in sorted(above.iterdir(), key=lambda path: path.lstat().st_mtime)[: 1 - STATES]:
             shutil.rmtree(old, ignore_errors=True)
         folder.mkdir(mode=0o700, exist_ok=True)
     return folder if _only_ours(folder) else None
@@ -148,12 +173,16 @@ def _only_ours(folder: Path) -> bool:
 def _state() -> str:
     """A digest of all that a packed module depends on: names, times and sizes of the files, and who packs them."""
     digest = hashlib.sha256(repr((ansible_version, sys.version_info, str(PLUGINS))).encode())
+    for path in _files():
+        found = os.stat(path)
+        # The time of its last change is the kernel's: an image or a package may have given each version the same time of writing.
+        digest.update(repr((path, found.st_mtime_ns, found.st_ctime_ns, found.st_size)).encode())
+    return digest.hexdigest()[:32]
+
+
+def _files() -> t.Iterator[str]:
     for root in PACKED:
         for folder, folders, files in os.walk(PLUGINS / root):
             folders.sort()
-            for name in sorted(files):
-                if name.endswith(".py"):
-                    path = os.path.join(folder, name)
-                    found = os.stat(path)
-                    digest.update(repr((path, found.st_mtime_ns, found.st_size)).encode())
-    return digest.hexdigest()[:32]
+            yield from (os.path.join(folder, name) for name in sorted(files) if name.endswith(".py"))
+    yield from (str(PLUGINS / name) for name in PACKERS)

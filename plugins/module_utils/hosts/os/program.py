@@ -27,7 +27,6 @@ from importlib.abc import InspectLoader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 
 NEEDS_ANSIBLE = "needs_ansible_module"  # the field of a result that says why the program did nothing
-LEAST_PYTHON = (3, 9)  # what an older one says of a module is Ansible's
 HIDDEN = "VALUE_SPECIFIED_IN_NO_LOG_PARAMETER"  # as Ansible writes it
 
 Spec = t.Mapping[str, t.Mapping[str, t.Any]]
@@ -218,6 +217,7 @@ class PlainModule:
         self._name = str(self.given.get("_ansible_module_name"))
         self._warnings: list[str] = []
         _check_locale()
+        _check_folder()
         if not self.given.get("_ansible_no_log"):
             self._log(sorted(mine))
 
@@ -226,7 +226,9 @@ class PlainModule:
         facility = getattr(syslog, str(self.given.get("_ansible_syslog_facility")), syslog.LOG_USER)
         with contextlib.suppress(OSError, TypeError, ValueError):
             syslog.openlog("ansible-%s" % self._name, 0, facility)
-            syslog.syslog(syslog.LOG_INFO, "Invoked with %s" % ", ".join(names))
+            target = self.given.get("_ansible_target_log_info")
+            text = "Invoked with %s" % ", ".join(names)
+            syslog.syslog(syslog.LOG_INFO, "%s %s" % (target, text) if target else text)
 
     def warn(self, warning: str) -> None:
         self._warnings.append(warning)
@@ -248,11 +250,22 @@ class PlainModule:
 
 def _check_locale() -> None:
     """A locale that the host does not have would have each program that is started complain."""
-    try:
-        locale.setlocale(locale.LC_ALL, "")
-    except locale.Error:
-        locale.setlocale(locale.LC_ALL, "C")
-        os.environ.update(LANG="C", LC_ALL="C", LC_MESSAGES="C")
+    for name in ("", "C.UTF-8", "C"):
+        with contextlib.suppress(locale.Error):
+            locale.setlocale(locale.LC_ALL, name)
+            if name:
+                os.environ.update(LANG=name, LC_ALL=name, LC_MESSAGES=name)
+            return
+
+
+def _check_folder() -> None:
+    """Programs that are started must be able to look at the current folder, which may be closed to the user that one became, or gone."""
+    for find in (os.getcwd, lambda: os.path.expandvars("$HOME"), lambda: "/tmp", lambda: "/"):
+        with contextlib.suppress(OSError):
+            folder = find()
+            if os.access(folder, os.R_OK | os.X_OK):
+                os.chdir(folder)
+                return
 
 
 def answer(result: t.Mapping[str, t.Any]) -> None:
@@ -288,10 +301,9 @@ def _main_of(files: Files, module: str) -> t.Callable[[], None]:
     stand_ins[names[-1]].AnsibleModule = PlainModule  # type: ignore[attr-defined]
     for stand_in in stand_ins.values():
         stand_in.__path__ = []
-    if sys.version_info < LEAST_PYTHON:
-        raise NeedsAnsible("Python %s" % sys.version.split()[0])
     # What is in the current folder, or where a file of the program lies, is not ours.
-    sys.path[:] = [p for p in sys.path if p and p != os.path.dirname(os.path.realpath(sys.argv[0]))]
+    here = os.path.dirname(os.path.realpath(sys.argv[0])) if sys.argv[0] else ""
+    sys.path[:] = [p for p in sys.path if p and p != here]
     sys.meta_path.insert(0, files)
     sys.modules.update(stand_ins)
     try:

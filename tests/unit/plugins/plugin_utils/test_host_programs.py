@@ -7,9 +7,12 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import functools
+import itertools
 import json
 import marshal
+import os
 import pickle
 import subprocess
 import sys
@@ -19,6 +22,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
+from ansible.executor import module_common
 
 from ansible_collections.bootflow.compute.plugins import modules
 from ansible_collections.bootflow.compute.plugins.plugin_utils import host_programs, packed_modules
@@ -74,6 +78,33 @@ def run(
     return t.cast("dict[str, t.Any]", json.loads(done.stdout.splitlines()[-1]))
 
 
+def test_a_python_that_is_too_old_leaves_the_module_to_ansible() -> None:
+    """The check comes before anything that such a Python cannot read: nothing of the program is there yet."""
+    start = host_programs.START.replace("(3, 9)", "(9, 9)")
+    assert start != host_programs.START
+    done = subprocess.run([sys.executable, "-I"], input=start, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == {host_programs.NEEDS_ANSIBLE: "Python %s" % sys.version.split()[0]}
+
+
+def test_a_current_folder_that_is_gone_does_no_harm(tmp_path: Path) -> None:
+    """As Ansible's modules the program goes to another one then: what it starts has to look at it."""
+    program = host_programs.program_of("bootflow.compute.domain_info", packed("domain_info"))
+    assert program is not None
+    line = b"ARGUMENTS = %r\n" % json.dumps({"_ansible_no_log": True, "libvirt_uri": "test:///none"}).encode()
+    where = b"import atexit, os\natexit.register(lambda: print(os.getcwd()))\n"
+    for before, expected in (("true", tmp_path / "home"), ('rmdir "$PWD"', Path(os.environ["HOME"]))):
+        (tmp_path / "home").mkdir(exist_ok=True)
+        done = subprocess.run(
+            ["sh", "-c", before + '; exec "$0" -I', sys.executable],
+            input=where + program + line + host_programs.START.encode(),
+            capture_output=True,
+            cwd=tmp_path / "home",
+            check=False,
+        )
+        answer, folder = done.stdout.decode().split("\n")[-3:-1]
+        assert json.loads(answer)["error_code"] and Path(folder) == expected, done.stderr
+
+
 def no_byte_code(parts: dict[str, t.Any]) -> None:
     parts["magic"] = OTHER_MAGIC
 
@@ -124,12 +155,13 @@ class Action:
     def __init__(self, delegate_to: str | None = None):
         self._task = types.SimpleNamespace(delegate_to=delegate_to)
         self._templar = types.SimpleNamespace(template=lambda value: value)
+        self._display = types.SimpleNamespace(vvv=lambda _text: None)
 
 
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "domain_info-ZIP"
-    path.write_bytes(packed("domain_info"))
+    packed_modules.write(path, packed("domain_info"))
     monkeypatch.setattr(packed_modules, "path_of", lambda module: path if module.endswith("domain_info") else None)
     return path
 
@@ -143,10 +175,39 @@ def test_a_program_is_made_once(kept: Path) -> None:
     first = built(ansible_python_interpreter="/usr/bin/python3")
     assert first.shebang == "#!/usr/bin/python3" and first.module_style == "new"
     program = kept.with_name(kept.name + host_programs.SUFFIX)
-    assert program.exists()
+    for damaged in (b"", program.read_bytes()[:-1]):
+        program.write_bytes(damaged)
+        assert built(ansible_python_interpreter="/usr/bin/python3") == first
     kept.write_bytes(b"")
     assert built(ansible_python_interpreter="/usr/bin/python3") == first
     assert built(ansible_facts={"discovered_interpreter_python": "/usr/bin/python3"}) == first
+
+
+def test_the_file_on_the_host_has_a_name_that_any_shell_takes(kept: Path) -> None:
+    """Without pipelining Ansible calls it like the module's file, and not each way of copying quotes it."""
+    here = {"ansible_python_interpreter": "/usr/bin/python3"}
+    _program, path = host_programs.built(t.cast(t.Any, Action()), "bootflow.compute.domain_info", {}, here) or ("", "")
+    assert Path(path).is_file() and Path(path).name == "domain_info.py"
+
+
+def test_python_is_the_one_that_ansible_would_take(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The inventory's, else that of Ansible's settings, else the one that it found: its own function is the judge."""
+    templar = types.SimpleNamespace(_engine=types.SimpleNamespace(template=lambda value, options: value))
+
+    def ansible_takes(variables: dict[str, t.Any]) -> str | None:
+        with contextlib.suppress(module_common.InterpreterDiscoveryRequiredError):
+            return str(module_common._get_shebang("/usr/bin/python", variables, templar)[0])
+        return None
+
+    paths = (None, "/usr/bin/python3.9", " /opt/python ", "auto", "auto_silent", "")
+    for named, setting, discovered in itertools.product(paths, paths, (None, "/usr/bin/python3.13")):
+        monkeypatch.delenv("ANSIBLE_PYTHON_INTERPRETER", raising=False)
+        if setting is not None:
+            monkeypatch.setenv("ANSIBLE_PYTHON_INTERPRETER", setting)
+        facts = {} if discovered is None else {"discovered_interpreter_python": discovered}
+        variables = {"ansible_facts": facts, **({} if named is None else {"ansible_python_interpreter": named})}
+        ours = built(**variables)
+        assert (ours and ours.shebang) == ansible_takes(variables), (named, setting, discovered)
 
 
 def test_ansible_packs_where_it_has_to(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,9 +219,9 @@ def test_ansible_packs_where_it_has_to(kept: Path, monkeypatch: pytest.MonkeyPat
     assert not built(module="domain", **here), "not packed yet"
     kept.with_name(kept.name + host_programs.SUFFIX).unlink()
     for other in (b"", pickle.dumps(types.SimpleNamespace(zip_data=b"eA=="))):
-        kept.write_bytes(other)
+        packed_modules.write(kept, other)
         assert not built(**here), "of another Ansible"
-    kept.write_bytes(packed("domain_info"))
+    packed_modules.write(kept, packed("domain_info"))
     with monkeypatch.context() as other_ansible:
         other_ansible.setattr(host_programs.module_common, "_BuiltModule", lambda data: data)
         assert not built(**here), "of another form"

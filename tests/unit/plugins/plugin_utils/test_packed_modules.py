@@ -10,6 +10,8 @@ import base64
 import io
 import os
 import pickle
+import resource
+import signal
 import subprocess
 import sys
 import types
@@ -36,6 +38,9 @@ class Runs:
         self.monkeypatch = monkeypatch
         for name in packed_modules.PACKED:
             (folder / "plugins" / name).mkdir(parents=True)
+        for name in packed_modules.PACKERS:
+            (folder / "plugins" / name).parent.mkdir(exist_ok=True)
+            (folder / "plugins" / name).touch()
         self.source = folder / "plugins" / "modules" / "domain.py"
         self.source.write_text("old")
         monkeypatch.setattr(packed_modules, "PLUGINS", folder / "plugins")
@@ -75,13 +80,62 @@ def test_a_module_is_packed_in_the_first_run_only(runs: Runs) -> None:
     assert [path.name for path in state.iterdir()] == [FILE]
 
 
-def test_a_file_that_changed_is_packed_again_and_the_old_one_goes(runs: Runs) -> None:
+def test_a_file_that_changed_is_packed_again_and_old_ones_go(runs: Runs) -> None:
     assert runs() and not runs()
     runs.source.write_text("another")
     assert [runs(), runs()] == [True, False]
     (runs.folder / "plugins" / "module_utils" / "new.py").touch()
     assert [runs(), runs()] == [True, False]
-    assert len(list((runs.home / packed_modules.FOLDER).iterdir())) == 1
+    (runs.folder / "plugins" / packed_modules.PACKERS[-1]).write_text("another form")
+    assert [runs(), runs()] == [True, False]
+    assert len(list((runs.home / packed_modules.FOLDER).iterdir())) == packed_modules.STATES
+
+
+def test_a_file_of_the_same_size_and_time_is_another(runs: Runs) -> None:
+    """As in images and packages whose files all have one time."""
+    times = (1, 1)
+    os.utime(runs.source, times)
+    assert runs() and not runs()
+    runs.source.write_text("new")
+    os.utime(runs.source, times)
+    assert [runs(), runs()] == [True, False]
+
+
+def test_two_installations_with_one_home_do_not_pack_in_turn(
+    tmp_path: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "other").mkdir()
+    other = Runs(tmp_path / "other", monkeypatch)
+    other.home = runs.home
+    packed = []
+    for installation in (runs, other, runs, other):
+        monkeypatch.setattr(packed_modules, "PLUGINS", installation.folder / "plugins")
+        packed.append(installation())
+    assert packed == [True, True, False, False]
+
+
+@pytest.mark.parametrize("left", [0, 3, 6])
+def test_a_file_that_was_not_written_whole_is_packed_again(runs: Runs, left: int) -> None:
+    """The rest of a file after a power failure, or of two computers that wrote to one home."""
+    assert runs() and not runs()
+    (kept,) = (runs.home / packed_modules.FOLDER).glob("*/*")
+    whole = kept.read_bytes()
+    kept.write_bytes(whole[:left])
+    assert [runs(), runs()] == [True, False]
+    assert kept.read_bytes() == whole
+
+
+def test_a_full_disk_leaves_nothing_of_a_file(tmp_path: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        packed_modules.write(tmp_path / "module", bytes(5000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert not list(tmp_path.iterdir())
+    assert packed_modules.read(tmp_path / "module") is None
 
 
 def test_what_others_may_write_is_not_used(runs: Runs) -> None:
@@ -129,11 +183,7 @@ def test_ansible_uses_it(tmp_path: Path) -> None:
     ledger = program[:-1] + ["bootflow.compute.ledger", *variables]
     subprocess.run(ledger, env=environment, check=True, capture_output=True)
     found = []
-    for more in (
-        [],
-        [],
-        ["-e", "ansible_facts={'discovered_interpreter_python': null}", "-e", "ansible_python_interpreter=auto_silent"],
-    ):
+    for more in ([], [], ["-e", "ansible_python_interpreter=auto_silent"]):
         done = subprocess.run(
             [*program, *variables, *more], env=environment, capture_output=True, text=True, check=False
         )
@@ -152,7 +202,7 @@ def test_ansible_uses_it(tmp_path: Path) -> None:
 
 def _imports_from(kept: Path, folder: Path) -> None:
     """What is kept has byte code, which this Python uses, and sources, for a Python that cannot read it."""
-    archive = base64.b64decode(pickle.loads(kept.read_bytes()).zip_data)
+    archive = base64.b64decode(pickle.loads(packed_modules.read(kept) or b"").zip_data)
     (folder / "ours.zip").write_bytes(archive)
     with zipfile.ZipFile(io.BytesIO(archive)) as ours, zipfile.ZipFile(folder / "others.zip", "w") as others:
         sources = {n for n in ours.namelist() if n.endswith(".py")}
