@@ -56,7 +56,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     packed_modules,
     time_limits,
 )
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result, module_error
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result, module_error, traceback_of
 from ansible_collections.bootflow.compute.plugins.plugin_utils.run_lease import RunLease
 
 # Made when the parent process loads the first action, inherited by every worker it forks, gone with the run: what
@@ -489,6 +489,12 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
         :raises BootflowError: the module failed; ``details["answer"]`` is its result, with what it did nevertheless.
         """
         host = self.task_vars.get("inventory_hostname", "?")
+        delegated = self._task.delegate_to
+        if delegated and delegated != host:
+            raise AnsibleActionFail(
+                "delegate_to is %s, whose answer would be written as that of %s. "
+                "Remedy: Name the hosts in the play (hosts), and remove delegate_to." % (delegated, host)
+            )
         seconds = time_limits.limit_of(self, name, arguments)
         self.check_lease(name)
         try:
@@ -504,7 +510,7 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
             if result.get("error_code"):
                 answer.check_failure(name, host, result)
             error = module_error(name, host, result)
-            self._show_tracebacks(name, host, [result])
+            self._show_tracebacks(name, host, [result, {"traceback": traceback_of(result)}])
             error.details["answer"] = result
             raise error
         answer.check(name, host, result)

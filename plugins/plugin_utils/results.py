@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
@@ -13,6 +14,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.legible impo
 
 STATISTICS: t.Mapping[str, t.Mapping[str, t.Any]] = {"set_stats": {"type": "bool", "default": False}}
 ITEMS_NAMED = 10
+LAST_WORDS = 300  # characters
 OF_A_GUEST = ("name", "uuid", "project", "host", "vm_state", "addresses")
 
 
@@ -27,10 +29,27 @@ def module_error(name: str, host: str, result: t.Mapping[str, t.Any]) -> errors.
     if result.get("error_code"):
         return errors.from_dict({**result, "code": result["error_code"], "message": result.get("msg", "")})
     text = str(result.get("msg") or "").strip()
-    for stream in ("exception", "module_stderr", "module_stdout"):
-        if len(text) < 20 and result.get(stream):
-            text = "%s %s" % (text, (str(result[stream]).strip().splitlines() or [""])[-1])
+    if "module_stdout" in result:  # it gave no answer
+        text = "%s (%s)" % (text, _last_words(result))
+    elif not text:
+        text = (traceback_of(result).strip().splitlines() or [""])[-1]
     return errors.RemoteError(reason=legible("%s on %s: %s" % (name, host, text or "the module failed")))
+
+
+def traceback_of(result: t.Mapping[str, t.Any]) -> str:
+    """Of a module that ended with an exception: Ansible has it in an object, with the traceback in its event."""
+    found = result.get("exception")
+    return str(getattr(getattr(found, "event", None), "formatted_traceback", None) or "")
+
+
+def _last_words(result: t.Mapping[str, t.Any]) -> str:
+    """What Python or the shell wrote last instead of an answer. SSH says what it wrote itself last of all."""
+    for stream in ("module_stderr", "module_stdout"):
+        lines = [line.strip() for line in str(result.get(stream) or "").splitlines()]
+        said = [line for line in lines if line and not re.fullmatch("(Shared c|C)onnection to .* closed[.]", line)]
+        if said:
+            return said[-1][:LAST_WORDS]
+    return "exit code %s" % result.get("rc")
 
 
 def item_errors(result: t.Mapping[str, t.Any], keys: t.Iterable[str]) -> dict[str, errors.BootflowError]:

@@ -143,6 +143,7 @@ def action_of(
         action="bootflow.compute." + module.__name__.rpartition(".")[2],
         args={"ledger_url": ports.world.url, **options},
         check_mode=check_mode,
+        delegate_to=None,
     )
     action = module.ActionModule(task=task, connection=None, play_context=None, loader=None, templar=None, ports=ports)
     action.prepare(variables)

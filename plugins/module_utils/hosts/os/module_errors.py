@@ -7,10 +7,13 @@
 from __future__ import annotations
 
 import errno
+import os
 import socket
 import typing as t
 
-from ...core.errors import BootflowError, DiskFull, RemoteError, unexpected
+from ...core.errors import BootflowError, DiskFull, HypervisorUnavailable, RemoteError, unexpected
+
+NOT_ROOT = "The modules work as root on their hosts: set ansible_user: root, or ansible_become: true for another user."
 
 
 def as_bootflow_error(error: BaseException, path: str = "") -> BootflowError:
@@ -18,13 +21,16 @@ def as_bootflow_error(error: BaseException, path: str = "") -> BootflowError:
 
     :arg path: the file being written, for the message of DiskFull.
     """
+    if isinstance(error, HypervisorUnavailable) and os.geteuid() != 0:
+        error.remedy = NOT_ROOT
     if isinstance(error, BootflowError):
         return error
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskFull(host=socket.gethostname(), path=error.filename or path or "the disk", reason=error.strerror)
     if isinstance(error, OSError) and error.strerror:
         where = " (%s)" % error.filename if error.filename else ""
-        return RemoteError(reason="%s%s" % (error.strerror, where))
+        denied = error.errno in (errno.EACCES, errno.EPERM) and os.geteuid() != 0
+        return RemoteError(reason="%s%s" % (error.strerror, where), remedy=NOT_ROOT if denied else None)
     return RemoteError(reason="%s: %s" % (type(error).__name__, error), traceback=unexpected(error))
 
 

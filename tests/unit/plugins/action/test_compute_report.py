@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
+from ansible.errors import AnsibleActionFail
 
 from ansible_collections.bootflow.compute.plugins.action import audit, boot_accept, boot_schedule, compute_report
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
@@ -70,3 +71,13 @@ def test_the_zone_of_an_aggregate_outlives_reports_and_audits(world: World, agai
     assert playbooks.zones() == zones
     getattr(playbooks, again)()
     assert playbooks.zones() == zones
+
+
+def test_a_report_of_another_host_is_refused(world: World) -> None:
+    """With delegate_to the answer would be written as that of the play's host."""
+    ports = WorldPorts(world, "a", lambda _name, _arguments: {"compute_node": FACTS})
+    action = action_of(compute_report, ports, {"inventory_hostname": "h1", "hostvars": {"h1": VARIABLES}})
+    action._task.delegate_to = "h2"
+    with pytest.raises(AnsibleActionFail, match="h2, whose answer would be written as that of h1"):
+        action.act()
+    assert not world.rows(tables.compute_nodes)

@@ -9,10 +9,15 @@ from __future__ import annotations
 import types
 
 import pytest
+from ansible._internal._errors._captured import AnsibleModuleCapturedError
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.plugin_utils import tables
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result, module_error
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import (
+    error_result,
+    module_error,
+    traceback_of,
+)
 
 UNREACHABLE = {"code": "HostUnreachable", "message": "no route", "host": "kvm1", "remedy": "Check the cable."}
 FAULT = {"code": "NoValidHost", "message": "none left", "remedy": "Ask the scheduler.", "tried": [UNREACHABLE]}
@@ -85,9 +90,29 @@ def test_the_error_behind_a_failed_result_is_the_same_again(error: errors.Bootfl
     assert type(back) is type(error) and back.as_dict() == error.as_dict()
 
 
-def test_a_module_without_a_code_is_a_remote_error_that_ends_with_what_it_said_last():
-    error = module_error("a_module", "kvm1", {"failed": True, "msg": "MODULE FAILURE", "module_stderr": "a\nlast"})
-    assert (error.code, error.message) == ("RemoteError", "a_module on kvm1: MODULE FAILURE last")
+@pytest.mark.parametrize(
+    "said, last",
+    [
+        ({"module_stdout": "", "module_stderr": "Traceback\nMemoryError\n"}, "MemoryError"),
+        ({"module_stdout": "no space\r\n", "module_stderr": "Shared connection to 10.0.0.1 closed.\r\n"}, "no space"),
+        ({"module_stdout": "Killed\n", "module_stderr": "", "rc": 137}, "Killed"),
+        ({"module_stdout": "", "module_stderr": "", "rc": 137}, "exit code 137"),
+    ],
+)
+def test_a_module_without_an_answer_is_a_remote_error_with_its_last_words(said: dict[str, object], last: str):
+    error = module_error("a_module", "kvm1", {"failed": True, "msg": "No start of json char found", **said})
+    assert (error.code, error.message) == (
+        "RemoteError",
+        "a_module on kvm1: No start of json char found (%s)" % last,
+    )
+
+
+def test_a_module_that_ended_with_an_exception_is_a_remote_error_with_its_last_line():
+    result: dict[str, object] = {"failed": True, "exception": "Traceback:\n  File x\nZeroDivisionError: by zero\n"}
+    AnsibleModuleCapturedError.normalize_result_exception(result)  # as Ansible gives it to actions
+    assert module_error("a_module", "kvm1", result).message == "a_module on kvm1: ZeroDivisionError: by zero"
+    assert traceback_of(result).splitlines()[0] == "Traceback:"
+    assert module_error("a_module", "kvm1", {"failed": True}).message == "a_module on kvm1: the module failed"
 
 
 def test_what_a_terminal_must_not_be_sent_is_escaped():

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 import json
 import os
@@ -68,6 +69,15 @@ def test_batch_runs_items_side_by_side():
 def test_full_disk_is_recognised(number):
     error = module_errors.as_bootflow_error(OSError(number, "full", "/x/y"))
     assert isinstance(error, errors.DiskFull) and "/x/y" in error.message and error.retryable
+
+
+@pytest.mark.parametrize(
+    "error", [PermissionError(errno.EACCES, "denied", "/x"), errors.HypervisorUnavailable(host="h", reason="denied")]
+)
+def test_a_user_who_may_not_is_told_to_become_root(error, monkeypatch):
+    before = module_errors.as_bootflow_error(copy.copy(error)).remedy
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert module_errors.as_bootflow_error(error).remedy == module_errors.NOT_ROOT != before
 
 
 def test_fail_gives_the_family_s_fields():
