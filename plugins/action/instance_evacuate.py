@@ -141,6 +141,7 @@ class ActionModule(LedgerAction):
         volumes = [i["uuid"] for i in items if i["cut_off"] is not None]
         let_in: dict[str, errors.BootflowError] = {}
         built: list[str] = []
+        work: rebuild.Rebuilding | None = None
         with lease_kept(self):
             try:
                 work = rebuild.Rebuilding(self, self.open_ledger().inspect(load))
@@ -162,9 +163,11 @@ class ActionModule(LedgerAction):
             left = clean_host(self, [{"uuid": i["uuid"], "name": i["domain"]} for i in failed])
             clear_lost(self, built)
         self._note(problems)
+        starting = work.starting if work is not None else set()
         for uuid, problem in problems.items():
-            its = outcomes.setdefault(uuid, {"cleaned": uuid not in left, "let_in": uuid in let_in})
-            its["error"] = problem.as_dict()
+            may_run = uuid in left and uuid in starting
+            its = outcomes.setdefault(uuid, {"cleaned": uuid not in left, "may_run": may_run, "let_in": uuid in let_in})
+            its["error"] = (_where_it_may_run(problem, host) if may_run else problem).as_dict()
         return {"changed": True, "outcomes": outcomes}
 
     def _note(self, problems: t.Mapping[str, errors.BootflowError]) -> None:
@@ -193,10 +196,12 @@ class ActionModule(LedgerAction):
     def _result(self, item: Item) -> evacuated.Result:
         its = self._outcome(item)
         if not its:  # what the host has of it, nobody knows
-            silent = errors.RemoteError(reason="%s returned no result" % item["destination"])
-            return evacuated.Result(error=silent, cleaned=False)
+            host = str(item["destination"])
+            silent = _where_it_may_run(errors.RemoteError(reason="%s returned no result" % host), host)
+            return evacuated.Result(error=silent, cleaned=False, may_run=True)
         if its.get("error") and "power_state" not in its:
-            return evacuated.Result(error=errors.from_dict(its["error"]), cleaned=bool(its.get("cleaned")))
+            problem = errors.from_dict(its["error"])
+            return evacuated.Result(error=problem, cleaned=bool(its["cleaned"]), may_run=bool(its["may_run"]))
         return evacuated.Result(int(its["power_state"]))
 
     def _finish(self) -> dict[str, t.Any]:
@@ -234,3 +239,13 @@ class ActionModule(LedgerAction):
             )
         lost = begun.get("not_placed", [])
         return report(self, evacuated.EVACUATE, shown, lost)
+
+
+def _where_it_may_run(problem: errors.BootflowError, host: str) -> errors.BootflowError:
+    """The same with what leads on from there: the instance is in error on ``host``."""
+    said = problem.as_dict()
+    said["remedy"] = (
+        "Its guest may run on %s. When that host answers, run bootflow.compute.reboot with bootflow_reboot_type: HARD, or bootflow.compute.rebuild;"
+        " if it is lost, force it down and evacuate the instance from there." % host
+    )
+    return errors.from_dict(said)

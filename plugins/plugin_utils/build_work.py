@@ -41,8 +41,8 @@ STAGE_OF = {"networks": NETWORKING, "disks": BLOCK_DEVICE_MAPPING, "drives": SPA
 class BuildWork:
     """The work for some builds on the current host. A build that fails never fails its neighbours.
 
-    ``ended`` has the builds whose guests run, ``problems`` why others failed, ``stage_of`` how far each came, and ``lost`` those that this
-    run no longer owns.
+    ``ended`` has the builds whose guests run, ``problems`` why others failed, ``stage_of`` how far each came, ``lost`` those that this
+    run no longer owns, and ``starting`` those whose guests a module was told to start: where it gave no answer, nobody knows whether they run.
     """
 
     def __init__(
@@ -59,6 +59,7 @@ class BuildWork:
         self.passed: dict[str, dict[str, tuple[float, float]]] = {uuid: {} for uuid in self.builds}
         self.ended: dict[str, Ended] = {}
         self.lost: set[str] = set()
+        self.starting: set[str] = set()
         self.stay_off: t.Collection[str] = ()  # builds whose guests are defined, and not started
 
     def reach(self, stage: Stage, uuids: t.Collection[str]) -> t.Collection[str]:
@@ -178,6 +179,7 @@ class BuildWork:
         networks = build_parts.networks_of(builds)
         images = build_parts.images_of(builds, self.images)
         began = self.action.context().now
+        self.starting.update(d["uuid"] for d in domains)
         parts = self.action.run_module(
             "instance_build",
             {
@@ -291,6 +293,7 @@ class BuildWork:
         if not domains:
             return
         arguments = build_parts.domain_arguments(self.action, domains)
+        self.starting.update(d["uuid"] for d in domains)
         parts = self.action.run_module(
             "instance_build", {**arguments, "drives": drives, "networks": [], "instances": []}
         )["parts"]

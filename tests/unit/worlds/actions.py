@@ -121,7 +121,7 @@ def build_in_parts(modules: t.Callable[..., dict[str, t.Any]], arguments: t.Mapp
         mine = [i for i in arguments[items] if i.get("uuid") not in stopped]
         its = {k: v for k, v in arguments.items() if k not in others or k == items}
         result = modules(module, {**its, items: mine}) if mine else {"outcomes": {}}
-        if result.get("failed"):
+        if result.get("failed") or result.get("unreachable"):
             return result
         parts[part] = result
         ended = {k for k, outcome in result["outcomes"].items() if outcome.get("error") or outcome.get("pending")}

@@ -33,6 +33,7 @@ class Result:
     power_state: int = states.NOSTATE
     error: errors.BootflowError | None = None
     cleaned: bool = True  # after an error: it has nothing of the instance
+    may_run: bool = False  # after an error: nobody knows whether the guest runs there
 
 
 def relocate(tx: Transaction, places: t.Sequence[tuple[str, str, str, dict[str, t.Any] | None]]) -> None:
@@ -52,7 +53,8 @@ def built_on(tx: Transaction, host: str, uuids: t.Sequence[str]) -> list[Instanc
 def finish(tx: Transaction, results: t.Mapping[str, Result]) -> dict[str, errors.BootflowError]:
     """Write what came of the evacuations. Returns uuid -> why it failed.
 
-    An instance is active on its new host, or stopped as it was. Where that failed it is back on the old one, with the state that it had.
+    An instance is active on its new host, or stopped as it was. Where that failed it is back on the old one, with the state that it had;
+    but in error on the new one where its guest may run there: it must not be started elsewhere.
     """
     runs.renew(tx)
     rows = {r.uuid: r for r in instances.select_live(tx, uuids=sorted(results), run_id=tx.run.id, lock=True)}
@@ -75,7 +77,8 @@ def _end(tx: Transaction, row: Instance, move: MoveRow, result: Result) -> None:
     if result.error is not None:
         status = moves.FAILED
         values = {"power_state": states.NOSTATE}
-        vm_state = move.old_vm_state if _go_back(tx, row, move, result.cleaned) else states.ERROR
+        goes_back = not result.may_run and _go_back(tx, row, move, result.cleaned)
+        vm_state = move.old_vm_state if goes_back else states.ERROR
     notify = tx.context.notify_on_state_change
     instances.swap(
         tx, [row.uuid], [row.task_state], None, notify, vm_state=vm_state, task_state=None, run_id=tx.run.id, **values

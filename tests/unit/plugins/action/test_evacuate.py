@@ -33,6 +33,12 @@ class Evacuating(Rebuilding):
     def __init__(self, world: World):
         super().__init__(world)
         self.hostvars["h3"] = {}
+        self.silent: set[str] = set()  # modules without an answer
+
+    def answer(self, host: str, name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        return (
+            {"unreachable": True, "msg": "no route"} if name in self.silent else super().answer(host, name, arguments)
+        )
 
     def makes_disks(self, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         self.disks.update({i["uuid"]: i["disks"] for i in arguments["instances"]})
@@ -176,23 +182,65 @@ def test_one_that_was_off_stays_off(fleet: Evacuating) -> None:
     assert [(i["vm_state"], i["power_state"], i["host"]) for i in done["instances"]] == [("stopped", 4, "h2")]
 
 
-@pytest.mark.parametrize("cleaned", [True, False])
-def test_a_new_host_that_fails(fleet: Evacuating, cleaned: bool) -> None:
+@pytest.mark.parametrize("module", ["domain", "instance_disks"])
+def test_a_new_host_that_fails(fleet: Evacuating, module: str) -> None:
     force_down(fleet.world)
-    uuid = row_of(fleet.world, "web-1").uuid
-    fleet.fails = {"domain": uuid, "instance_cleanup": "" if cleaned else uuid}
+    fleet.fails = {module: row_of(fleet.world, "web-1").uuid}
     before = claims_of(fleet.world)
     done = fleet.evacuate(names=["web-1"])
     assert [(i["host"], i["vm_state"], bool(i["error"])) for i in done["instances"]] == [("h1", "active", True)]
-    owed = [(c.host, c.instance_uuid) for c in fleet.world.rows(tables.cleanups)]
-    assert owed == ([] if cleaned else [("h2", uuid)])
-    assert claims_of(fleet.world) == (before if cleaned else sorted([*before, ("web-1", "h2", "build")]))
-    fleet.world.report("h3", memory=1)
+    assert not fleet.world.rows(tables.cleanups) and claims_of(fleet.world) == before
     fleet.fails = {}
     assert "failed" not in fleet.evacuate(names=["web-1"])
-    assert row_of(fleet.world, "web-1").host in ("h2", "h3") and row_of(fleet.world, "web-1").host != (
-        "h2" if not cleaned else ""
-    )
+    assert row_of(fleet.world, "web-1").host == "h2"
+
+
+def test_a_new_host_that_had_not_begun_to_start_the_guest_and_is_not_cleaned(fleet: Evacuating) -> None:
+    force_down(fleet.world)
+    uuid = row_of(fleet.world, "web-1").uuid
+    fleet.silent = {"instance_disks", "instance_cleanup"}
+    fleet.variables["bootflow_wait_console"] = "login:"  # stage by stage
+    before = claims_of(fleet.world)
+    done = fleet.evacuate(names=["web-1"])
+    assert [(i["host"], i["vm_state"], bool(i["error"])) for i in done["instances"]] == [("h1", "active", True)]
+    assert [(c.host, c.instance_uuid) for c in fleet.world.rows(tables.cleanups)] == [("h2", uuid)]
+    assert claims_of(fleet.world) == sorted([*before, ("web-1", "h2", "build")])
+    fleet.world.report("h3", memory=1)
+    fleet.silent = set()
+    assert "failed" not in fleet.evacuate(names=["web-1"])
+    assert row_of(fleet.world, "web-1").host == "h3", "not where leftovers of it are"
+
+
+@pytest.mark.parametrize("how", ["no answer", "fails after its start", "no result"])
+def test_a_guest_that_may_run_on_its_new_host_is_started_nowhere_else(fleet: Evacuating, how: str) -> None:
+    """It was back on the old host, and evacuated again: two copies ran."""
+    world = fleet.world
+    force_down(world)
+    uuid = row_of(world, "web-1").uuid
+    if how == "fails after its start":
+        fleet.fails = {"domain": uuid, "instance_cleanup": uuid}
+    else:
+        fleet.silent = {"domain", "instance_cleanup"}
+    begun = fleet.phase("localhost", "begin", names=["web-1"])
+    fleet.hostvars["localhost"][instance_evacuate.BEGUN] = begun
+    if how != "no result":
+        fleet.hostvars["h2"][instance_evacuate.BUILT] = fleet.phase("h2", "build")
+    done = fleet.phase("localhost", "finish", names=["web-1"])
+    (found,) = done["instances"]
+    assert (found["host"], found["vm_state"]) == ("h2", "error") and "may run on h2" in found["error"]["remedy"]
+    assert [(c.host, c.instance_uuid) for c in world.rows(tables.cleanups)] == [("h1", uuid)]
+    fleet.fails, fleet.silent = {}, set()
+    world.report("h3", memory=1)
+    with pytest.raises(errors.ComputeServiceInUse, match="h2"):
+        fleet.evacuate(names=["web-1"])
+    if how == "no result":
+        assert "failed" not in fleet.play("rebuild", names=["web-1"])
+        assert vm_states(world)["web-1"] == (states.ACTIVE, None) and row_of(world, "web-1").host == "h2"
+        return
+    force_down(world, "h2")
+    assert "failed" not in fleet.evacuate(names=["web-1"])
+    assert (row_of(world, "web-1").host, vm_states(world)["web-1"]) == ("h3", (states.ACTIVE, None))
+    assert {c.host for c in world.rows(tables.cleanups)} == {"h1", "h2"}
 
 
 def test_the_old_host_was_cleaned_before_the_new_one_failed(fleet: Evacuating) -> None:

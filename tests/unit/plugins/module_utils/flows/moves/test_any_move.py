@@ -318,8 +318,9 @@ class Histories(RuleBasedStateMachine):
         for row in begun.rows:
             self.trips[name] = Trip("evacuate", begun.sources[row.uuid], row.host, row.vm_state != states.STOPPED)
 
-    @rule(name=names, fails=st.booleans(), cleaned=st.booleans())
-    def builds(self, name: str, fails: bool, cleaned: bool) -> None:
+    @rule(name=names, fails=st.booleans(), cleaned=st.booleans(), starting=st.booleans())
+    def builds(self, name: str, fails: bool, cleaned: bool, starting: bool) -> None:
+        """A host that was to start the guest and neither tells what came of that nor is cleaned may run it."""
         trip, uuid = self.trips.get(name), self.uuids[name]
         if trip is None or trip.kind != "evacuate":
             return
@@ -327,13 +328,21 @@ class Histories(RuleBasedStateMachine):
         if fails or there.dead:
             cleaned = cleaned and not there.dead
             if not cleaned:
-                self.has(trip.dest, uuid, False)
-            result = evacuated.Result(error=BROKEN, cleaned=cleaned)
+                self.has(trip.dest, uuid, starting and trip.runs and not there.dead)
+            result = evacuated.Result(error=BROKEN, cleaned=cleaned, may_run=starting and not cleaned)
         else:
             self.has(trip.dest, uuid, trip.runs)
             result = evacuated.Result(states.RUNNING if trip.runs else states.SHUTDOWN)
         self.call(evacuated.finish, {uuid: result})
         del self.trips[name]
+
+    @rule(name=names, fails=st.booleans(), starting=st.booleans())
+    def loses_its_host(self, name: str, fails: bool, starting: bool) -> None:
+        """The host dies, and the instance leaves it at once, perhaps for one that gives no answer; then the same is run again."""
+        self.dies(self.row(self.uuids[name]).host)
+        for each in (fails, False):
+            self.evacuates(name)
+            self.builds(name, each, False, starting)
 
     # --- what goes on beside -------------------------------------------------------------------------------------------
 
