@@ -17,7 +17,7 @@ RUNS, OFF = power_states.RUNNING, power_states.SHUTDOWN
 SEEN = [None, Seen(), Seen(RUNS), Seen(OFF), Seen(RUNS, moves.LEAVES), Seen(OFF, moves.LEFT), Seen(RUNS, moves.COMES)]
 
 
-@pytest.mark.parametrize("source, destination", itertools.product(SEEN, SEEN))
+@pytest.mark.parametrize("source, destination", list(itertools.product(SEEN, SEEN)))
 def test_laws(source: Seen | None, destination: Seen | None) -> None:
     over = went_over(source, destination)
     if destination is not None and destination.goes_on:
