@@ -9,7 +9,7 @@ from __future__ import annotations
 import types
 
 import pytest
-from ansible._internal._errors._captured import AnsibleModuleCapturedError
+from ansible.module_utils._internal._messages import ErrorSummary, Event
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.plugin_utils import tables
@@ -108,8 +108,8 @@ def test_a_module_without_an_answer_is_a_remote_error_with_its_last_words(said: 
 
 
 def test_a_module_that_ended_with_an_exception_is_a_remote_error_with_its_last_line():
-    result: dict[str, object] = {"failed": True, "exception": "Traceback:\n  File x\nZeroDivisionError: by zero\n"}
-    AnsibleModuleCapturedError.normalize_result_exception(result)  # as Ansible gives it to actions
+    event = Event(msg="by zero", formatted_traceback="Traceback:\n  File x\nZeroDivisionError: by zero\n")
+    result = {"failed": True, "exception": ErrorSummary(event=event)}  # as Ansible gives it to actions
     assert module_error("a_module", "kvm1", result).message == "a_module on kvm1: ZeroDivisionError: by zero"
     assert traceback_of(result).splitlines()[0] == "Traceback:"
     assert module_error("a_module", "kvm1", {"failed": True}).message == "a_module on kvm1: the module failed"
