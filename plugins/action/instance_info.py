@@ -72,6 +72,10 @@ class ActionModule(LedgerAction):
             if o["project"] is not None and not shown:
                 where = "The list of projects with instances"
                 lines.append(suggestion(o["project"], ledger.inspect(instances.projects), where))
+            elif set(o["names"] or ()) - {v["name"] for v in shown}:
+                living = ledger.inspect(instances.names, o["project"])
+                strange = [name for name in o["names"] if name not in living]
+                lines += [suggestion(strange[0], living, "The list of instances")] if strange else []
             tables.show(self._display, lines)
         return {"changed": False, "instances": shown, **(statistics(shown) if o["set_stats"] else {})}
 

@@ -186,6 +186,17 @@ def test_the_results_are_what_the_playbooks_register() -> None:
     assert set(re.findall(r"register: (bootflow_\w+)", text)) | passed == names.RESULTS
 
 
+@pytest.mark.parametrize("text", ["a,b", " a , b ", '["a", "b"]', "[a,b]", "[ a, b ]", "['a','b']", "['a', \"b\"]"])
+def test_names_on_the_command_line_may_be_written_in_each_way(text: str) -> None:
+    """JSON without its quotes is what a shell leaves of it, and YAML has the others."""
+    assert INSTANCES.named("names").read(text) == ["a", "b"]
+
+
+@pytest.mark.parametrize("text, names", [("it's", ["it's"]), ("[a", ["[a"]), ("'a'", ["'a'"]), ("['it's']", ["it's"])])
+def test_brackets_and_quotes_are_a_list_s_only_as_a_pair(text: str, names: list[str]) -> None:
+    assert INSTANCES.named("names").read(text) == names
+
+
 def test_a_uuid_in_capitals_is_the_same_one() -> None:
     uuid = "0E7A7FC4-6d5b-5A5E-9d3a-0a4c6e2f7b11"
     for form in ([uuid, "Web"], "%s,Web" % uuid, '["%s", "Web"]' % uuid):

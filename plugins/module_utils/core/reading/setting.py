@@ -31,6 +31,8 @@ REMEDY = (
 
 _WHOLE = object()
 _UUID = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
+_BRACKETS = re.compile(r"\s*\[(.*)\]\s*", re.DOTALL)
+_QUOTES = re.compile(r"""\A(['"])(.*)\1\Z""", re.DOTALL)
 
 
 class Unfit(ValueError):
@@ -140,10 +142,12 @@ def _list(value: t.Any) -> list[t.Any]:
 
 
 def _texts(value: t.Any) -> list[str]:
-    """Also accepts "a,b", and a single name."""
+    """Also accepts "a,b", a single name, and a list without JSON's quotes: a shell takes them off, and YAML has others."""
     value = structure(value)
     if isinstance(value, str):
-        value = [part.strip() for part in value.split(",")] if value.strip() else []
+        inner = _BRACKETS.fullmatch(value)
+        parts = (inner.group(1) if inner else value).split(",")
+        value = [_QUOTES.sub(r"\2", part.strip()) if inner else part.strip() for part in parts] if value.strip() else []
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         value = [value]
     if not isinstance(value, (list, tuple)):

@@ -146,7 +146,10 @@ def test_a_list_of_instances(world: World) -> None:
         assert part in row
     assert "Faults:" in shown and "  huge: NoValidHost: " in shown and huge["fault"]["code"] == "NoValidHost"
     assert "Did you mean default?" in run(world, instance_info, print_table=True, project="Default")[1]
-    assert "No instance is called nix." in run(world, instance_info, print_table=True, names=["nix"])[1]
+    shown = run(world, instance_info, print_table=True, names=["WEB", "huge"])[1]
+    assert "No instance is called WEB." in shown and "Did you mean web? The list of instances has: huge, web." in shown
+    assert "Did you mean" not in run(world, instance_info, print_table=True, names=["web"], host="h1")[1]
+    assert "Did you mean" not in run(world, instance_info, print_table=True, names=["huge"], host="h1")[1]
 
 
 def test_one_instance_whole(world: World) -> None:
