@@ -186,7 +186,7 @@ def test_a_line_without_an_end_is_ended(host: Host, monkeypatch: pytest.MonkeyPa
 
 
 def test_silence_ends_a_listener_and_a_line_keeps_it(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listening, "SILENCE", 0.5)
+    monkeypatch.setattr(listening, "SILENCE", 2.0)
     with Listening({"h1": host.argv}) as listeners:
         until(listeners, Heard)
         for _second in range(4):
@@ -197,7 +197,7 @@ def test_silence_ends_a_listener_and_a_line_keeps_it(host: Host, monkeypatch: py
 
 
 def test_one_that_lives_and_does_not_answer_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listening, "SILENCE", 0.5)
+    monkeypatch.setattr(listening, "SILENCE", 2.0)
     lives = "echo 'bootflow {\"listening\": true}'; while :; do echo 'bootflow {\"alive\": true}'; sleep 0.1; done"
     with Listening({"h1": ["/bin/sh", "-c", lives]}) as listeners:
         (lost,) = until(listeners, Lost)
