@@ -108,6 +108,22 @@ options:
     type: str
 """
 
+    ADMIN_PASSWORDS = r"""
+options:
+  instances:
+    description: Requested instances, whose passwords count where they have one. Read from the variable C(bootflow_instances).
+    type: list
+    elements: raw
+  project:
+    description: The project of entries that name none. Read from the variable C(bootflow_project), else V(default).
+    type: str
+  admin_password_dir:
+    description:
+      - Folder on the controller (absolute path; made with mode 0700) in which the password of each instance is left, in a file of mode 0600
+        named by the instance's UUID. Nothing removes the files. Read from the variable C(bootflow_admin_password_dir).
+    type: path
+"""
+
     VOLUME_CLEAR = r"""
 options:
   volume_clear:

@@ -17,24 +17,14 @@ description:
   - >-
     Set C(no_log) on the task.
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.ledger, bootflow.compute.shared.controller, bootflow.compute.shared.user_data]
+extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.ledger, bootflow.compute.shared.controller, bootflow.compute.shared.admin_passwords]
 attributes:
   idempotent: {support: partial, details: A later run knows only the passwords that are part of the request.}
 options:
-  instances:
-    description: Requested instances, whose passwords count where they have one. Read from the variable C(bootflow_instances).
-    type: list
-    elements: raw
-    required: false
   uuids:
     description: UUIDs of instances. Only of these the passwords are returned; by default of all that this run started.
     type: list
     elements: str
-  admin_password_dir:
-    description:
-      - Folder on the controller (absolute path; made with mode 0700) in which the password of each instance is left, in a file of mode 0600
-        named by the instance's UUID. Nothing removes the files. Read from the variable C(bootflow_admin_password_dir).
-    type: path
   print_table:
     description: Print where the passwords were left. Read from the variable C(bootflow_print_table), else true.
     type: bool

@@ -20,7 +20,7 @@ extends_documentation_fragment:
   - bootflow.compute.ledger
   - bootflow.compute.shared.controller
   - bootflow.compute.shared.statistics
-  - bootflow.compute.shared.user_data
+  - bootflow.compute.shared.admin_passwords
 options:
   uuids:
     description:
@@ -44,16 +44,6 @@ options:
   max_attempts:
     description: How many hosts a build may be tried on. Read from the variable C(bootflow_max_attempts), else 3.
     type: int
-  instances:
-    description: Requested instances, whose passwords count where they have one. Read from the variable C(bootflow_instances).
-    type: list
-    elements: raw
-    required: false
-  admin_password_dir:
-    description:
-      - Folder on the controller (absolute path; made with mode 0700) in which the password of each instance is left, in a file of mode 0600
-        named by the instance's UUID. Nothing removes the files. Read from the variable C(bootflow_admin_password_dir).
-    type: path
   print_table:
     description: Print the table. Read from the variable C(bootflow_print_table), else true.
     type: bool
