@@ -17,7 +17,11 @@ description:
   - >-
     Set C(no_log) on the task.
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.ledger, bootflow.compute.shared.controller, bootflow.compute.shared.admin_passwords]
+extends_documentation_fragment:
+  - bootflow.compute.attributes
+  - bootflow.compute.ledger
+  - bootflow.compute.shared.controller
+  - bootflow.compute.shared.admin_passwords
 attributes:
   idempotent: {support: partial, details: A later run knows only the passwords that are part of the request.}
 options:
