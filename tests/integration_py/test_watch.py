@@ -115,6 +115,7 @@ def test_a_guest_that_powers_itself_off_is_stopped_at_once(flow: Flow, guests: d
         flow.lab.host(three["host"]).run("pkill", "-f", "sys.stdin.read")
         virsh(flow, three, "destroy")
         wait("it is found", lambda: is_now(flow, "web-3") == ("stopped", OFF, None))
+        wait("it is told", lambda: log.read_text().count("Instance shutdown by itself.") == 3)
         wait("it is listened to again", lambda: "Listening again to %s" % three["host"] in log.read_text())
     finally:
         flow.kill(process)
