@@ -12,7 +12,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.prob
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.unread_names import unread_names
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.apply import FOLLOW
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import PLAYBOOKS, RUN
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import before_boot
@@ -63,7 +63,6 @@ class ActionModule(LedgerAction):
         if self.check_mode:
             ledger = self.rehearsal_ledger()
         else:
-            self._check_password_folder()
             ledger = self.open_ledger()
 
         def write(tx: Transaction) -> tuple[accept.Accepted, list[str], bool]:
@@ -72,6 +71,7 @@ class ActionModule(LedgerAction):
                 return accepted, [], False
             if accepted.created:
                 request.check_image_files()
+            self._check_password_folder()
             if boot_volume_settings.uses_volumes(request.requests):
                 inventory_hosts.in_inventory(self, attachments.storage_hosts(tx, accepted.created))
             before = self._look(tx)
@@ -119,7 +119,7 @@ class ActionModule(LedgerAction):
     def _check_password_folder(self) -> None:
         """Passwords that cannot be left there would be lost when the guests have them."""
         folder = self.options["admin_password_dir"]
-        if folder:
+        if folder and not self.check_mode and host_settings.values(self, PLAYBOOKS).enable_instance_password:
             from ansible_collections.bootflow.compute.plugins.plugin_utils import passwords  # of few runs
 
             passwords.check_folder(folder)

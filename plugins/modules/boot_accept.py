@@ -42,8 +42,8 @@ options:
     type: bool
   admin_password_dir:
     description:
-      - Folder on the controller in which M(bootflow.compute.boot_report) leaves the admin passwords. It is made before anything is written; a folder that
-        this user may not write ends the boot.
+      - Folder on the controller in which M(bootflow.compute.boot_report) leaves the admin passwords. It is made before a build begins; a folder that
+        this user may not write ends the boot, and nothing is written.
       - Read from the variable C(bootflow_admin_password_dir), else they are not left anywhere.
     type: path
   facts_max_age:

@@ -179,7 +179,7 @@ class BuildWork:
         networks = build_parts.networks_of(builds)
         images = build_parts.images_of(builds, self.images)
         began = self.action.context().now
-        self.starting.update(d["uuid"] for d in domains)
+        self._note_starting(domains)
         parts = self.action.run_module(
             "instance_build",
             {
@@ -202,6 +202,10 @@ class BuildWork:
             self._fail(item_errors(parts[part], keys), STAGE_OF[part])
         self._end(self.good(made), parts["domains"])
         return parts["disks"]
+
+    def _note_starting(self, domains: t.Iterable[t.Mapping[str, t.Any]]) -> None:
+        """A module gets these domains now. Guests that stay off cannot run there."""
+        self.starting.update(d["uuid"] for d in domains if d["uuid"] not in self.stay_off)
 
     def uploaded(
         self, images: t.Iterable[Image]
@@ -293,7 +297,7 @@ class BuildWork:
         if not domains:
             return
         arguments = build_parts.domain_arguments(self.action, domains)
-        self.starting.update(d["uuid"] for d in domains)
+        self._note_starting(domains)
         parts = self.action.run_module(
             "instance_build", {**arguments, "drives": drives, "networks": [], "instances": []}
         )["parts"]

@@ -35,12 +35,8 @@ COLLECTIONS = "ansible_collections/"
 PROGRAM = "ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.program"
 # What reads from web servers is Ansible's, in a process of its own that loads it from a file.
 READS_THE_WEB = "ansible_collections/bootflow/compute/plugins/module_utils/hosts/images/web.py"
-DISCOVERED = (
-    "auto",
-    "auto_legacy",
-    "auto_silent",
-    "auto_legacy_silent",
-)  # interpreters that Ansible looks for on the host
+# Settings by which Ansible looks for an interpreter on the host.
+DISCOVERED = ("auto", "auto_legacy", "auto_silent", "auto_legacy_silent")
 HEAD = 16  # bytes of a .pyc before the code
 
 # Follows PARTS (see program_of()) and ARGUMENTS on the host. What a Python that is too old says of a module is Ansible's; it can read this far.

@@ -41,9 +41,8 @@ PACKERS = ("plugin_utils/packed_modules.py", "plugin_utils/host_programs.py")  #
 FOLDER = "bootflow-modules"  # in ANSIBLE_HOME
 OTHERS = (".lock", ".part", ".program")  # beside what Ansible packed
 CHECKSUM = 4  # bytes before the content of a kept file
-STATES = (
-    2  # of files that are kept: this one, and that of another installation of the collection with the same ANSIBLE_HOME
-)
+# Of files that are kept: this one, and that of another installation of the collection with the same ANSIBLE_HOME.
+STATES = 2
 UNCHECKED_HASH = (1).to_bytes(4, "little")  # the flags of a .pyc that is not compared with its source
 
 

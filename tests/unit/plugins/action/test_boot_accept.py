@@ -132,6 +132,11 @@ def test_a_folder_for_passwords_that_cannot_be_made_is_refused_before_anything_i
     with pytest.raises(InvalidInput, match="cannot be written to .*/file/x: Not a directory"):
         accept.act()
     assert world.rows(tables.instances) == []
+    variables["bootflow_enable_instance_password"] = False
     variables["bootflow_admin_password_dir"] = str(tmp_path / "passwords")
+    action_of(boot_accept, WorldPorts(world, "run1"), variables, check_mode=True).act()
+    del variables["bootflow_enable_instance_password"]
+    action_of(boot_accept, WorldPorts(world, "run1"), variables, check_mode=True).act()
+    assert not (tmp_path / "passwords").exists()
     assert action_of(boot_accept, WorldPorts(world, "run1"), variables).act()["created"]
     assert (tmp_path / "passwords").stat().st_mode & 0o777 == 0o700

@@ -211,6 +211,14 @@ def test_a_new_host_that_had_not_begun_to_start_the_guest_and_is_not_cleaned(fle
     assert row_of(fleet.world, "web-1").host == "h3", "not where leftovers of it are"
 
 
+def test_a_guest_that_is_to_stay_off_cannot_run_on_its_new_host(fleet: Evacuating) -> None:
+    fleet.play("stop", names=["web-1"])
+    force_down(fleet.world)
+    fleet.silent = {"domain", "instance_cleanup"}
+    done = fleet.evacuate(names=["web-1"])
+    assert [(i["host"], i["vm_state"], bool(i["error"])) for i in done["instances"]] == [("h1", "stopped", True)]
+
+
 @pytest.mark.parametrize("how", ["no answer", "fails after its start", "no result"])
 def test_a_guest_that_may_run_on_its_new_host_is_started_nowhere_else(fleet: Evacuating, how: str) -> None:
     """It was back on the old host, and evacuated again: two copies ran."""
