@@ -47,6 +47,7 @@ if t.TYPE_CHECKING:
 BEGUN = "bootflow_operation_begun"
 OPERATED = "bootflow_operated"
 
+_START = ("running", "rebooted")  # what Operation.power has guests start
 Items = t.List[t.Dict[str, t.Any]]
 # What is begun; those with volumes; what they were before, of a rebuild; those whose volumes lack a connection; who exports these.
 _Begun = t.Tuple[operation.Begun, t.Set[str], t.Dict[str, "Before"], t.List[str], t.List[str]]
@@ -261,6 +262,8 @@ class ActionModule(LedgerAction):
         as_they_are = [d for d in domains if d["uuid"] not in cut_off]
         if as_they_are and self.operation.power:
             outcomes.update(self._power(as_they_are))
+            if self.operation.power in _START and not self.check_mode:
+                self._clear_lost([d["uuid"] for d in as_they_are])
         deaf = {u for u, o in outcomes.items() if not o.get("error") and o.get("restarted") is False}
         name = self.operation.work or ("hard_reboot" if deaf or cut_off else "")
         left = [d["uuid"] for d in domains if self.operation.work or d["uuid"] in (*deaf, *cut_off)]
@@ -309,6 +312,14 @@ class ActionModule(LedgerAction):
         """``outcomes`` with the errors of what is ``lacking``."""
         failed = self._failed(lacking)
         return {**outcomes, **{u: {**outcomes.get(u, {}), **problem} for u, problem in failed.items()}}
+
+    def _clear_lost(self, started: t.Sequence[str]) -> None:
+        """End the guests of those that were deleted meanwhile: their host may have started them after it was told to take their power."""
+        lost = self._lost(started)
+        if lost:
+            from ansible_collections.bootflow.compute.plugins.plugin_utils import stage
+
+            stage.clear_lost(self, lost)
 
     def _connect_volumes(self, uuids: t.Sequence[str]) -> dict[str, errors.BootflowError]:
         """Log a restarted host in to its guests' volumes. Returns uuid -> why that failed."""

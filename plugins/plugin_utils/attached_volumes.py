@@ -22,9 +22,15 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.device
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.element import to_text
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.hosts import HOST
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import names
-from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.attachment import DONE, KERNEL, NONE, QEMU
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.attachment import (
+    DONE,
+    KERNEL,
+    NONE,
+    ON_THE_WAY,
+    QEMU,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.qemu_connection import iscsi_connection
-from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.states import ATTACHED
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.states import ATTACHED, DETACHED
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import (
     beside,
     exports,
@@ -86,6 +92,32 @@ class Attached:
 def load(tx: Transaction, uuids: t.Collection[str]) -> dict[str, list[Attached]]:
     """uuid -> its live attachments by mountpoint; instances without any are left out."""
     return {uuid: of_rows(tx, rows) for uuid, rows in attachments.of_instances(tx, uuids).items()}
+
+
+def of_guests(tx: Transaction, uuids: t.Collection[str]) -> tuple[dict[str, list[Attached]], set[str], Problems]:
+    """What the guests of these instances have, for those who define them again or start them.
+
+    Returns uuid -> its attachments; the ids of those that its guest does not have, as a dead run left them half made, or they only are to
+    end; and uuid -> why it is to be left alone: another run attaches or detaches one of its volumes.
+    """
+    found = load(tx, uuids)
+    without = {a.id for group in found.values() for a in group if not _is_had(a.row)}
+    busy: Problems = {}
+    for uuid, group in found.items():
+        mine = [
+            a for a in group if a.volume is not None and (a.row.attach_status, a.row.connection) != (DETACHED, NONE)
+        ]
+        for each in mine:
+            try:
+                attachments.check_not_locked(tx, t.cast(VolumeRow, each.volume), [each.row])
+            except errors.VolumeLocked as e:
+                busy.setdefault(uuid, e)
+    return found, without, busy
+
+
+def _is_had(row: Attachment) -> bool:
+    """Whether a guest has the volume, or its host at least is connected to it for that."""
+    return row.attach_status == ATTACHED or (row.attach_status in ON_THE_WAY and row.connection == DONE)
 
 
 def of_rows(tx: Transaction, rows: t.Sequence[Attachment]) -> list[Attached]:
@@ -384,7 +416,7 @@ def _coming(tx: Transaction, host: str, uuids: t.Collection[str]) -> tuple[list[
 
 
 def reconnect(action: LedgerAction, found: t.Sequence[Attached]) -> Problems:
-    """Log the current host in to these again if it is not, with the credentials of its own records.
+    """Log the current host in to these again if it is not, with the credentials of its own records. Those that no guest has are left alone.
 
     With QEMU's connector there is nothing to do: libvirt has the secret, as long as libvirtd runs.
     """
@@ -399,7 +431,7 @@ def reconnect(action: LedgerAction, found: t.Sequence[Attached]) -> Problems:
         for a in found
         if a.row.attach_status == ATTACHED and (a.row.attached_host, a.row.connection) != (host, DONE)
     }
-    mine = [a for a in found if a.row.connector == KERNEL and a.id not in lost]
+    mine = [a for a in found if a.row.connector == KERNEL and a.id not in lost and _is_had(a.row)]
     log_in = functools.partial(_initiator, action, "connected", served=[a.id for a in mine])
     return {**lost, **_done(action, mine, log_in)[1]}
 

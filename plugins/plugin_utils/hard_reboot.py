@@ -35,12 +35,9 @@ def reboot(
     """
     ledger = action.open_ledger()
     try:
-        builds, volumes = ledger.inspect(guests, uuids)
-        problems: build_parts.Problems = {
-            uuid: errors.InstanceNotFound(instance_id=uuid) for uuid in set(uuids) - {b.uuid for b in builds}
-        }
+        builds, volumes, problems = ledger.inspect(guests, uuids)
         if not action.check_mode:
-            problems.update(connect(action, [a for found in volumes.values() for a in found]))
+            problems.update(connect(action, [a for u, found in volumes.items() if u not in problems for a in found]))
         domains = _domains(action, builds, volumes, off, problems, fresh)
         if not domains:
             return {}, problems
@@ -57,10 +54,20 @@ def reboot(
         ledger.close()
 
 
-def guests(tx: Transaction, uuids: t.Sequence[str]) -> tuple[list[Build], dict[str, list[Attached]]]:
-    """These instances as builds, and their attachments."""
+def guests(
+    tx: Transaction, uuids: t.Sequence[str]
+) -> tuple[list[Build], dict[str, list[Attached]], build_parts.Problems]:
+    """These instances as builds, with what their guests have; their attachments; and why some are gone, or left alone: another run attaches
+    or detaches one of their volumes. What a dead run left half attached is no disk of its guest.
+    """
     rows = [r for r in instances.select_live(tx, uuids=uuids) if instances.is_placed(r)]
-    return of_ledger.load(tx, rows), attached_volumes.load(tx, uuids)
+    volumes, without, problems = attached_volumes.of_guests(tx, uuids)
+    left_out = {(a.row.instance_uuid, a.volume_id) for found in volumes.values() for a in found if a.id in without}
+    builds = of_ledger.load(tx, rows)
+    for build in builds:
+        build.disks = [d for d in build.disks if (build.uuid, d.get("volume_id")) not in left_out]
+    gone = {uuid: errors.InstanceNotFound(instance_id=uuid) for uuid in set(uuids) - {b.uuid for b in builds}}
+    return builds, volumes, {**problems, **gone}
 
 
 def connect(action: LedgerAction, found: t.Sequence[Attached]) -> build_parts.Problems:

@@ -22,16 +22,15 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.request.cata
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue_images import find_image
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.guest_data import SecretsOfRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import CATALOGUE, QUOTA, REQUEST
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds as of_ledger
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.rebuild import Wanted
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import Instance
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     attached_volumes,
     build_parts,
     guest_of_build,
+    hard_reboot,
     image_upload,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.attached_volumes import Attached
@@ -166,10 +165,8 @@ def rebuild(action: LedgerAction, uuids: t.Sequence[str]) -> tuple[Outcomes, bui
 
     Returns for each what its instance is now (vm_state; without it, nothing was touched), and why instances failed.
     """
-    builds = action.open_ledger().inspect(_guests, uuids)
-    gone: build_parts.Problems = {
-        uuid: errors.InstanceNotFound(instance_id=uuid) for uuid in set(uuids) - {b.uuid for b in builds}
-    }
+    builds, _volumes, gone = action.open_ledger().inspect(hard_reboot.guests, uuids)
+    builds = [b for b in builds if b.uuid not in gone]
     if action.check_mode:
         return {b.uuid: {"changed": True, "vm_state": _result_of(b), "power_state": 0} for b in builds}, gone
     work = Rebuilding(action, builds)
@@ -199,7 +196,3 @@ def rebuild(action: LedgerAction, uuids: t.Sequence[str]) -> tuple[Outcomes, bui
 
 def _result_of(build: Build) -> str:
     return states.STOPPED if build.row.vm_state == states.STOPPED else states.ACTIVE
-
-
-def _guests(tx: Transaction, uuids: t.Sequence[str]) -> list[Build]:
-    return of_ledger.load(tx, [r for r in instances.select_live(tx, uuids=uuids) if instances.is_placed(r)])

@@ -132,11 +132,10 @@ def _guests(
 ) -> tuple[list[Build], dict[str, list[Attached]], build_parts.Problems]:
     """The guests with their volumes connected, and those that are gone or whose volumes are not there."""
     with contextlib.closing(action.open_ledger()) as ledger:
-        builds, volumes = ledger.inspect(hard_reboot.guests, uuids)
-    gone = set(uuids) - {b.uuid for b in builds}
-    problems: build_parts.Problems = {uuid: errors.InstanceNotFound(instance_id=uuid) for uuid in gone}
+        builds, volumes, problems = ledger.inspect(hard_reboot.guests, uuids)
     if not action.check_mode:
-        problems.update(hard_reboot.connect(action, [a for found in volumes.values() for a in found]))
+        usable = [a for u, found in volumes.items() if u not in problems for a in found]
+        problems.update(hard_reboot.connect(action, usable))
     return builds, volumes, problems
 
 

@@ -51,6 +51,7 @@ _NOT_STOPPED = "Instance is not stopped. Calling the stop API."
 _PAUSED_SHUT_DOWN = "Paused instance shutdown by itself. Calling the stop API."
 _NOT_DELETED = "Instance is not (soft-)deleted."
 _RESTARTED = "Its host restarted. Starting the guest again."  # ours
+_HELD_BACK = "Its host restarted, and is forced down: the guest is started there when it is up, if it is not evacuated."
 
 Row = t.Dict[int, t.Tuple[t.Optional[str], str]]
 
@@ -80,11 +81,12 @@ TABLE: dict[str, Row] = {
 }
 
 
-def decide(known: Known, host: str, power_state: int, restarted: bool = False) -> Decision:
+def decide(known: Known, host: str, power_state: int, restarted: bool = False, forced_down: bool = False) -> Decision:
     """What follows from ``power_state``, which ``host`` reports of the guest; NOSTATE where it has none.
 
     :arg restarted: the host has restarted, and its guests are to run again as they did: an active instance whose guest is off did not shut
         itself down. source: Nova's ComputeManager._resume_guests_state
+    :arg forced_down: the host is. Its instances may be evacuated at any time, and none is to run there then.
     :raises InvalidInput: there is no such power state.
     """
     if power_state not in POWER_STATES:
@@ -98,7 +100,7 @@ def decide(known: Known, host: str, power_state: int, restarted: bool = False) -
         return Decision(reason=reason, skipped=True)
     action, reason = TABLE.get(known.vm_state, {}).get(power_state, (None, ""))
     if restarted and known.vm_state == states.ACTIVE and power_state in (NOSTATE, SHUTDOWN, CRASHED):
-        action, reason = RESUME, _RESTARTED
+        action, reason = (None, _HELD_BACK) if forced_down else (RESUME, _RESTARTED)
     if action == STOP and known.shutdown_terminate and power_state in (SHUTDOWN, CRASHED):
         action = DELETE
     return Decision(None if power_state == known.power_state else power_state, action, reason)

@@ -99,7 +99,7 @@ def _forced_down(tx: Transaction, rows: t.Sequence[Attachment]) -> set[str]:
     """The attachments whose hosts are forced down, or were those of evacuated instances."""
     if not rows:
         return set()
-    down = {n.host for n in nodes.rows(tx, ("host", "forced_down")) if n.forced_down}
+    down = nodes.forced_down(tx)
     due = {
         c.instance_uuid for c in cleanups.of_instances(tx, sorted({r.instance_uuid for r in rows})) if c.host in down
     }

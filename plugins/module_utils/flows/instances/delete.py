@@ -44,13 +44,13 @@ def begin(tx: Transaction, selection: Selection, missing_ok: bool = False, soft:
     :raises InvalidInput: an empty selection, or a name is in several projects and none is given.
     :raises InstanceNotFound, ProjectNotFound: one of those named does not exist, unless ``missing_ok``.
     :raises InstanceBusy: a live run is deleting one of them.
-    :raises InstanceInvalidState: one that is to be soft-deleted goes back to its former host.
+    :raises InstanceInvalidState: of one that is to be soft-deleted nobody knows which of two hosts has its disks.
     """
     rows = operation.select(tx, selection, everything="bootflow_delete_all")
     if not missing_ok:
         operation.refuse_unknown(tx, rows, selection)
     kept = [r for r in rows if soft and _can_be_kept(r)]
-    operation.refuse([_goes_back(r) for r in kept if r.task_state == states.RESIZE_REVERTING])
+    operation.refuse([_is_between(r) for r in kept if r.task_state in _BETWEEN or _is_unseen(r)])
     known = {r.uuid for r in kept}
     ended = [r for r in rows if r.uuid not in known]
     operation.enter(tx, DELETE, ended)
@@ -66,12 +66,27 @@ def _can_be_kept(row: Instance) -> bool:
     return row.launched_at is not None and row.host is not None and row.task_state != states.DELETING
 
 
-def _goes_back(row: Instance) -> errors.InstanceInvalidState:
-    """One of its hosts has lost its disks, or is about to, and the other one is cleaned by a soft delete: nothing could be restored."""
+#: In these one of its two hosts loses its disks, or its guest, and nobody knows when.
+_BETWEEN = (states.RESIZE_REVERTING, states.MIGRATING)
+
+
+def _is_unseen(row: Instance) -> bool:
+    """Whether no host has said to have its guest since its move: where a revert failed halfway, only the former host has its disks."""
+    return row.vm_state == states.RESIZED and row.task_state is None and row.power_state == states.NOSTATE
+
+
+def _is_between(row: Instance) -> errors.InstanceInvalidState:
+    """A soft delete cleans the other host of a move: what is there may be all that there is of it, and nothing could be restored."""
+    attr, state = ("task_state", row.task_state) if row.task_state in _BETWEEN else ("vm_state", row.vm_state)
+    way = "Wait until that is done; where its run is dead, bootflow.compute.audit settles it."
+    if state == states.RESIZED:
+        way = (
+            "%s has not said that it has its guest: bootflow.compute.heartbeat asks it, bootflow.compute.revert_resize brings it back."
+            % row.host
+        )
     error = errors.InstanceInvalidState(
-        method=SOFT_DELETE.called, instance_uuid=row.uuid, attr="task_state", state=row.task_state,
-        remedy="Wait until that is done; where its run is dead, bootflow.compute.audit settles it. Or delete it for good:"
-        " bootflow.compute.force_delete.",
+        method=SOFT_DELETE.called, instance_uuid=row.uuid, attr=attr, state=state,
+        remedy="%s Or delete it for good: bootflow.compute.force_delete." % way,
     )  # fmt: skip
     error.details[operation.WHOSE] = row.display_name
     return error

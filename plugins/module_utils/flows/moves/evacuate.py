@@ -88,7 +88,7 @@ def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: Sched
 
 def _check(tx: Transaction, wanted: Wanted, rows: t.Sequence[Instance]) -> list[Instance]:
     operation.refuse_unknown(tx, rows, wanted.selection)
-    down = {n.host for n in nodes.rows(tx, ("host", "forced_down")) if n.forced_down}
+    down = nodes.forced_down(tx)
     dead = operation.dead_runs(tx, rows)
     volumes = moving.refusals(tx, {r.uuid: r.host for r in rows}, down) if rows else {}
     refused: list[errors.BootflowError] = []

@@ -150,7 +150,8 @@ def sync(tx: Transaction, reports: t.Mapping[str, Report], stops: bool = False) 
     synced = Synced(compared=len(rows), counts=_counts(rows, reports))
     known = _known_boots(tx, reports)
     again = _restarted(reports, known)
-    differing = list(_differing(rows, reports, again))
+    down = nodes.forced_down(tx) if again else set()
+    differing = list(_differing(rows, reports, again, down))
     suspects = {r.uuid: str(r.host) for r, decision in differing if _holds(tx, r, reports, decision)}
     # What this report cannot decide may be theirs.
     waiting = {
@@ -166,7 +167,7 @@ def sync(tx: Transaction, reports: t.Mapping[str, Report], stops: bool = False) 
     for row in instances.powers(tx, uuids=suspects):
         host = suspects[row.uuid]
         reported = reports[host].power_states.get(row.uuid, NOSTATE)
-        decision = _decide(row, host, reported, host in again)
+        decision = _decide(row, host, reported, host in again, host in down)
         if not decision.skipped and _holds(tx, row, reports, decision):
             decided.append((row, reported, decision))
     _finish(tx, decided, synced, stops)
@@ -189,20 +190,31 @@ def _counts(rows: t.Sequence[InstancePower], reports: t.Mapping[str, Report]) ->
     return {host: (ours, theirs) for host, (ours, theirs) in numbers.items() if ours != theirs}
 
 
-def _decide(row: InstancePower, host: str, reported: int, again: bool) -> Decision:
-    return power_sync.decide(Known(row.host, row.vm_state, row.task_state, row.power_state), host, reported, again)
+def _decide(row: InstancePower, host: str, reported: int, again: bool, down: bool) -> Decision:
+    known = Known(row.host, row.vm_state, row.task_state, row.power_state)
+    return power_sync.decide(known, host, reported, again, down)
 
 
 def _differing(
-    rows: t.Sequence[InstancePower], reports: t.Mapping[str, Report], again: t.Collection[str]
+    rows: t.Sequence[InstancePower],
+    reports: t.Mapping[str, Report],
+    again: t.Collection[str],
+    down: t.Collection[str],
 ) -> t.Iterator[tuple[InstancePower, Decision]]:
     """Those for which something follows. Few are different, so that few are locked and read again."""
-    follows: dict[tuple[str, str | None, int, int, bool], Decision] = {}
+    follows: dict[tuple[str, str | None, int, int, bool, bool], Decision] = {}
     for row in rows:
         reported = reports[str(row.host)].power_states.get(row.uuid, NOSTATE)
-        states = (row.vm_state, row.task_state, row.power_state, reported, str(row.host) in again)
+        states = (
+            row.vm_state,
+            row.task_state,
+            row.power_state,
+            reported,
+            str(row.host) in again,
+            str(row.host) in down,
+        )
         if states not in follows:
-            follows[states] = _decide(row, str(row.host), reported, states[-1])
+            follows[states] = _decide(row, str(row.host), reported, *states[-2:])
         decision = follows[states]
         if decision != Decision() and not decision.skipped:
             yield row, decision

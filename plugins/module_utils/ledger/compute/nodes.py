@@ -310,6 +310,12 @@ def hosts(tx: Transaction) -> set[str]:
     return set(tx.execute(sa.select(compute_nodes.c.host).distinct()).scalars())
 
 
+def forced_down(tx: Transaction) -> set[str]:
+    """Hosts that are forced down: their instances may be evacuated."""
+    c = compute_nodes.c
+    return set(tx.execute(sa.select(c.host).where(c.forced_down.is_(sa.true())).distinct()).scalars())
+
+
 def stale_hosts(tx: Transaction, hosts: t.Iterable[str], max_age: float, silent: bool = True) -> list[str]:
     """The hosts whose report is older than ``max_age`` seconds.
 

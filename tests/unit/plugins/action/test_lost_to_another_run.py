@@ -117,6 +117,21 @@ def test_a_guest_that_is_soft_deleted_meanwhile_is_off(hosts: Hosts) -> None:
     assert ("instance_cleanup", uuid) not in hosts.did and world.state(uuid) == ("soft-delete", None, "h1")
 
 
+@pytest.mark.parametrize("operation", ["reboot", "start", "resume", "restore"])
+def test_a_guest_that_is_soft_deleted_while_its_host_starts_it_is_off(hosts: Hosts, operation: str) -> None:
+    """A host that waits for a guest to shut down sees the power off, and starts it again."""
+    world = hosts.world
+    uuid = row_of(world, "web").uuid
+    before = {"reboot": "active", "start": "stopped", "resume": "suspended", "restore": "soft-delete"}[operation]
+    with world.ledger.write() as tx:
+        tx.execute(tables.instances.update().values(vm_state=before))
+    hosts.meanwhile = ("domain_power", deletes(world, soft=True))
+    assert hosts.play(operation, names=["web"])["failed"]
+    host_work = [(s, a["uuid"], a["shutdown_timeout"]) for _h, s, a in hosts.asked]
+    assert host_work[-1] == ("shutdown", uuid, 0.0) and len(host_work) == 2
+    assert world.state(uuid) == ("soft-delete", None, "h1")
+
+
 def test_a_guest_that_was_deleted_while_it_was_waited_for_is_not_started(hosts: Hosts) -> None:
     world = hosts.world
     hosts.deaf = {row_of(world, "web").uuid}

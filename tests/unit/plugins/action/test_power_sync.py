@@ -13,9 +13,12 @@ import pytest
 from ansible_collections.bootflow.compute.plugins.action import compute_report, instance_operation, power_sync
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import service_state
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, request
+
+from .test_evacuate import force_down
 
 RUNNING, PAUSED, OFF = states.RUNNING, states.POWER_PAUSED, states.SHUTDOWN
 FACTS = {"memory_mb": 4096, "local_gb": 40, "vcpus": 4}
@@ -362,6 +365,25 @@ def test_one_that_cannot_start_is_in_error_and_a_silent_host_is_tried_again(boot
     assert {fleet.world.state(u)[:2] for u in mine} == {(states.ACTIVE, None)} and boot_of(fleet, "h2") == "first"
     fleet.play()
     assert {fleet.guests["h2"][u] for u in mine} == {RUNNING} and boot_of(fleet, "h2") == "first again"
+
+
+def test_on_a_host_that_is_forced_down_none_runs_again_before_it_is_up(booted: Fleet) -> None:
+    """An evacuation that failed left them there; who repeats it would run them twice."""
+    fleet = booted
+    force_down(fleet.world, "h1")
+    mine = restart(fleet, "h1")
+    for _sync in range(2):
+        assert fleet.task(compute_report, "h1")["to_resume"] == []
+        result = fleet.play()
+        assert not result["synced"]["hosts_to_resume"] and boot_of(fleet, "h1") == "first"
+        assert {fleet.world.state(u)[:2] for u in mine} == {(states.ACTIVE, None)} and "is forced down" in fleet.shown[
+            -1
+        ]
+        assert {fleet.guests["h1"][u] for u in mine} == {OFF}
+    with fleet.world.ledger.write() as tx:
+        service_state.set_state(tx.for_run(fleet.world.context()), ["h1"], "up")
+    assert fleet.play()["changed"] and boot_of(fleet, "h1") == "first again"
+    assert {fleet.guests["h1"][u] for u in mine} == {RUNNING}
 
 
 def test_check_mode_tells_what_would_run_again(booted: Fleet) -> None:

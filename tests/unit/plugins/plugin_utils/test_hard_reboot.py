@@ -14,7 +14,8 @@ from lxml import etree
 from ansible_collections.bootflow.compute.plugins.action import instance_operation
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import nodes
-from ansible_collections.bootflow.compute.plugins.plugin_utils import hard_reboot
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables, volume_tables
+from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes, hard_reboot
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld, from_image, volume_request
 
@@ -94,3 +95,68 @@ def test_a_host_that_does_not_answer(bworld: BootWorld) -> None:
     host.action.ports.modules = host.answer
     _outcomes, problems = hard_reboot.reboot(host.action, [host.uuid])
     assert problems[host.uuid].code == "HostUnreachable"
+
+
+# --- what others do with its volumes ---------------------------------------------------------------------------------------
+
+HALF = {
+    "reserved": {"export": "none", "iqn": None, "lun": None},
+    "exported": {"export": "done"},
+    "to_end": {"attach_status": "detached", "export": "ending"},
+}
+
+
+def with_another(host: Host, world: BootWorld, how: str, connector: str) -> str:
+    """Another volume, which run ``o2`` began to attach. Returns its id."""
+    volume = world.make("data", size=2)
+    world.attach({"instance": "web", "volume": "data"}, run="o2")
+    world.export(run="o2")
+    mine = volume_tables.volume_attachments.c.volume_id == volume
+    with world.ledger.write() as tx:
+        tx.execute(volume_tables.volume_attachments.update().values(connector=connector))
+        tx.execute(volume_tables.volume_attachments.update().where(mine).values(HALF[how]))
+        if how == "to_end":
+            tx.execute(
+                tables.block_device_mappings.delete().where(tables.block_device_mappings.c.device_name == "/dev/vdb")
+            )
+    return volume
+
+
+@pytest.mark.parametrize("connector", ["kernel", "qemu"])
+@pytest.mark.parametrize("how", HALF)
+def test_what_a_dead_run_left_half_attached_is_not_the_guests(bworld: BootWorld, how: str, connector: str) -> None:
+    """The guest would lose its power, and not start again."""
+    host = Host(bworld)
+    volume = with_another(host, bworld, how, connector)
+    bworld.time += 10_000
+    outcomes, problems = hard_reboot.reboot(host.action, [host.uuid])
+    assert problems == {} and outcomes[host.uuid]["power_state"] == 1
+    logins = [c["volume_id"] for name, a in host.calls if name == "iscsi_initiator" for c in a["connections"]]
+    assert logins == ([host.attachment.volume_id] if connector == "kernel" else [])
+    (domain,) = host.calls[-1][1]["domains"]
+    assert volume not in domain["xml"] and host.attachment.volume_id in domain["xml"]
+
+
+@pytest.mark.parametrize("connector", ["kernel", "qemu"])
+def test_a_guest_that_another_run_attaches_a_volume_to_keeps_its_power(bworld: BootWorld, connector: str) -> None:
+    host = Host(bworld)
+    with_another(host, bworld, "exported", connector)
+    outcomes, problems = hard_reboot.reboot(host.action, [host.uuid])
+    assert outcomes == {} and problems[host.uuid].code == "VolumeLocked" and host.calls == []
+
+
+def test_a_target_that_is_to_go_keeps_nobody(bworld: BootWorld) -> None:
+    """Whoever removes it: the guest has nothing of the volume."""
+    host = Host(bworld)
+    with_another(host, bworld, "to_end", "kernel")
+    assert hard_reboot.reboot(host.action, [host.uuid])[1] == {}
+
+
+def test_a_start_does_not_log_in_to_what_the_guest_does_not_have(bworld: BootWorld) -> None:
+    host = Host(bworld)
+    volume = with_another(host, bworld, "to_end", "kernel")
+    with bworld.ledger.read() as tx:
+        found = attached_volumes.load(tx, [host.uuid])[host.uuid]
+    assert {a.volume_id for a in found} == {volume, host.attachment.volume_id}
+    assert attached_volumes.reconnect(host.action, found) == {}
+    assert [c["volume_id"] for c in host.calls[0][1]["connections"]] == [host.attachment.volume_id]

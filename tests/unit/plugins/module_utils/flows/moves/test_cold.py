@@ -462,6 +462,23 @@ def test_one_that_goes_back_is_not_soft_deleted(world: Movers) -> None:
     assert not [r for r in world.rows(tables.instance_actions) if r.finish_time is None and r.action != "delete"]
 
 
+def test_one_whose_new_host_may_have_lost_it_is_not_soft_deleted(world: Movers) -> None:
+    """A revert cleaned it there, and the answer was lost: the former host has all that there is of it."""
+    uuid = world.boot("web")
+    source = world.row(uuid).host
+    world.move(uuid)
+    which = Selection(uuids=[uuid])
+    world.call(course.begin_revert, which, tuple(QCOW2))
+    assert world.call(course.finish, course.REVERT, {uuid: course.Result(error=BROKEN, cleaned=False)})
+    before = world.everything()
+    with pytest.raises(errors.InstanceInvalidState, match="vm_state resized") as refused:
+        world.call(lambda tx: delete.begin(tx, which, soft=True), run="d")
+    assert "revert_resize" in refused.value.remedy and world.everything() == before and not world.of_host(source)
+    world.time += 1000
+    world.call(sync_power, {other(source): Report(world.time, {uuid: states.RUNNING})}, run="z")
+    assert world.call(lambda tx: delete.begin(tx, which, soft=True), run="d").hosts == ["h1", "h2"]
+
+
 def test_a_resized_one_that_can_be_restored_is_confirmed(world: Movers) -> None:
     uuid = world.boot("web")
     source = world.row(uuid).host

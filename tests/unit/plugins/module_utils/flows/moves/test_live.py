@@ -20,6 +20,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.nu
     PAGES_LARGE,
     GuestNUMATopology,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import delete
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import live, live_course, live_pins
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import audit as recovery_audit
@@ -277,6 +278,18 @@ def test_a_guest_with_something_of_its_host(world: LiveMovers, field: str) -> No
         tx.execute(tables.request_specs.update().values(spec={**row.spec, field: [{"count": 1}]}))
     with pytest.raises(errors.MoveNotSupported):
         world.go(uuid)
+
+
+def test_one_that_migrates_is_not_soft_deleted(world: LiveMovers) -> None:
+    """One of its hosts has its disks as they are, the other would be cleaned, and libvirt alone knows which is which."""
+    uuid = world.boot("web")
+    world.go(uuid)
+    world.call(live_course.run, [uuid])
+    before = world.everything()
+    with pytest.raises(errors.InstanceInvalidState, match="task_state migrating") as refused:
+        world.call(lambda tx: delete.begin(tx, Selection(uuids=[uuid]), soft=True), run="d")
+    assert "force_delete" in refused.value.remedy and world.everything() == before
+    assert world.call(lambda tx: delete.begin(tx, Selection(uuids=[uuid])), run="d").hosts == ["h1", "h2"]
 
 
 def test_interventions_need_a_migration_that_runs(world: LiveMovers) -> None:
