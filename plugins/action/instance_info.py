@@ -59,7 +59,7 @@ class ActionModule(LedgerAction):
             if o["details"]:
                 return views.details(tx, rows)
             if o["history"]:
-                return views.histories(tx, [*rows, *self._deleted(tx, {r.uuid for r in rows})])
+                return views.histories(tx, [*rows, *self._deleted(tx, rows)])
             shown = views.instance_views(tx, rows)
             if o["events"]:
                 for view in shown:
@@ -74,22 +74,25 @@ class ActionModule(LedgerAction):
                 lines.append(suggestion(o["project"], ledger.inspect(instances.projects), where))
             elif set(o["names"] or ()) - {v["name"] for v in shown}:
                 living = ledger.inspect(instances.names, o["project"])
-                strange = [name for name in o["names"] if name not in living]
+                strange = [name for name in o["names"] if name not in living | {v["name"] for v in shown}]
                 lines += [suggestion(strange[0], living, "The list of instances")] if strange else []
             tables.show(self._display, lines)
         return {"changed": False, "instances": shown, **(statistics(shown) if o["set_stats"] else {})}
 
-    def _deleted(self, tx: Transaction, living: t.Collection[str]) -> list[instances.InstanceRow]:
-        """The deleted ones of the instances that are named by UUID."""
-        uuids = [uuid for uuid in dict.fromkeys(self.options["uuids"] or ()) if uuid not in living]
+    def _deleted(self, tx: Transaction, living: t.Sequence[instances.Instance]) -> list[instances.InstanceRow]:
+        """The deleted ones of the instances that are named: by UUID, or the last of a name that none has now."""
+        o = self.options
+        uuids = [uuid for uuid in dict.fromkeys(o["uuids"] or ()) if uuid not in {r.uuid for r in living}]
         found = [instances.any_of(tx, uuid) for uuid in uuids]
-        project = self.options["project"]
-        return [r for r in found if r is not None and r.deleted != instances.LIVE and project in (None, r.project)]
+        if o["uuids"] is None and o["reservation_ids"] is None and o["host"] is None:
+            taken = {r.display_name for r in living}
+            found += instances.last_deleted(tx, [n for n in o["names"] or () if n not in taken], o["project"])
+        return [r for r in found if r is not None and r.deleted != instances.LIVE and o["project"] in (None, r.project)]
 
     def _lines(self, shown: t.Sequence[dict[str, t.Any]]) -> list[str]:
-        named = {v["name"] for v in shown} | {v["uuid"] for v in shown}
-        unknown = sorted({*(self.options["names"] or ()), *(self.options["uuids"] or ())} - named)
-        lines = ["No instance is called %s." % name for name in unknown]
+        names, uuids = set(self.options["names"] or ()), set(self.options["uuids"] or ())
+        lines = ["No instance is called %s." % name for name in sorted(names - {v["name"] for v in shown})]
+        lines += ["No instance has the UUID %s." % uuid for uuid in sorted(uuids - {v["uuid"] for v in shown})]
         if not shown:
             return lines or ["No instances."]
         if self.options["history"]:

@@ -35,7 +35,7 @@ options:
   history:
     description:
       - Return of each instance what happened to it, and print it by time, in place of everything else.
-      - Needs O(names), O(uuids) or O(reservation_ids). Instances of O(uuids) may be deleted.
+      - Needs O(names), O(uuids) or O(reservation_ids). Instances of O(uuids) may be deleted; of a name that none has now, the last that had it is shown.
     type: bool
     default: false
   events:

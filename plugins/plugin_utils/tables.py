@@ -79,20 +79,35 @@ def history_table(view: t.Mapping[str, t.Any]) -> list[str]:
     rows += [
         (n["created_at"], "notification", n["event_type"], "", "", _told(n["payload"])) for n in view["notifications"]
     ]
+    begins = _beginnings(view["notifications"])
     rows += [
         (m["created_at"], "migration", m["migration_type"], m["source_compute"], m["status"], _moved(m))
         for m in view["migrations"]
     ]
     lines = [
-        ("%sZ" % str(row[0])[:19], *row[1:-1], (row[-1] or "").partition("\n")[0]) for row in sorted(rows, key=_order)
+        ("%sZ" % str(row[0])[:19], *row[1:-1], (row[-1] or "").partition("\n")[0])
+        for row in sorted(rows, key=lambda row: _order(row, begins))
     ]
     title = "%s %s, %s" % (view["name"], view["uuid"], view["vm_state"])
     return [title, *table(("TIME", "KIND", "WHAT", "HOST", "RESULT", "DETAILS"), lines)]
 
 
-def _order(row: tuple[t.Any, ...]) -> tuple[str, int]:
+def _beginnings(notifications: t.Sequence[t.Mapping[str, t.Any]]) -> set[tuple[str, str]]:
+    """Moment and name of those that came before any other of their moment, and tell of a beginning. These stand before its steps."""
+    over: set[str] = set()
+    found: set[tuple[str, str]] = set()
+    for each in notifications:
+        moment, name = str(each["created_at"]), each["event_type"]
+        if name.endswith(".start") and moment not in over:
+            found.add((moment, name))
+        else:
+            over.add(moment)
+    return found
+
+
+def _order(row: tuple[t.Any, ...], begins: t.Collection[tuple[str, str]]) -> tuple[str, int]:
     """By time; what was written at once, as it happened: an action, its beginning, its steps, its end."""
-    kind = "start" if row[1] == "notification" and row[2].endswith(".start") else row[1]
+    kind = "start" if row[1] == "notification" and (str(row[0]), row[2]) in begins else row[1]
     return str(row[0]), ("action", "start", "event", "migration", "fault", "notification").index(kind)
 
 

@@ -40,6 +40,10 @@ ATTACH = Operation("attach_volume")
 DETACH = Operation("detach_volume")
 
 
+#: operation -> its notification, which has no beginning. source: Nova's _attach_volume and _detach_volume
+TOLD = {ATTACH.name: "volume.attach", DETACH.name: "volume.detach"}
+
+
 @dataclass
 class Begun:
     """``rows``: attachments on the way; ``unchanged``: names of volumes that match the request."""
@@ -425,6 +429,10 @@ def finish(tx: Transaction, its: Operation) -> tuple[list[dict[str, t.Any]], lis
     volume_history.finish_changes(tx, [(events[r.id], ends[is_done(its, r)]) for r in rows])
     incomplete = {each["instance_uuid"] for each in left}
     operation.close(tx, its, [u for u in uuids if u not in incomplete], sorted(incomplete))
+    for each in done:
+        history.notify(
+            tx, [each["instance_uuid"]], "compute.instance.%s" % TOLD[its.name], {"volume_id": each["volume_id"]}
+        )
     settle(tx, [r for r in rows if r.state is not None and not is_done(its, r)])
     return done, left
 

@@ -26,7 +26,7 @@ def _shutdown(row: Instance) -> dict[str, t.Any]:
 
 CUT_OFF = "lost its power: it did not shut down in time"
 REDEFINED = "has its definition from the ledger: its own was lost, or libvirt refused it"
-RESET = "was reset: it did not restart in time"
+RESET = "was reset: it did not restart by itself"
 
 OPERATIONS: dict[str, Operation] = {
     o.name: o

@@ -138,13 +138,14 @@ def _journal(tx: Transaction, m: Moving, error: errors.BootflowError | None) -> 
     history.fail_events(tx, {m.uuid: error.in_full}, LIVE_MIGRATE.name)
     history.finish_actions(tx, [m.uuid], LIVE_MIGRATE.action, history.ERROR)
     fault = {m.uuid: {"host": m.row.host, "fault": error.as_dict()}}
+    history.notify_each(tx, fault, "compute.instance.%s.start" % ROLLBACK)
     history.notify_each(tx, fault, "compute.instance.%s.end" % ROLLBACK)
 
 
 # --- by another run -----------------------------------------------------------------------------------------------------
 
-ABORT = Operation("live_migrate_abort")
-FORCE_COMPLETE = Operation("live_migrate_force_complete")
+ABORT = Operation("live_migrate_abort", "live.migration.abort")
+FORCE_COMPLETE = Operation("live_migrate_force_complete", "live.migration.force.complete")
 #: operation -> how Nova's words call it
 METHODS = {ABORT.name: "abort live migration", FORCE_COMPLETE.name: "force complete"}
 #: playbook -> its operation
@@ -187,8 +188,8 @@ def intervened(tx: Transaction, its: Operation, failed: t.Mapping[str, str], uui
         mine = [r.uuid for r in rows if r.project == project]
         history.start_actions(tx, mine, its.action, tx.request_id, project, tx.actor)
         history.start_events_on(tx, {r.uuid: r.host for r in rows if r.uuid in mine}, its.name)
+    operation.notify(tx, its, [r.uuid for r in rows], "start")
     done = [r.uuid for r in rows if r.uuid not in failed]
     history.finish_events(tx, done, its.name, history.SUCCESS)
     history.fail_events(tx, failed, its.name)
-    history.finish_actions(tx, done, its.action)
-    history.finish_actions(tx, sorted(failed), its.action, history.ERROR)
+    operation.close(tx, its, done, sorted(failed))

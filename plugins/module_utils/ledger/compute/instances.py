@@ -333,6 +333,19 @@ def any_of(tx: Transaction, uuid: str) -> InstanceRow | None:
     return next(iter(tx.rows(sa.select(instances).where(instances.c.uuid == uuid), InstanceRow)), None)
 
 
+def last_deleted(tx: Transaction, names: t.Sequence[str], project: str | None = None) -> list[InstanceRow]:
+    """The rows of the deleted instances that had these names last, in each project or in one, by name."""
+    c = instances.c
+    its = [
+        bulk.among(tx, c.display_name, names),
+        c.deleted != LIVE,
+        *([] if project is None else [c.project == project]),
+    ]
+    query = sa.select(instances).where(*its).order_by(c.display_name, c.project, c.deleted_at)
+    rows = tx.rows(query, InstanceRow) if names else []
+    return list({(r.display_name, r.project): r for r in rows}.values())
+
+
 def whatever_became_of(tx: Transaction, uuids: t.Collection[str]) -> list[InstanceRow]:
     """The rows of these instances, live or deleted, by uuid."""
     query = sa.select(instances).where(bulk.among(tx, instances.c.uuid, sorted(uuids))).order_by(instances.c.uuid)

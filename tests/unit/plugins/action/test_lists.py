@@ -273,13 +273,28 @@ def test_what_happened_in_one_second_is_in_its_order(world: World) -> None:
     assert [told.index(each) for each in order] == sorted(told.index(each) for each in order), told
 
 
+def test_notifications_of_one_moment_stay_in_their_order(world: World) -> None:
+    world.report("h1")
+    uuid = world.boot("web")
+    moments = ["resize.prep.start", "resize.prep.end", "resize.start"]
+    for each in moments:
+        transact(world, history.notify, [uuid], "compute.instance.%s" % each, {})
+    shown = run(world, instance_info, names=["web"], history=True, print_table=True)[1]
+    told = [line.split()[2].replace("compute.instance.", "") for line in shown.splitlines() if " notification " in line]
+    assert told[-3:] == moments, shown
+
+
 def test_what_happened_to_a_deleted_instance(world: World) -> None:
     world.report("h1")
     uuid = world.boot("web", project="p")
     world.delete(names=["web"])
     world.removed("h1", [uuid])
     world.finish()
-    assert run(world, instance_info, names=["web"], history=True)[0]["instances"] == []
+    assert run(world, instance_info, names=["web"])[0]["instances"] == []
+    result, shown = run(world, instance_info, names=["web", "wed"], project="p", history=True, print_table=True)
+    assert [v["uuid"] for v in result["instances"]] == [uuid], "the last of that name"
+    assert "No instance is called wed." in shown and "No instance is called web." not in shown
+    assert "No instance has the UUID nobody." in run(world, instance_info, uuids=["nobody"], print_table=True)[1]
     (found,) = run(world, instance_info, uuids=[uuid, "nobody"], project="p", history=True)[0]["instances"]
     assert (found["vm_state"], [a["action"] for a in found["actions"]]) == ("deleted", ["create", "delete"])
     assert (

@@ -71,6 +71,12 @@ def finish(world: BootWorld, its: Operation, run: str = "v") -> tuple[list[str],
     return [d["volume"] for d in done], [(v["volume"], (v["error"] or {}).get("code")) for v in left]
 
 
+def told(world: BootWorld, uuid: str) -> list[tuple[str, t.Any]]:
+    """The notifications of volumes that the instance was given, or that were taken from it."""
+    rows = world.rows(tables.notifications, tables.notifications.c.instance_uuid == uuid)
+    return [(r.event_type, r.payload) for r in rows if r.event_type.startswith("compute.instance.volume.")]
+
+
 def attach(world: BootWorld, *wishes: t.Any, run: str = "v") -> volume_attach.Begun:
     """From the wish to the guest."""
     begun = world.attach(*wishes, run=run)
@@ -117,6 +123,7 @@ def test_attached_and_detached(pair: BootWorld) -> None:
     )
     (event,) = [e for e in pair.events(volume.id) if e[0] == "attach_volume"]
     assert event == ("attach_volume", "h1", "Success")
+    assert told(pair, uuid) == [("compute.instance.volume.attach", {"volume_id": volume.id})]
 
     begun = pair.detach({"volume": "data"}, run="w")
     assert (begun.hosts, [r.id for r in begun.rows], pair.status("data")) == (["h1"], [row.id], "detaching")
@@ -130,6 +137,7 @@ def test_attached_and_detached(pair: BootWorld) -> None:
     assert (volume.status, volume.attach_status, pair.live_attachments()) == ("available", "detached", [])
     messages = [a.message for a in pair.rows(tables.instance_actions) if a.action != "create"]
     assert messages == [None, None]
+    assert told(pair, uuid)[1:] == [("compute.instance.volume.detach", {"volume_id": volume.id})]
 
 
 def test_the_same_again_is_unchanged(pair: BootWorld) -> None:

@@ -69,6 +69,10 @@ class LiveMovers(Movers):
         rows = self.rows(tables.instance_actions, tables.instance_actions.c.instance_uuid == uuid)
         return [(r.action, r.message) for r in rows]
 
+    def event_types(self, uuid: str) -> list[str]:
+        rows = self.rows(tables.notifications, tables.notifications.c.instance_uuid == uuid)
+        return [r.event_type.replace("compute.instance.", "") for r in rows]
+
 
 @pytest.fixture(name="world")
 def _movers(world: World) -> t.Iterator[LiveMovers]:
@@ -114,6 +118,7 @@ def test_a_guest_that_stays(world: LiveMovers, cleaned: bool, error: errors.Boot
     assert world.call(live_course.finish, {uuid: live_course.Result(RUNS, error, cleaned)}) == {uuid: error}
     assert world.state(uuid) == ("active", None, source) and world.status(uuid) == [status]
     assert world.actions(uuid)[-1] == ("live-migration", "Error")
+    assert world.event_types(uuid)[-2:] == ["live_migration._rollback.start", "live_migration._rollback.end"]
     if not cleaned:
         assert world.claims() == {(uuid, "h1"), (uuid, "h2")} and world.cleanups() == {(uuid, other(source))}
         assert "NoValidHost" in [e.code for e in world.go(uuid).failed.values()], "a host with leftovers of it"
@@ -307,6 +312,9 @@ def test_interventions_need_a_migration_that_runs(world: LiveMovers) -> None:
     world.call(live_course.intervened, live_course.ABORT, {}, [uuid], run="b")
     world.call(live_course.intervened, live_course.FORCE_COMPLETE, {uuid: "it broke"}, [uuid], run="b")
     assert world.actions(uuid)[-2:] == [("live_migration_cancel", None), ("live_migration_force_complete", "Error")]
+    assert world.event_types(uuid)[-3:] == [
+        "live.migration.abort.start", "live.migration.abort.end", "live.migration.force.complete.start",
+    ]  # fmt: skip
     with pytest.raises(errors.InstanceNotFound):
         world.call(live_course.under_way, live_course.ABORT, Selection(uuids=["0e7a7fc4-6d5b-5a5e-9d3a-0a4c6e2f7b11"]))
 
