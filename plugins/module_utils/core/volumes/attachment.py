@@ -223,7 +223,7 @@ CUT_OFF = Event(
     "cut_off",
     "The compute host is forced down, and the instance goes to another one. The host may be connected still: its target is to end its"
     " sessions and let it in no longer.",
-    (Rule(attach_status=(ATTACHED,), connection=(BEGUN, DONE), to={"connection": NONE, "export": ENDING}),),
+    (Rule(attach_status=(ATTACHED, DETACHED), connection=(BEGUN, DONE), to={"connection": NONE, "export": ENDING}),),
 )
 STILL_ADMITTED = Event(
     "still_admitted",

@@ -40,7 +40,7 @@ def refusals(
             continue
         volume = known.get(row.volume_id)
         try:
-            if (row.attach_status, row.connection) == (states.DETACHED, NONE):
+            if row.attach_status == states.DETACHED and (row.connection == NONE or row.attached_host in down):
                 continue  # only its target is to go
             if row.attach_status != states.ATTACHED:
                 raise errors.InvalidVolume(
@@ -83,9 +83,11 @@ def take_unconnected(tx: Transaction, places: t.Mapping[str, str | None], connec
 
 
 def cut_off(tx: Transaction, uuids: t.Iterable[str]) -> None:
-    """Give the volumes of these instances up where they may be connected: the instances leave hosts that are forced down."""
-    rows = attachments.select(tx, instance_uuids=uuids, attach_statuses=(states.ATTACHED,), connected=True, lock=True)
-    attachments.apply(tx, rows, attachment.CUT_OFF)
+    """Give the volumes of these instances up where they may be connected: the instances leave hosts that are forced down. What was to end
+    there ends when its storage host is asked next.
+    """
+    rows = attachments.select(tx, instance_uuids=uuids, connected=True, lock=True)
+    attachments.apply(tx, [r for r in rows if attachment.CUT_OFF.admits(r.state)], attachment.CUT_OFF)
 
 
 def still_let_in(tx: Transaction, uuids: t.Iterable[str]) -> dict[str, errors.BootflowError]:

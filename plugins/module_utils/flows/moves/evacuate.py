@@ -24,6 +24,7 @@ from ...ledger.compute import moves as ledger_moves
 from ...ledger.compute.claims import Candidate
 from ...ledger.compute.instances import Instance
 from ...ledger.db.transaction import Transaction
+from ...ledger.storage import attachments
 from ..attachments import moving
 from ..instances import operation
 from ..instances.operation import Selection
@@ -69,7 +70,8 @@ def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: Sched
     operation.start(tx, EVACUATE, found)
     history.start_events_on(tx, {r.uuid: r.host for r in found}, EVACUATE.name)
     movers = {r.uuid: Mover(r, r.spec) for r in found if instances.is_placed(r)}
-    taken = moving.take(tx, list(movers))  # before any node is locked
+    attachments.lock(tx, movers)  # before any node is locked
+    taken = moving.take(tx, list(movers))
     hosts = claim(tx, list(movers.values()), read_fleet, options, kind=claims.BUILD)
     begun = Begun(sources={u: m.row.host for u, m in movers.items()})
     begun.failed = {u: h for u, h in hosts.items() if isinstance(h, errors.BootflowError)}
@@ -78,7 +80,7 @@ def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: Sched
     taken = [a for a in taken if a.instance_uuid not in begun.failed]
     for each in taken:
         begun.volumes.setdefault(each.instance_uuid, []).extend([each.id] if each.connection != NONE else [])
-    moving.cut_off(tx, begun.volumes)
+    moving.cut_off(tx, set(movers) - set(begun.failed))
     operation.finish(tx, EVACUATE, {u: operation.Outcome(error=e) for u, e in begun.failed.items()})
     _go_over(tx, [(movers[u].row, h) for u, h in hosts.items() if isinstance(h, Candidate)])
     placed = sorted(set(movers) - set(begun.failed))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import moving
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup, operation
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import attach, cleanup, operation
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Outcome, Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import OPERATIONS
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import (
@@ -310,6 +310,30 @@ def test_a_dead_host_is_cut_off_before_another_gets_the_volumes(world: Movers) -
     world.comes_back()
     well(world, uuid, other)
     assert not world.cleanups()
+
+
+def test_a_volume_whose_attaching_failed_with_the_host_keeps_no_instance_there(world: Movers) -> None:
+    """The host died while it connected, so it cannot be disconnected; and it may have the volume."""
+    uuid = world.prepare()
+    old = world.guests[uuid]
+    (other,) = set(HOSTS) - {old}
+    world.make("more", size=1)
+    more = world.volume("more").id
+    world.attach({"instance": "web", "volume": "more"}, run="v")
+    world.export(run="v")
+    world.connect(old, [uuid], "v")
+    with world.ledger.write() as tx:
+        assert attach.abandon_attach(tx.for_run(world.context("v"))) == [more]
+    with world.ledger.write() as tx:
+        done, left = attach.finish(tx.for_run(world.context("v")), attach.ATTACH)
+    assert not done and [v["volume"] for v in left] == ["more"]
+    assert world.ends("more") == ("detached", "done", "done") and world.status("more") == "attaching"
+    world.asked.clear()
+    world.evacuate(uuid)
+    assert ("absent", more) in world.asked and world.status("more") == "available"
+    assert {h for h, _v in world.connections} == {other} and more not in {v for _h, v in world.connections}
+    world.comes_back()
+    assert world.guests == {uuid: other} and world.state(uuid) == ("active", None, other) and not world.cleanups()
 
 
 def test_where_the_storage_host_cannot_be_asked_all_stays(world: Movers) -> None:
