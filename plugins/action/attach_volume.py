@@ -26,9 +26,10 @@ class ActionModule(VolumeChange):
     OPERATION = attach.ATTACH
     VERB, DONE = "attach", "Attached"
     UNCHANGED = "the volumes are attached as requested"
+    BEGUN = "bootflow_attaching"
     INCOMPLETE = errors.AttachFailed
 
-    def begin(self, tx: Transaction, connector_of: Connectors) -> attach.Begun:
+    def begin(self, tx: Transaction, connector_of: Connectors, reach: attach.Reach) -> attach.Begun:
         def checked(host: str, facts: t.Mapping[str, t.Any]) -> Connector:
             connector = connector_of(host, facts)
             try:
@@ -39,4 +40,4 @@ class ActionModule(VolumeChange):
             return connector
 
         o = self.options
-        return attach.begin_attach(tx, o["attachments"], o["project"], checked, o["cross_az_attach"])
+        return attach.begin_attach(tx, o["attachments"], o["project"], checked, o["cross_az_attach"], reach)

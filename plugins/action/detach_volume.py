@@ -17,7 +17,8 @@ class ActionModule(VolumeChange):
     OPERATION = attach.DETACH
     VERB, DONE = "detach", "Detached"
     UNCHANGED = "no requested volume is attached"
+    BEGUN = "bootflow_detaching"
     INCOMPLETE = errors.DetachFailed
 
-    def begin(self, tx: Transaction, connector_of: Connectors) -> attach.Begun:
-        return attach.begin_detach(tx, self.options["attachments"], self.options["project"])
+    def begin(self, tx: Transaction, connector_of: Connectors, reach: attach.Reach) -> attach.Begun:
+        return attach.begin_detach(tx, self.options["attachments"], self.options["project"], reach)

@@ -49,6 +49,11 @@ unchanged:
   type: list
   elements: str
   returned: with O(phase=begin)
+refused:
+  description: What cannot begin now, each with its error as in RV(failed_items). It keeps no other from its own, and O(phase=finish) fails with it.
+  type: list
+  elements: dict
+  returned: with O(phase=begin)
 storage_hosts:
   description: Storage hosts with work to do, done by M(bootflow.compute.storage_stage).
   type: list

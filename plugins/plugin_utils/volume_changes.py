@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
@@ -46,9 +47,10 @@ class VolumeChange(LedgerAction):
     VERB: t.ClassVar[str]  # attach
     DONE: t.ClassVar[str]  # Attached
     UNCHANGED: t.ClassVar[str]  # why there is nothing to do
+    BEGUN: t.ClassVar[str]  # as the playbook registers what the phase begin returned
     INCOMPLETE: t.ClassVar[type[errors.Incomplete]]
 
-    def begin(self, tx: Transaction, connector_of: life.Connectors) -> attach.Begun:
+    def begin(self, tx: Transaction, connector_of: life.Connectors, reach: attach.Reach) -> attach.Begun:
         raise NotImplementedError
 
     def act(self) -> dict[str, t.Any]:
@@ -80,8 +82,7 @@ class VolumeChange(LedgerAction):
         connectors = attached_volumes.connectors_of(hostvars, hosts)
 
         def write(tx: Transaction) -> tuple[attach.Begun, list[str]]:
-            begun = self.begin(tx, connectors)
-            inventory_hosts.in_inventory(self, [*begun.storage_hosts, *begun.hosts])
+            begun = self.begin(tx, connectors, functools.partial(inventory_hosts.in_inventory, self))
             return begun, _lines(tx, begun.rows)
 
         with volume_settings.told_in_order():
@@ -97,6 +98,7 @@ class VolumeChange(LedgerAction):
             "changed": bool(found.rows),
             "attachments": [_attachment_data(r) for r in found.rows],
             "unchanged": list(found.unchanged),
+            "refused": [_refused_item(r) for r in found.refused],
             "storage_hosts": [] if self.check_mode else found.storage_hosts,
             "hosts": [] if self.check_mode else found.hosts,
             "diff": diff("attachments", "" if attaching else text, text if attaching else ""),
@@ -114,8 +116,11 @@ class VolumeChange(LedgerAction):
         }
 
     def _finish(self) -> dict[str, t.Any]:
+        begun = self.task_vars["hostvars"]["localhost"].get(self.BEGUN) or {}
+        refused = begun.get("refused") or []
         if self.check_mode:
-            return {"changed": False, "skipped": True}
+            total = len(begun.get("attachments") or ()) + len(refused)
+            return outcome(self.INCOMPLETE(refused, total), changed=False, skipped=True)
         done, left = self.open_ledger().transact(attach.finish, self.OPERATION)
         if self.options["print_table"] and (done or left):
             named = ["%s (%s, %s)" % (d["volume"], d["instance"], d["device"]) for d in done]
@@ -125,7 +130,17 @@ class VolumeChange(LedgerAction):
             errors.failed_item("%s (%s)" % (v["volume"], v["instance"]), v["volume_id"], v["error"], state=state)
             for v in left
         ]
-        return outcome(self.INCOMPLETE(items, len(done) + len(left)), changed=bool(done), done=done, left=left)
+        items += refused
+        return outcome(self.INCOMPLETE(items, len(done) + len(items)), changed=bool(done), done=done, left=left)
+
+
+def _refused_item(refused: attach.Refused) -> dict[str, t.Any]:
+    """The item of an Incomplete for what did not begin."""
+    volume, guest = refused.request.volume, refused.request.guest
+    name = volume.name or volume.id
+    return errors.failed_item(
+        name if guest is None else "%s (%s)" % (name, guest.display_name), volume.id, refused.error.as_dict()
+    )
 
 
 def _attachment_data(row: Attachment) -> dict[str, t.Any]:

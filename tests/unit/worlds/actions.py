@@ -158,6 +158,7 @@ class Runner:
         self.hosts = hosts
         self.way = "qemu"
         self.variables: dict[str, t.Any] = {}  # of each host
+        self.registered: dict[str, t.Any] = {}  # what tasks of localhost registered
         self.runs = 0
 
     def __call__(
@@ -167,7 +168,7 @@ class Runner:
         self.runs += 1
         ports = WorldPorts(self.world, run or "run%d" % self.runs)
         variables = {
-            "hostvars": {h: self._variables(h) for h in self.hosts},
+            "hostvars": {"localhost": self.registered, **{h: self._variables(h) for h in self.hosts}},
             "groups": {"all": list(self.hosts), "bootflow_storage": [h for h in self.hosts if h.startswith("s")]},
         }
         result = action_of(module, ports, variables, check_mode, **options).act()

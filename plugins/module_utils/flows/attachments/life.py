@@ -49,7 +49,7 @@ def reserve(
     there = attachments.of_volumes(tx, [volume_row.id]).get(volume_row.id, [])
     making = volume_row.instance_uuid == instance_uuid and volume_row.status in (states.CREATING, states.DOWNLOADING)
     if not making:
-        _check_not_reserved(volume_row, there, instance_uuid)
+        check_not_reserved(volume_row, there, instance_uuid)
         together = check_others(tx, volume_row, instance_uuid)
         transition = attach_rules.check_attach_to_instance(
             volumes.to_volume(volume_row), instance_uuid, there, instance_zone, cross_az_attach, mode, together
@@ -88,7 +88,7 @@ def check_others(tx: Transaction, volume_row: VolumeRow, instance_uuid: str) -> 
     return all(r.run_id == tx.run.id for r in rows if r.attach_status in ON_THE_WAY)
 
 
-def _check_not_reserved(volume_row: VolumeRow, there: t.Sequence[model.Attachment], instance_uuid: str) -> None:
+def check_not_reserved(volume_row: VolumeRow, there: t.Sequence[model.Attachment], instance_uuid: str) -> None:
     """Reject a volume created for another instance, which is available for a moment before it is attaching."""
     for other in there:
         if other.instance_uuid != instance_uuid and other.attach_status == states.RESERVED:

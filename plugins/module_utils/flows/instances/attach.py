@@ -11,6 +11,7 @@ so that its end can be reported whatever happened in between. source: Nova's com
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 from dataclasses import dataclass, field
 
@@ -28,7 +29,7 @@ from ...ledger.compute import claims, history, instances, moves, nodes, runs
 from ...ledger.compute.instances import Instance
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, volume_history, volumes
-from ...ledger.storage.attachments import Attachment
+from ...ledger.storage.attachments import Attachment, Connector
 from ..attachments import life
 from ..attachments.life import Connectors
 from . import attachment_requests as requests
@@ -42,16 +43,36 @@ DETACH = Operation("detach_volume")
 
 #: operation -> its notification, which has no beginning. source: Nova's _attach_volume and _detach_volume
 TOLD = {ATTACH.name: "volume.attach", DETACH.name: "volume.detach"}
+Reach = t.Callable[[t.Sequence[str]], object]  # raises where the inventory lacks one of these hosts
+
+
+@dataclass(frozen=True)
+class Refused:
+    """An attachment that cannot begin, or end, now."""
+
+    request: AttachmentRequest
+    error: errors.BootflowError
 
 
 @dataclass
 class Begun:
-    """``rows``: attachments on the way; ``unchanged``: names of volumes that match the request."""
+    """``rows``: attachments on the way; ``unchanged``: names of volumes that match the request; ``refused``: those that keep no other from theirs."""
 
     rows: list[Attachment] = field(default_factory=list)
     unchanged: list[str] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)
     storage_hosts: list[str] = field(default_factory=list)
     hosts: list[str] = field(default_factory=list)  # compute hosts
+
+    @contextlib.contextmanager
+    def alone(self, request: AttachmentRequest, problems: Problems) -> t.Iterator[None]:
+        """An error of the block refuses this request, and no other."""
+        with problems.collect(request.path):
+            try:
+                yield
+            except errors.BootflowError as e:
+                self.refused.append(Refused(request, e))
+                raise
 
 
 # --- begun --------------------------------------------------------------------------------------------------------------
@@ -63,11 +84,13 @@ def begin_attach(
     project: str | None,
     connectors: Connectors,
     cross_az_attach: bool,
+    reach: Reach = lambda hosts: None,
 ) -> Begun:
-    """Reserve the volumes for their instances, and resume attachments that a dead run left on the way.
+    """Reserve the volumes for their instances, and resume attachments that a dead run left on the way. What cannot begin now is refused alone.
 
     :arg entries: bootflow_attachments. :arg connectors: called for the hosts of these instances only.
-    :raises InvalidRequest: all errors of all entries, with paths attachments[i]; nothing is written then.
+    :raises InvalidRequest: all errors of all entries, with paths attachments[i], where one is wrong in itself or nothing can begin; nothing
+        is written then.
     """
     runs.renew(tx)
     refusals = Problems()
@@ -75,31 +98,44 @@ def begin_attach(
     again: list[Attachment] = []
     new: list[AttachmentRequest] = []
     read = requests.read(tx, entries, project, True, refusals)
+    wrong = bool(refusals.errors)
     there = attachments.of_volumes(tx, [r.volume.id for r in read])
+    ends: dict[str, Connector] = {}
     names = _Names(tx, [r.instance for r in read])
     dead = operation.dead_runs(tx, [r.instance for r in read])
     for request in read:
-        with refusals.collect(request.path):
-            mine = [a for a in _own(there, request) if a.instance_uuid == request.instance.uuid]
+        with begun.alone(request, refusals):
+            guest = request.instance
+            mine = [a for a in _own(there, request) if a.instance_uuid == guest.uuid]
             current = next((a for a in mine if a.attach_status != volume_states.DETACHED), None)
             if current is not None and _as_requested(current, request, tx):
                 begun.unchanged.append(request.volume.name or request.volume.id)
-            elif current is not None:
+                continue
+            if current is None:
+                _check_attach(tx, request, there.get(request.volume.id, ()), cross_az_attach, dead)
+            reach(_hosts_of(request, guest.host))
+            if guest.uuid not in ends:
+                place = t.cast("tuple[str, str]", (guest.host, guest.node))
+                ends[guest.uuid] = connectors(place[0], nodes.node_facts(tx, *place))
+            if current is not None:
                 again.append(current)
             else:
-                _check_attach(tx, request, there.get(request.volume.id, ()), cross_az_attach, dead)
                 request.disk = names.disk(request)
                 new.append(request)
-    refusals.raise_if_any()
-    hosts = {r.instance.uuid: (r.instance.host, r.instance.node) for r in read}
+    if wrong or not (new or again):
+        refusals.raise_if_any()
     ids = [_attach(tx, request, cross_az_attach) for request in new]
     _resume(tx, again)
     ids += [a.id for a in again]
     moving = {a.instance_uuid for a in attachments.select(tx, ids=ids)}
-    places = {u: t.cast("tuple[str, str]", where) for u, where in hosts.items() if u in moving}
-    known = {u: connectors(where[0], nodes.node_facts(tx, *where)) for u, where in places.items()}
-    life.bind_hosts(tx, known)
+    life.bind_hosts(tx, {uuid: end for uuid, end in ends.items() if uuid in moving})
     return _begin(tx, ATTACH, begun, ids)
+
+
+def _hosts_of(request: AttachmentRequest, host: str | None) -> list[str]:
+    """Those that have a part in it. :arg host: the compute host"""
+    pool_host = request.volume.pool_host
+    return [h for h in (extract_host(pool_host, "host") if pool_host else None, host) if h]
 
 
 def refused_attach(
@@ -108,8 +144,8 @@ def refused_attach(
     cross_az_attach: bool,
     detached_first: t.Collection[str] = (),
 ) -> list[errors.BootflowError | None]:
-    """Why each of these volumes cannot be attached: begin_attach() would refuse all for one. What the instance's state allows is not looked at,
-    and nothing is locked or written.
+    """Why each of these volumes cannot be attached, for a plan. What the instance's state allows is not looked at, and nothing is locked or
+    written.
 
     :arg wanted: instances with their entries of bootflow_attachments, which have ids. :arg detached_first: ids of volumes.
     """
@@ -187,6 +223,7 @@ def _check_attach(
 def _check_rules(
     tx: Transaction, request: AttachmentRequest, there: t.Sequence[Attachment], cross_az_attach: bool
 ) -> None:
+    life.check_not_reserved(request.volume, there, request.instance.uuid)
     attach_rules.check_attach_to_instance(
         volumes.to_volume(request.volume),
         request.instance.uuid,
@@ -194,6 +231,7 @@ def _check_rules(
         nodes.zone_of(tx, request.instance.host, request.instance.node),
         cross_az_attach,
         request.mode,
+        life.check_others(tx, request.volume, request.instance.uuid),
     )
 
 
@@ -269,17 +307,23 @@ def _attach(tx: Transaction, request: AttachmentRequest, cross_az_attach: bool) 
     )
 
 
-def begin_detach(tx: Transaction, entries: t.Sequence[t.Mapping[str, t.Any]], project: str | None) -> Begun:
-    """Mark the volumes as detaching, including those that a dead run left half attached or half detached.
+def begin_detach(
+    tx: Transaction,
+    entries: t.Sequence[t.Mapping[str, t.Any]],
+    project: str | None,
+    reach: Reach = lambda hosts: None,
+) -> Begun:
+    """Mark the volumes as detaching, including those that a dead run left half attached or half detached. What cannot begin now is refused alone.
 
     :arg entries: bootflow_attachments; ``instance`` is required if a volume has several.
-    :raises InvalidRequest: all errors of all entries, with paths attachments[i]; nothing is written then.
+    :raises InvalidRequest: see begin_attach().
     """
     runs.renew(tx)
     refusals = Problems()
     begun = Begun()
     chosen: list[Attachment] = []
     read = requests.read(tx, entries, project, False, refusals)
+    wrong = bool(refusals.errors)
     there = attachments.of_volumes(tx, [r.volume.id for r in read])
     guests = {
         r.uuid: r for r in instances.select_live(tx, uuids=sorted({a.instance_uuid for g in there.values() for a in g}))
@@ -288,7 +332,7 @@ def begin_detach(tx: Transaction, entries: t.Sequence[t.Mapping[str, t.Any]], pr
     dead = operation.dead_runs(tx, guests.values())
     swaps = []
     for request in read:
-        with refusals.collect(request.path):
+        with begun.alone(request, refusals):
             mine = _own(there, request)
             if request.guest is not None:
                 mine = [a for a in mine if a.instance_uuid == request.guest.uuid]
@@ -302,9 +346,11 @@ def begin_detach(tx: Transaction, entries: t.Sequence[t.Mapping[str, t.Any]], pr
                 ):
                     raise errors.CannotDetachRootVolume()
                 operation.check(tx, DETACH, guests[row.instance_uuid], dead)
+            reach(_hosts_of(request, row.attached_host))
             chosen.append(row)
             swaps.append((request.volume, transition))
-    refusals.raise_if_any()
+    if wrong or not chosen:
+        refusals.raise_if_any()
     for volume, transition in swaps:
         if transition is not None:
             volumes.swap(tx, [volume.id], transition.expected, **transition.values)

@@ -73,7 +73,8 @@ def test_what_is_on_a_host_outside_the_inventory_is_refused_and_stays(
     run: Runner, module: t.Any, options: t.Any, check_mode: bool
 ) -> None:
     run.hosts = ("h1", "s2")
-    assert refused(run, module, check_mode, **options) == [("", "DriverNotInitialized")]
+    path = "attachments[0]" if module is attach_volume else ""
+    assert refused(run, module, check_mode, **options) == [(path, "DriverNotInitialized")]
     run.hosts = HOSTS
     result, _shown = run(module, check_mode, **options)
     assert result["changed"] is True
@@ -90,11 +91,11 @@ def test_a_volume_whose_compute_host_is_outside_the_inventory_is_neither_detache
         life.connected(tx.for_run(run.world.context("v")), dict.fromkeys(ids, "/dev/sdb"))
         life.attached(tx.for_run(run.world.context("v")), ids)
     run.hosts = ("s1", "s2")
-    for module, options in (
-        (detach_volume, {"attachments": [{"volume": "data"}]}),
-        (volume_extend, {"volumes": [{"name": "data", "size": 12}]}),
+    for module, path, options in (
+        (detach_volume, "attachments[0]", {"attachments": [{"volume": "data"}]}),
+        (volume_extend, "", {"volumes": [{"name": "data", "size": 12}]}),
     ):
-        assert refused(run, module, **options) == [("", "DriverNotInitialized")]
+        assert refused(run, module, **options) == [(path, "DriverNotInitialized")]
 
 
 @pytest.mark.parametrize("check_mode", [False, True])
@@ -288,6 +289,24 @@ def test_attachments_are_told_by_names(run: Runner) -> None:
     assert shown.strip() == "Nothing to do: no requested volume is attached." and result["changed"] is False
 
 
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_an_attachment_that_cannot_begin_keeps_no_other_from_its_own(run: Runner, check_mode: bool) -> None:
+    run.world.make("there", size=1)
+    run.world.attach({"instance": "web", "volume": "there"}, run="v")  # another run is at it
+    wishes = [{"instance": "web", "volume": "there"}, {"instance": "web", "volume": "data"}]
+    begun, shown = run(attach_volume, check_mode, run="o", attachments=wishes)
+    assert begun["changed"] and [a["volume_id"] for a in begun["attachments"]] == [run.world.volume("data").id]
+    assert [(i["name"], i["error"]["code"]) for i in begun["refused"]] == [("there (web)", "VolumeLocked")]
+    assert ("Would attach volume data" in shown) is check_mode and "there" not in shown
+    run.registered["bootflow_attaching"] = begun
+    if not check_mode:
+        run.world.storage_round("o")
+    done, _shown = run(attach_volume, check_mode, run="o", phase="finish", attachments=wishes)
+    items = [(i["name"], i["error"] and i["error"]["code"]) for i in done["failed_items"]]
+    assert done["failed"] and done["error_code"] == "AttachFailed" and items[-1] == ("there (web)", "VolumeLocked")
+    assert len(items) == (1 if check_mode else 2), "no host has attached the other"
+
+
 @pytest.mark.parametrize(
     ("module", "option", "words"),
     [
@@ -345,8 +364,8 @@ def test_hints_that_no_filter_reads_are_refused(run: Runner) -> None:
 def test_a_host_that_cannot_be_connected_is_told_before_anything_is_exported(run: Runner, check_mode: bool) -> None:
     wish = [{"instance": "web", "volume": "data"}]
     run.way = "kernel"  # its report has no initiator
-    assert refused(run, attach_volume, check_mode, attachments=wish) == [("", "HostLacksHardware")]
-    with pytest.raises(errors.HostLacksHardware) as caught:
+    assert refused(run, attach_volume, check_mode, attachments=wish) == [("attachments[0]", "HostLacksHardware")]
+    with pytest.raises(errors.InvalidRequest) as caught:
         run(attach_volume, check_mode, attachments=wish)
     assert "open-iscsi" in caught.value.remedy and "bootflow.compute.heartbeat" in caught.value.remedy
     run.way = "qemu"

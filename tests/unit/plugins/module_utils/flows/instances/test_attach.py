@@ -19,6 +19,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery im
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances, runs
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables, volume_tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.attachments import Connector
 from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld, from_image, volume_request
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE
 
@@ -216,6 +217,59 @@ def test_all_that_is_wrong_at_once(pair: BootWorld) -> None:
         ("attachments[8].volume", "InvalidInput"),
         ("attachments[9]", "InvalidInput"),
     ]
+
+
+def test_what_cannot_begin_keeps_no_other_from_its_own(pair: BootWorld) -> None:
+    pair.make("other", size=1)
+    pair.boot_of(volume_request("locked", image=IMAGE))
+    with pair.ledger.write() as tx:
+        tx.execute(tables.instances.update().where(tables.instances.c.display_name == "locked").values(locked_by="bob"))
+    wishes = [{"instance": "locked", "volume": "other"}, WISH]
+    begun = pair.attach(*wishes, run="v")
+    assert [r.volume_id for r in begun.rows] == [pair.volume("data").id] and pair.status("other") == "available"
+    assert [(r.request.path, r.error.code) for r in begun.refused] == [("attachments[0]", "InstanceIsLocked")]
+    pair.storage_round("v")
+    host_work(pair)
+    assert finish(pair, volume_attach.ATTACH) == (["data"], [])
+
+    wishes.append({"instance": "web", "volume": "nix"})
+    assert len(refused(pair, pair.attach, *wishes, run="w")) == 2, "a wrong request begins nothing"
+    assert [c for _path, c, _message in refused(pair, pair.attach, wishes[0], run="w")] == ["InstanceIsLocked"]
+    with pair.ledger.write() as tx:
+        tx.execute(tables.instances.update().where(tables.instances.c.display_name == "locked").values(locked_by=None))
+    attach(pair, wishes[0], run="x")
+    with pair.ledger.write() as tx:
+        tx.execute(tables.instances.update().where(tables.instances.c.display_name == "locked").values(locked_by="bob"))
+    begun = pair.detach({"volume": "other"}, {"volume": "data"}, run="y")
+    assert [r.volume_id for r in begun.rows] == [pair.volume("data").id] and pair.status("other") == "in-use"
+    assert [r.error.code for r in begun.refused] == ["InstanceIsLocked"]
+
+
+@pytest.mark.parametrize("what", ["connector", "inventory"])
+def test_a_host_that_cannot_take_a_volume_keeps_no_other_from_it(pair: BootWorld, what: str) -> None:
+    pair.make("other", size=1)
+    pair.report("h2", memory=9)
+    (far,) = pair.boot_of(volume_request("far", image=IMAGE))
+    where = pair.row(far).host
+    other = {"h1": "h2", "h2": "h1"}[where]
+    if pair.row(uuid_of(pair)).host == where:
+        pytest.skip("both are on one host")
+
+    def end(host: str, facts: t.Any) -> Connector:
+        if what == "connector" and host == where:
+            raise errors.HostLacksHardware(host=host, model="iSCSI initiator", reason="it has none")
+        return pair.end(host, facts)
+
+    def reach(hosts: t.Sequence[str]) -> None:
+        if what == "inventory" and where in hosts:
+            raise errors.DriverNotInitialized(message="it is not in the inventory")
+
+    wishes = [{"instance": "far", "volume": "other"}, WISH]
+    with pair.ledger.write() as tx:
+        begun = volume_attach.begin_attach(tx.for_run(pair.context("v")), wishes, "default", end, True, reach)
+    assert begun.hosts == [other] and [r.mountpoint for r in begun.rows] == ["/dev/vdb"]
+    code = {"connector": "HostLacksHardware", "inventory": "DriverNotInitialized"}[what]
+    assert [r.error.code for r in begun.refused] == [code] and len(pair.disks(far)) == 1
 
 
 def test_an_instance_that_is_locked_or_being_worked_on(pair: BootWorld) -> None:
