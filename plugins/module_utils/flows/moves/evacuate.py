@@ -15,7 +15,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ...core import errors
-from ...core.instances import moves
+from ...core.instances import moves, states
 from ...core.request.guest_data import GuestSecrets
 from ...core.scheduler.options import SchedulerOptions
 from ...core.volumes.attachment import NONE
@@ -50,23 +50,31 @@ class Begun:
     )  # uuid -> its attachments that the old host may still use
 
 
+#: What nothing can be done about as long as the host is away.
+_STAYS = (errors.InstanceInvalidState, errors.MoveNotSupported, errors.InstanceBusy)
+#: Only their host can bring them out of these.
+_OF_THE_HOST = (states.PAUSED, states.SUSPENDED, states.RESCUED, states.SOFT_DELETED)
+
+
 def check(tx: Transaction, wanted: Wanted) -> list[Instance]:
-    """The selected instances. Writes nothing.
+    """Those of the selected instances that can be evacuated. Writes nothing.
 
     :raises BootflowError: what begin() raises of states and hosts.
     """
     rows = operation.select(tx, wanted.selection, lock=False)
-    _check(tx, wanted, rows)
-    return rows
+    stay = _check(tx, wanted, rows)
+    return [r for r in rows if r.uuid not in stay]
 
 
 def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: SchedulerOptions) -> Begun:
-    """Begin to evacuate the selected instances: all, or with an error none. As in Nova, one for which there is no host fails alone.
+    """Begin to evacuate the selected instances: all, or with an error none. As in Nova, one for which there is no host fails alone, and so
+    does one that cannot be evacuated if no instance was named, but a host.
 
     :raises ComputeServiceInUse: a host is not forced down. :raises BootflowError: see operation.begin().
     """
     rows = operation.select(tx, wanted.selection)
-    found = _check(tx, wanted, rows)
+    stay = _check(tx, wanted, rows)
+    found = [r for r in rows if r.uuid not in stay]
     operation.start(tx, EVACUATE, found)
     history.start_events_on(tx, {r.uuid: r.host for r in found}, EVACUATE.name)
     movers = {r.uuid: Mover(r, r.spec) for r in found if instances.is_placed(r)}
@@ -75,7 +83,7 @@ def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: Sched
     hosts = claim(tx, list(movers.values()), read_fleet, options, kind=claims.BUILD)
     begun = Begun(sources={u: m.row.host for u, m in movers.items()})
     begun.failed = {u: h for u, h in hosts.items() if isinstance(h, errors.BootflowError)}
-    begun.of_failed = {u: movers[u].row for u in begun.failed}
+    begun.of_failed = {u: movers[u].row for u in begun.failed} | {r.uuid: r for r in rows if r.uuid in stay}
     moving.kept(tx, begun.failed)
     taken = [a for a in taken if a.instance_uuid not in begun.failed]
     for each in taken:
@@ -85,18 +93,25 @@ def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: Sched
     _go_over(tx, [(movers[u].row, h) for u, h in hosts.items() if isinstance(h, Candidate)])
     placed = sorted(set(movers) - set(begun.failed))
     begun.rows = instances.select_live(tx, uuids=placed) if placed else []
+    begun.failed.update(stay)
     return begun
 
 
-def _check(tx: Transaction, wanted: Wanted, rows: t.Sequence[Instance]) -> list[Instance]:
+def _check(tx: Transaction, wanted: Wanted, rows: t.Sequence[Instance]) -> dict[str, errors.BootflowError]:
+    """uuid -> why an instance stays, where that keeps no other from going."""
     operation.refuse_unknown(tx, rows, wanted.selection)
     down = nodes.forced_down(tx)
     dead = operation.dead_runs(tx, rows)
     volumes = moving.refusals(tx, {r.uuid: r.host for r in rows}, down) if rows else {}
-    refused: list[errors.BootflowError] = []
+    refused: dict[str, errors.BootflowError] = {}
     for row in rows:
         try:
-            operation.check(tx, EVACUATE, row, dead)
+            try:
+                operation.check(tx, EVACUATE, row, dead)
+            except errors.InstanceInvalidState as e:
+                if row.host in down and row.vm_state in _OF_THE_HOST:
+                    e.remedy = "Bring the host back; or delete the instance, and boot it again."
+                raise
             if EVACUATE.is_begun(row.task_state):
                 raise errors.InstanceInvalidState(
                     method=EVACUATE.called, instance_uuid=row.uuid, attr="task_state", state=row.task_state,
@@ -116,9 +131,13 @@ def _check(tx: Transaction, wanted: Wanted, rows: t.Sequence[Instance]) -> list[
                 raise volumes[row.uuid]
             check_guest_data(row, wanted.secrets_of(row.project, row.display_name))
         except errors.BootflowError as e:
-            refused.append(e)
-    operation.refuse(refused)
-    return list(rows)
+            refused[row.uuid] = e
+    s = wanted.selection
+    of_host = s.hosts is not None and s.names is None and s.uuids is None and s.reservations is None
+    alone = of_host and len(refused) < len(rows) and all(isinstance(e, _STAYS) for e in refused.values())
+    if not alone:
+        operation.refuse(list(refused.values()))
+    return refused
 
 
 def _go_over(tx: Transaction, placed: t.Sequence[tuple[Instance, Candidate]]) -> None:

@@ -154,6 +154,24 @@ def test_what_is_not_of_one_host_alone_is_not_evacuated(fleet: Evacuating, task_
         fleet.evacuate(hosts=["h1"])
 
 
+def test_one_that_cannot_be_evacuated_keeps_no_other_on_a_dead_host(fleet: Evacuating) -> None:
+    fleet.play("pause", names=["web-1"])
+    force_down(fleet.world)
+    before = fleet.world.everything()
+    with pytest.raises(errors.InstanceInvalidState, match="while it is in vm_state paused") as refused:
+        fleet.evacuate(names=["web-1", "web-2"])
+    assert "Bring the host back" in refused.value.remedy and "unpause" not in refused.value.remedy
+    assert fleet.world.everything() == before, "it was named: all or none"
+    done = fleet.evacuate(hosts=["h1"])
+    assert done["failed"] and done["changed"]
+    (stays,) = done["failed_items"]
+    assert (stays["name"], stays["error"]["code"]) == ("web-1", "InstanceInvalidState")
+    assert {n: str(row_of(fleet.world, n).host) for n in ("web-1", "web-2")} == {"web-1": "h1", "web-2": "h2"}
+    assert vm_states(fleet.world) == {"web-1": (states.PAUSED, None), "web-2": (states.ACTIVE, None)}
+    with pytest.raises(errors.InstanceInvalidState):
+        fleet.evacuate(hosts=["h1"])
+
+
 def test_check_mode_knows_what_hosts_report_in_its_run(fleet: Evacuating) -> None:
     force_down(fleet.world)
     fleet.check_mode = True
