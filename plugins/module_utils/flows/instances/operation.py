@@ -149,7 +149,7 @@ def begin(
     """
     if operation.counts_again:  # take turns with others that add to the usage, before any row is locked
         take_turns(tx, "project", {r.project for r in select(tx, selection, lock=False)})
-    rows = select(tx, selection)
+    rows = select(tx, selection, its=operation)
     refuse_unknown(tx, rows, selection, known_hosts)
     hosts = _that_seem_done(operation, rows, known_hosts) if ask else set()
     if hosts:
@@ -180,12 +180,18 @@ def _that_seem_done(operation: Operation, rows: t.Iterable[Instance], known_host
 
 
 def select(
-    tx: Transaction, selection: Selection, everything: str = "bootflow_all", lock: bool = True
+    tx: Transaction,
+    selection: Selection,
+    everything: str = "bootflow_all",
+    lock: bool = True,
+    its: Operation | None = None,
 ) -> list[Instance]:
     """The rows of the selected instances, locked until the transaction ends. Renews the run's lease.
 
     :arg everything: the variable that selects all instances of a project.
     :arg lock: false: nothing is locked or written.
+    :arg its: who deleted an instance does not mean it by its host or project: soft-deleted ones that are not named, and that this operation
+        does not begin with, are left out.
     :raises InvalidInput: an empty selection, or a name is in several projects and none is given.
     """
     if selection.is_empty:
@@ -212,7 +218,10 @@ def select(
     )
     if selection.project is None and selection.uuids is None:
         _refuse_ambiguous(rows, selection.names or ())
-    return rows
+    named = any(c is not None for c in (selection.names, selection.uuids, selection.reservations))
+    if its is None or named or its.rule.vm_states is None or states.SOFT_DELETED in its.rule.vm_states:
+        return rows
+    return [r for r in rows if r.vm_state != states.SOFT_DELETED]
 
 
 def _refuse_ambiguous(rows: t.Sequence[Instance], names: t.Collection[str]) -> None:

@@ -71,7 +71,7 @@ class Begun:
 
 def check(tx: Transaction, wanted: Wanted) -> None:
     """What begin() raises for states and flavors, before hosts are asked for anything. Writes nothing."""
-    _check(tx, wanted, operation.select(tx, wanted.selection, lock=False))
+    _check(tx, wanted, operation.select(tx, wanted.selection, lock=False, its=wanted.operation))
 
 
 def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: SchedulerOptions) -> Begun:
@@ -82,7 +82,7 @@ def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: Sched
     """
     if wanted.operation is RESIZE:  # take turns with others that add to the usage, before any row is locked
         take_turns(tx, "project", {r.project for r in operation.select(tx, wanted.selection, lock=False)})
-    rows = operation.select(tx, wanted.selection)
+    rows = operation.select(tx, wanted.selection, its=wanted.operation)
     found = _check(tx, wanted, rows)
     begun = Begun(rows={r.uuid: r for r in rows}, unchanged=[r for r in rows if r.uuid not in found])
     if not found:

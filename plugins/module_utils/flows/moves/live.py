@@ -59,7 +59,7 @@ class Begun:
 
 def check(tx: Transaction, wanted: Wanted) -> None:
     """What begin() raises for states and hosts, before hosts are asked for anything. Writes nothing."""
-    _check(tx, wanted, operation.select(tx, wanted.selection, lock=False))
+    _check(tx, wanted, operation.select(tx, wanted.selection, lock=False, its=LIVE_MIGRATE))
 
 
 def begin(
@@ -71,7 +71,7 @@ def begin(
     :raises BootflowError: see operation.begin(). :raises MoveNotSupported: one has what does not move while it runs.
     :raises UnableToMigrateToSelf, ComputeHostNotFound: of the host that is asked for.
     """
-    rows = operation.select(tx, wanted.selection)
+    rows = operation.select(tx, wanted.selection, its=LIVE_MIGRATE)
     found = _check(tx, wanted, rows)
     begun = Begun(rows={r.uuid: r for r in rows})
     if not found:

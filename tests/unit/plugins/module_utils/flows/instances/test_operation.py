@@ -124,6 +124,20 @@ def test_stop_and_start(world: World) -> None:
     assert world.used("h1") == used, "a stopped instance keeps its claim"
 
 
+def test_a_soft_deleted_instance_keeps_no_other_of_its_host_or_project_from_an_operation(world: World) -> None:
+    world.report("h1")
+    gone, web = world.boot("gone", project="p"), world.boot("web", project="p")
+    put(world, gone, vm_state=states.SOFT_DELETED, power_state=states.SHUTDOWN)
+    with world.ledger.write() as tx:
+        begun = operation.begin(tx.for_run(world.context("o")), STOP, operation.Selection(hosts=["h1"]), HOSTS)
+    assert [r.uuid for r in begun.rows] == [web] and finish(world, {web: None}) == {}
+    assert do(world, "start", project="p", everything=True) == [web]
+    for named in ({"names": ["gone", "web"]}, {"uuids": [gone]}, {"reservations": [world.row(gone).reservation_id]}):
+        with pytest.raises(errors.InstanceInvalidState, match="soft-delete"):
+            begin(world, project="p", **named)
+    assert [r.uuid for r in begin(world, "restore", project="p", everything=True).rows] == [gone]
+
+
 @pytest.mark.parametrize(
     ("name", "during", "vm_state"),
     [
