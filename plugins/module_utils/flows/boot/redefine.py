@@ -11,7 +11,9 @@ from ...core.instances.request import ServerRequest
 from ...core.request import expand
 from ...core.request.hostname import instance_hostname
 from ...ledger.compute import instances, requests
+from ...ledger.compute import moves as ledger_moves
 from ...ledger.compute.instances import Instance
+from ...ledger.compute.moves import MoveRow
 from ...ledger.db.transaction import Transaction
 
 
@@ -39,21 +41,50 @@ def changeable(request: ServerRequest) -> dict[str, t.Any]:
 
 
 def write(tx: Transaction, new: t.Iterable[New]) -> None:
-    """Write these fields: those of one request that become alike get one new request."""
-    together: dict[tuple[int, int, tuple[str, ...]], list[New]] = {}
-    for each in new:
-        together.setdefault((each.row.request_spec_id, each.entry, each.fields), []).append(each)
-    for members in together.values():
-        row, _entry, request, digest, fields = members[0]
-        values = changeable(request)
-        spec = {**row.spec, **{f: values[f] for f in fields if f in values}}
-        (spec_id,) = requests.new_ids(tx, 1)
-        entry = requests.Entry(spec_id, {**row.digest, **{f: digest[f] for f in fields}}, spec)
-        requests.add_specs(tx, row.reservation_id, [entry])
+    """Write these fields: those of one request that become alike get one new request.
+
+    An instance that moves, or waits to be confirmed, has two: both get the fields, so that it has them wherever it ends.
+    """
+    asked = list(new)
+    moving = ledger_moves.open_of(tx, [each.row.uuid for each in asked])
+    rewritten = _Rewritten(tx, asked, moving)
+    together: dict[int, list[New]] = {}
+    for each in asked:
+        together.setdefault(rewritten.id_of(each, each.row.request_spec_id), []).append(each)
+    for spec_id, members in together.items():
         instances.write(tx, [m.row.uuid for m in members], request_spec_id=spec_id, updated_at=tx.now)
-        for m in members if "hostname" in fields else ():
-            hostname = instance_hostname(request.name, m.row.display_name, m.row.uuid, request.hostname)
+        for m in members if "hostname" in members[0].fields else ():
+            hostname = instance_hostname(m.request.name, m.row.display_name, m.row.uuid, m.request.hostname)
             instances.write(tx, [m.row.uuid], hostname=hostname)
+    for each in asked:
+        move = moving.get(each.row.uuid)
+        if move is not None:
+            ids = (move.old_request_spec_id, move.new_request_spec_id)
+            ledger_moves.set_requests(tx, move.id, *(rewritten.id_of(each, i) for i in ids))
+
+
+class _Rewritten:
+    """The new requests in place of those that instances and their moves have, each made when it is first asked for."""
+
+    def __init__(self, tx: Transaction, asked: t.Sequence[New], moving: t.Mapping[str, MoveRow]):
+        self.tx = tx
+        self._ids: dict[tuple[int, int, tuple[str, ...]], int] = {}
+        of_moves = {i for m in moving.values() for i in (m.old_request_spec_id, m.new_request_spec_id)}
+        self._others = requests.specs(tx, of_moves - {each.row.request_spec_id for each in asked})
+        self._own = {each.row.request_spec_id: each.row for each in asked}
+
+    def id_of(self, each: New, spec_id: int) -> int:
+        """The new request that has the fields of ``each``, and the rest of the request ``spec_id``."""
+        key = (spec_id, each.entry, each.fields)
+        if key not in self._ids:
+            values = changeable(each.request)
+            before = self._own.get(spec_id) or self._others[spec_id]
+            spec = {**before.spec, **{f: values[f] for f in each.fields if f in values}}
+            digest = {**before.digest, **{f: each.digest[f] for f in each.fields}}
+            (self._ids[key],) = requests.new_ids(self.tx, 1)
+            entry = requests.Entry(self._ids[key], digest, spec)
+            requests.add_specs(self.tx, each.row.reservation_id, [entry])
+        return self._ids[key]
 
 
 def in_place(

@@ -49,7 +49,7 @@ class MoveRow:
 
 def is_over(move: MoveRow, host: str | None, request_spec_id: int) -> bool:
     """Whether the instance, with this host and request, is where its move takes it. One that is resized on its own host is so by its request."""
-    return host == move.dest_compute and request_spec_id == move.new_request_spec_id
+    return host == move.dest_compute and (not stays(move) or request_spec_id == move.new_request_spec_id)
 
 
 def stays(move: MoveRow) -> bool:
@@ -101,6 +101,12 @@ def set_status(tx: Transaction, ids: t.Collection[int], status: str) -> None:
     if ids:
         mine = bulk.among(tx, migrations.c.id, sorted(ids))
         tx.execute(migrations.update().where(mine).values(status=status, updated_at=tx.now))
+
+
+def set_requests(tx: Transaction, move_id: int, old: int, new: int) -> None:
+    """Write the requests of the instance before and after this move: fields of both have changed."""
+    mine = migrations.c.id == move_id
+    tx.execute(migrations.update().where(mine).values(old_request_spec_id=old, new_request_spec_id=new))
 
 
 def set_progress(tx: Transaction, found: t.Mapping[str, tuple[int, Progress]]) -> None:

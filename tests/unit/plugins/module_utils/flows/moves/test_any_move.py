@@ -16,6 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request import expand
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import redefine
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup, operation
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Outcome, Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import OPERATIONS
@@ -27,11 +29,17 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves impor
     evacuated,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations as recovery
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, fleet, service_state
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import (
+    cleanups,
+    fleet,
+    instances,
+    service_state,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.histories import run_histories
 from ansible_collections.bootflow.compute.tests.unit.worlds.ledgers import MEMORY
-from ansible_collections.bootflow.compute.tests.unit.worlds.world import SMALL, World
+from ansible_collections.bootflow.compute.tests.unit.worlds.world import SMALL, World, request
 
 #: Two that an instance is resized from and to; a migration keeps it.
 FLAVORS = [SMALL, dataclasses.replace(SMALL, name="wide", vcpus=2)]
@@ -111,6 +119,7 @@ class Histories(RuleBasedStateMachine):
         for uuid in self.uuids.values():
             self.has(self.row(uuid).host, uuid, True)
         self.trips: dict[str, Trip] = {}
+        self.descriptions: dict[str, str] = {}
         self.age = 0
 
     def teardown(self) -> None:
@@ -208,6 +217,14 @@ class Histories(RuleBasedStateMachine):
             return
         self.leave(trip, uuid)
         trip.at = "cleaned"
+
+    @rule(name=names, resizes=st.booleans(), far=st.integers(1, 3), text=st.sampled_from(("one", "two")))
+    def is_described_on_its_way(self, name: str, resizes: bool, far: int, text: str) -> None:
+        """So far it goes without a fault, and then another run changes it in place."""
+        self.migrate(name, resizes, False)
+        for step in (self.depart, self.go_over, self.arrive)[:far]:
+            step(name, False)
+        self.is_described(name, text)
 
     @rule(name=names, far=st.integers(1, 3))
     def grows(self, name: str, far: int) -> None:
@@ -363,6 +380,18 @@ class Histories(RuleBasedStateMachine):
         outcome = Outcome(power) if works else Outcome(error=BROKEN)
         self.call(operation.finish, OPERATIONS[what], {uuid: outcome})
 
+    @rule(name=names, text=st.sampled_from(("one", "two")))
+    def is_described(self, name: str, text: str) -> None:
+        """Another run writes what can be changed in place, at any moment."""
+        entry = request(name, description=text)
+
+        def write(tx: Transaction) -> None:
+            (row,) = instances.select_live(tx, uuids=[self.uuids[name]], lock=True)
+            redefine.write(tx, [redefine.New(row, 0, entry, expand.request_digest(entry), ("description",))])
+
+        self.call(write)
+        self.descriptions[name] = text
+
     @rule()
     def kill(self) -> None:
         """The run dies wherever it is, and its lease runs out."""
@@ -395,6 +424,13 @@ class Histories(RuleBasedStateMachine):
 
     @precondition(lambda self: hasattr(self, "trips"))
     @invariant()
+    def it_is_described_as_was_written_last(self) -> None:
+        with self.world.ledger.read() as tx:
+            found = {r.display_name: r.digest["description"] for r in instances.select_live(tx)}
+        assert {n: found[n] for n in self.descriptions} == self.descriptions
+
+    @precondition(lambda self: hasattr(self, "trips"))
+    @invariant()
     def a_guest_runs_once(self) -> None:
         for name, uuid in self.uuids.items():
             copies = [h for h, it in self.hosts.items() if it.guests.get(uuid)]
@@ -416,6 +452,16 @@ class Histories(RuleBasedStateMachine):
                 assert uuid in there.guests or exchanged, "%s on %s has no disks" % (row.display_name, row.host)
                 assert what in (("", "new", "old") if row.vm_state == states.RESIZED else ("",)), what
                 assert there.flavors[uuid] == self.flavor(uuid) or what == "new", "its guest is another one"
+
+    @precondition(lambda self: hasattr(self, "trips"))
+    @invariant()
+    def what_is_elsewhere_is_removed_or_waits_to_be_decided(self) -> None:
+        owed = self.world.cleanups()
+        for uuid in self.uuids.values():
+            row = self.row(uuid)
+            elsewhere = {h for h, it in self.hosts.items() if uuid in it.guests and h != row.host}
+            decided = row.task_state is None and row.vm_state != states.RESIZED
+            assert not decided or all((uuid, h) in owed for h in elsewhere), "%s is left on %s" % (uuid, elsewhere)
 
     @precondition(lambda self: hasattr(self, "trips"))
     @invariant()

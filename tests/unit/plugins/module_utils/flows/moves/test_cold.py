@@ -174,6 +174,23 @@ def test_a_resize_reverted(world: Movers) -> None:
     assert world.state(uuid)[0] == "stopped", "its guest is off"
 
 
+@pytest.mark.parametrize("flavor", [None, LARGE])
+def test_a_resized_instance_that_changes_in_place_can_be_reverted(world: Movers, flavor: t.Any) -> None:
+    """It is described by its file, before and after the revert, and has the flavor of before."""
+    uuid = world.boot("web")
+    source = world.row(uuid).host
+    world.move(uuid, flavor)
+    now = request("web", description="the shop", flavor=SMALL if flavor is None else flavor)
+    assert world.accept(now, run="b").updated == [uuid]
+    assert world.size(uuid) == (OLD if flavor is None else NEW)
+    world.revert(uuid)
+    assert world.state(uuid) == ("active", None, source) and world.size(uuid) == OLD
+    assert world.status(uuid) == ["reverted"] and not world.cleanups()
+    before = world.everything()
+    assert world.accept(request("web", description="the shop"), run="c").unchanged == [uuid]
+    assert world.everything() == before
+
+
 def test_several_flavors_in_one_run(world: Movers) -> None:
     world.report("h1", 16)
     world.report("h2", 16)
