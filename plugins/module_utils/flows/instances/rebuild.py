@@ -183,9 +183,22 @@ def _write(
 
 
 def keep(tx: Transaction, its: Operation, before: t.Mapping[str, Before]) -> None:
-    """Give these instances back what they were: their hosts touched nothing. Those that this run no longer owns are left alone."""
-    for row in instances.select_live(tx, uuids=sorted(before), run_id=tx.run.id, task_state=its.during, lock=True):
+    """Give these instances back what they were: their hosts touched nothing. Those that this run no longer owns are left alone.
+
+    What another run changed in place meanwhile stays.
+    """
+    rows = instances.select_live(tx, uuids=sorted(before), run_id=tx.run.id, task_state=its.during, lock=True)
+    former = requests.specs(tx, [before[r.uuid]["request_spec_id"] for r in rows])
+    for row in rows:
         was = before[row.uuid]
-        instances.write(tx, [row.uuid], request_spec_id=was["request_spec_id"], key_name=was["key_name"])
+        spec_id = was["request_spec_id"]
+        old = former[spec_id]
+        changed = [f for f in expand.IN_PLACE if row.digest.get(f) != old.digest.get(f)]
+        if changed:
+            (spec_id,) = requests.new_ids(tx, 1)
+            digest = {**old.digest, **{f: row.digest[f] for f in changed}}
+            spec = {**old.spec, **{f: row.spec[f] for f in changed}}
+            requests.add_specs(tx, row.reservation_id, [requests.Entry(spec_id, digest, spec)])
+        instances.write(tx, [row.uuid], request_spec_id=spec_id, key_name=was["key_name"])
         for position, disk in was["disks"].items():
             instances.replace_disk(tx, row.uuid, int(position), disk)

@@ -14,6 +14,8 @@ import pytest
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.drive_files import unpack_files
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request import expand
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import redefine
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations as recovery
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
@@ -47,6 +49,7 @@ class Rebuilding(Fleet):
         self.drives: dict[str, dict[str, t.Any]] = {}
         self.image_size = GIB
         self.fails: dict[str, str] = {}  # module -> uuid
+        self.meanwhile: t.Callable[[], None] = lambda: None  # what another run does when a host is asked
         self.variables: dict[str, t.Any] = {"bootflow_images": catalogue(), "bootflow_virt_type": "qemu"}
 
     def task(self, host: str, operation: str, phase: str, **options: t.Any) -> dict[str, t.Any]:
@@ -54,6 +57,7 @@ class Rebuilding(Fleet):
         return super().task(host, operation, phase, **options)
 
     def answer(self, host: str, name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        self.meanwhile()
         if host in self.away:
             return {"unreachable": True, "msg": "no route"}
         if name == "instance_disks" and not arguments["instances"]:
@@ -226,6 +230,23 @@ def test_what_fails_before_anything_is_touched_leaves_it_as_it_was(fleet: Rebuil
     row = row_of(fleet.world, "web-1")
     assert (row.vm_state, row.task_state, row.request_spec_id) == (states.ACTIVE, None, before.request_spec_id)
     assert not fleet.removed and disks_of(fleet.world, row.uuid)[0]["image_id"] == IMAGE.id
+
+
+def test_what_was_changed_in_place_meanwhile_stays(fleet: Rebuilding) -> None:
+    """The rebuild fails before anything is touched; another run describes the instance in the middle of it."""
+    before = row_of(fleet.world, "web-1")
+    entry = request("web", description="the shop")
+
+    def describe() -> None:
+        with fleet.world.ledger.write() as tx:
+            new = redefine.New(row_of(fleet.world, "web-1"), 0, entry, expand.request_digest(entry), ("description",))
+            redefine.write(tx.for_run(fleet.world.context("other")), [new])
+
+    fleet.meanwhile, fleet.away = describe, {str(before.host)}
+    assert fleet.play("rebuild", names=["web-1"], rebuild_image="debian")["failed"]
+    row = row_of(fleet.world, "web-1")
+    assert (row.vm_state, row.task_state, row.spec["image"]) == (states.ACTIVE, None, before.spec["image"])
+    assert (row.spec["description"], row.digest["description"]) == ("the shop", "the shop")
 
 
 @pytest.mark.parametrize("module", ["instance_cleanup", "instance_disks", "domain"])
