@@ -503,6 +503,8 @@ class ActionModule(MoveAction):
         reconnect: dict[str, list[str]] = {}
         mine = [u for u in at_home if u not in switched["lost"]]
         storage_hosts, lacking = self._follow(mine) if mine else ([], set())
+        if self.reverts and mine:  # those are defined again, as those are whose volumes are connected again
+            lacking |= self.open_ledger().inspect(ledger_moves.detached_while_away, mine)
         for uuid in sorted(lacking):
             reconnect.setdefault(items[uuid]["source"], []).append(uuid)
         for uuid in at_home:

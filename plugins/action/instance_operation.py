@@ -23,7 +23,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.sel
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import operation
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Operation, Outcome
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import find
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history, moves
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.attachments import Connector
@@ -49,7 +49,7 @@ OPERATED = "bootflow_operated"
 
 _START = ("running", "rebooted")  # what Operation.power has guests start
 Items = t.List[t.Dict[str, t.Any]]
-# What is begun; those with volumes; what they were before, of a rebuild; those whose volumes lack a connection; who exports these.
+# What is begun; those with volumes; what they were before, of a rebuild; those to be defined again, for their volumes; who exports these.
 _Begun = t.Tuple[operation.Begun, t.Set[str], t.Dict[str, "Before"], t.List[str], t.List[str]]
 
 
@@ -100,12 +100,15 @@ class ActionModule(LedgerAction):
                 check(self, tx, begun)
             with_volumes = set(attachments.of_instances(tx, [r.uuid for r in begun.rows]))
             lacking: list[str] = []
+            if self.operation.connects_volumes and self.operation.recovers_volumes:
+                lacking = sorted(moves.detached_while_away(tx, [r.uuid for r in begun.rows]))
             if self.operation.recovers_volumes and with_volumes:
                 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import moving
 
                 places = {r.uuid: r.host for r in begun.rows if r.uuid in with_volumes}
-                lacking = moving.take_unconnected(tx, places, self._connector)
-                if lacking:
+                unconnected = moving.take_unconnected(tx, places, self._connector)
+                if unconnected:
+                    lacking = sorted({*lacking, *unconnected})
                     return begun, with_volumes, before, lacking, reachable(self, moving.storage_hosts(tx))
             return begun, with_volumes, before, lacking, []
 

@@ -320,10 +320,12 @@ def forget(action: LedgerAction, ledger: Ledger, uuids: t.Collection[str]) -> Pr
 
 
 def _gone_elsewhere(tx: Transaction, host: str, uuids: t.Collection[str]) -> tuple[list[Attached], set[str]]:
-    """The volumes that these instances have on another host than ``host``, and those of them that others have here."""
+    """The volumes that these instances have on another host than ``host``, or from which it was cut off; and those of them that others have here."""
     rows = attachments.select(tx, instance_uuids=uuids)
     here = {(r.instance_uuid, r.volume_id) for r in rows if r.attached_host == host and r.connection != NONE}
-    rows = [r for r in rows if r.attach_status == ATTACHED and r.attached_host != host and r.iqn]
+    rows = [
+        r for r in rows if r.iqn and (r.attach_status, r.attached_host == host) in ((ATTACHED, False), (DETACHED, True))
+    ]
     rows = [r for r in rows if (r.instance_uuid, r.volume_id) not in here]  # those are disconnected as they are known
     return of_rows(tx, rows), attachments.shared_on(tx, host, [r.volume_id for r in rows], uuids)
 

@@ -282,7 +282,22 @@ def end_with_instances(tx: Transaction, instance_uuids: t.Iterable[str]) -> None
         {"status": (states.IN_USE,), "multiattach": (False,)},
         status=states.DETACHING,
     )
-    _end(tx, detached)
+    down = nodes.forced_down(tx) if any(r.connection != NONE for r in detached) else set()
+    cut_off = attachments.apply(tx, [r for r in detached if _may_never_disconnect(r, down)], attachment.CUT_OFF)
+    _end(tx, [*(r for r in detached if r.id not in {c.id for c in cut_off}), *cut_off])
+
+
+def cut_off_ended(tx: Transaction, hosts: t.Collection[str]) -> None:
+    """These hosts are forced down, and may never disconnect what has ended: their storage hosts cut them off. Called before any node is locked."""
+    rows = attachments.select(tx, attach_statuses=(states.DETACHED,), connected=True)
+    ids = [r.id for r in rows if r.attached_host in hosts]
+    rows = attachments.select(tx, ids=ids, lock=True) if ids else []
+    attachments.apply(tx, [r for r in rows if _may_never_disconnect(r, hosts)], attachment.CUT_OFF)
+
+
+def _may_never_disconnect(row: Attachment, down: t.Collection[str]) -> bool:
+    ended = row.attach_status == states.DETACHED and row.attached_host in down
+    return ended and attachment.CUT_OFF.admits(row.state)
 
 
 def end_alone(tx: Transaction, rows: t.Sequence[Attachment]) -> None:

@@ -14,7 +14,7 @@ from ...core.instances.progress import Progress
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
-from ..schema.tables import migrations
+from ..schema.tables import instance_actions, migrations
 
 
 class MoveRow:
@@ -94,6 +94,28 @@ def all_of(tx: Transaction, uuids: t.Collection[str]) -> dict[str, list[MoveRow]
         for row in tx.rows(sa.select(migrations).where(mine).order_by(migrations.c.id), MoveRow):
             found[row.instance_uuid].append(row)
     return found
+
+
+def detached_while_away(tx: Transaction, uuids: t.Collection[str]) -> set[str]:
+    """Those of these instances that came back, or do, and of which a volume was detached where they had gone: the definition that they had on
+    their host has it still, and it may be another instance's by now.
+    """
+    if not uuids:
+        return set()
+    c, a = migrations.c, instance_actions.c
+    query = (
+        sa.select(c.instance_uuid)
+        .join(instance_actions, a.instance_uuid == c.instance_uuid)
+        .where(
+            bulk.among(tx, c.instance_uuid, sorted(uuids)),
+            c.status.in_((moves.REVERTING, moves.REVERTED)),
+            c.migration_type.in_((moves.RESIZE, moves.MIGRATION)),
+            a.action == "detach_volume",
+            a.start_time >= c.created_at,
+            sa.or_(c.status == moves.REVERTING, a.start_time <= c.updated_at),
+        )
+    )
+    return set(tx.execute(query).scalars())
 
 
 def set_status(tx: Transaction, ids: t.Collection[int], status: str) -> None:

@@ -20,7 +20,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances i
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import cold, confirm, course
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations as recovery
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, instances, runs
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, history, instances, runs
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import LEASE_SECONDS
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils import host_reports, time_limits
@@ -351,6 +351,32 @@ def test_a_revert_that_nobody_disturbs_cleans_the_new_host_and_starts_the_guest_
     assert [(host, state, a["uuid"]) for host, state, a in moved.asked] == [("h1", "running", uuid)]
     assert "failed" not in moved.move("localhost", "revert_resize", "finish")
     assert world.state(uuid) == ("active", None, "h1") and world.claims() == {(uuid, "h1")} and not world.cleanups()
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_guest_that_comes_back_does_not_have_a_volume_that_was_detached_meanwhile(moved: Moves, dies: bool) -> None:
+    """The definition on its former host has it still, and the volume may be another guest's there by now."""
+    world = moved.world
+    uuid = row_of(world, "web").uuid
+    with world.ledger.write() as tx:
+        assert not course.finish(tx.for_run(world.context("m")), course.MIGRATE, {uuid: course.Result(states.RUNNING)})
+    world.time += 10
+    with world.ledger.write() as tx:
+        history.start_actions(tx.for_run(world.context("v")), [uuid], "detach_volume", "req", "default", "ann")
+    world.time += 10
+    variables = moved.hostvars["localhost"]
+    variables[instance_move.BEGUN] = moved.move("localhost", "revert_resize", "begin", names=["web"])
+    variables[instance_move.SWITCHED] = moved.move("localhost", "revert_resize", "switch")
+    moved.hostvars["h2"][instance_move.SETTLED] = moved.move("h2", "revert_resize", "settle")
+    variables[instance_move.WENT_BACK] = moved.move("localhost", "revert_resize", "back")
+    if dies:
+        settles(world, "h1", power_state=states.SHUTDOWN)
+        assert not moved.play("start", names=["web"]).get("failed_items")
+    else:
+        moved.hostvars["h1"][instance_move.RETURNED] = moved.move("h1", "revert_resize", "return")
+        assert "failed" not in moved.move("localhost", "revert_resize", "finish")
+    assert moved.did == [("instance_cleanup", uuid), ("domain", uuid)], "it is defined again, and not started as it was"
+    assert moved.asked == [] and world.state(uuid) == ("active", None, "h1")
 
 
 def test_a_move_whose_instance_is_deleted_leaves_nothing_on_its_new_host(moved: Moves) -> None:

@@ -13,8 +13,10 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import life
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import service_state
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import volume_tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import (
@@ -576,6 +578,36 @@ def test_deleting_by_force_while_a_host_is_away(bworld: BootWorld) -> None:
         cleanup.finish(tx, {"h1": [uuid]})
     bworld.storage_round("z")
     assert bworld.status(volume) == "deleted" and bworld.live_attachments() == []
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_volume_on_a_compute_host_that_is_lost_is_free_again(bworld: BootWorld, known: bool) -> None:
+    """Who deletes its instance by force, and says that the host is down, before or after that, has the volume back."""
+    bworld.report("h1")
+    bworld.store()
+    data = bworld.make("data", size=1)
+    (uuid,) = bworld.boot_of(volume_request("web", device("volume", data), image=IMAGE))
+    bworld.down = ["h1"]
+
+    def force_down() -> None:
+        with bworld.ledger.write() as tx:
+            life.cut_off_ended(tx.for_run(bworld.context("f")), ["h1"])
+            service_state.set_state(tx.for_run(bworld.context("f")), ["h1"], service_state.FORCED_DOWN)
+
+    if known:
+        force_down()
+    bworld.delete(uuids=[uuid])
+    assert bworld.finish(force=True) == (["web"], [])
+    if not known:
+        bworld.storage_round("z")
+        assert bworld.ends("data") == ("detached", "done", "done"), "the host may use it"
+        force_down()
+    bworld.asked.clear()
+    bworld.storage_round("y")
+    assert (
+        bworld.asked == [("absent", data)] and bworld.live_attachments() == [] and bworld.status("data") == "available"
+    )
+    assert bworld.cleanups() == {(uuid, "h1")}
 
 
 # --- zones --------------------------------------------------------------------------------------------------------------
