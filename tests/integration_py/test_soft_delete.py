@@ -8,10 +8,28 @@ from __future__ import annotations
 
 import time
 
+import pytest
 from flow import Flow, entry
 from test_operations import guest, operate, states_of
 
 KEPT = {"bootflow_reclaim_instance_interval": 3600}
+
+
+@pytest.mark.usefixtures("still_guests")
+def test_a_rescued_one_and_one_without_a_domain_are_restored_to_what_the_ledger_has(flow: Flow) -> None:
+    flow.boot(entry("web", max_count=2))
+    operate(flow, "rescue", "web-1")
+    operate(flow, "delete", "web-1", "web-2", **KEPT)
+    rows = flow.instances()
+    virsh = {n: (flow.lab.host(rows[n]["host"]), rows[n]["uuid"]) for n in rows}
+    host, uuid = virsh["web-2"]
+    host.run("virsh", "-c", "qemu:///system", "undefine", uuid)
+    operate(flow, "restore", "web-1", "web-2")
+    assert states_of(flow) == {("active", None)} and {guest(flow, n) for n in rows} == {"running"}
+    host, uuid = virsh["web-1"]
+    assert "disk.rescue" not in host.run("virsh", "-c", "qemu:///system", "dumpxml", uuid).stdout
+    flow.delete("web-1", "web-2")
+    assert flow.residue() == {}
 
 
 def test_deleted_restored_and_reclaimed(flow: Flow) -> None:

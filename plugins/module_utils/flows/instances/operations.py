@@ -58,11 +58,11 @@ OPERATIONS: dict[str, Operation] = {
             details=lambda row: {"shutdown_timeout": 0.0},
             ends=lambda now: {"deleted_at": now},
         ),
+        # Its domain may be gone, or that of a rescue, by which it would run on as active. source: Nova's power_on is a hard reboot
         Operation(
             "restore",
             "restore",
-            power="running",
-            connects_volumes=True,
+            work="hard_reboot",
             recovers_volumes=True,
             ends=lambda now: {"deleted_at": None},
             counts_again=True,
