@@ -49,7 +49,7 @@ class Rebuilding(Fleet):
         self.drives: dict[str, dict[str, t.Any]] = {}
         self.image_size = GIB
         self.fails: dict[str, str] = {}  # module -> uuid
-        self.meanwhile: t.Callable[[], None] = lambda: None  # what another run does when a host is asked
+        self.by_another: t.Callable[[], None] = lambda: None  # what another run does when a host is asked
         self.variables: dict[str, t.Any] = {"bootflow_images": catalogue(), "bootflow_virt_type": "qemu"}
 
     def task(self, host: str, operation: str, phase: str, **options: t.Any) -> dict[str, t.Any]:
@@ -57,7 +57,7 @@ class Rebuilding(Fleet):
         return super().task(host, operation, phase, **options)
 
     def answer(self, host: str, name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-        self.meanwhile()
+        self.by_another()
         if host in self.away:
             return {"unreachable": True, "msg": "no route"}
         if name == "instance_disks" and not arguments["instances"]:
@@ -242,7 +242,7 @@ def test_what_was_changed_in_place_meanwhile_stays(fleet: Rebuilding) -> None:
             new = redefine.New(row_of(fleet.world, "web-1"), 0, entry, expand.request_digest(entry), ("description",))
             redefine.write(tx.for_run(fleet.world.context("other")), [new])
 
-    fleet.meanwhile, fleet.away = describe, {str(before.host)}
+    fleet.by_another, fleet.away = describe, {str(before.host)}
     assert fleet.play("rebuild", names=["web-1"], rebuild_image="debian")["failed"]
     row = row_of(fleet.world, "web-1")
     assert (row.vm_state, row.task_state, row.spec["image"]) == (states.ACTIVE, None, before.spec["image"])
