@@ -57,6 +57,10 @@ class ActionModule(LedgerAction):
         if not shown and not unchanged:
             return ["confirm_resize: no instance waits to be confirmed."]
         title = "Would confirm_resize (nothing is touched):" if self.check_mode else "confirm_resize:"
-        rows = [(i["name"], i["uuid"], i["host"], i["vm_state"], i["left"], "") for i in shown]
+        was = states.RESIZED if self.check_mode else ""
+        rows = [
+            (i["name"], i["uuid"], i["host"], tables.change(was or i["vm_state"], i["vm_state"]), i["left"], "")
+            for i in shown
+        ]
         rows += [(r.display_name, r.uuid, r.host, r.vm_state, "", "nothing to do") for r in unchanged]
         return [title, *tables.table(("INSTANCE", "UUID", "HOST", "VM_STATE", "LEFT", "NOTE"), rows)]

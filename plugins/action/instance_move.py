@@ -556,7 +556,9 @@ class ActionModule(MoveAction):
             (i["name"], i["uuid"], None, i["host"], i["vm_state"], POWER_STATES.get(i["power_state"]), self._why(i))
             for i in begun.get("unchanged", [])
         ]
-        return report(self, self.operation, shown, begun.get("not_placed", []), _note, more, back=self.reverts)
+        before = {uuid: item["vm_state"] for uuid, item in items.items()}
+        lost = begun.get("not_placed", [])
+        return report(self, self.operation, shown, lost, _note, more, back=self.reverts, before=before)
 
     def _why(self, unchanged: Item) -> str:
         """Why nothing is done with it."""

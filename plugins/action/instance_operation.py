@@ -455,7 +455,7 @@ class ActionModule(LedgerAction):
 
     def _change(self, before: str, after: str) -> str:
         """Check mode tells both states, as the power_state is that of the first."""
-        return "%s -> %s" % (before, after) if self.check_mode and before != after else after
+        return tables.change(before, after) if self.check_mode else after
 
     def _note(self, instance: t.Mapping[str, t.Any]) -> str:
         if instance["error"]:

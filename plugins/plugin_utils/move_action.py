@@ -110,19 +110,21 @@ def report(
     note_of: t.Callable[[Item], str] = lambda item: "",
     more: t.Sequence[t.Sequence[t.Any]] = (),
     back: bool = False,
+    before: t.Mapping[str, str] | None = None,
 ) -> dict[str, t.Any]:
     """The result of the stage ``finish``, which failed if an instance did. People get its table, if they want one.
 
     :arg shown: each has its name, uuid, source, destination, host, vm_state, power_state and error. :arg lost: not_placed()
     :arg note_of: what the table says of one of ``shown`` that has no error. :arg more: further rows of it
-    :arg back: the instances return to their sources
+    :arg back: the instances return to their sources. :arg before: uuid -> the vm_state that check mode tells, too
     """
     if action.options["print_table"]:
         rows: list[t.Sequence[t.Any]] = []
         for i in shown:
             note = i["error"]["code"] if i["error"] else note_of(i)
             ends = (i["destination"], i["source"]) if back else (i["source"], i["destination"])
-            rows.append((i["name"], i["uuid"], *ends, i["vm_state"], _power(i), note))
+            was = (before or {}).get(i["uuid"], i["vm_state"]) if action.check_mode else i["vm_state"]
+            rows.append((i["name"], i["uuid"], *ends, tables.change(was, i["vm_state"]), _power(i), note))
         rows += [(i["name"], i["uuid"], i["host"], None, i["vm_state"], _power(i), i["error"]["code"]) for i in lost]
         tables.show(action.ports.display, _lines(action, operation.name, [*rows, *more]))
     failed = [i for i in (*shown, *lost) if i["error"]]

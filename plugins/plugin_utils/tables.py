@@ -51,6 +51,11 @@ def instance_table(views: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
     return table(head, rows)
 
 
+def change(before: str, after: str) -> str:
+    """Both, where they are not the same."""
+    return "%s -> %s" % (before, after) if before != after else after
+
+
 def addresses(view: t.Mapping[str, t.Any]) -> str:
     """The addresses of an instance by network: servers=10.77.0.10, fd00::10; backup=10.78.0.10"""
     networks: dict[str, list[str]] = {}

@@ -81,7 +81,7 @@ def test_resize_confirm_and_revert(flow: Flow) -> None:
     addresses = {n: address_of(flow, n) for n in names}
 
     planned = operate(flow, "resize", *names, options=("--check", "--diff"), bootflow_resize_flavor="grown", **MORE)
-    assert "Would resize" in planned and states_of(flow) == {("active", None)}
+    assert "Would resize" in planned and "active -> resized" in planned and states_of(flow) == {("active", None)}
     operate(flow, "resize", *names, bootflow_resize_flavor="grown", **MORE)
     assert states_of(flow) == {("resized", None)}
     for name in names:

@@ -30,13 +30,16 @@ class Fleet:
         self.hostvars: dict[str, dict[str, t.Any]] = {name: {} for name in ("localhost", *HOSTS)}
         self.shown: list[str] = []
         self.asked: list[str] = []  # modules
+        self.check_mode = False
 
     def stage(self, module: t.Any, phase: str, host: str = "localhost", **options: t.Any) -> dict[str, t.Any]:
         ports = WorldPorts(self.world, "o", self.answer)
         ports.display.display = lambda text, **_how: self.shown.extend(text.strip().splitlines())
         hosts = {"hostvars": self.hostvars, "groups": {"bootflow_compute": list(HOSTS), "all": list(HOSTS)}}
         variables = {**self.hostvars[host], **hosts, "inventory_hostname": host, "ansible_play_hosts_all": list(HOSTS)}
-        return t.cast("dict[str, t.Any]", action_of(module, ports, variables, phase=phase, **options).act())
+        return t.cast(
+            "dict[str, t.Any]", action_of(module, ports, variables, self.check_mode, phase=phase, **options).act()
+        )
 
     def answer(self, name: str, _arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         self.asked.append(name)
@@ -119,6 +122,15 @@ def test_an_instance_stays_whose_host_says_nothing_of_its_live_migration(fleet: 
     assert (failed["error"]["code"], failed["host"]) == ("HostUnreachable", "h1") and not done["changed"]
     assert fleet.shown[0] == "live_migrate:" and fleet.shown[-1].split()[-1] == "HostUnreachable"
     assert fleet.world.state(row.uuid)[1] is None and fleet.world.row(row.uuid).host == "h1"
+
+
+def test_check_mode_tells_both_states(fleet: Fleet) -> None:
+    fleet.check_mode = True
+    begun = fleet.told(instance_move.BEGUN, fleet.stage(instance_move, "begin", **COLD, names=["web"]))
+    assert [i["destination"] for i in begun["instances"]] == ["h2"]
+    done = fleet.stage(instance_move, "finish", **COLD)
+    assert [i["vm_state"] for i in done["instances"]] == ["resized"]
+    assert fleet.shown[0] == "Would migrate (nothing is touched):" and " active -> resized" in fleet.shown[-1]
 
 
 def test_a_revert_leads_from_the_new_host_to_the_former_one(fleet: Fleet) -> None:
