@@ -475,10 +475,8 @@ def finish(tx: Transaction, its: Operation) -> tuple[list[dict[str, t.Any]], lis
     volume_history.finish_changes(tx, [(events[r.id], ends[is_done(its, r)]) for r in rows])
     incomplete = {each["instance_uuid"] for each in left}
     operation.close(tx, its, [u for u in uuids if u not in incomplete], sorted(incomplete))
-    for each in done:
-        history.notify(
-            tx, [each["instance_uuid"]], "compute.instance.%s" % TOLD[its.name], {"volume_id": each["volume_id"]}
-        )
+    told = [(each["instance_uuid"], {"volume_id": each["volume_id"]}) for each in done]
+    history.notify_all(tx, told, "compute.instance.%s" % TOLD[its.name])
     settle(tx, [r for r in rows if r.state is not None and not is_done(its, r)])
     return done, left
 

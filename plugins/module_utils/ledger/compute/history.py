@@ -272,13 +272,15 @@ def notify(tx: Transaction, uuids: t.Sequence[str], event_type: str, payload: t.
 
 def notify_each(tx: Transaction, payloads: t.Mapping[str, t.Mapping[str, t.Any]], event_type: str) -> None:
     """One notification for each instance, with its own payload."""
+    notify_all(tx, payloads.items(), event_type)
+
+
+def notify_all(tx: Transaction, told: t.Iterable[tuple[str, t.Mapping[str, t.Any]]], event_type: str) -> None:
+    """One notification for each of these: instance's uuid and payload. An instance may have several."""
     bulk.insert(
         tx,
         notifications,
-        [
-            {"instance_uuid": u, "event_type": event_type, "payload": dict(p), "created_at": tx.now}
-            for u, p in payloads.items()
-        ],
+        [{"instance_uuid": u, "event_type": event_type, "payload": dict(p), "created_at": tx.now} for u, p in told],
     )
 
 
