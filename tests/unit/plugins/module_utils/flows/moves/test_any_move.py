@@ -300,11 +300,12 @@ class Histories(RuleBasedStateMachine):
         if trip is None or trip.at != "cleaned":
             return
         assert self.call(course.go_back, [self.uuids[name]])
+        its = course.REVERT if trip.kind == "revert" else trip.its
         if trip.stays and self.hosts[trip.source].dead:
-            self.end(name, course.REVERT, error=True, cleaned=False)
+            self.end(name, its, error=True, cleaned=False)
             return
         self.at_home(name, trip)
-        self.end(name, course.REVERT if trip.kind == "revert" else trip.its, error=trip.kind == "move")
+        self.end(name, its, error=trip.kind == "move")
 
     # --- a host dies ----------------------------------------------------------------------------------------------------
 
