@@ -10,9 +10,8 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import HOSTS
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import life
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import host_state
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import service_state
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff
@@ -35,10 +34,10 @@ class ActionModule(LedgerAction):
         o = self.options
         if self.check_mode:
             ledger = self.rehearsal_ledger()
-            changes = ledger.rehearsal(_set_state, o["hosts"], o["state"], o["reason"] or "")
+            changes = ledger.rehearsal(host_state.set_state, o["hosts"], o["state"], o["reason"] or "")
         else:
             ledger = self.open_ledger()
-            changes = ledger.transact(_set_state, o["hosts"], o["state"], o["reason"] or "")
+            changes = ledger.transact(host_state.set_state, o["hosts"], o["state"], o["reason"] or "")
         shown = ledger.inspect(service_state.states_of, o["hosts"])
         ledger.close()
         if o["state"] == service_state.ENABLED:
@@ -70,9 +69,3 @@ class ActionModule(LedgerAction):
             "%s %s%s" % (host, verb, words) if host in changed else "%s is %s, as before" % (host, words)
             for host in sorted(set(o["hosts"]))
         ]
-
-
-def _set_state(tx: Transaction, hosts: t.Sequence[str], state: str, reason: str) -> list[dict[str, t.Any]]:
-    if state == service_state.FORCED_DOWN:
-        life.cut_off_ended(tx, hosts)
-    return service_state.set_state(tx, hosts, state, reason)

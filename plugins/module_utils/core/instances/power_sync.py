@@ -51,7 +51,9 @@ _NOT_STOPPED = "Instance is not stopped. Calling the stop API."
 _PAUSED_SHUT_DOWN = "Paused instance shutdown by itself. Calling the stop API."
 _NOT_DELETED = "Instance is not (soft-)deleted."
 _RESTARTED = "Its host restarted. Starting the guest again."  # ours
-_HELD_BACK = "Its host restarted, and is forced down: the guest is started there when it is up, if it is not evacuated."
+_HELD_BACK = (
+    "Its host restarted, but is forced down. Set the host up, and the next sync starts the guest; or evacuate it."
+)
 
 Row = t.Dict[int, t.Tuple[t.Optional[str], str]]
 

@@ -28,8 +28,8 @@ from ...ledger.compute import history, instances, runs
 from ...ledger.compute.instances import Instance
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, volumes
-from ..boot import accept, redefine
-from ..instances import attach, delete, lock, operation
+from ..boot import accept
+from ..instances import attach, delete, lock, operation, redefine
 from ..instances.operations import find
 from ..moves import cold
 from ..moves.confirm import CONFIRM, is_there

@@ -33,8 +33,7 @@ from ...ledger.db import bulk
 from ...ledger.db.locks import take_turns
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments
-from ..instances import delete, operation
-from . import redefine
+from ..instances import delete, operation, redefine
 from .planned import VOLUME, BootVolumeOptions, Planned, volumes_requested, without_volumes
 
 if t.TYPE_CHECKING:

@@ -81,7 +81,7 @@ def _is_between(row: Instance) -> errors.InstanceInvalidState:
     way = "Wait until that is done; where its run is dead, bootflow.compute.audit settles it."
     if state == states.RESIZED:
         way = (
-            "%s has not said that it has its guest: bootflow.compute.heartbeat asks it, bootflow.compute.revert_resize brings it back."
+            "Host %s has not reported the guest since the move: run bootflow.compute.heartbeat, or bootflow.compute.revert_resize."
             % row.host
         )
     error = errors.InstanceInvalidState(

@@ -24,7 +24,7 @@ from ...core.request.requested_resources import requested_resources
 from ...ledger.compute import instances, requests
 from ...ledger.compute.instances import Instance
 from ...ledger.db.transaction import Transaction
-from . import operation
+from . import operation, redefine
 from .operation import Begun, Operation, Selection
 
 VOLUME = "volume"  # kind of a planned disk
@@ -191,14 +191,7 @@ def keep(tx: Transaction, its: Operation, before: t.Mapping[str, Before]) -> Non
     former = requests.specs(tx, [before[r.uuid]["request_spec_id"] for r in rows])
     for row in rows:
         was = before[row.uuid]
-        spec_id = was["request_spec_id"]
-        old = former[spec_id]
-        changed = [f for f in expand.IN_PLACE if row.digest.get(f) != old.digest.get(f)]
-        if changed:
-            (spec_id,) = requests.new_ids(tx, 1)
-            digest = {**old.digest, **{f: row.digest[f] for f in changed}}
-            spec = {**old.spec, **{f: row.spec[f] for f in changed}}
-            requests.add_specs(tx, row.reservation_id, [requests.Entry(spec_id, digest, spec)])
+        spec_id = redefine.as_before(tx, row, former[was["request_spec_id"]])
         instances.write(tx, [row.uuid], request_spec_id=spec_id, key_name=was["key_name"])
         for position, disk in was["disks"].items():
             instances.replace_disk(tx, row.uuid, int(position), disk)

@@ -17,8 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request import expand
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import redefine
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup, operation
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup, operation, redefine
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Outcome, Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import OPERATIONS
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import (

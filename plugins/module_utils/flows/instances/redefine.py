@@ -14,6 +14,7 @@ from ...ledger.compute import instances, requests
 from ...ledger.compute import moves as ledger_moves
 from ...ledger.compute.instances import Instance
 from ...ledger.compute.moves import MoveRow
+from ...ledger.compute.requests import SpecRow
 from ...ledger.db.transaction import Transaction
 
 
@@ -77,14 +78,35 @@ class _Rewritten:
         """The new request that has the fields of ``each``, and the rest of the request ``spec_id``."""
         key = (spec_id, each.entry, each.fields)
         if key not in self._ids:
-            values = changeable(each.request)
             before = self._own.get(spec_id) or self._others[spec_id]
-            spec = {**before.spec, **{f: values[f] for f in each.fields if f in values}}
-            digest = {**before.digest, **{f: each.digest[f] for f in each.fields}}
-            (self._ids[key],) = requests.new_ids(self.tx, 1)
-            entry = requests.Entry(self._ids[key], digest, spec)
-            requests.add_specs(self.tx, each.row.reservation_id, [entry])
+            values = changeable(each.request)
+            self._ids[key] = _enter(self.tx, each.row.reservation_id, before, each.fields, each.digest, values)
         return self._ids[key]
+
+
+def _enter(
+    tx: Transaction,
+    reservation_id: str,
+    before: Instance | SpecRow,
+    fields: t.Iterable[str],
+    digest: t.Mapping[str, t.Any],
+    spec: t.Mapping[str, t.Any],
+) -> int:
+    """A new request: ``before`` with these fields of ``digest`` and ``spec``. Returns its id."""
+    (spec_id,) = requests.new_ids(tx, 1)
+    entry = requests.Entry(
+        spec_id,
+        {**before.digest, **{f: digest[f] for f in fields}},
+        {**before.spec, **{f: spec[f] for f in fields if f in spec}},
+    )
+    requests.add_specs(tx, reservation_id, [entry])
+    return spec_id
+
+
+def as_before(tx: Transaction, row: Instance, former: SpecRow) -> int:
+    """The id of the request that the instance had, with what was changed in place since: ``former`` itself where nothing was."""
+    changed = [f for f in expand.IN_PLACE if row.digest.get(f) != former.digest.get(f)]
+    return _enter(tx, row.reservation_id, former, changed, row.digest, row.spec) if changed else former.id
 
 
 def in_place(
