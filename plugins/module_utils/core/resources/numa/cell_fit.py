@@ -69,6 +69,12 @@ def _pinned(host: HostCell, guest: GuestCell, reserve: int) -> GuestCell | str:
     if guest.cpu_thread_policy == REQUIRE and not host.siblings:
         return "needs thread siblings, but each core has one thread"
     found = pack(host, guest, reserve)
+    if found is None and not guest.cpus:
+        if reserve:
+            return "has no CPUs, beside which the emulator would get one of its own"
+        if guest.cpu_thread_policy == REQUIRE:
+            return "has no CPUs, and no core has free siblings, which thread policy require needs"
+        return "has no CPUs, which thread policy %s needs" % guest.cpu_thread_policy
     if found is None:
         return "needs %s by thread policy %s; %d are free, but not in that arrangement" % (
             _cpus(guest, reserve),

@@ -22,11 +22,11 @@ Core = t.List[int]  # the free threads of one core, in order
 
 @dataclass(frozen=True)
 class Pinning:
-    """Guest CPU -> host CPU, the host CPUs for the emulator, and the guest's (sockets, cores, threads)."""
+    """Guest CPU -> host CPU, the host CPUs for the emulator, and the guest's (sockets, cores, threads); None where it has no CPUs."""
 
     cpus: t.Mapping[int, int]
     reserved: frozenset[int]
-    topology: tuple[int, int, int]
+    topology: tuple[int, int, int] | None
 
 
 def pack(host: HostCell, guest: GuestCell, reserve: int = 0) -> Pinning | None:
@@ -36,6 +36,8 @@ def pack(host: HostCell, guest: GuestCell, reserve: int = 0) -> Pinning | None:
     require takes no single threads; isolate takes one thread of each of as many entirely free cores.
     """
     cores = free_cores(host)
+    if not guest.cpus:
+        return _without_cpus(cores, guest.cpu_thread_policy, reserve)
     if guest.cpu_thread_policy == ISOLATE:
         whole = [core for core in cores if len(core) >= host.threads_per_core]
         pinning = _pin(guest, [core[:1] for core in whole])
@@ -56,6 +58,13 @@ def pack(host: HostCell, guest: GuestCell, reserve: int = 0) -> Pinning | None:
     return _reserving(guest, _pin(guest, cores), cores, reserve, 1)
 
 
+def _without_cpus(cores: t.Sequence[Core], policy: str | None, reserve: int) -> Pinning | None:
+    """A cell with memory only. As in Nova it takes no CPU for the emulator, is not isolated, and has to be beside free siblings by require."""
+    if reserve or policy == ISOLATE or (policy == REQUIRE and not any(len(core) > 1 for core in cores)):
+        return None
+    return Pinning({}, frozenset(), None)
+
+
 def free_cores(host: HostCell) -> list[Core]:
     """The free threads of each core that has any, in the host's order; without SMT each CPU is a core."""
     free = set(host.free_cpus)
@@ -70,7 +79,7 @@ def free_cores(host: HostCell) -> list[Core]:
 
 
 def _pin(guest: GuestCell, cores: t.Sequence[Core]) -> dict[int, int] | None:
-    if not guest.cpus or sum(map(len, cores)) < len(guest.cpus):
+    if sum(map(len, cores)) < len(guest.cpus):
         return None
     return dict(zip(sorted(guest.cpus), itertools.chain.from_iterable(cores)))
 

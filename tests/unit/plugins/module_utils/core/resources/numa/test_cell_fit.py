@@ -117,6 +117,31 @@ def test_without_smt_cpus_are_taken_one_by_one(policy):
     assert found.topology == (1, 3, 1)
 
 
+@pytest.mark.parametrize(
+    ("policy", "threads", "pinned", "reserve", "lack"),
+    [
+        (None, PAIRS, (), 0, ""),
+        ("prefer", PAIRS, range(6), 0, ""),
+        ("require", PAIRS, {0, 2}, 0, ""),
+        (
+            "require",
+            PAIRS,
+            {0, 2, 4},
+            0,
+            "has no CPUs, and no core has free siblings, which thread policy require needs",
+        ),
+        ("isolate", PAIRS, (), 0, "has no CPUs, which thread policy isolate needs"),
+        (None, PAIRS, (), 1, "has no CPUs, beside which the emulator would get one of its own"),
+    ],
+)
+def test_a_cell_with_memory_only(policy, threads, pinned, reserve, lack):
+    found = fit_cell(host(*threads, pinned=pinned), guest(0, policy), None, reserve)
+    if lack:
+        assert found == lack
+    else:
+        assert (found.host_cell, found.pinning, found.reserved_cpus, found.topology) == (7, {}, frozenset(), None)
+
+
 def test_the_guests_cpus_need_not_begin_at_zero():
     wish = GuestCell(1, frozenset({4, 6}), 1, cpu_policy="dedicated")
     assert pack(host(*PAIRS), wish).cpus == {4: 0, 6: 1}
