@@ -50,3 +50,40 @@ def test_a_dead_host_is_evacuated_and_comes_back(flow: Flow) -> None:
     flow.check_ledger()
     flow.delete("web-1", "web-2")
     assert flow.residue() == {}
+
+
+def test_a_paused_guest_leaves_a_host_that_never_returns(flow: Flow) -> None:
+    dead, *others = flow.lab.hosts
+    flow.boot(entry("web"), **READY, bootflow_hosts=[dead.name])
+    assert flow.run("heartbeat").returncode == 0
+    operate(flow, "pause", "web")
+    uuid = flow.instances()["web"]["uuid"]
+    dead.run(*VIRSH, "destroy", uuid)
+    dead.fail("network")
+    try:
+        assert flow.run("host", bootflow_host=[dead.name], bootflow_host_state="forced_down").returncode == 0
+        refused = flow.run("evacuate", bootflow_names=["web"])
+        assert refused.returncode == 2 and "bootflow.compute.reset_state" in refused.output, refused.output
+        planned = flow.run("reset_state", "--check", "--diff", bootflow_names=["web"])
+        assert planned.returncode == 0 and "paused -> error" in planned.output, planned.output
+        assert states_of(flow) == {("paused", None)}
+        done = flow.run("reset_state", bootflow_names=["web"])
+        assert done.returncode == 0 and "paused -> error" in done.output, done.output
+        assert states_of(flow) == {("error", None)}
+        again = flow.run("reset_state", bootflow_names=["web"])
+        assert again.returncode == 0 and "nothing to do" in again.output, again.output
+        assert "resetState" in flow.run("events", bootflow_names=["web"]).output
+        evacuated = flow.run("evacuate", bootflow_names=["web"])
+        assert evacuated.returncode == 0, evacuated.output
+        assert states_of(flow) == {("active", None)} and guest(flow, "web") == "running"
+        assert flow.instances()["web"]["host"] in {h.name for h in others}
+        wait_ready(flow, "web")
+    finally:
+        dead.restore()
+    assert flow.run("host", bootflow_host=[dead.name], bootflow_host_state="up").returncode == 0
+    audited = flow.run("audit")
+    assert audited.returncode == 0, audited.output
+    assert dead.run(*VIRSH, "list", "--all", "--name").stdout.split() == []
+    flow.check_ledger()
+    flow.delete("web")
+    assert flow.residue() == {}

@@ -201,6 +201,13 @@ ACTIONS: dict[str, Action] = {
     ),
     # Nova's begins in any task_state, and a lock does not keep an instance on a dead host.
     "evacuate": Action(_in(ACTIVE, STOPPED, ERROR), _ON_ONE_HOST, during=REBUILDING, locks=False),
+    # A delete is repeated. What else is refused depends on hosts, and on the move (flows.recovery.reset_state).
+    "reset_state": Action(
+        _in(ACTIVE, PAUSED, SUSPENDED, STOPPED, RESCUED, SOFT_DELETED, ERROR),
+        frozenset((None, *TASK_STATES)) - {DELETING},
+        locks=False,
+        journalled="resetState",
+    ),
     "delete": Action(None, None, during=DELETING, result=DELETED, must_have_launched=False),
     "force_delete": Action(None, None, during=DELETING, result=DELETED, must_have_launched=False),
     "soft_delete": Action(None, None, during=SOFT_DELETING, result=SOFT_DELETED, journalled="delete"),
@@ -311,7 +318,9 @@ def _remedy(rule: Action, vm_state: str) -> str:
     if ACTIVE not in (rule.vm_states or ()):
         if rule.result != ACTIVE or vm_state not in _WAYS:
             return allowed
-        return "%s Run %s %s." % (allowed, _WAYS[vm_state], "first" if vm_state == RESIZED else "instead")
+        # A resized one becomes active, or stopped where its guest is off, and starts from there.
+        first = vm_state == RESIZED and STOPPED in (rule.vm_states or ())
+        return "%s Run %s %s." % (allowed, _WAYS[vm_state], "first" if first else "instead")
     if vm_state == BUILDING:
         return "%s Wait until it is built." % allowed
     return "%s Run %s first." % (allowed, _WAYS[vm_state]) if vm_state in _WAYS else allowed

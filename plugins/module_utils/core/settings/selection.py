@@ -196,6 +196,20 @@ LOCK = Table(
     )
 )
 
+RESET = Table(
+    (
+        *INSTANCES,
+        Setting(
+            "reset_state",
+            str,
+            "error",
+            "Playbook `reset_state`: the vm_state that the instances get.",
+            choices=("error", "active"),
+            option="state",
+        ),
+    )
+)
+
 CONSOLE = Table(
     (
         *INSTANCES,

@@ -28,6 +28,7 @@ from .selection import (
     LOCK,
     MOVE,
     OPERATION,
+    RESET,
     SELECTION,
     WHATIF,
 )
@@ -61,7 +62,7 @@ SECTIONS: tuple[tuple[str, str, tuple[Setting, ...]], ...] = (
     (
         "Selecting instances (list, delete, operations such as stop)",
         "",
-        (*SELECTION, *OPERATION, *MOVE, *CONFIRMATION, *DRAIN, *LOCK, *CONSOLE, *DELETION, *LISTING),
+        (*SELECTION, *OPERATION, *MOVE, *CONFIRMATION, *DRAIN, *LOCK, *RESET, *CONSOLE, *DELETION, *LISTING),
     ),
 )
 

@@ -110,6 +110,11 @@ class Selection:
         conditions = (self.names, self.uuids, self.reservations, self.hosts)
         return all(c is None for c in conditions) and not (self.project is not None and self.everything)
 
+    @property
+    def is_by_name(self) -> bool:
+        """Whether instances are named, and not all of a host or project meant."""
+        return any(c is not None for c in (self.names, self.uuids, self.reservations))
+
 
 @dataclass
 class Begun:
@@ -155,7 +160,7 @@ def begin(
     if hosts:
         return Begun(ask=hosts)
     if operation.counts_again:
-        _check_quota(tx, [r for r in rows if not operation.is_done(r.vm_state, r.power_state)], limits)
+        check_quota(tx, [r for r in rows if not operation.is_done(r.vm_state, r.power_state)], limits)
     entered = enter(tx, operation, rows, known_hosts)
     history.start_events_on(tx, {r.uuid: r.host for r in entered.rows}, operation.name)
     return entered
@@ -218,8 +223,7 @@ def select(
     )
     if selection.project is None and selection.uuids is None:
         _refuse_ambiguous(rows, selection.names or ())
-    named = any(c is not None for c in (selection.names, selection.uuids, selection.reservations))
-    if its is None or named or its.rule.vm_states is None or states.SOFT_DELETED in its.rule.vm_states:
+    if its is None or selection.is_by_name or its.rule.vm_states is None or states.SOFT_DELETED in its.rule.vm_states:
         return rows
     return [r for r in rows if r.vm_state != states.SOFT_DELETED]
 
@@ -402,10 +406,14 @@ def _end_others(tx: Transaction, operation: Operation, rows: t.Sequence[Instance
         if r.task_state is not None
         and (r.task_state in places if places is not None else not operation.is_begun(r.task_state))
     ]
-    if not taken:
-        return
+    if taken:
+        end_others(tx, operation, taken)
+
+
+def end_others(tx: Transaction, operation: Operation, rows: t.Sequence[Instance]) -> None:
+    """Close the journal of what is at work on these instances: the operation has taken its place."""
     for name, rule in states.ACTIONS.items():
-        its = [r.uuid for r in taken if rule.is_in(r.task_state)]
+        its = [r.uuid for r in rows if rule.is_in(r.task_state)]
         history.fail_events(tx, dict.fromkeys(its, "%s took its place" % operation.called), name)
         history.finish_actions(tx, its, rule.journalled or rule.known_as or name, history.ERROR)
 
@@ -416,7 +424,11 @@ def notify(tx: Transaction, operation: Operation, uuids: t.Sequence[str], moment
         history.notify(tx, uuids, "compute.instance.%s.%s" % (operation.notification, moment), {})
 
 
-def _check_quota(tx: Transaction, rows: t.Sequence[Instance], limits: t.Mapping[str, t.Any] | None) -> None:
+def check_quota(tx: Transaction, rows: t.Sequence[Instance], limits: t.Mapping[str, t.Any] | None) -> None:
+    """Check that these instances, which do not count, may count again.
+
+    :raises OverQuota: they are too many.
+    """
     limited = {r.project for r in rows if quotas.limited(limits, r.project)}
     used = instances.usage(tx, limited) if limited else {}
     for project in sorted(limited):

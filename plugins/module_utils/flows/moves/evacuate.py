@@ -110,7 +110,9 @@ def _check(tx: Transaction, wanted: Wanted, rows: t.Sequence[Instance]) -> dict[
                 operation.check(tx, EVACUATE, row, dead)
             except errors.InstanceInvalidState as e:
                 if row.host in down and row.vm_state in _OF_THE_HOST:
-                    e.remedy = "Bring the host back; or delete the instance, and boot it again."
+                    e.remedy = (
+                        "Bring the host back; or run bootflow.compute.reset_state, after which it can be evacuated."
+                    )
                 raise
             if EVACUATE.is_begun(row.task_state):
                 raise errors.InstanceInvalidState(
@@ -133,7 +135,7 @@ def _check(tx: Transaction, wanted: Wanted, rows: t.Sequence[Instance]) -> dict[
         except errors.BootflowError as e:
             refused[row.uuid] = e
     s = wanted.selection
-    of_host = s.hosts is not None and s.names is None and s.uuids is None and s.reservations is None
+    of_host = s.hosts is not None and not s.is_by_name
     alone = of_host and len(refused) < len(rows) and all(isinstance(e, _STAYS) for e in refused.values())
     if not alone:
         operation.refuse(list(refused.values()))

@@ -50,6 +50,12 @@ TABLE = {
     "backup": (RESOURCES, "none", "image_backup", None),
     "rebuild": ("active stopped error", "none", "rebuilding", None),
     "evacuate": ("active stopped error", ON_ONE_HOST, "rebuilding", None),
+    "reset_state": (
+        RESOURCES + " rescued soft-delete error",
+        " ".join({"none", *states.TASK_STATES} - {"deleting"}),
+        None,
+        None,
+    ),
     "delete": ("any", "any", "deleting", "deleted"),
     "force_delete": ("any", "any", "deleting", "deleted"),
     "soft_delete": ("any", "any", "soft-deleting", "soft-delete"),
@@ -130,7 +136,7 @@ def test_soft_delete_needs_a_launch():
 def test_the_lock(action):
     vm, task = TABLE[action][:2]
     args = (action, "active" if vm == "any" else vm.split()[0], "migrating" if task == "migrating" else None)
-    if action in ("snapshot", "snapshot_volume_backed", "backup", "evacuate"):
+    if action in ("snapshot", "snapshot_volume_backed", "backup", "evacuate", "reset_state"):
         states.check_action(*args, locked=True)
     else:
         with pytest.raises(InstanceIsLocked):
@@ -152,6 +158,20 @@ def test_the_lock(action):
             states.RESIZED,
             "Allowed states: stopped. Run bootflow.compute.confirm_resize or bootflow.compute.revert_resize first.",
         ),
+        *(
+            (
+                what,
+                states.RESIZED,
+                "Allowed states: %s. Run bootflow.compute.confirm_resize or bootflow.compute.revert_resize instead."
+                % its,
+            )
+            for what, its in (
+                ("unpause", "paused"),
+                ("resume", "suspended"),
+                ("unrescue", "rescued"),
+                ("restore", "soft-delete"),
+            )
+        ),
         ("start", states.BUILDING, "Allowed states: stopped."),
     ],
 )
@@ -168,6 +188,15 @@ def test_every_way_out_is_an_action_that_may_begin_there():
         assert named, words
         for name in named:
             states.check_action(name, vm_state, None)
+
+
+def test_what_comes_first_leads_to_a_state_in_which_the_action_may_begin():
+    for action, rule in states.ACTIONS.items():
+        for vm_state in sorted(ANY - set(rule.vm_states or ANY)):
+            with pytest.raises(InstanceInvalidState) as caught:
+                states.check_action(action, vm_state, None)
+            if " first." in caught.value.remedy:
+                assert rule.vm_states & {states.ACTIVE, states.STOPPED}, (action, vm_state, caught.value.remedy)
 
 
 def test_unknown_action():

@@ -19,6 +19,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances i
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Outcome, Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import OPERATIONS
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations as recovery
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import reset_state
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.histories import run_histories
 from ansible_collections.bootflow.compute.tests.unit.worlds.ledgers import MEMORY
@@ -196,6 +197,25 @@ class Histories(RuleBasedStateMachine):
             self.begin(which, name, able[choice % len(able)])
             self.work(name, True)
             self.finish(which, name, False)
+
+    @rule(which=st.integers(0, 1), name=st.sampled_from(NAMES))
+    def reset_state(self, which: int, name: str) -> None:
+        one, run = self.known[name], self.run(which)
+        with self.world.ledger.write() as tx:
+            try:
+                done = reset_state.reset(tx.for_run(self.world.context(run)), Selection(names=[name]), "error")
+                answer = "unchanged" if done.unchanged else "reset"
+            except errors.BootflowError as e:
+                answer = e.code
+        if one.task is not None and one.run != run and self.alive(one.run):
+            assert answer == "InstanceBusy"
+        elif one.task is None and one.vm_state == "error":
+            assert answer == "unchanged"
+        else:
+            assert answer == "reset"
+            if one.middle:  # as where another operation takes its place
+                one.power, one.middle = OFF, False
+            one.vm_state, one.task = "error", None
 
     @rule()
     def kill(self) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import moves, states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request import expand
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup, operation, redefine
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Outcome, Selection
@@ -28,6 +28,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves impor
     evacuated,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations as recovery
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import reset_state
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import (
     cleanups,
     fleet,
@@ -360,6 +361,29 @@ class Histories(RuleBasedStateMachine):
         for each in (fails, False):
             self.evacuates(name)
             self.builds(name, each, False, starting)
+
+    @rule(name=names, lost=st.booleans())
+    def is_reset(self, name: str, lost: bool) -> None:
+        """Perhaps its host is lost with the run that worked on it, and it leaves that then."""
+        uuid = self.uuids[name]
+        if lost:
+            self.kill()
+            self.dies(self.row(uuid).host)
+        before, elsewhere = self.row(uuid), len(self.world.rows(tables.migrations))
+        try:
+            self.call(reset_state.reset, Selection(names=[name]), states.ERROR)
+        except errors.BootflowError:
+            assert self.row(uuid) == before and (
+                name in self.trips or before.vm_state == states.RESIZED or before.task_state
+            )
+            return
+        assert name not in self.trips and len(self.world.rows(tables.migrations)) == elsewhere
+        row = self.row(uuid)
+        assert (row.vm_state, row.task_state, row.host) == (states.ERROR, None, before.host)
+        assert not [r for r in self.world.rows(tables.migrations) if r.instance_uuid == uuid and r.status in moves.OPEN]
+        if lost:
+            self.evacuates(name)
+            self.builds(name, False, False, False)
 
     # --- what goes on beside -------------------------------------------------------------------------------------------
 
