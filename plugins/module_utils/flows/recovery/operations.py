@@ -19,7 +19,7 @@ from ...ledger.compute.instances import InstanceAtWork
 from ...ledger.db.transaction import Transaction
 from ..instances import operation
 from ..instances.operations import BY_TASK_STATE
-from . import live_moves, moves
+from . import live_moves, moves, rescues
 from .dead_runs import MOVING, SETTLED, left
 
 # What leads on from the vm_state that is left.
@@ -35,7 +35,7 @@ def settle(
     restarted: bool = False,
     moving: t.Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Settle operations of dead runs on ``host``. Returns uuid -> its vm_state now.
+    """Settle operations of dead runs on ``host``, and rescues that nobody heard of. Returns uuid -> its vm_state now.
 
     :arg power_states: of the reported guests; a missing guest does not exist.
     :arg asked_at: when the host was asked: rows written after that are left alone.
@@ -44,6 +44,7 @@ def settle(
     :arg rescued: uuids of guests whose domains are those of a rescue; None: not known, and what depends on it waits.
     """
     migrated = live_moves.settle(tx, host, power_states, moving, asked_at)
+    migrated.update(rescues.settle(tx, host, rescued or (), power_states, asked_at))
     found = {r.uuid: r for r in left(tx, host) if r.updated_at < asked_at}
     if not found:
         return migrated

@@ -70,7 +70,7 @@ def _check(tx: Transaction, rows: t.Sequence[Instance], found: t.Mapping[str, Mo
     refused: list[errors.BootflowError] = []
     for row in rows:
         at_work = row.task_state is not None or row.vm_state == states.BUILDING
-        if at_work and row.run_id not in (None, "", tx.run.id, *dead):
+        if at_work and row.run_id not in (None, "", *dead):
             refused.append(runs.locked_error(tx, row.display_name, row.run_id))
             continue
         try:

@@ -207,7 +207,7 @@ class Histories(RuleBasedStateMachine):
                 answer = "unchanged" if done.unchanged else "reset"
             except errors.BootflowError as e:
                 answer = e.code
-        if one.task is not None and one.run != run and self.alive(one.run):
+        if one.task is not None and self.alive(one.run):
             assert answer == "InstanceBusy"
         elif one.task is None and one.vm_state == "error":
             assert answer == "unchanged"
@@ -233,6 +233,12 @@ class Histories(RuleBasedStateMachine):
             ours = tx.for_run(self.world.context(self.run(0)))
             settled = recovery.settle(ours, "h1", powers, self.world.time, rescued)
         for one in self.known.values():
+            if (
+                one.task is None and one.rescued and one.vm_state in ("active", "stopped", "error")
+            ):  # whose rescue nobody heard of
+                assert settled[one.uuid] == "rescued"
+                one.vm_state = "rescued"
+                continue
             saves = one.task == "suspend" and one.power == PAUSED
             if one.task is None or self.alive(one.run) or saves:
                 assert one.uuid not in settled
