@@ -204,6 +204,7 @@ class ActionModule(MoveAction):
                     **host_settings.libvirt_arguments(self),
                     "instances_path": settings.instances_path,
                     "ledger_id": self.ledger_id(),
+                    "volume_group": host_settings.volume_group(settings),
                     "guests": [{"uuid": u, "token": self.token(u), "guest": guests[u]} for u in ready],
                     "first_port": first,
                     "last_port": last,
@@ -259,9 +260,12 @@ class ActionModule(MoveAction):
         settings = host_settings.values(self, LIVE)
         guests = []
         for item in self.items().values():
-            if item["source"] != host or self.said(PREPARED, "prepare", item["destination"], item["uuid"])["error"]:
+            if item["source"] != host:
                 continue
-            prepared, guest = self.registered(PREPARED, item["destination"]), self._guest(item)
+            prepared = self.registered(PREPARED, item["destination"])
+            its, guest = self.said(PREPARED, "prepare", item["destination"], item["uuid"]), self._guest(item)
+            if its["error"]:
+                continue
             if guest is None:
                 continue
             guests.append(
@@ -272,6 +276,7 @@ class ActionModule(MoveAction):
                     "virt_type": guest["virt_type"],
                     "disks": [d["target"] for d in guest["disks"]],
                     "volumes": {},
+                    "devices": its.get("devices") or {},
                     "drive": guest["drive"],
                     "path_there": prepared["folder"],
                     "vnc_listen": prepared["vnc_listen"],

@@ -59,6 +59,10 @@ options:
             there. All that the guest has must be among them.
         type: dict
         default: {}
+      devices:
+        description: Its disks that are logical volumes, as M(bootflow.compute.domain_migration_target) made them on the new host. All of them must be there.
+        type: dict
+        default: {}
       drive:
         description: Whether it has a config drive, which is copied first.
         type: bool
@@ -224,6 +228,7 @@ def argument_spec():
         "virt_type": {"type": "str", "required": True},
         "disks": {"type": "list", "elements": "str", "default": []},
         "volumes": {"type": "dict", "default": {}, "no_log": True},  # CHAP users
+        "devices": {"type": "dict", "default": {}},
         "drive": {"type": "bool", "default": False},
         "path_there": {"type": "str", "required": True},
         "vnc_listen": {"type": "str", "default": ""},
@@ -277,6 +282,7 @@ def main():
             sockets=sockets_of(guest["token"], guest["name"]),
             disks=guest["disks"],
             volumes=guest["volumes"],
+            devices=guest["devices"],
             folder_there=instance_dir(guest["path_there"], uuid),
             vnc_listen=guest["vnc_listen"],
             pins=guest["pins"],

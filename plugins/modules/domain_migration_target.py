@@ -11,8 +11,9 @@ module: domain_migration_target
 short_description: Prepare a host for guests that come to it while they run
 version_added: "0.1.0"
 description:
-  - Checks whether each guest can run here (its CPU, and the versions of QEMU and libvirt), makes empty disks of the same sizes, and starts a process that
-    lets these guests in by TLS. Whoever shows the token of a guest is connected to libvirt's socket and to those that QEMU opens for this guest.
+  - Checks whether each guest can run here (its CPU, and the versions of QEMU and libvirt), makes empty disks of the same sizes, as files or as logical
+    volumes of O(volume_group), as the guest has them, and starts a process that lets these guests in by TLS. Whoever shows the token of a guest is
+    connected to libvirt's socket and to those that QEMU opens for this guest.
   - Key and certificate are made for this process on this host, the key never leaves it. The process ends with O(state=absent), or after O(lifetime)
     seconds, and nothing of it remains.
   - A host that has something of the instance already is refused. The failure of one guest does not affect the others. RV(outcomes) has the result of each.
@@ -51,6 +52,9 @@ options:
         description: What M(bootflow.compute.domain_migration_info) said of it.
         type: dict
         required: true
+  volume_group:
+    description: Volume group for disks that are logical volumes, or in a file system on one.
+    type: str
   first_port:
     description: The process listens at the first free port from this one on, at all addresses.
     type: int
@@ -105,6 +109,12 @@ outcomes:
       description: Whether the host was changed.
       type: bool
       returned: always
+    devices:
+      description:
+        - Of the disks that are logical volumes, by the names that the guest has for them, C(path) and C(size). The latter are the bytes that the guest
+          sees of a volume that is larger than its disk, since the extents here are, else 0.
+      type: dict
+      returned: success
     error:
       description:
         - Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.
@@ -129,12 +139,12 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.con
     connect,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.live.channels import make_folder, sockets_of
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.live.empty_disks import make_disks
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.live.gate import Gate, Guest
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.live.guests import drive_of
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.live.target import (
     check,
     libvirt_socket,
-    make_disks,
     qemu_owner,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed, run_batch
@@ -161,6 +171,7 @@ def argument_spec():
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         "instances_path": {"type": "path", "default": "/var/lib/bootflow/instances"},
         "guests": {"type": "list", "elements": "dict", "default": [], "options": guest},
+        "volume_group": {"type": "str"},
         "first_port": {"type": "int", "default": 49216},
         "last_port": {"type": "int", "default": 49279},
         "port": {"type": "int"},
@@ -177,11 +188,11 @@ def prepare(args):
     with connect(args["libvirt_uri"], args["libvirt_timeout"]) as connection:
 
         def one(coming):
-            guest = coming["guest"]
+            guest, where = coming["guest"], (args["instances_path"], args["ledger_id"])
             check(connection, guest)
-            make_disks(connection, args["instances_path"], args["ledger_id"], coming["uuid"], guest)
+            devices = make_disks(connection, *where, coming["uuid"], guest, args["volume_group"] or "")
             owners[coming["uuid"]] = qemu_owner(connection, guest["virt_type"])
-            return {"changed": True}
+            return {"changed": True, "devices": devices}
 
         results = run_batch([(g["uuid"], g) for g in args["guests"]], one, workers=1)
     place = Place(HERE, 0, "")

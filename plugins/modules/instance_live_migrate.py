@@ -14,6 +14,7 @@ description:
   - One step of a live migration of many instances. The playbook C(live_migrate) runs the steps.
   - Hosts are chosen and claimed as for a boot, or O(to_host) is. Before anything is touched there, CPU and versions are compared. libvirt migrates the guest;
     memory and disks go by TLS, with a key and tokens that are made for this run. The instance goes over when its guest has, in one transaction.
+  - Disks that are logical volumes, or files on one, are copied to such ones in the volume group of the new host.
   - Volumes are not copied. M(bootflow.compute.storage_stage) exports them to the new host, too, after O(phase=begin), which connects to them before the guest
     goes; and ends the exports to hosts without the guest after O(phase=clean).
   - An instance that fails runs on where it was, its new host is cleaned, and the claim there is given back. Where a host does not say whether the

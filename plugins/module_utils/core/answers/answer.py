@@ -32,7 +32,7 @@ _ANSWERS: dict[str, tuple[dict[str, Shape], dict[str, Shape]]] = {
     "domain_migration_info": ({"outcomes": outcomes.LEAVING}, {}),
     "domain_migration_job": ({"outcomes": outcomes.INTERVENED}, {}),
     "domain_migration_target": (
-        {"outcomes": outcomes.ANY, "port": whole(0, 65535), "fingerprint": text(64)},
+        {"outcomes": outcomes.PREPARED, "port": whole(0, 65535), "fingerprint": text(64)},
         {},
     ),
     "domain_power": ({"outcomes": outcomes.DOMAIN_POWER}, {}),

@@ -76,12 +76,14 @@ def _disk_of(*formats: str) -> Shape:
     return record({"format": choice(*formats), "virtual_size": _bytes}, more)
 
 
-_disk_record: Shape = _disk_of("qcow2", "raw")
-_offered: dict[str, Shape] = {"record": maybe(_disk_of("qcow2", "raw", "lvm")), "mounted": flag}
+_disk_record: Shape = _disk_of("qcow2", "raw", "lvm")
+_offered: dict[str, Shape] = {"record": maybe(_disk_record), "mounted": flag}
 _file: Shape = record({"name": name, "size": _bytes, "allocated": _bytes}, _offered)
 OFFERED: Shape = _outcomes({"files": items(_file)})
 FETCHED: Shape = _outcomes({}, {"disks": items(record({"name": name, "size": _bytes, "sha256": text(64)}))})
-_leaving_disk: Shape = record({"name": name, "target": text(32), "allocated": _bytes, "record": _disk_record})
+_leaving_disk: Shape = record(
+    {"name": name, "target": text(32), "allocated": _bytes, "record": _disk_record}, {"mounted": flag}
+)
 _leaving: Shape = record(
     {
         "name": name,
@@ -98,6 +100,8 @@ _leaving: Shape = record(
     }
 )
 LEAVING: Shape = _outcomes({"guest": _leaving})
+_device: Shape = record({"path": path, "size": _bytes})
+PREPARED: Shape = _outcomes({}, {"devices": mapping(text(32), _device)})
 _seconds: Shape = number(most=LARGEST_BIG)
 MIGRATED: Shape = _outcomes(
     {"left": flag, "power_state": _power_state},

@@ -13,7 +13,6 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ...core import errors
-from ...core.disks.local import ON_LVM
 from ...core.instances import moves, states
 from ...core.instances.power_states import POWER_STATES
 from ...core.reading.nearest import suggestion
@@ -186,15 +185,12 @@ def _check_runs(row: Instance) -> None:
 
 
 def _check_movable(row: PlacedInstance, wanted: Wanted) -> None:
-    backend = wanted.backends[row.host]
     if wanted.to_host == row.host:
         raise errors.UnableToMigrateToSelf(instance_id=row.uuid, host=row.host)
     if row.spec.get("whole_disks"):
         reason = "it has whole disks of its host"
     elif row.spec.get("pci_requests"):
         reason = "it has PCI devices of its host, which its guest uses while it runs"
-    elif backend in ON_LVM:
-        reason = "its disks are logical volumes of %s (bootflow_disk_backend: %s)" % (row.host, backend)
     else:
         return
     raise errors.MoveNotSupported(instance_uuid=row.uuid, reason=reason)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import typing as t
 
+from ...core.disks.local import LVM, QCOW2_ON_LVM, volume_name
+from ...core.disks.logical_volumes import device_path
 from ...core.errors import BootflowError, InstanceNotFound, MigrationPreCheckError
 from ...core.guest.domain.disk import USER_ALIAS
 from ...core.guest.domain.element import parse, to_text
@@ -20,7 +22,7 @@ from ..libvirt.running import find_domain, power_state
 from ..os.paths import instance_dir
 from .state import moving_of
 
-_FORMATS = ("qcow2", "raw")
+_FORMATS = ("qcow2", "raw", LVM)
 _UNCACHED = ("none", "directsync")  # source: libvirt's qemuMigrationSrcIsSafe
 
 
@@ -112,26 +114,40 @@ def _described(disk: t.Any, uuid: str) -> dict[str, str]:
 
 
 def _disks(domain: t.Any, xml: t.Any, folder: str, uuid: str) -> t.Iterator[dict[str, t.Any]]:
-    """The local disks, each with its record in disk.info and its size now."""
-    records = records_of(folder)
+    """The local disks, each with its record in disk.info and its size now; ``mounted``: in a file system on a logical volume."""
+    known = _recorded(folder)
     for disk in xml.iterfind("devices/disk"):
         source, target = disk.find("source"), disk.find("target").get("dev")
         path = "" if source is None else source.get("file") or source.get("dev") or source.get("name") or "a volume"
-        name = os.path.basename(path)
         if path in ("", os.path.join(folder, CONFIG_DRIVE)) or _volume_of(disk) is not None:
             continue
-        record = records.get(name)
-        if path != os.path.join(folder, name) or not record or record.get("format") not in _FORMATS:
+        name, record, mounted = known.get(path, ("", {}, False))
+        if record.get("format") not in _FORMATS:
             raise MigrationPreCheckError(reason="disk %s of guest %s is %s" % (target, uuid, path))
         with libvirt_errors():
-            size = domain.blockInfo(target)[0]
-            allocated = domain.blockInfo(target)[1]
+            size, allocated = domain.blockInfo(target)[:2]
         yield {
             "name": name,
             "target": target,
             "allocated": allocated,
             "record": {**record, "base": "", "virtual_size": size},
+            "mounted": mounted,
         }
+
+
+def _recorded(folder: str) -> dict[str, tuple[str, t.Mapping[str, t.Any], bool]]:
+    """Where each disk of disk.info is -> (its name, its record, whether it is in a file system on a logical volume)."""
+    found: dict[str, tuple[str, t.Mapping[str, t.Any], bool]] = {}
+    for name, record in records_of(folder).items():
+        place = os.path.join(folder, name)
+        if record.get("format") == QCOW2_ON_LVM:
+            found.update({os.path.join(place, n): (n, its, True) for n, its in records_of(place).items()})
+        elif record.get("format") == LVM:
+            device = device_path(str(record.get("volume_group")), volume_name(os.path.basename(folder), name))
+            found[device] = (name, record, False)
+        else:
+            found[place] = (name, record, False)
+    return found
 
 
 def definition_there(
@@ -141,13 +157,15 @@ def definition_there(
     vnc_listen: str,
     pins: t.Mapping[str, t.Any] | None = None,
     volumes: t.Mapping[str, str] | None = None,
+    devices: t.Mapping[str, t.Mapping[str, t.Any]] | None = None,
 ) -> str:
-    """The definition of the guest on its new host: its files are in ``folder_there``, its volumes where that host has them, and none of its
-    disks is a layer over another file.
+    """The definition of the guest on its new host: its files are in ``folder_there``, its volumes and logical volumes where that host has them,
+    and none of its disks is a layer over another file.
 
     :arg pins: its host CPUs and cells there, see core.guest.numa.pins().
     :arg volumes: id -> ``<disk>`` with its source there. source: Nova's _update_volume_xml
-    :raises MigrationPreCheckError: the guest has no such pins here; a volume of the guest is not among them.
+    :arg devices: of disks that are logical volumes, see empty_disks.make_disks().
+    :raises MigrationPreCheckError: the guest has no such pins here; a volume or logical volume of the guest is not among them.
     """
     root = parse(xml)
     for disk in root.iterfind("devices/disk"):
@@ -156,16 +174,21 @@ def definition_there(
             if volume_id not in (volumes or {}):
                 raise MigrationPreCheckError(reason="volume %s is not connected on the new host" % volume_id)
             _put_there(disk, parse((volumes or {})[volume_id]))
-    devices = root.find("devices")
-    for element in devices.iter():
+        elif disk.get("type") == "block":
+            target = disk.find("target").get("dev")
+            if target not in (devices or {}):
+                raise MigrationPreCheckError(reason="the new host has no logical volume for disk %s" % target)
+            _put_on(disk.find("source"), (devices or {})[target])
+    machine = root.find("devices")
+    for element in machine.iter():
         for key, value in list(element.attrib.items()):
             if value.startswith(folder + "/"):
                 element.set(key, folder_there + value[len(folder) :])
-    for disk in devices.iterfind("disk"):
+    for disk in machine.iterfind("disk"):
         for tag in ("backingStore", "mirror"):
             for found in disk.findall(tag):
                 disk.remove(found)
-    for graphics in devices.iterfind("graphics[@listen]") if vnc_listen else ():
+    for graphics in machine.iterfind("graphics[@listen]") if vnc_listen else ():
         graphics.set("listen", vnc_listen)
         for listen in graphics.iterfind("listen[@type='address']"):
             listen.set("address", vnc_listen)
@@ -187,6 +210,18 @@ def _pin(root: t.Any, pins: t.Mapping[str, t.Any]) -> None:
                 remedy="A hard reboot defines it again, with the CPUs and cells that the ledger has for it.",
             )
         element.set(attribute, value)
+
+
+def _put_on(source: t.Any, there: t.Mapping[str, t.Any]) -> None:
+    """The source is the logical volume on the new host. Of a larger one the guest sees what it has now, as a disk does not grow while QEMU
+    copies it; with the next definition it sees all.
+    """
+    source.set("dev", there["path"])
+    for slices in source.findall("slices"):
+        source.remove(slices)
+    if there["size"]:
+        seen = "<slices><slice type='storage' offset='0' size='%d'/></slices>" % int(there["size"])
+        source.append(parse(seen))
 
 
 def _put_there(disk: t.Any, there: t.Any) -> None:

@@ -40,6 +40,7 @@ class Journey:
     disks: t.Sequence[str]  # targets of the disks that are copied
     folder_there: str  # of the instance
     volumes: t.Mapping[str, str] = field(default_factory=dict)  # id -> <disk> there; see guests.definition_there()
+    devices: t.Mapping[str, t.Mapping[str, t.Any]] = field(default_factory=dict)  # there; see empty_disks.make_disks()
     vnc_listen: str = ""  # there; empty: as here
     pins: t.Mapping[str, t.Any] = field(default_factory=dict)  # there, see core.guest.numa.pins()
     timeout: float = 0.0  # 0: none
@@ -90,7 +91,7 @@ def _parameters(domain: t.Any, folder: str, journey: Journey) -> dict[str, t.Any
     with libvirt_errors():
         live = domain.XMLDesc(libvirt.VIR_DOMAIN_XML_MIGRATABLE | secret)
         kept = domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_MIGRATABLE | secret)
-    where = (folder, journey.folder_there, journey.vnc_listen, journey.pins, journey.volumes)
+    where = (folder, journey.folder_there, journey.vnc_listen, journey.pins, journey.volumes, journey.devices)
     found: dict[str, t.Any] = {
         libvirt.VIR_MIGRATE_PARAM_URI: "unix://%s" % journey.sockets.path(MEMORY),
         libvirt.VIR_MIGRATE_PARAM_DEST_XML: definition_there(live, *where),

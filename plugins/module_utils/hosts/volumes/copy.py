@@ -196,9 +196,9 @@ def _escaped(path: str) -> str:
     return path.replace(",", ",,")
 
 
-def zero(path: str, size: int) -> None:
-    """Overwrite the first ``size`` bytes with zeros through the kernel, in interruptible steps."""
-    _in_steps(path, size, _BLKZEROOUT)
+def zero(path: str, size: int, start: int = 0) -> None:
+    """Overwrite ``size`` bytes from ``start`` on with zeros through the kernel, in interruptible steps."""
+    _in_steps(path, size, _BLKZEROOUT, start)
 
 
 def discard(path: str) -> None:
@@ -215,11 +215,11 @@ def shred(path: str, size: int) -> None:
     run_tied([program("shred", "coreutils"), "-n3", "-s", str(size), path], timeout=4 * TIMEOUT)
 
 
-def _in_steps(path: str, size: int, request: int) -> None:
+def _in_steps(path: str, size: int, request: int, start: int = 0) -> None:
     # O_EXCL: a device that a guest, an export or a file system uses is never overwritten
     with opened(path, os.O_WRONLY | os.O_EXCL) as fd:
-        for start in range(0, size, _STEP):
-            fcntl.ioctl(fd, request, struct.pack("=QQ", start, min(_STEP, size - start)))
+        for done in range(0, size, _STEP):
+            fcntl.ioctl(fd, request, struct.pack("=QQ", start + done, min(_STEP, size - done)))
         os.fsync(fd)
 
 

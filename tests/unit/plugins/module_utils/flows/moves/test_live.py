@@ -160,8 +160,6 @@ def test_what_is_refused(world: LiveMovers) -> None:
     with pytest.raises(errors.ComputeHostNotFound) as e:
         world.go(uuid, to="h9")
     assert "The list of compute hosts has: " in e.value.remedy
-    with pytest.raises(errors.MoveNotSupported, match="logical volumes"):
-        world.go(uuid, backends={**QCOW2, source: "lvm"})
     assert world.go(uuid, backends={**QCOW2, other(source): "raw"}).failed, "disks of another kind"
     assert world.go(uuid, to="h3", run="b").failed, "a host without a report"
     world.put(uuid, power_state=states.SHUTDOWN)  # it shut itself down; source: Nova's _check_instance_is_active
@@ -181,6 +179,16 @@ def test_what_is_refused(world: LiveMovers) -> None:
     world.call(live_course.switch, [uuid])
     world.call(live_course.finish, {uuid: live_course.Result(states.POWER_PAUSED)})
     assert world.state(uuid) == ("paused", None, other(source))
+
+
+@pytest.mark.parametrize("backend, others", [("lvm", "qcow2_on_lvm"), ("qcow2_on_lvm", "qcow2")])
+def test_logical_volumes_go_where_others_are(world: LiveMovers, backend: str, others: str) -> None:
+    uuid = world.boot("web")
+    source = world.row(uuid).host
+    (error,) = world.go(uuid, backends={**dict.fromkeys(QCOW2, others), source: backend}).failed.values()
+    assert error.code == "NoValidHost"
+    (moving,) = world.go(uuid, backends=dict.fromkeys(QCOW2, backend)).moving
+    assert moving.move.dest_compute == other(source)
 
 
 def test_never_to_an_older_hypervisor(world: LiveMovers) -> None:

@@ -274,6 +274,29 @@ def test_the_definition_on_the_new_host() -> None:
     assert same.find("devices/graphics").get("listen") == "127.0.0.1"
 
 
+U = "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11"
+ON_LVM = """<domain><devices>
+  <disk type='block' device='disk'><source dev='/dev/here/%s_disk'/><target dev='vda'/></disk>
+  <disk type='block' device='disk'><source dev='/dev/here/%s_disk.swap'><slices><slice type='storage' offset='0' size='512'/></slices></source>
+  <target dev='vdb'/></disk>
+  <disk type='file' device='disk'><source file='/a/i/U/disk.config'/><target dev='vdc'/></disk>
+</devices></domain>""" % (U, U)
+DEVICES = {"vda": {"path": "/dev/there/x_disk", "size": 5 << 20}, "vdb": {"path": "/dev/there/x_disk.swap", "size": 0}}
+
+
+def test_logical_volumes_on_the_new_host() -> None:
+    """The guest sees no more of a larger one than it has now; of one that fits it sees all."""
+    found = parse(guests.definition_there(ON_LVM, "/a/i/U", "/b/U", "", devices=DEVICES))
+    vda, vdb, drive = [disk.find("source") for disk in found.iterfind("devices/disk")]
+    assert (vda.get("dev"), vdb.get("dev")) == ("/dev/there/x_disk", "/dev/there/x_disk.swap")
+    assert [dict(s.attrib) for s in vda.iterfind("slices/slice")] == [
+        {"type": "storage", "offset": "0", "size": str(5 << 20)}
+    ]
+    assert not list(vdb) and drive.get("file") == "/b/U/disk.config"
+    with pytest.raises(errors.MigrationPreCheckError, match="no logical volume for disk vdb"):
+        guests.definition_there(ON_LVM, "/a/i/U", "/b/U", "", devices={"vda": DEVICES["vda"]})
+
+
 PINNED = """<domain><cputune><vcpupin vcpu='0' cpuset='0'/><vcpupin vcpu='1' cpuset='1'/><emulatorpin cpuset='0-1'/></cputune>
 <numatune><memory mode='strict' nodeset='0'/><memnode cellid='0' mode='strict' nodeset='0'/></numatune><devices/></domain>"""
 PINS = {"vcpus": {"0": "6", "1": "7"}, "emulator": "6-7", "cells": {"0": "1"}, "memory": "1"}
@@ -362,24 +385,52 @@ class Domain:
         return 5 * 1024**3, 1024**2, 0
 
 
-@pytest.mark.parametrize("cache, ok", [("none", True), ("directsync", True), ("writeback", False)])
-def test_volumes_are_no_disks_to_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: str, ok: bool) -> None:
-    uuid = "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11"
-    folder = tmp_path / uuid
-    folder.mkdir()
-    write_records(str(folder), {"disk": {"format": "qcow2", "base": "x"}})
-    volume = (BY_KERNEL % A).replace("cache='none'", "cache='%s'" % cache)
-    xml = DOMAIN.replace("/a/i/U", str(folder)).replace("<serial", volume + BY_QEMU % B + "<serial", 1)
+def described(monkeypatch: pytest.MonkeyPatch, instances_path: Path, uuid: str, xml: str) -> dict[str, t.Any]:
     xml = xml.replace("<domain>", "<domain type='qemu'><os><type arch='x86_64' machine='q35'>hvm</type></os>")
     domain = Domain(xml)
     connection = type("Connection", (), {"getVersion": lambda _self: 1, "getLibVersion": lambda _self: 1})()
     monkeypatch.setattr(guests, "leaving", lambda _connection, _uuid: domain)
     monkeypatch.setattr(guests, "power_state", lambda _domain: 1)
+    return guests.describe(connection, str(instances_path), uuid)
+
+
+def test_logical_volumes_that_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By their records: no other block device is a disk of the guest's own."""
+    folder = tmp_path / U
+    (folder / "disk").mkdir(parents=True)
+    lvm = {"format": "lvm", "base": "", "volume_group": "here", "virtual_size": 1}
+    write_records(str(folder), {"disk": lvm, "disk.swap": lvm})
+    xml = ON_LVM.replace("/a/i/U", str(folder))
+    found = described(monkeypatch, tmp_path, U, xml)
+    assert [(d["name"], d["target"], d["mounted"]) for d in found["disks"]] == [
+        ("disk", "vda", False),
+        ("disk.swap", "vdb", False),
+    ]
+    assert {d["record"]["virtual_size"] for d in found["disks"]} == {5 * 1024**3} and found["volumes"] == []
+    with pytest.raises(errors.MigrationPreCheckError, match="disk vda of guest %s is /dev/sdb" % U):
+        described(monkeypatch, tmp_path, U, xml.replace("/dev/here/%s_disk'" % U, "/dev/sdb'"))
+
+    write_records(str(folder), {"disk": {"format": "qcow2_on_lvm", "volume_group": "here"}})
+    write_records(str(folder / "disk"), {"disk": {"format": "qcow2", "base": "x"}})
+    xml = DOMAIN.replace("/a/i/U/disk'", "%s/disk/disk'" % folder).replace("/a/i/U", str(folder))
+    (disk,) = described(monkeypatch, tmp_path, U, xml)["disks"]
+    assert (disk["name"], disk["record"]["format"], disk["mounted"]) == ("disk", "qcow2", True)
+    assert disk["record"]["base"] == ""
+
+
+@pytest.mark.parametrize("cache, ok", [("none", True), ("directsync", True), ("writeback", False)])
+def test_volumes_are_no_disks_to_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: str, ok: bool) -> None:
+    uuid = U
+    folder = tmp_path / uuid
+    folder.mkdir()
+    write_records(str(folder), {"disk": {"format": "qcow2", "base": "x"}})
+    volume = (BY_KERNEL % A).replace("cache='none'", "cache='%s'" % cache)
+    xml = DOMAIN.replace("/a/i/U", str(folder)).replace("<serial", volume + BY_QEMU % B + "<serial", 1)
     if not ok:
         with pytest.raises(errors.MigrationPreCheckError, match="has the cache mode writeback"):
-            guests.describe(connection, str(tmp_path), uuid)
+            described(monkeypatch, tmp_path, uuid, xml)
         return
-    found = guests.describe(connection, str(tmp_path), uuid)
+    found = described(monkeypatch, tmp_path, uuid, xml)
     assert [d["target"] for d in found["disks"]] == ["vda"]
     assert found["volumes"] == [{"id": A, "target": "vdb"}, {"id": B, "target": "sda"}]
 
