@@ -274,7 +274,7 @@ class ActionModule(MoveAction):
                     "token": self.token(item["uuid"]),
                     "name": guest["name"],
                     "virt_type": guest["virt_type"],
-                    "disks": [d["target"] for d in guest["disks"]],
+                    "disks": [*(d["target"] for d in guest["disks"]), *filter(None, [guest.get("drive_target")])],
                     "volumes": {},
                     "devices": its.get("devices") or {},
                     "drive": guest["drive"],

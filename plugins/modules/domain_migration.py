@@ -49,7 +49,7 @@ options:
         type: str
         required: true
       disks:
-        description: The disks that are copied, by the names that the guest has for them.
+        description: The disks that are copied, by the names that the guest has for them; a config drive that it can write to, too.
         type: list
         elements: str
         default: []

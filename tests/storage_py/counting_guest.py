@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A guest of 512 bytes that counts seconds: it says each on its serial port, and writes it to a sector of its own of its first disks."""
+"""A guest of 512 bytes that counts seconds: it says each on its serial port, and writes it to a sector of its own of its boot disk."""
 
 from __future__ import annotations
 
@@ -23,19 +23,16 @@ c1c304 88d8 240f 3c0a 7202 0427 0430 aa e2ee
 b00a aa                                 # and a new line
 be0080 b90a00 baf803 ac ee e2fc         # to the serial port
 a1007e 05%(first)s a3e87c               # the sector is that of the number
-b280                                    # of each disk: the BIOS writes 512 bytes from 0x8000
-bee07c b80043 cd13
-7308 52 baf803 b046 ee 5a               # says F where it could not
-fec2 80fa%(behind)s 72e7
+b280 bee07c b80043 cd13                 # the BIOS writes 512 bytes from 0x8000
+7306 baf803 b046 ee                     # says F where it could not
 8b1e6c04                                # the BIOS's clock: 18 ticks
 f4 a16c04 29d8 83f812 72f5
-eb93
+eb9c
 """
 
 
-def boot_sector(disks: int) -> bytes:
-    """The sector of a guest that writes to as many of its disks."""
-    lines = _CODE % {"first": struct.pack("<H", FIRST).hex(), "behind": "%02x" % (0x80 + disks)}
+def boot_sector() -> bytes:
+    lines = _CODE % {"first": struct.pack("<H", FIRST).hex()}
     code = bytes.fromhex("".join(line.partition("#")[0] for line in lines.splitlines()))
     packet = struct.pack("<BBHHHQ", 16, 0, 1, 0x8000, 0, 0)
     sector = code.ljust(_TEXT, b"\0") + WORDS.ljust(_PACKET - _TEXT, b"\0") + packet

@@ -97,7 +97,8 @@ _leaving: Shape = record(
         "libvirt_version": count,
         "disks": items(_leaving_disk, unique="name"),
         "drive": flag,
-    }
+    },
+    {"drive_target": text(32)},
 )
 LEAVING: Shape = _outcomes({"guest": _leaving})
 _device: Shape = record({"path": path, "size": _bytes})

@@ -52,7 +52,7 @@ def is_here(connection: t.Any, uuid: str) -> bool:
 
 
 def drive_of(instances_path: str, uuid: str) -> str:
-    """The path of a guest's config drive: it goes along, and is no disk of libvirt's, as nobody writes to it."""
+    """The path of a guest's config drive: it is sent before the guest goes, and is no disk to copy unless the guest can write to it."""
     return os.path.join(instance_dir(instances_path, uuid), CONFIG_DRIVE)
 
 
@@ -87,7 +87,17 @@ def describe(connection: t.Any, instances_path: str, uuid: str) -> dict[str, t.A
         "disks": list(_disks(domain, xml, folder, uuid)),
         "volumes": [_described(disk, uuid) for disk in volumes],
         "drive": os.path.isfile(drive_of(instances_path, uuid)),
+        "drive_target": _written_drive(xml, drive_of(instances_path, uuid)),
     }
+
+
+def _written_drive(xml: t.Any, path: str) -> str:
+    """The name of a config drive that the guest can write to (vfat): libvirt copies it as the disks. "" for a CD-ROM, or none."""
+    for disk in xml.iterfind("devices/disk[@device='disk']"):
+        source = disk.find("source")
+        if source is not None and source.get("file") == path and disk.find("readonly") is None:
+            return str(disk.find("target").get("dev"))
+    return ""
 
 
 def _volume_of(disk: t.Any) -> str | None:

@@ -407,13 +407,16 @@ def test_logical_volumes_that_are_copied(tmp_path: Path, monkeypatch: pytest.Mon
         ("disk.swap", "vdb", False),
     ]
     assert {d["record"]["virtual_size"] for d in found["disks"]} == {5 * 1024**3} and found["volumes"] == []
+    assert found["drive_target"] == "vdc", "the guest can write to it"
     with pytest.raises(errors.MigrationPreCheckError, match="disk vda of guest %s is /dev/sdb" % U):
         described(monkeypatch, tmp_path, U, xml.replace("/dev/here/%s_disk'" % U, "/dev/sdb'"))
 
     write_records(str(folder), {"disk": {"format": "qcow2_on_lvm", "volume_group": "here"}})
     write_records(str(folder / "disk"), {"disk": {"format": "qcow2", "base": "x"}})
     xml = DOMAIN.replace("/a/i/U/disk'", "%s/disk/disk'" % folder).replace("/a/i/U", str(folder))
-    (disk,) = described(monkeypatch, tmp_path, U, xml)["disks"]
+    found = described(monkeypatch, tmp_path, U, xml)
+    (disk,) = found["disks"]
+    assert found["drive_target"] == "", "a CD-ROM"
     assert (disk["name"], disk["record"]["format"], disk["mounted"]) == ("disk", "qcow2", True)
     assert disk["record"]["base"] == ""
 
