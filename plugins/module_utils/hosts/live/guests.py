@@ -174,7 +174,7 @@ def definition_there(
 
     :arg pins: its host CPUs and cells there, see core.guest.numa.pins().
     :arg volumes: id -> ``<disk>`` with its source there. source: Nova's _update_volume_xml
-    :arg devices: of disks that are logical volumes, see empty_disks.make_disks().
+    :arg devices: of disks that are logical volumes, see empty_disks.make_disks(). With a size of 0 the guest sees all of one.
     :raises MigrationPreCheckError: the guest has no such pins here; a volume or logical volume of the guest is not among them.
     """
     root = parse(xml)
@@ -223,9 +223,7 @@ def _pin(root: t.Any, pins: t.Mapping[str, t.Any]) -> None:
 
 
 def _put_on(source: t.Any, there: t.Mapping[str, t.Any]) -> None:
-    """The source is the logical volume on the new host. Of a larger one the guest sees what it has now, as a disk does not grow while QEMU
-    copies it; with the next definition it sees all.
-    """
+    """The source is the logical volume on the new host, or its beginning: QEMU copies a disk only to one of the same size."""
     source.set("dev", there["path"])
     for slices in source.findall("slices"):
         source.remove(slices)

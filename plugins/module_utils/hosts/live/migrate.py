@@ -91,11 +91,13 @@ def _parameters(domain: t.Any, folder: str, journey: Journey) -> dict[str, t.Any
     with libvirt_errors():
         live = domain.XMLDesc(libvirt.VIR_DOMAIN_XML_MIGRATABLE | secret)
         kept = domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_MIGRATABLE | secret)
-    where = (folder, journey.folder_there, journey.vnc_listen, journey.pins, journey.volumes, journey.devices)
+    where = (folder, journey.folder_there, journey.vnc_listen, journey.pins, journey.volumes)
+    # What larger extents add to a disk the guest sees when it starts again.
+    whole = {target: {**device, "size": 0} for target, device in journey.devices.items()}
     found: dict[str, t.Any] = {
         libvirt.VIR_MIGRATE_PARAM_URI: "unix://%s" % journey.sockets.path(MEMORY),
-        libvirt.VIR_MIGRATE_PARAM_DEST_XML: definition_there(live, *where),
-        libvirt.VIR_MIGRATE_PARAM_PERSIST_XML: definition_there(kept, *where),
+        libvirt.VIR_MIGRATE_PARAM_DEST_XML: definition_there(live, *where, journey.devices),
+        libvirt.VIR_MIGRATE_PARAM_PERSIST_XML: definition_there(kept, *where, whole),
     }
     if journey.bandwidth:
         found[libvirt.VIR_MIGRATE_PARAM_BANDWIDTH] = journey.bandwidth

@@ -158,12 +158,12 @@ def test_a_failure_at_any_step_leaves_nothing(there: NewHost, form: str, mounted
     assert steps >= 12
     there.remove(local=empty_disks.LocalVolumes("vg", ledger_id=LEDGER))
     assert there.is_empty()
-    for there.fails_at in range(1, steps + 1):
-        there.changes = 0
+    for step in range(1, steps + 1):
+        there.fails_at, there.changes = step, 0
         there.steps.clear()
         with pytest.raises((OSError, errors.BootflowError)):
             there.make(guest(form, mounted))
-        assert there.is_empty(), there.fails_at
+        assert there.is_empty(), step
         assert not [s for s in there.steps if s.startswith("wipe")], "no guest has written to them"
     there.fails_at = 0
     there.make(guest(form, mounted))
