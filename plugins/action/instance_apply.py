@@ -47,7 +47,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action imp
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import outcome
 
 #: Variables with which the playbook hands the instances of its steps around.
-OF_STEPS = ("names", "uuids", "reservation_ids", "host", "all", "delete_all", "attachments")
+OF_STEPS = ("names", "uuids", "reservation_ids", "host", "all", "delete_all", "attachments", "interfaces")
 #: Operations after which a guest runs.
 STARTING = (*filter(None, UP.values()), HARD_REBOOT, REBUILD)
 
@@ -184,6 +184,8 @@ class ActionModule(LedgerAction):
             "flavors": begun.flavors,
             "attach": begun.attach,
             "detach": begun.detach,
+            "attach_interfaces": begun.attach_interfaces,
+            "detach_interfaces": begun.detach_interfaces,
         }
 
     def _begin_in_check_mode(self) -> dict[str, t.Any]:
@@ -198,6 +200,8 @@ class ActionModule(LedgerAction):
             "flavors": flavors,
             "attach": [],
             "detach": [],
+            "attach_interfaces": [],
+            "detach_interfaces": [],
         }
 
     # --- finish -------------------------------------------------------------------------------------------------------

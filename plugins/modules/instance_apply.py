@@ -98,7 +98,8 @@ changes:
   contains:
     kind:
       description: >-
-        V(boot), V(replace) (delete what never ran, and boot it), V(delete), V(live), V(lock), V(state), V(attach), V(detach), V(resize), V(rebuild),
+        V(boot), V(replace) (delete what never ran, and boot it), V(delete), V(live), V(lock), V(state), V(attach), V(detach),
+        V(attach_interface), V(detach_interface), V(resize), V(rebuild),
         V(restart), V(never) (cannot be changed) or V(quota) (does not fit).
       type: str
       returned: always
@@ -183,6 +184,16 @@ detach:
   type: list
   elements: dict
   returned: with O(phase=begin)
+attach_interfaces:
+  description: Interfaces to attach, in the form of C(bootflow_interfaces).
+  type: list
+  elements: dict
+  returned: O(phase=begin)
+detach_interfaces:
+  description: Interfaces to detach, likewise.
+  type: list
+  elements: dict
+  returned: O(phase=begin)
 applied:
   description: How many changes of the plan were done.
   type: int

@@ -247,6 +247,17 @@ def volume_xml(build: Build, settings: Values, volumes: t.Sequence[Attached], at
     )
 
 
+def interface_xml(build: Build, settings: Values, volumes: t.Sequence[Attached], mac_address: str) -> str:
+    """One interface of an existing guest, for attaching it.
+
+    :raises PortNotFound: the ledger has no such interface of the guest.
+    """
+    for interface in domain_config(build, settings, volumes).interfaces:
+        if interface.mac == mac_address:
+            return to_text(dataclasses.replace(interface, address=None, boot_order=None).to_xml())
+    raise errors.PortNotFound(port_id=mac_address)
+
+
 def domain_config(build: Build, settings: Values, volumes: t.Sequence[Attached] = ()) -> DomainConfig:
     """The domain of a build on its host.
 

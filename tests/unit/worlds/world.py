@@ -29,7 +29,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import schedule as scheduling
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import delete as deletion
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import fleet, instances, nodes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import fleet, instances, nodes, ports
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import this_run
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import Context
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
@@ -341,7 +341,7 @@ class World:
         for uuid, host in of_all & {(r.uuid, r.host) for r in rows.values() if r.deleted == instances.LIVE}:
             assert rows[uuid].task_state == states.DELETING, "%s is to be removed from its own host %s" % (uuid, host)
         for port in tx.execute(sa.select(tables.ports)):
-            held = port.position < 0
+            held = port.position == ports.HELD
             assert held == ((port.instance_uuid, port.host) in of_all), "port %s of %s" % (
                 port.id,
                 port.instance_uuid,

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 LIVE = "live"  # in the ledger; the guest goes on
 VOLUMES = "volumes"  # live, as far as data volumes go
+INTERFACES = "interfaces"  # live, one by one
 RESIZE = "resize"
 REBUILD = "rebuild"
 RESTART = "restart"
@@ -59,8 +60,8 @@ FIELDS: dict[str, Field] = {
     "injected_files": Field(REBUILD),
     "hostname": Field(LIVE, _DRIVE),
     "config_drive": Field(NEVER, "it is made when an instance is booted"),
-    "networks": Field(NEVER, "interfaces are made when an instance is booted"),
-    "security_groups": Field(NEVER, "interfaces are made when an instance is booted"),
+    "networks": Field(INTERFACES),
+    "security_groups": Field(NEVER, "they count when an instance is booted"),
     "availability_zone": Field(NEVER, _PLACED),
     "forced_host": Field(NEVER, _PLACED),
     "forced_node": Field(NEVER, _PLACED),

@@ -15,9 +15,12 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ..instances import power_states, states
+from ..interfaces.entries import WantedInterface, take_met
+from ..model import NetworkRequest
+from ..networks.network_info import PortRecord
 from ..request import expand
 from . import fields
-from .fields import LIVE, NEVER, REBUILD, RESIZE, RESTART, VOLUMES
+from .fields import INTERFACES, LIVE, NEVER, REBUILD, RESIZE, RESTART, VOLUMES
 
 # Kinds of changes beside those of fields.py.
 BOOT = "boot"
@@ -27,6 +30,8 @@ LOCK = "lock"
 STATE = "state"
 ATTACH = "attach"
 DETACH = "detach"
+ATTACH_INTERFACE = "attach_interface"
+DETACH_INTERFACE = "detach_interface"
 
 #: state of an entry -> vm_state
 VM_STATES = {
@@ -93,6 +98,11 @@ class Present:
     config_drive: bool = True
     volumes: tuple[str, ...] = ()  # ids of the volumes attached to it
     on_the_way: tuple[str, ...] = ()  # ids of those that a run began to attach or to detach
+    ports: tuple[PortRecord, ...] = ()  # its interfaces
+    leaving: tuple[PortRecord, ...] = ()  # those that a run began to detach
+    half_attached: bool = (
+        False  # the last run that attached interfaces to it did not come to its end: the guest may lack them
+    )
 
 
 @dataclass(frozen=True)
@@ -113,6 +123,7 @@ class Change:
     volume: t.Mapping[str, t.Any] = dataclasses.field(
         default_factory=dict
     )  # to attach or detach, in the form of bootflow_attachments
+    interface: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)  # the same of bootflow_interfaces
 
     def line(self, hosts: t.Mapping[str, str] | None = None) -> str:
         """As people read it. :arg hosts: name -> where it would be booted"""
@@ -281,6 +292,7 @@ class _Planner:
             return self._never_ran()
         found = [*self._of_resize(), *self._of_fields()]
         found += self._of_volumes()
+        found += self._of_interfaces()
         found += self._of_state(rebuilt=any(c.kind == REBUILD and c.done for c in found))
         if instance.locked_by_another:
             who = "locked by %s" % instance.locked_by_another
@@ -302,7 +314,7 @@ class _Planner:
         found = []
         for difference in self.differing:
             rule = fields.rule(difference.field)
-            if rule.how == VOLUMES or self._has_drive(difference.field):
+            if rule.how in (VOLUMES, INTERFACES) or self._has_drive(difference.field):
                 continue
             what = difference.words("%s %s -> %s")
             if rule.how == LIVE:
@@ -450,6 +462,50 @@ class _Planner:
         name = self.names.get(volume, str(device.get("uuid")))
         change = self._change(kind, (words or kind + " volume %s") % name, field="block_device_mapping", volume=entry)
         return change if kind == NEVER else self._in_states(change, kind + "_volume")
+
+    # --- its interfaces -----------------------------------------------------------------------------------------------
+
+    def _of_interfaces(self) -> list[Change]:
+        """Interfaces are attached and detached. What was attached and was never in the file is left alone."""
+        if not any(d.field == "networks" for d in self.differing):
+            return []
+        old, new = (_interfaces_of(d) for d in (self.instance.digest, self.target.digest))
+        met = take_met(new, self.instance.ports)
+        found: list[Change] = []
+        for number, wanted in enumerate(new):
+            if number not in met or (self.instance.half_attached and wanted in _without(new, old)):
+                given = {n: v for n, v in dataclasses.asdict(wanted.request).items() if v is not None}
+                found.append(self._interface(ATTACH_INTERFACE, wanted.request, given))
+        left = [port for port in self.instance.ports if port not in met.values()]
+        removed = _without(old, new)
+        for ports in (self.instance.leaving, left):
+            gone = take_met(removed, ports)
+            for number, port in sorted(gone.items()):
+                found.append(self._interface(DETACH_INTERFACE, removed[number].request, {"port_id": port.id}))
+            removed = [each for number, each in enumerate(removed) if number not in gone]
+        return found
+
+    def _interface(self, kind: str, request: NetworkRequest, given: t.Mapping[str, t.Any]) -> Change:
+        words = " ".join(filter(None, (self.names.get(str(request.network), request.network), request.fixed_ip)))
+        what = "%s %s" % (kind.replace("_", " "), words)
+        change = self._change(kind, what, field="networks", interface={"instance": self.instance.uuid, **given})
+        return self._in_states(change, kind)
+
+
+def _interfaces_of(digest: t.Mapping[str, t.Any]) -> list[WantedInterface]:
+    return [WantedInterface("", "", NetworkRequest(**each)) for each in digest.get("networks") or ()]
+
+
+def _without(some: t.Sequence[WantedInterface], others: t.Sequence[WantedInterface]) -> list[WantedInterface]:
+    """``some`` without as many of each kind as ``others`` has."""
+    left = list(others)
+    found = []
+    for each in some:
+        if each in left:
+            left.remove(each)
+        else:
+            found.append(each)
+    return found
 
 
 class _Devices:

@@ -123,6 +123,20 @@ class DetachFailed(Incomplete):
     retryable = True
 
 
+class AttachInterfaceFailed(Incomplete):
+    """Some interfaces are not attached."""
+
+    msg_fmt = "%(failed)d of %(total)d interfaces could not be attached."
+    retryable = True
+
+
+class DetachInterfaceFailed(Incomplete):
+    """Some interfaces are still attached."""
+
+    msg_fmt = "%(failed)d of %(total)d interfaces could not be detached."
+    retryable = True
+
+
 class OperationFailed(Incomplete):
     """Some instances did not come through an operation; each is as it was before, or in ERROR (docs/operations.md)."""
 

@@ -114,3 +114,22 @@ class VirtualInterfaceMacAddressException(NetworkError):
 
     msg_fmt = "Creation of virtual interface with unique mac address failed"
     status = 500
+
+
+class PortNotFound(NotFound):
+    """The instance has no such interface (Nova)."""
+
+    msg_fmt = "Port id %(port_id)s could not be found."
+
+
+class InterfaceAttachFailed(BootflowError):
+    """An interface could not be attached to a guest (Nova)."""
+
+    msg_fmt = "Failed to attach network adapter device to %(instance_uuid)s"
+
+
+class InterfaceAttachFailedNoNetwork(InvalidInput):
+    """An interface is requested without a network, and there is none (Nova)."""
+
+    msg_fmt = "No specific network was requested and none are available for project '%(project_id)s'."
+    remedy = "Add a network to bootflow_networks."

@@ -157,6 +157,16 @@ def check_group_members(group: ServerGroup, members: int, new: int, limits: Amou
         )
 
 
+def check_ports(new: int, used: int, limits: Amounts) -> None:
+    """Check whether a project may have ``new`` more ports beside the ``used`` ones.
+
+    :arg limits: of the project, see limits_of().
+    :raises PortLimitExceeded: it may not.
+    """
+    if _exceeds(PORTS, new, {PORTS: used}, limits):
+        raise PortLimitExceeded(remedy="Detach interfaces, delete instances, or raise ports in bootflow_quotas.")
+
+
 def _limit(limits: Amounts, name: str) -> t.Optional[int]:
     limit = limits.get(name, UNLIMITED)
     return None if limit is None or limit < 0 else limit

@@ -44,7 +44,7 @@ def requested_networks(
     found: list[NetworkRequest] = []
     for index, item in enumerate(requested):
         where = "%s[%d]" % (path, index)
-        request = _one(
+        request = requested_interface(
             item if isinstance(item, t.Mapping) else {"network": item}, max_count, catalogue, where, problems
         )
         if request is None:
@@ -52,12 +52,12 @@ def requested_networks(
         if not options.allow_duplicate_networks and any(request.network == other.network for other in found):
             problems.add(where, NetworkDuplicated(network_id=request.network))
         with problems.collect(where):
-            _check_overlap(catalogue.network(str(request.network)), [catalogue.network(str(o.network)) for o in found])
+            check_overlap(catalogue.network(str(request.network)), [catalogue.network(str(o.network)) for o in found])
         found.append(request)
     return tuple(found)
 
 
-def _check_overlap(network: Network, others: t.Iterable[Network]) -> None:
+def check_overlap(network: Network, others: t.Iterable[Network]) -> None:
     """Networks that guests use on different hosts may overlap; those of one guest meet on its host.
 
     :raises InvalidInput: the host would have one range in two libvirt networks.
@@ -89,9 +89,10 @@ def _the_only_network(requested: t.Optional[str], catalogue: Catalogue) -> tuple
     return (NetworkRequest(network=networks[0].id),)
 
 
-def _one(
+def requested_interface(
     item: t.Mapping[str, t.Any], max_count: int, catalogue: Catalogue, path: str, problems: Problems
 ) -> t.Optional[NetworkRequest]:
+    """One interface, with ids of network and subnet and its address in the short form; None with an error in ``problems``."""
     name, subnet_name, fixed_ip = item.get("network", item.get("uuid")), item.get("subnet"), item.get("fixed_ip")
     if "network" in item and "uuid" in item and item["network"] != item["uuid"]:
         problems.add(

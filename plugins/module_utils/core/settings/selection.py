@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from ..reading.setting import CAPITALS, UUIDS, Setting, Table
+from ..reading.setting import CAPITALS, REQUESTS, UUIDS, Setting, Table
 from .request import QUOTA
 
 HOST_STATES = ("enabled", "disabled", "forced_down", "up")
@@ -295,5 +295,17 @@ WHATIF = Table(
             option="lose",
         ),
         Setting("whatif_fail", bool, False, "Fail where something does not fit.", option="fail"),
+    )
+)
+
+INTERFACES = Table(
+    (
+        Setting(
+            "interfaces",
+            REQUESTS,
+            help="Playbooks `attach_interface` and `detach_interface`: `instance` (name or UUID). To attach `network` (the only one by default), `subnet`,"
+            " `fixed_ip`, `tag`; to detach one or more of `port_id`, `mac_address`, `network`, `fixed_ip`, `tag`. `net_id` is Nova's word for `network`.",
+            required=True,
+        ),
     )
 )

@@ -24,6 +24,7 @@ from .selection import (
     DELETION,
     DRAIN,
     HOSTS,
+    INTERFACES,
     LISTING,
     LOCK,
     MOVE,
@@ -62,7 +63,19 @@ SECTIONS: tuple[tuple[str, str, tuple[Setting, ...]], ...] = (
     (
         "Selecting instances (list, delete, operations such as stop)",
         "",
-        (*SELECTION, *OPERATION, *MOVE, *CONFIRMATION, *DRAIN, *LOCK, *RESET, *CONSOLE, *DELETION, *LISTING),
+        (
+            *SELECTION,
+            *OPERATION,
+            *MOVE,
+            *CONFIRMATION,
+            *DRAIN,
+            *INTERFACES,
+            *LOCK,
+            *RESET,
+            *CONSOLE,
+            *DELETION,
+            *LISTING,
+        ),
     ),
 )
 

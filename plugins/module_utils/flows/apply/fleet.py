@@ -17,19 +17,34 @@ from ...core import errors
 from ...core.amounts import counted
 from ...core.apply import plan as planning
 from ...core.apply.fields import LIVE, REBUILD, RESIZE
-from ...core.apply.plan import ATTACH, BOOT, DELETE, DETACH, LOCK, REPLACE, Change, Key, Plan, Present, Wanted
+from ...core.apply.plan import (
+    ATTACH,
+    ATTACH_INTERFACE,
+    BOOT,
+    DELETE,
+    DETACH,
+    DETACH_INTERFACE,
+    LOCK,
+    REPLACE,
+    Change,
+    Key,
+    Plan,
+    Present,
+    Wanted,
+)
 from ...core.instances import states
 from ...core.instances.request import ServerRequest
-from ...core.model import Flavor
+from ...core.interfaces.entries import WantedInterface
+from ...core.model import Flavor, NetworkRequest
 from ...core.reading.problems import Problems
 from ...core.request import expand
 from ...core.volumes.states import ATTACHED
-from ...ledger.compute import history, instances, runs
+from ...ledger.compute import history, instances, ports, runs
 from ...ledger.compute.instances import Instance
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, volumes
 from ..boot import accept
-from ..instances import attach, delete, lock, operation, redefine
+from ..instances import attach, delete, interfaces, lock, operation, redefine
 from ..instances.operations import find
 from ..moves import cold
 from ..moves.confirm import CONFIRM, is_there
@@ -37,7 +52,7 @@ from ..moves.course import RESIZE as RESIZING
 from ..moves.evacuated import EVACUATE
 from ..moves.place import Mover
 
-BLOCK_DEVICES = "block_device_mapping"
+BLOCK_DEVICES, NETWORKS = "block_device_mapping", "networks"
 #: Actions that make the disks of an instance anew: where one failed, they may be missing.
 OF_DISKS = (REBUILD, EVACUATE.action)
 #: Those that are no row of the operations, by the kind of a change or by its step.
@@ -45,11 +60,13 @@ _KINDS = {
     DELETE: delete.DELETE,
     ATTACH: attach.ATTACH,
     DETACH: attach.DETACH,
+    ATTACH_INTERFACE: interfaces.ATTACH,
+    DETACH_INTERFACE: interfaces.DETACH,
     RESIZE: RESIZING,
     planning.CONFIRM: CONFIRM,
 }
 #: Fields that are compared with what an instance has, not with what its request said.
-RECORDED = (BLOCK_DEVICES, "config_drive")
+RECORDED = (BLOCK_DEVICES, "config_drive", NETWORKS)
 
 
 @dataclass(frozen=True)
@@ -80,6 +97,8 @@ class Begun:
     operations: dict[str, list[str]] = field(default_factory=dict)  # operation -> uuids
     attach: list[dict[str, t.Any]] = field(default_factory=list)  # in the form of bootflow_attachments
     detach: list[dict[str, t.Any]] = field(default_factory=list)
+    attach_interfaces: list[dict[str, t.Any]] = field(default_factory=list)  # in the form of bootflow_interfaces
+    detach_interfaces: list[dict[str, t.Any]] = field(default_factory=list)
     flavors: dict[str, str] = field(default_factory=dict)  # uuid -> flavor of those to be resized
 
 
@@ -130,7 +149,30 @@ def rehearse(tx: Transaction, file: File) -> Plan:
     fit = {(r.project, r.display_name) for r in rows}
     booted = [c for c in plan.to_do if c.kind in (BOOT, REPLACE)]
     changes = [_no_quota(c) if c in booted and (c.project, c.name) not in fit else c for c in plan.changes]
-    return dataclasses.replace(plan, changes=tuple(changes))
+    return dataclasses.replace(plan, changes=tuple(_with_addresses(tx, file, changes)))
+
+
+def _asked(change: Change) -> NetworkRequest:
+    return NetworkRequest(**{name: value for name, value in change.interface.items() if name != "instance"})
+
+
+def _with_addresses(tx: Transaction, file: File, changes: t.Sequence[Change]) -> list[Change]:
+    """The changes, of which interfaces that cannot be attached now are not to be done: one of them keeps no other from its own."""
+    wanted = {
+        str(i): WantedInterface(str(i), str(c.uuid), _asked(c))
+        for i, c in enumerate(changes)
+        if c.done and c.kind == ATTACH_INTERFACE
+    }
+    if not wanted:
+        return list(changes)
+    known_hosts = file.moves.known_hosts if file.moves is not None else None
+    options = file.options
+    try:
+        begun = interfaces.begin_attach(tx, [*wanted.values()], options.networks, None, known_hosts, options.quotas)
+        why = {r.entry.path: r.error.paragraph for r in begun.refused}
+    except errors.InvalidRequest as e:
+        why = {str(each["path"]): "%s %s" % (each["message"], each["remedy"]) for each in e.errors}
+    return [planning.not_done(c, why[str(i)], later=True) if str(i) in why else c for i, c in enumerate(changes)]
 
 
 def _check_volumes(tx: Transaction, file: File, found: _Read) -> None:
@@ -176,6 +218,10 @@ def begin(tx: Transaction, file: File) -> Begun:
             begun.attach.append(dict(change.volume))
         elif change.kind == DETACH:
             begun.detach.append(dict(change.volume))
+        elif change.kind == ATTACH_INTERFACE:
+            begun.attach_interfaces.append(dict(change.interface))
+        elif change.kind == DETACH_INTERFACE:
+            begun.detach_interfaces.append(dict(change.interface))
         for step in change.steps if change.uuid is not None else ():
             its = begun.operations.setdefault(step, [])
             its += [] if change.uuid in its else [str(change.uuid)]
@@ -254,7 +300,7 @@ def _read(tx: Transaction, file: File, locked: bool = False) -> _Read:
     names.update(accept.names_of_ids(file.options.networks))
     plan = planning.plan(
         [_wanted(file.requests[index], digests[index], key) for key, index in entries.items()],
-        _present(tx, rows),
+        _present(tx, rows, _with_other_networks(rows, entries, digests)),
         file.prune,
         file.allow,
         ids,
@@ -262,6 +308,16 @@ def _read(tx: Transaction, file: File, locked: bool = False) -> _Read:
     )
     plan = _attachable(tx, file, _able(tx, file, plan, rows.values()), rows)
     return _judged(tx, file, _Read(plan, rows, entries, digests))
+
+
+def _with_other_networks(
+    rows: t.Mapping[Key, Instance], entries: t.Mapping[Key, int], digests: t.Sequence[t.Mapping[str, t.Any]]
+) -> set[str]:
+    return {
+        rows[key].uuid
+        for key, index in entries.items()
+        if key in rows and rows[key].digest.get(NETWORKS) != digests[index].get(NETWORKS)
+    }
 
 
 def _able(tx: Transaction, file: File, plan: Plan, rows: t.Iterable[Instance]) -> Plan:
@@ -391,10 +447,13 @@ def _wanted(request: ServerRequest, digest: t.Mapping[str, t.Any], key: Key) -> 
     )
 
 
-def _present(tx: Transaction, rows: t.Mapping[Key, Instance]) -> list[Present]:
+def _present(tx: Transaction, rows: t.Mapping[Key, Instance], differing: t.Collection[str]) -> list[Present]:
+    """:arg differing: those of which the file says other networks than before"""
     attached = attachments.of_instances(tx, [r.uuid for r in rows.values()])
     in_error = [r.uuid for r in rows.values() if r.vm_state == states.ERROR]
     torn = history.whose_last_failed(tx, in_error, OF_DISKS)
+    has, loses = (ports.ports_of(tx, sorted(differing), leaving=each) for each in (False, True))
+    half_attached = history.whose_last_failed(tx, sorted(differing), (interfaces.ATTACH.action,))
     return [
         Present(
             uuid=row.uuid,
@@ -411,6 +470,9 @@ def _present(tx: Transaction, rows: t.Mapping[Key, Instance]) -> list[Present]:
             locked_by_another=str(row.locked_by) if operation.is_locked(tx, row) else "",
             volumes=tuple(a.volume_id for a in attached.get(row.uuid, ()) if a.attach_status == ATTACHED),
             on_the_way=tuple(a.volume_id for a in attached.get(row.uuid, ()) if a.attach_status != ATTACHED),
+            ports=tuple(port for port, _network in has.get(row.uuid, ())),
+            leaving=tuple(port for port, _network in loses.get(row.uuid, ())),
+            half_attached=row.uuid in half_attached,
         )
         for row in rows.values()
     ]

@@ -23,6 +23,7 @@ from ...ledger.compute.instances import Instance
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, volumes
 from ...ledger.storage.volumes import VolumeRow
+from . import operation
 
 FIELDS = ("instance", "volume", "device", "mode", "delete_on_termination", "disk_bus", "tag")
 
@@ -61,14 +62,14 @@ def read(
         with refusals.collect(path):
             _check_form(entry, attaching)
             sound.append((path, _canonical(entry)))
-    guests = _guests(tx, [str(w["instance"]) for _p, w in sound if w.get("instance")], project)
+    guests = operation.by_words(tx, [str(w["instance"]) for _p, w in sound if w.get("instance")], project)
     found = volumes.find(tx, (str(w["volume"]) for _p, w in sound), project, lock=True)
     result: list[AttachmentRequest] = []
     seen: set[tuple[str, str]] = set()
     for path, entry in sound:
         guest, volume = None, None
         with refusals.collect(path + ".instance"):
-            guest = _guest(guests, entry.get("instance"))
+            guest = operation.meant(guests, entry["instance"]) if entry.get("instance") else None
         with refusals.collect(path + ".volume"):
             volume = found.get(str(entry["volume"]))
             if volume is None:
@@ -139,32 +140,3 @@ def _canonical(entry: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """The entry, with UUIDs as the ledger has them."""
     words = {n: canonical(entry[n]) for n in ("instance", "volume") if isinstance(entry.get(n), str)}
     return {**entry, **words}
-
-
-def _guests(tx: Transaction, words: t.Sequence[str], project: str | None) -> dict[str, list[Instance]]:
-    """Word -> instances of that uuid or name."""
-    wanted = sorted(set(words))
-    if not wanted:
-        return {}
-    rows = instances.select_live(tx, names=wanted, project=project)
-    rows += instances.select_live(tx, uuids=wanted, project=project)
-    locked = instances.select_live(tx, uuids=sorted({r.uuid for r in rows}), lock=True)
-    found: dict[str, list[Instance]] = {}
-    for row in locked:
-        for word in {row.uuid, row.display_name} & set(wanted):
-            found.setdefault(word, []).append(row)
-    return found
-
-
-def _guest(guests: t.Mapping[str, t.Sequence[Instance]], word: t.Any) -> Instance | None:
-    if not word:
-        return None
-    found = guests.get(str(word), ())
-    if not found:
-        raise errors.InstanceNotFound(instance_id=word)
-    if len(found) > 1:
-        raise errors.InvalidInput(
-            reason="%s is in the projects %s" % (word, ", ".join(sorted(r.project for r in found))),
-            remedy="Say which with bootflow_project, or give the UUID.",
-        )
-    return found[0]

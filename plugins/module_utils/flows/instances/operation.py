@@ -241,6 +241,39 @@ def _refuse_ambiguous(rows: t.Sequence[Instance], names: t.Collection[str]) -> N
         )
 
 
+def by_words(
+    tx: Transaction, words: t.Iterable[str], project: str | None, lock: bool = True
+) -> dict[str, list[Instance]]:
+    """Name or UUID -> the instances that it may mean, locked in the order of their UUIDs."""
+    wanted = sorted(set(words))
+    if not wanted:
+        return {}
+    rows = instances.select_live(tx, names=wanted, project=project)
+    rows += instances.select_live(tx, uuids=wanted, project=project)
+    uuids = sorted({r.uuid for r in rows})
+    found: dict[str, list[Instance]] = {}
+    for row in instances.select_live(tx, uuids=uuids, lock=lock):
+        for word in {row.uuid, row.display_name} & set(wanted):
+            found.setdefault(word, []).append(row)
+    return found
+
+
+def meant(found: t.Mapping[str, t.Sequence[Instance]], word: str) -> Instance:
+    """The one of by_words() that is meant.
+
+    :raises InstanceNotFound: there is none. :raises InvalidInput: several projects have one.
+    """
+    rows = found.get(word, ())
+    if not rows:
+        raise errors.InstanceNotFound(instance_id=word)
+    if len(rows) > 1:
+        raise errors.InvalidInput(
+            reason="%s is in the projects %s" % (word, ", ".join(sorted(r.project for r in rows))),
+            remedy="Say which with bootflow_project, or give the UUID.",
+        )
+    return rows[0]
+
+
 def refuse_unknown(
     tx: Transaction, rows: t.Sequence[Instance], selection: Selection, known_hosts: t.Collection[str] = ()
 ) -> None:

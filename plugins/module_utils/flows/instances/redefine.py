@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+import json
 import typing as t
+from dataclasses import asdict
 
 from ...core.instances.request import ServerRequest
+from ...core.model import Network
 from ...core.request import expand
 from ...core.request.hostname import instance_hostname
 from ...ledger.compute import instances, requests
@@ -101,6 +104,25 @@ def _enter(
     )
     requests.add_specs(tx, reservation_id, [entry])
     return spec_id
+
+
+def add_networks(tx: Transaction, row: Instance, networks: t.Iterable[Network]) -> None:
+    """Let the request of the instance, which no other shares then, have these networks as they are defined now. What was asked for at its
+    boot stays. A subnet that a definition lacks now stays, too: ports may have addresses of it.
+    """
+    defined = {n["id"]: n for n in row.spec["network_definitions"]}
+    before = dict(defined)
+    for network in networks:
+        new = asdict(network)
+        had = {s["id"]: s for s in (before.get(network.id) or {}).get("subnets", ())}
+        lost = [s for key, s in had.items() if key not in {s["id"] for s in new["subnets"]}]
+        defined[network.id] = {**new, "subnets": [*new["subnets"], *lost]}
+    if json.dumps(defined, sort_keys=True) == json.dumps(before, sort_keys=True):
+        return
+    (spec_id,) = requests.new_ids(tx, 1)
+    spec = {**row.spec, "network_definitions": list(defined.values())}
+    requests.add_specs(tx, row.reservation_id, [requests.Entry(spec_id, row.digest, spec)])
+    instances.write(tx, [row.uuid], request_spec_id=spec_id, updated_at=tx.now)
 
 
 def as_before(tx: Transaction, row: Instance, former: SpecRow) -> int:

@@ -131,26 +131,31 @@ def release_of_domain(connection: t.Any, xml: str, check_mode: bool = False) -> 
     removed = []
     for interface in parse(xml).iterfind("devices/interface[@type='network']"):
         name, mac = interface.find("source").get("network"), _mac_of(interface.find("mac"), "address")
-        network = find_network(connection, name)
-        if network is None:
-            continue
-        found = [
-            (flag, index, host)
-            for flag, root in _definitions(network)
-            for index, subnet in enumerate(root.findall("ip"))
-            if subnet.find("dhcp/range") is None  # else it is another program's
-            for host in subnet.iterfind("dhcp/host")
-            if _mac_of(host) == mac
-        ]
-        addresses = sorted({host.get("ip") for _flag, _index, host in found})
-        removed += ["DHCP reservation of %s in network %s" % (address, name) for address in addresses]
-        if found and not check_mode:
-            progress.mark_changed()
-            for address in addresses:
-                _end_leases(network, address)  # before the last reservation is gone, and the server with it
-            for flag, index, host in found:
-                _update(network, libvirt.VIR_NETWORK_UPDATE_COMMAND_DELETE, index, host, flag)
+        removed += release(connection, name, mac, check_mode)
     return removed
+
+
+def release(connection: t.Any, name: str, mac: str, check_mode: bool = False) -> list[str]:
+    """Remove the reservations of an interface (its MAC address in small letters) in the network ``name``; returns them as texts."""
+    network = find_network(connection, name)
+    if network is None:
+        return []
+    found = [
+        (flag, index, host)
+        for flag, root in _definitions(network)
+        for index, subnet in enumerate(root.findall("ip"))
+        if subnet.find("dhcp/range") is None  # else it is another program's
+        for host in subnet.iterfind("dhcp/host")
+        if _mac_of(host) == mac
+    ]
+    addresses = sorted({host.get("ip") for _flag, _index, host in found})
+    if found and not check_mode:
+        progress.mark_changed()
+        for address in addresses:
+            _end_leases(network, address)  # before the last reservation is gone, and the server with it
+        for flag, index, host in found:
+            _update(network, libvirt.VIR_NETWORK_UPDATE_COMMAND_DELETE, index, host, flag)
+    return ["DHCP reservation of %s in network %s" % (address, name) for address in addresses]
 
 
 def _definitions(network: t.Any) -> list[tuple[int, t.Any]]:

@@ -10,25 +10,21 @@ source: Nova's libvirt driver (attach_volume, detach_device_with_retry, extend_v
 from __future__ import annotations
 
 import re
-import time
 import typing as t
 from dataclasses import dataclass
 
-from ...core.errors import DeviceDetachFailed, DevicePathInUse, InstanceNotFound, InvalidInput
+from ...core.errors import DevicePathInUse, InstanceNotFound, InvalidInput
 from ...core.guest.domain.disk import USER_ALIAS
 from ...core.guest.domain.element import parse, to_text
 from ..os.batch import progress
 from ..os.paths import checked_uuid
-from .connection import is_code, libvirt, libvirt_errors
+from .connection import libvirt, libvirt_errors
+from .domain_devices import CONFIG, LIVE, TRIES, devices_of, flag_of, let_go, parts_of
 from .running import find_domain
 
 ATTACHED, DETACHED, RESIZED = "attached", "detached", "resized"
 STATES = (ATTACHED, DETACHED, RESIZED)
-TRIES = 8  # Nova's device_detach_attempts
-MOST_WAIT = 30.0  # seconds between two of them
-POLL = 0.1
 _SERIAL = re.compile(r"[A-Za-z0-9_.+-]{1,128}\Z")
-LIVE, CONFIG = "live", "config"
 
 
 @dataclass(frozen=True)
@@ -81,10 +77,7 @@ def _checked_xml(desired: DomainDisk) -> t.Any:
 
 
 def _disks(domain: t.Any, part: str) -> list[t.Any]:
-    """The disks of the running guest, or of the definition of its next start."""
-    with libvirt_errors():
-        flags = libvirt.VIR_DOMAIN_XML_INACTIVE if part == CONFIG else 0
-        return list(parse(domain.XMLDesc(flags)).iterfind("devices/disk"))
+    return devices_of(domain, part, "disk")
 
 
 def _find(disks: t.Iterable[t.Any], serial: str) -> t.Any:
@@ -97,16 +90,6 @@ def _serial_of(disk: t.Any) -> str:
     if disk.get("device") == "lun" and alias is not None and str(alias.get("name")).startswith(USER_ALIAS):
         return str(alias.get("name"))[len(USER_ALIAS) :]
     return str(disk.findtext("serial") or "").strip()
-
-
-def _parts(domain: t.Any) -> list[str]:
-    with libvirt_errors():
-        return ([LIVE] if domain.isActive() else []) + ([CONFIG] if domain.isPersistent() else [])
-
-
-def _flag(parts: t.Collection[str]) -> int:
-    flags = {LIVE: libvirt.VIR_DOMAIN_AFFECT_LIVE, CONFIG: libvirt.VIR_DOMAIN_AFFECT_CONFIG}
-    return sum(int(flags[part]) for part in parts)
 
 
 def _shown(disk: t.Any) -> str:
@@ -169,7 +152,7 @@ def _result(changed: bool, before: t.Any, after: t.Any, parts: t.Collection[str]
 def _attach(domain: t.Any, desired: DomainDisk, check_mode: bool) -> dict[str, t.Any]:
     wanted = _checked_xml(desired)
     missing, before = [], None
-    parts = _parts(domain)
+    parts = parts_of(domain)
     for part in parts:
         disks = _disks(domain, part)
         there = _find(disks, desired.serial)
@@ -185,14 +168,14 @@ def _attach(domain: t.Any, desired: DomainDisk, check_mode: bool) -> dict[str, t
     if missing and not check_mode:
         progress.mark_changed()
         with libvirt_errors():
-            domain.attachDeviceFlags(_shown(wanted), _flag(missing))
+            domain.attachDeviceFlags(_shown(wanted), flag_of(missing))
         before_text, wanted = _shown(before), _find(_disks(domain, parts[0]), desired.serial)
         return dict(_result(True, None, wanted, parts), before=before_text)
     return _result(bool(missing), before, wanted if missing else before, parts)
 
 
 def _detach(domain: t.Any, desired: DomainDisk, check_mode: bool, tries: int, wait: float) -> dict[str, t.Any]:
-    found = {part: _find(_disks(domain, part), desired.serial) for part in _parts(domain)}
+    found = {part: _find(_disks(domain, part), desired.serial) for part in parts_of(domain)}
     there = [part for part in found if found[part] is not None]
     before = next((found[part] for part in there), None)
     if check_mode or not there:
@@ -201,52 +184,20 @@ def _detach(domain: t.Any, desired: DomainDisk, check_mode: bool, tries: int, wa
     if CONFIG in there:
         # From the definition first, so that a guest that keeps the disk now loses it at its next start.
         with libvirt_errors():
-            domain.detachDeviceFlags(_shown(found[CONFIG]), _flag([CONFIG]))
+            domain.detachDeviceFlags(_shown(found[CONFIG]), flag_of([CONFIG]))
     if LIVE in there:
-        _let_go(domain, desired, found[LIVE], tries, wait)
+        disk = found[LIVE]
+
+        def is_there() -> bool:
+            return _find(_disks(domain, LIVE), desired.serial) is not None
+
+        let_go(domain, _shown(disk), "/dev/" + _target(disk), is_there, tries, wait)
     return _result(True, before, None, [])
-
-
-def _let_go(domain: t.Any, desired: DomainDisk, disk: t.Any, tries: int, wait: float) -> None:
-    """Ask the guest to release the disk until it is gone: a guest may respond late or never."""
-    problem = ""
-    for attempt in range(1, tries + 1):
-        with libvirt_errors():
-            try:
-                domain.detachDeviceFlags(_shown(disk), _flag([LIVE]))
-            except libvirt.libvirtError as error:
-                # The disk is gone meanwhile, or QEMU still waits for the guest's response to the previous request.
-                if is_code(error, "VIR_ERR_NO_DOMAIN"):
-                    return
-                problem = (error.get_error_message() or str(error)).strip()
-        deadline = time.monotonic() + min(wait * attempt, MOST_WAIT)
-        while True:
-            if _is_gone(domain, desired.serial):
-                return
-            if time.monotonic() >= deadline:
-                break
-            time.sleep(POLL)
-    raise DeviceDetachFailed(
-        device="/dev/" + _target(disk),
-        reason="Unable to detach the device from the live config after %d tries.%s"
-        % (tries, " " + problem if problem else ""),
-    )
-
-
-def _is_gone(domain: t.Any, serial: str) -> bool:
-    try:
-        return not domain.isActive() or _find(_disks(domain, LIVE), serial) is None
-    except InstanceNotFound:
-        return True
-    except libvirt.libvirtError as error:
-        if is_code(error, "VIR_ERR_NO_DOMAIN", "VIR_ERR_OPERATION_INVALID"):
-            return True
-        raise
 
 
 def _resize(domain: t.Any, desired: DomainDisk, check_mode: bool) -> dict[str, t.Any]:
     """Update the size of the disk in the guest. A stopped guest sees the new size when it starts."""
-    if LIVE not in _parts(domain):
+    if LIVE not in parts_of(domain):
         disk = _find(_disks(domain, CONFIG), desired.serial)
         return dict(_result(False, disk, disk, [CONFIG]), size=desired.size)
     disk = _find(_disks(domain, LIVE), desired.serial)

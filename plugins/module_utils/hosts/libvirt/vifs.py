@@ -42,12 +42,13 @@ def is_plugged(device: str) -> bool:
     return bool(struct.unpack_from("16sH", answer)[1] & IFF_UP)
 
 
-def wait_plugged(domain: t.Any, timeout: float, fatal: bool) -> list[str]:
+def wait_plugged(domain: t.Any, timeout: float, fatal: bool, devices: t.Optional[t.Sequence[str]] = None) -> list[str]:
     """Wait up to ``timeout`` seconds for every interface. Returns the missing ones if that is not ``fatal``.
 
+    :arg devices: those of the host; None: all of the domain.
     :raises VirtualInterfaceCreateException: interfaces are missing, and that is fatal.
     """
-    missing = devices_of(domain)
+    missing = devices_of(domain) if devices is None else list(devices)
     end = time.monotonic() + timeout
     while True:
         missing = [device for device in missing if not is_plugged(device)]

@@ -27,12 +27,13 @@ from . import requests
 
 MAC_ATTEMPTS = 16
 HELD = -1  # position of a port whose host has to be cleaned first
+LEAVING = -2  # and less: of a port that its guest is losing; no definition of the guest has it any more
 RANGES = 200  # of free addresses that are read at once
 LOOKED_UP = (50, 1000)  # addresses that are looked up at once: at first, and then
 
 
 class PortRow:
-    """A row of ports. ``position``: of the interface; HELD: it waits for its host to be cleaned."""
+    """A row of ports. ``position``: of the interface; HELD: it waits for its host to be cleaned; LEAVING or less: see begin_leaving()."""
 
     id: str
     instance_uuid: str
@@ -68,14 +69,19 @@ class Allocator:
         self._port_rows: list[dict[str, t.Any]] = []
         self._ip_rows: list[dict[str, t.Any]] = []
 
-    def add(self, instance_uuid: str, requested: t.Sequence[tuple[NetworkRequest, Network]]) -> None:
-        """Plan the ports of one instance, in the order of its interfaces. write() creates them.
+    def add(
+        self, instance_uuid: str, requested: t.Sequence[tuple[NetworkRequest, Network]], first: int = 0
+    ) -> list[str]:
+        """Plan the ports of one instance, in the order of its interfaces. write() creates them. Returns their ids.
 
+        :arg first: the position of the first one.
         :raises FixedIpAlreadyInUse, InvalidIpForSubnet, InvalidIpForAllocationPools, NoMoreFixedIps:
             nothing was written; the caller's transaction is to be rolled back.
         """
-        for position, (request, network) in enumerate(requested):
+        ids = []
+        for position, (request, network) in enumerate(requested, first):
             port_id = self.tx.new_id()
+            ids.append(port_id)
             for subnet, address in self._addresses(request, network):
                 self._ip_rows.append({"subnet_id": subnet.id, "ip_address": address, "port_id": port_id})
             self._port_rows.append(
@@ -89,6 +95,7 @@ class Allocator:
                     "created_at": self.now,
                 }
             )
+        return ids
 
     def forget(self, instance_uuid: str) -> None:
         """Drop the planned ports of an instance that was rejected."""
@@ -320,8 +327,8 @@ def _free(tx: Transaction, condition: sa.ColumnElement[bool]) -> None:
 PortsOf = t.Dict[str, t.List[t.Tuple[PortRecord, Network]]]
 
 
-def ports_of(tx: Transaction, uuids: t.Sequence[str]) -> PortsOf:
-    """The ports of these instances."""
+def ports_of(tx: Transaction, uuids: t.Sequence[str], leaving: bool = False) -> PortsOf:
+    """The ports of these instances; or, with ``leaving``, those that they are losing."""
     found: PortsOf = {u: [] for u in uuids}
     if not found:
         return {}
@@ -335,7 +342,8 @@ def ports_of(tx: Transaction, uuids: t.Sequence[str]) -> PortsOf:
     )
     for port_id, subnet_id, ip_address in rows:
         addresses.setdefault(port_id, []).append({"subnet_id": subnet_id, "ip_address": ip_address})
-    query = sa.select(ports).where(mine, ports.c.position >= 0)
+    which = ports.c.position <= LEAVING if leaving else ports.c.position >= 0
+    query = sa.select(ports).where(mine, which)
     port_rows = tx.rows(query.order_by(ports.c.instance_uuid, ports.c.position), PortRow)
     networks = _networks_of(tx, {r.instance_uuid for r in port_rows})
     for r in port_rows:
@@ -351,6 +359,46 @@ def ports_of(tx: Transaction, uuids: t.Sequence[str]) -> PortsOf:
         )
         found[r.instance_uuid].append((record, networks[r.instance_uuid][r.network_id]))
     return found
+
+
+def next_positions(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, int]:
+    """uuid -> the position of the next interface of the instance: those that may come back keep theirs."""
+    c = ports.c
+    found = dict.fromkeys(uuids, 0)
+    query = sa.select(c.instance_uuid, c.position).where(bulk.among(tx, c.instance_uuid, uuids))
+    for uuid, position in tx.execute(query):
+        taken = LEAVING - position if position <= LEAVING else position
+        found[uuid] = max(found[uuid], taken + 1)
+    return found
+
+
+def owners(tx: Transaction, ids: t.Sequence[str]) -> dict[str, str]:
+    """Port id -> uuid of its instance."""
+    query = sa.select(ports.c.id, ports.c.instance_uuid).where(bulk.among(tx, ports.c.id, ids))
+    return {r.id: r.instance_uuid for r in tx.execute(query)} if ids else {}
+
+
+def begin_leaving(tx: Transaction, ids: t.Sequence[str]) -> None:
+    """The guests of these ports are losing them: what defines a guest from now on leaves them out, and nobody gets their addresses
+    before end_leaving()."""
+    _mirror(tx, ids, ports.c.position >= 0)
+
+
+def stay(tx: Transaction, ids: t.Sequence[str]) -> None:
+    """These ports were leaving, and are their guests' again."""
+    _mirror(tx, ids, ports.c.position <= LEAVING)
+
+
+def _mirror(tx: Transaction, ids: t.Sequence[str], which: sa.ColumnElement[bool]) -> None:
+    mine = (bulk.among(tx, ports.c.id, ids), which)
+    tx.execute(ports.update().where(*mine).values(position=LEAVING - ports.c.position))
+
+
+def end_leaving(tx: Transaction, ids: t.Sequence[str]) -> None:
+    """Delete ports that left, and free their addresses."""
+    mine = sa.and_(bulk.among(tx, ports.c.id, ids), ports.c.position <= LEAVING)
+    _free(tx, ip_allocations.c.port_id.in_(sa.select(ports.c.id).where(mine)))
+    tx.execute(ports.delete().where(mine))
 
 
 def _networks_of(tx: Transaction, uuids: t.Collection[str]) -> dict[str, dict[str, Network]]:
@@ -390,7 +438,7 @@ def release(tx: Transaction, uuids: t.Sequence[str]) -> int:
     """Delete the ports of these instances and free their addresses; ports kept by hold() stay."""
     if not uuids:
         return 0
-    mine = sa.and_(bulk.among(tx, ports.c.instance_uuid, uuids), ports.c.position >= 0)
+    mine = sa.and_(bulk.among(tx, ports.c.instance_uuid, uuids), ports.c.position != HELD)
     _free(tx, ip_allocations.c.port_id.in_(sa.select(ports.c.id).where(mine)))
     return int(tx.execute(ports.delete().where(mine)).rowcount)
 
@@ -398,11 +446,7 @@ def release(tx: Transaction, uuids: t.Sequence[str]) -> int:
 def hold(tx: Transaction, uuid: str, host: str) -> None:
     """Keep the instance's addresses on ``host`` taken although it is built elsewhere or deleted, because a guest there may
     still use them. release_on() ends it."""
-    tx.execute(
-        ports.update()
-        .where(ports.c.instance_uuid == uuid, ports.c.host == host, ports.c.position >= 0)
-        .values(position=HELD)
-    )
+    tx.execute(ports.update().where(ports.c.instance_uuid == uuid, ports.c.host == host).values(position=HELD))
 
 
 def release_on(tx: Transaction, cleaned: t.Collection[tuple[str, str]]) -> None:
@@ -428,10 +472,10 @@ def network_from(data: t.Mapping[str, t.Any]) -> Network:
 
 
 def suspicious(tx: Transaction) -> list[SuspiciousPort]:
-    """Ports of deleted instances, and ports held until a host is cleaned (position below 0)."""
+    """Ports of deleted instances, and ports held until a host is cleaned."""
     c = ports.c
     query = sa.select(c.id, c.instance_uuid, c.host, c.position).join(instances, instances.c.uuid == c.instance_uuid)
-    return tx.rows(query.where(sa.or_(instances.c.deleted != "", c.position < 0)), SuspiciousPort)
+    return tx.rows(query.where(sa.or_(instances.c.deleted != "", c.position == HELD)), SuspiciousPort)
 
 
 def addresses_of(tx: Transaction, port_ids: t.Iterable[str]) -> dict[str, list[str]]:

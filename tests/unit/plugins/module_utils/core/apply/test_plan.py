@@ -16,7 +16,13 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.apply import
 from ansible_collections.bootflow.compute.plugins.module_utils.core.apply.plan import Change, Plan, Present, Wanted
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.request import ServerRequest
-from ansible_collections.bootflow.compute.plugins.module_utils.core.model import BlockDevice, Flavor, Image
+from ansible_collections.bootflow.compute.plugins.module_utils.core.model import (
+    BlockDevice,
+    Flavor,
+    Image,
+    NetworkRequest,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.network_info import PortRecord
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.expand import request_digest
 
 IMAGES = {n: Image(name=n, id=n, disk_format="qcow2") for n in ("debian", "alpine")}
@@ -235,6 +241,53 @@ def test_disks_that_are_made_with_the_instance_stay_and_so_does_what_a_volume_is
     assert not any(c.done for c in plan.plan([wanted(block_device_mapping=(volume("data"), local))], have).changes)
     found = plan.plan([wanted(block_device_mapping=(volume("data", tag="x"),))], have)
     assert [c.done for c in found.changes] == [False]
+
+
+def port(network: str, address: str = "", number: int = 1, tag: str | None = None) -> PortRecord:
+    fixed = ({"subnet_id": "s", "ip_address": address},) if address else ()
+    return PortRecord("port-%d" % number, network, "fa:16:3e:00:00:%02x" % number, fixed, tag=tag)
+
+
+def on(*networks: NetworkRequest | str) -> tuple[NetworkRequest, ...]:
+    return tuple(NetworkRequest(network=n) if isinstance(n, str) else n for n in networks)
+
+
+def test_interfaces_come_and_go_and_what_the_file_never_had_stays() -> None:
+    fixed = NetworkRequest(network="data", fixed_ip="10.2.0.9", tag="fast")
+    have = [present(networks=on("web", "logs"), ports=(port("web"), port("by-hand", number=2), port("logs", number=3)))]
+    found = plan.plan([wanted(networks=on("web", fixed))], have, names={"data": "data-net"})
+    assert [c.line() for c in found.changes] == [
+        "~ web-1 attach interface data-net 10.2.0.9",
+        "~ web-1 detach interface logs",
+    ]
+    assert [dict(c.interface) for c in found.changes] == [
+        {"instance": "uuid-web-1", "network": "data", "fixed_ip": "10.2.0.9", "tag": "fast"},
+        {"instance": "uuid-web-1", "port_id": "port-3"},
+    ]
+    # What was attached by hand, and is in the file now, is there already.
+    want = [wanted(networks=on("web", "logs", "by-hand"))]
+    assert plan.plan(want, have).changes == ()
+    half = [dataclasses.replace(have[0], half_attached=True)]
+    assert [c.line() for c in plan.plan(want, half).changes] == ["~ web-1 attach interface by-hand"]
+    # Two of one network: one goes.
+    twice = [present(networks=on("web", "web"), ports=(port("web"), port("web", number=2)))]
+    assert [dict(c.interface) for c in plan.plan([wanted(networks=on("web"))], twice).changes] == [
+        {"instance": "uuid-web-1", "port_id": "port-2"}
+    ]
+    leaving = [dataclasses.replace(twice[0], ports=(port("web"),), leaving=(port("web", number=2),))]
+    assert [dict(c.interface) for c in plan.plan([wanted(networks=on("web"))], leaving).changes] == [
+        {"instance": "uuid-web-1", "port_id": "port-2"}
+    ], "half detached by a run that died"
+
+
+def test_interfaces_of_a_guest_whose_state_does_not_allow_it() -> None:
+    have = [present(vm_state=states.SUSPENDED, networks=on("web"), ports=(port("web"),))]
+    assert (
+        lines(want=[wanted(networks=on("web", "data"))], have=have)[0]
+        == "! web-1 attach interface data: not while it is suspended"
+    )
+    resumed = plan.plan([wanted(state="running", networks=on("web", "data"))], have).changes
+    assert [(c.kind, c.done) for c in resumed] == [(plan.ATTACH_INTERFACE, True), (plan.STATE, True)]
 
 
 def test_every_field_of_a_digest_has_its_rule() -> None:

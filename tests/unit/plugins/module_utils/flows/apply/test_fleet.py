@@ -16,22 +16,29 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.apply.plan import Plan
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.request import ServerRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.interfaces.entries import WantedInterface
+from ansible_collections.bootflow.compute.plugins.module_utils.core.model import NetworkRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.apply import fleet
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import life
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.planned import BootVolumeOptions
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import attach, lock, operation
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import (
+    attach,
+    interfaces,
+    lock,
+    operation,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Outcome, Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import find
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import cold
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances, ports
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import Instance
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld, device, volume_request
 from ansible_collections.bootflow.compute.tests.unit.worlds.examples import examples
 from ansible_collections.bootflow.compute.tests.unit.worlds.ledgers import MEMORY
-from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE, SMALL, World, request
+from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE, SMALL, World, network, request
 
 POWER = {states.ACTIVE: states.RUNNING, states.STOPPED: states.SHUTDOWN, states.PAUSED: states.POWER_PAUSED}
 
@@ -620,3 +627,46 @@ def test_what_the_plan_says_is_what_is_done_and_then_nothing_is_left(
 def seen(row: Instance) -> tuple[t.Any, ...]:
     """What a file can change of it without leave."""
     return (row.vm_state, row.locked_by, row.spec["metadata"], row.spec["description"], row.spec["tags"])
+
+
+def test_interfaces_follow_the_file(world: World) -> None:
+    """A full network is told before anything is done; what is done once leaves nothing to do."""
+    world.know(network(2, addresses=1))
+    world.report("h1")
+    one_net, two_nets = (network(1).id,), (network(1).id, network(2).id)  # a request has their ids
+    web, db = (request(n, networks=one_net) for n in ("web", "db"))
+    apply(world, file(world, web, db))
+    both = [request(n, networks=two_nets) for n in ("web", "db")]
+    plan = planned(world, file(world, *both))
+    assert [c.kind for c in plan.changes] == ["attach_interface"] * 2
+    assert sorted((c.done, c.later) for c in plan.changes) == [(False, True), (True, False)]
+    assert "No fixed IP addresses available for network: net-2" in "".join(plan.lines())
+
+    one = file(world, both[0], db)
+    with world.ledger.write() as tx:
+        begun = fleet.begin(tx.for_run(world.context()), one)
+    (asked,) = begun.attach_interfaces
+    its = WantedInterface("", asked["instance"], NetworkRequest(network=asked["network"]))
+    with world.ledger.write() as tx:
+        tx = tx.for_run(world.context())
+        interfaces.begin_attach(tx, [its], world.networks, None, ["h1"], {})
+    half = planned(world, one, run="b")
+    assert [(c.kind, c.done) for c in half.changes] == [("attach_interface", True)], "its run has died"
+    with world.ledger.write() as tx:
+        interfaces.finish(tx.for_run(world.context()), interfaces.ATTACH, {asked["instance"]: []})
+    assert planned(world, one).changes == ()
+    with world.ledger.write() as tx:
+        assert fleet.record(tx.for_run(world.context()), one)
+    assert tuple(n["network"] for n in living(world)["web"].digest["networks"]) == two_nets
+    assert planned(world, one).changes == ()
+
+    with world.ledger.write() as tx:
+        begun = fleet.begin(tx.for_run(world.context()), file(world, web, db))
+    (gone,) = begun.detach_interfaces
+    ((port, _network),) = _ports_on(world, asked["instance"], network(2).id)
+    assert gone == {"instance": asked["instance"], "port_id": port.id} and not begun.attach_interfaces
+
+
+def _ports_on(world: World, uuid: str, network_id: str) -> list[t.Any]:
+    with world.ledger.read() as tx:
+        return [(p, n) for p, n in ports.ports_of(tx, [uuid])[uuid] if n.id == network_id]

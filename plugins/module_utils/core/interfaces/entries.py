@@ -1,0 +1,210 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Requests to attach interfaces to existing instances, and to detach them. source: Nova's attach_interfaces (os-interface)"""
+
+from __future__ import annotations
+
+import ipaddress
+import typing as t
+from dataclasses import dataclass
+
+from ..errors import InterfaceAttachFailedNoNetwork, InvalidInput, NetworkAmbiguous, NotSupportedYet
+from ..model import NetworkRequest
+from ..networks.network_info import PortRecord
+from ..reading.problems import Problems
+from ..reading.setting import canonical
+from ..request.catalogue import Catalogue
+from ..request.networks import requested_interface
+from ..request.schema import entry_errors, schema_validator, without_nulls
+
+_NAME = {"type": "string", "minLength": 1, "maxLength": 255, "format": "name"}
+_UUID = {"type": "string", "format": "uuid"}
+_IP = {"type": "string", "format": "ip"}
+_TAG = {"type": "string", "minLength": 1, "maxLength": 60, "pattern": "^[^,/]*$(?!\\n)"}
+_MAC = {"type": "string", "pattern": "^[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}$(?!\\n)"}
+_ATTACHED = {
+    "instance": _NAME,
+    "network": _NAME,
+    "net_id": _NAME,
+    "subnet": _NAME,
+    "fixed_ip": _IP,
+    "tag": _TAG,
+    "port_id": _UUID,
+}
+_DETACHED = {
+    "instance": _NAME,
+    "port_id": _UUID,
+    "mac_address": _MAC,
+    "network": _NAME,
+    "net_id": _NAME,
+    "fixed_ip": _IP,
+    "tag": _TAG,
+}
+
+
+@dataclass(frozen=True)
+class WantedInterface:
+    """An interface that an instance is to have. ``request``: network and subnet by id, as in a boot."""
+
+    path: str  # of its entry: interfaces[i]
+    instance: str  # name or UUID
+    request: NetworkRequest
+
+    def is_met_by(self, port: PortRecord) -> bool:
+        """Whether a port of the instance is what is wanted."""
+        asked = self.request
+        return (
+            port.network_id == asked.network
+            and asked.tag in (None, port.tag)
+            and (asked.subnet is None or any(fixed["subnet_id"] == asked.subnet for fixed in port.fixed_ips))
+            and (asked.fixed_ip is None or any(fixed["ip_address"] == asked.fixed_ip for fixed in port.fixed_ips))
+        )
+
+    @property
+    def conditions(self) -> int:
+        """How many things it asks for: a port that meets many is not to be taken by one that asks for little."""
+        asked = self.request
+        return sum(value is not None for value in (asked.subnet, asked.fixed_ip, asked.fixed_ip, asked.tag))
+
+
+@dataclass(frozen=True)
+class NamedInterface:
+    """An interface that an instance is not to have any more: the one that meets all that is given."""
+
+    path: str
+    instance: str  # name or UUID
+    port_id: t.Optional[str] = None
+    mac_address: t.Optional[str] = None
+    network: t.Optional[str] = None  # name or id
+    fixed_ip: t.Optional[str] = None  # in its short form
+    tag: t.Optional[str] = None
+
+    def is_met_by(self, port: PortRecord, network_name: str) -> bool:
+        """Whether this port of the instance is meant. :arg network_name: of its network"""
+        return (
+            self.port_id in (None, port.id)
+            and self.mac_address in (None, port.mac_address.lower())
+            and (self.network is None or self.network in (port.network_id, network_name))
+            and (self.fixed_ip is None or any(fixed["ip_address"] == self.fixed_ip for fixed in port.fixed_ips))
+            and self.tag in (None, port.tag)
+        )
+
+    @property
+    def words(self) -> str:
+        """What is given, for a message."""
+        given = {"port": self.port_id, "mac_address": self.mac_address, "network": self.network}
+        given.update(fixed_ip=self.fixed_ip, tag=self.tag)
+        return ", ".join("%s %s" % (name, value) for name, value in given.items() if value is not None)
+
+
+def wanted_interfaces(
+    entries: t.Sequence[t.Any], catalogue: Catalogue, project: str, problems: Problems
+) -> list[WantedInterface]:
+    """The interfaces to attach, without the entries that have an error in ``problems`` (paths interfaces[i]).
+
+    An entry without a network means the only one, as in Nova.
+
+    :arg entries: ``instance``; ``network`` (or Nova's ``net_id``), ``subnet``, ``fixed_ip``, ``tag``.
+    :arg project: named where there is no network.
+    """
+    found = []
+    for path, entry in _sound(entries, _ATTACHED, problems):
+        before = len(problems.errors)
+        if entry.get("port_id"):
+            error = NotSupportedYet(
+                feature="Attaching an existing port",
+                remedy="Give network, and subnet or fixed_ip; a port is made for it.",
+            )
+            problems.add(path + ".port_id", error)
+            continue
+        asked: dict[str, t.Any] = {n: entry[n] for n in ("network", "subnet", "fixed_ip", "tag") if n in entry}
+        with problems.collect(path):
+            if "network" not in asked and "subnet" not in asked:
+                asked["network"] = _only_network(entry, catalogue, project)
+            request = requested_interface(asked, 1, catalogue, path, problems)
+            if request is not None and len(problems.errors) == before:
+                found.append(WantedInterface(path, canonical(entry["instance"]), request))
+    return found
+
+
+def _only_network(entry: t.Mapping[str, t.Any], catalogue: Catalogue, project: str) -> str:
+    if "fixed_ip" in entry:
+        raise InvalidInput(
+            message="Must input network_id when request IP address", remedy="Name the network of fixed_ip."
+        )
+    networks = list(catalogue.networks.values())
+    if not networks:
+        raise InterfaceAttachFailedNoNetwork(project_id=project)
+    if len(networks) > 1:
+        error = NetworkAmbiguous(remedy="Set network to one of: %s." % ", ".join(sorted(catalogue.networks)))
+        error.status = 400  # of this request of Nova's; 409 of a boot
+        raise error
+    return networks[0].id
+
+
+def named_interfaces(entries: t.Sequence[t.Any], problems: Problems) -> list[NamedInterface]:
+    """The interfaces to detach, without the entries that have an error in ``problems`` (paths interfaces[i]).
+
+    :arg entries: ``instance``, and one or more of ``port_id``, ``mac_address``, ``network`` (or ``net_id``), ``fixed_ip``, ``tag``.
+    """
+    found = []
+    for path, entry in _sound(entries, _DETACHED, problems):
+        if len(entry) == 1:
+            error = InvalidInput(
+                message="no interface of instance %s is named" % entry["instance"],
+                remedy="Give port_id, mac_address, network, fixed_ip or tag.",
+            )
+            problems.add(path, error)
+            continue
+        address, mac = entry.get("fixed_ip"), entry.get("mac_address")
+        found.append(
+            NamedInterface(
+                path=path,
+                instance=canonical(entry["instance"]),
+                port_id=canonical(entry["port_id"]) if "port_id" in entry else None,
+                mac_address=mac.lower() if mac is not None else None,
+                network=entry.get("network"),
+                fixed_ip=str(ipaddress.ip_address(address)) if address is not None else None,
+                tag=entry.get("tag"),
+            )
+        )
+    return found
+
+
+def _sound(
+    entries: t.Sequence[t.Any], fields: t.Mapping[str, t.Any], problems: Problems
+) -> t.Iterator[tuple[str, dict[str, t.Any]]]:
+    """(path, entry) of the entries that have the form, with ``network`` also where Nova's word was used."""
+    schema = {"type": "object", "properties": fields, "required": ["instance"], "additionalProperties": False}
+    validator = schema_validator(schema)
+    for index, raw in enumerate(entries):
+        path = "interfaces[%d]" % index
+        if not isinstance(raw, t.Mapping):
+            error = InvalidInput(reason="an interface must be a mapping", remedy="Give instance and network.")
+            problems.add(path, error)
+            continue
+        entry = without_nulls(raw)
+        wrong = entry_errors(validator, entry, path)
+        if wrong:
+            problems.extend(wrong)
+            continue
+        if entry.get("network", entry.get("net_id")) != entry.get("net_id", entry.get("network")):
+            error = InvalidInput(message="network and net_id name different networks", remedy="Give only one of them.")
+            problems.add(path + ".net_id", error)
+            continue
+        network = entry.pop("net_id", entry.get("network"))
+        yield path, {**entry, "network": network} if network is not None else entry
+
+
+def take_met(wanted: t.Sequence[WantedInterface], ports: t.Sequence[PortRecord]) -> dict[int, PortRecord]:
+    """Which of an instance's wanted interfaces (by their numbers) are there already, each by a port of its own."""
+    left = list(ports)
+    met: dict[int, PortRecord] = {}
+    for number in sorted(range(len(wanted)), key=lambda n: -wanted[n].conditions):
+        port = next((p for p in left if wanted[number].is_met_by(p)), None)
+        if port is not None:
+            left.remove(port)
+            met[number] = port
+    return met

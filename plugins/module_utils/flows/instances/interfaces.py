@@ -1,0 +1,316 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Interfaces that existing instances get and lose: begun here, done by the hosts, finished here.
+
+The ports are the truth, and no run owns them. One that is attached is its instance's from the beginning, so that whatever defines the guest
+meanwhile gives it the interface. One that is detached is in no definition from the beginning (ports.begin_leaving), and keeps its addresses
+until its host said that the guest has lost it. A run that dies leaves one or the other, and the same again goes on.
+source: Nova's compute API attach_interface and detach_interface
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ...core import errors
+from ...core.instances import quotas
+from ...core.interfaces.entries import NamedInterface, WantedInterface, take_met
+from ...core.model import Network
+from ...core.networks.network_info import PortRecord
+from ...core.reading.problems import Problems
+from ...core.request.networks import check_overlap
+from ...ledger.compute import history, instances, ports, runs
+from ...ledger.compute.instances import Instance
+from ...ledger.db.locks import take_turns
+from ...ledger.db.transaction import Transaction
+from . import operation, redefine
+from .operation import Operation
+
+ATTACH = Operation("attach_interface", "interface_attach")
+DETACH = Operation("detach_interface", "interface_detach")
+
+Entry = t.Union[WantedInterface, NamedInterface]
+EntryT = t.TypeVar("EntryT", WantedInterface, NamedInterface)
+
+
+@dataclass(frozen=True)
+class Interface:
+    """A port of an instance, with its network."""
+
+    row: Instance
+    port: PortRecord
+    network: Network
+
+
+@dataclass(frozen=True)
+class Refused:
+    """An entry that cannot begin now."""
+
+    entry: Entry
+    name: str  # of the instance
+    error: errors.BootflowError
+
+
+@dataclass
+class Begun:
+    """``found``: for their hosts; ``new``: ids of those ports that this run made, or took from their guests; ``unchanged``: nothing is to
+    be done; ``refused``: what keeps no other from its own."""
+
+    found: list[Interface] = field(default_factory=list)
+    new: set[str] = field(default_factory=set)
+    unchanged: list[str] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)
+
+
+# --- begun --------------------------------------------------------------------------------------------------------------
+
+
+class _Entries(t.Generic[EntryT]):
+    """The entries by their instances, which are locked; those that cannot begin are refused alone."""
+
+    def __init__(
+        self,
+        tx: Transaction,
+        its: Operation,
+        entries: t.Sequence[EntryT],
+        project: str | None,
+        known_hosts: t.Collection[str] | None,
+    ):
+        runs.renew(tx)
+        self.tx = tx
+        self.its = its
+        self.known_hosts = known_hosts
+        self.refused: list[Refused] = []
+        self.problems = Problems()
+        found = operation.by_words(tx, (e.instance for e in entries), project)
+        self.rows: dict[str, Instance] = {}
+        self.of: dict[str, list[EntryT]] = {}
+        for entry in entries:
+            with self.problems.collect(entry.path + ".instance"):
+                row = operation.meant(found, entry.instance)
+                self.rows[row.uuid] = row
+                self.of.setdefault(row.uuid, []).append(entry)
+        self.problems.raise_if_any()
+        self._dead = operation.dead_runs(tx, self.rows.values())
+
+    @property
+    def uuids(self) -> list[str]:
+        return sorted(self.rows)
+
+    def may_begin(self, uuid: str) -> bool:
+        """Whether the instance is in a state that allows it; else its entries are refused."""
+        row = self.rows[uuid]
+        try:
+            operation.check(self.tx, self.its, row, self._dead, self.known_hosts)
+        except errors.BootflowError as e:
+            for entry in self.of[uuid]:
+                self.refuse(entry, row, e)
+            return False
+        return True
+
+    def refuse(self, entry: EntryT, row: Instance, error: errors.BootflowError) -> None:
+        self.problems.add(entry.path, error)
+        self.refused.append(Refused(entry, row.display_name, error))
+
+    def raise_if_none(self, begun: bool) -> None:
+        """:raises InvalidRequest: nothing can begin."""
+        if not begun:
+            self.problems.raise_if_any()
+
+
+def begin_attach(
+    tx: Transaction,
+    entries: t.Sequence[WantedInterface],
+    networks: t.Mapping[str, Network],
+    project: str | None,
+    known_hosts: t.Collection[str] | None,
+    limits: t.Mapping[str, t.Any],
+) -> Begun:
+    """Make the ports that are missing. Those that are there go to the hosts, too: a run may have died before their guests had them.
+
+    :arg networks: of the inventory, by id. :arg known_hosts: the inventory's; None: any. :arg limits: bootflow_quotas
+    :raises InvalidRequest: an instance does not exist, or nothing can begin; nothing is written then.
+    """
+    if limits:  # turns are taken before any row is locked
+        named = operation.by_words(tx, (e.instance for e in entries), project, lock=False)
+        take_turns(tx, "project", {row.project for rows in named.values() for row in rows})
+    its = _Entries(tx, ATTACH, entries, project, known_hosts)
+    allocator = ports.Allocator(tx, tx.rng, [networks[str(e.request.network)] for e in entries])
+    adding = _Adding(tx, its, allocator, limits)
+    for uuid in its.uuids:
+        if its.may_begin(uuid):
+            adding.add(uuid, networks)
+    its.raise_if_none(bool(adding.wanted))
+    allocator.write()
+    for uuid, added in adding.networks.items():
+        redefine.add_networks(tx, its.rows[uuid], added)
+        ports.bind(tx, [uuid], str(its.rows[uuid].host))
+    begun = Begun(_interfaces(tx, its.rows, adding.wanted), adding.new, refused=its.refused)
+    _start(tx, ATTACH, begun.found)
+    return begun
+
+
+class _Adding:
+    """The ports that are wanted, those that are there among them."""
+
+    def __init__(
+        self, tx: Transaction, its: _Entries[WantedInterface], allocator: ports.Allocator, limits: t.Mapping[str, t.Any]
+    ):
+        self.its = its
+        self.allocator = allocator
+        self.wanted: list[str] = []  # ids
+        self.new: set[str] = set()
+        self.networks: dict[str, list[Network]] = {}  # uuid -> those of its new ports
+        self._there = ports.ports_of(tx, its.uuids)
+        self._positions = ports.next_positions(tx, its.uuids)
+        projects = {row.project for row in its.rows.values()}
+        self._limits = {p: quotas.limits_of(limits, p) for p in projects if quotas.PORTS in quotas.limited(limits, p)}
+        self._used = instances.ports_in_use(tx, self._limits) if self._limits else {}
+
+    def add(self, uuid: str, networks: t.Mapping[str, Network]) -> None:
+        row, entries = self.its.rows[uuid], self.its.of[uuid]
+        met = take_met(entries, [port for port, _network in self._there[uuid]])
+        self.wanted += [port.id for port in met.values()]
+        have = [network for _port, network in self._there[uuid]]
+        for number, entry in enumerate(entries):
+            if number in met:
+                continue
+            network = networks[str(entry.request.network)]
+            try:
+                check_overlap(network, have)
+                if row.project in self._limits:
+                    quotas.check_ports(1, self._used.get(row.project, 0), self._limits[row.project])
+                (port_id,) = self.allocator.add(uuid, [(entry.request, network)], self._positions[uuid])
+            except errors.BootflowError as e:
+                self.its.refuse(entry, row, e)
+                continue
+            self._positions[uuid] += 1
+            self._used[row.project] = self._used.get(row.project, 0) + 1
+            self.new.add(port_id)
+            self.wanted.append(port_id)
+            have.append(network)
+            self.networks.setdefault(uuid, []).append(network)
+
+
+def begin_detach(
+    tx: Transaction,
+    entries: t.Sequence[NamedInterface],
+    networks: t.Collection[str],
+    project: str | None,
+    known_hosts: t.Collection[str],
+) -> Begun:
+    """Take the ports out of the definitions of their guests. Those that a run left half detached go on.
+
+    :arg networks: names and ids of the inventory's.
+    :raises InvalidRequest: see begin_attach().
+    """
+    its = _Entries(tx, DETACH, entries, project, known_hosts)
+    there, leaving = (ports.ports_of(tx, its.uuids, leaving=each) for each in (False, True))
+    unchanged: list[str] = []
+    chosen: list[str] = []
+    for uuid in its.uuids:
+        row, meant = its.rows[uuid], {}
+        for entry in its.of[uuid]:
+            ways = [[p for p, n in found[uuid] if entry.is_met_by(p, n.name)] for found in (leaving, there)]
+            its_ports = ways[0] or ways[1]
+            known = entry.network is None or entry.network in networks or bool(its_ports)
+            if not known:
+                its.refuse(entry, row, errors.NetworkNotFound(network_id=entry.network))
+            elif len(its_ports) > 1 and not ways[0]:
+                its.refuse(entry, row, _several(row, entry, its_ports))
+            elif its_ports:
+                meant[entry.path] = [p.id for p in its_ports]
+            else:
+                unchanged.append("%s (%s)" % (row.display_name, entry.words))
+        its.of[uuid] = [entry for entry in its.of[uuid] if entry.path in meant]
+        if meant and its.may_begin(uuid):
+            chosen += [port_id for found in meant.values() for port_id in found]
+    its.raise_if_none(bool(chosen or unchanged))
+    ids = list(dict.fromkeys(chosen))
+    ports.begin_leaving(tx, ids)
+    begun = Begun(_interfaces(tx, its.rows, ids, leaving=True), set(ids), unchanged, its.refused)
+    _start(tx, DETACH, begun.found)
+    return begun
+
+
+def _several(row: Instance, entry: NamedInterface, its_ports: t.Sequence[PortRecord]) -> errors.BootflowError:
+    shown = ["%s (%s)" % (p.id, ", ".join(f["ip_address"] for f in p.fixed_ips) or p.mac_address) for p in its_ports]
+    return errors.InvalidInput(
+        message="instance %s has %d interfaces of %s" % (row.display_name, len(its_ports), entry.words),
+        remedy="Name one of these ports with port_id: %s." % ", ".join(shown),
+    )
+
+
+def _interfaces(
+    tx: Transaction, rows: t.Mapping[str, Instance], ids: t.Sequence[str], leaving: bool = False
+) -> list[Interface]:
+    found = ports.ports_of(tx, sorted(rows), leaving=leaving) if ids else {}
+    wanted = set(ids)
+    return [
+        Interface(rows[uuid], port, network)
+        for uuid, its in found.items()
+        for port, network in its
+        if port.id in wanted
+    ]
+
+
+def _start(tx: Transaction, its: Operation, found: t.Sequence[Interface]) -> None:
+    rows = {each.row.uuid: each.row for each in found}
+    operation.start(tx, its, list(rows.values()))
+    history.start_events_on(tx, {uuid: row.host for uuid, row in rows.items()}, its.name)
+
+
+# --- done by the hosts --------------------------------------------------------------------------------------------------
+
+
+def to_detach(tx: Transaction, ids: t.Sequence[str], host: str) -> set[str]:
+    """Take these new ports out of the definitions again: their guests could not get them. Returns those that are in none now.
+
+    The others stay: the instance is on another host meanwhile, or a run works on it that may give its guest the interface.
+    """
+    may = _still(tx, ids, host)
+    ports.begin_leaving(tx, sorted(may))
+    return may
+
+
+def gone(tx: Transaction, ids: t.Sequence[str], host: str) -> set[str]:
+    """``host`` says that the guests have these ports no more: their addresses are free. Returns those that are gone.
+
+    The others keep their addresses: the instance is on another host meanwhile, where its guest may have brought the interface, or a run
+    works on it.
+    """
+    may = _still(tx, ids, host)
+    ports.end_leaving(tx, sorted(may))
+    return may
+
+
+def kept(tx: Transaction, ids: t.Sequence[str]) -> None:
+    """The guests have not let go of these ports: they stay their interfaces."""
+    ports.stay(tx, ids)
+
+
+def _still(tx: Transaction, ids: t.Sequence[str], host: str) -> set[str]:
+    """Those of these ports whose instance is on ``host`` and in no task, or does not exist any more; the instances are locked."""
+    owners = ports.owners(tx, ids)
+    living = {r.uuid: r for r in instances.select_live(tx, uuids=sorted(set(owners.values())), lock=True)}
+    here = {u for u in owners.values() if u not in living or _is_at_rest(living[u], host)}
+    return {key for key, uuid in owners.items() if uuid in here}
+
+
+def _is_at_rest(row: Instance, host: str) -> bool:
+    return row.host == host and row.task_state is None
+
+
+# --- finished -----------------------------------------------------------------------------------------------------------
+
+
+def finish(tx: Transaction, its: Operation, outcomes: t.Mapping[str, t.Sequence[errors.BootflowError]]) -> None:
+    """Close the journal. :arg outcomes: uuid -> why interfaces of the instance failed; none: all are done"""
+    runs.renew(tx)
+    failed = {uuid: found[0] for uuid, found in outcomes.items() if found}
+    hosts = instances.hosts_of(tx, failed)
+    history.add_faults(tx, failed, hosts)
+    operation.journal(tx, its, sorted(set(outcomes) - set(failed)), failed, hosts)

@@ -1,0 +1,84 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What disks and interfaces of existing guests have in common: where a device is, and how a guest is made to let go of it.
+
+source: Nova's libvirt driver (detach_device_with_retry)
+"""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from ...core.errors import DeviceDetachFailed, InstanceNotFound
+from ...core.guest.domain.element import parse
+from .connection import is_code, libvirt, libvirt_errors
+
+TRIES = 8  # Nova's device_detach_attempts
+MOST_WAIT = 30.0  # seconds between two of them
+POLL = 0.1
+LIVE, CONFIG = "live", "config"  # the running guest, and the definition of its next start
+
+
+def parts_of(domain: t.Any) -> list[str]:
+    """Those of LIVE and CONFIG that the domain has."""
+    with libvirt_errors():
+        return ([LIVE] if domain.isActive() else []) + ([CONFIG] if domain.isPersistent() else [])
+
+
+def flag_of(parts: t.Collection[str]) -> int:
+    """libvirt's flags of a change to these."""
+    flags = {LIVE: libvirt.VIR_DOMAIN_AFFECT_LIVE, CONFIG: libvirt.VIR_DOMAIN_AFFECT_CONFIG}
+    return sum(int(flags[part]) for part in parts)
+
+
+def devices_of(domain: t.Any, part: str, tag: str) -> list[t.Any]:
+    """The devices of one kind (disk, interface) in LIVE or CONFIG."""
+    with libvirt_errors():
+        flags = libvirt.VIR_DOMAIN_XML_INACTIVE if part == CONFIG else 0
+        return list(parse(domain.XMLDesc(flags)).iterfind("devices/" + tag))
+
+
+def let_go(
+    domain: t.Any, xml: str, name: str, is_there: t.Callable[[], bool], tries: int = TRIES, wait: float = 2.0
+) -> None:
+    """Ask the running guest to release a device until it is gone: a guest may respond late or never.
+
+    :arg name: of the device, for the error. :arg is_there: whether the guest still has it
+    :raises DeviceDetachFailed: it does not release it.
+    """
+    problem = ""
+    for attempt in range(1, tries + 1):
+        with libvirt_errors():
+            try:
+                domain.detachDeviceFlags(xml, flag_of([LIVE]))
+            except libvirt.libvirtError as error:
+                # The device is gone meanwhile, or QEMU still waits for the guest's response to the previous request.
+                if is_code(error, "VIR_ERR_NO_DOMAIN"):
+                    return
+                problem = (error.get_error_message() or str(error)).strip()
+        deadline = time.monotonic() + min(wait * attempt, MOST_WAIT)
+        while True:
+            if _is_gone(domain, is_there):
+                return
+            if time.monotonic() >= deadline:
+                break
+            time.sleep(POLL)
+    raise DeviceDetachFailed(
+        device=name,
+        reason="Unable to detach the device from the live config after %d tries.%s"
+        % (tries, " " + problem if problem else ""),
+    )
+
+
+def _is_gone(domain: t.Any, is_there: t.Callable[[], bool]) -> bool:
+    try:
+        return not domain.isActive() or not is_there()
+    except InstanceNotFound:
+        return True
+    except libvirt.libvirtError as error:
+        if is_code(error, "VIR_ERR_NO_DOMAIN", "VIR_ERR_OPERATION_INVALID"):
+            return True
+        raise
