@@ -380,3 +380,43 @@ def test_a_host_that_cannot_run_the_guest(lab, flow: Flow, tmp_path) -> None:
     off = here.result(here.start("domain_migration_job", uuids=[uuid], action="abort"))
     assert off["outcomes"][uuid]["error"]["code"] == "MigrationError"
     flow.delete("web")
+
+
+def test_a_guest_that_went_over_unseen_and_ended_there(flow: Flow) -> None:
+    """Its run was killed, it is off on both hosts, and the daemon of its former host has forgotten why."""
+    home = flow.lab.hosts[0]
+    flow.boot(entry("web"), **READY, bootflow_hosts=[home.name])
+    assert flow.run("heartbeat").returncode == 0
+    uuid = flow.instances()["web"]["uuid"]
+    process = flow.start("live_migrate", {"bootflow_names": ["web"], **SLOW})
+    wait_migrating(flow, "web", process)
+    flow.kill(process)
+    there = flow.lab.host(flow.query("SELECT dest_compute FROM migrations")[0]["dest_compute"])
+    virsh = ("virsh", "-q", "-c", "qemu:///system")
+    assert uuid not in there.run(*virsh, "list", "--all", "--persistent", "--uuid").stdout, (
+        "only what arrives is defined"
+    )
+    end = time.monotonic() + 120
+    while uuid not in there.run(*virsh, "list", "--all", "--persistent", "--uuid").stdout:
+        assert time.monotonic() < end
+        time.sleep(1)
+    while there.run(*virsh, "domstate", uuid).stdout.strip() != "running":
+        assert time.monotonic() < end
+        time.sleep(0.5)
+    assert "migrated" in home.run(*virsh, "domstate", "--reason", uuid).stdout
+    there.run(*virsh, "destroy", uuid)
+    home.fail("libvirtd")
+    home.restore()
+    assert "unknown" in home.run(*virsh, "domstate", "--reason", uuid).stdout
+    while flow.instances()["web"]["task_state"] is not None:
+        assert time.monotonic() < end
+        flow.run("audit")
+        time.sleep(1)
+    flow.run("power_sync")
+    row = flow.instances()["web"]
+    assert (row["host"], row["vm_state"]) == (there.name, "stopped")
+    operate(flow, "start", "web")
+    assert traces(flow, "web") == {there.name: (True, "running")}
+    wait_ended(flow)
+    flow.delete("web")
+    assert flow.residue() == {}

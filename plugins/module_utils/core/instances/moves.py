@@ -45,9 +45,10 @@ STATUSES = OPEN + ENDED
 
 # --- where a guest is whose live migration nobody watched to its end -------------------------------------------------------
 
-#: What libvirt says of a guest beside its power state: it is on its way from here, or to here; it went on elsewhere.
-LEAVES, COMES, LEFT = "leaves", "comes", "left"
-MOVING = (LEAVES, COMES, LEFT)
+#: What libvirt says of a guest beside its power state: it is on its way from here, or to here; it went on elsewhere. Of one that is off: it ran
+#: here to its end, or it failed here. libvirt forgets the last three when it restarts.
+LEAVES, COMES, LEFT, ENDED_HERE, FAILED_HERE = "leaves", "comes", "left", "ended", "failed"
+MOVING = (LEAVES, COMES, LEFT, ENDED_HERE, FAILED_HERE)
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,8 @@ class Seen:
 def went_over(source: Seen | None, destination: Seen | None) -> bool | None:
     """Whether a guest is on the host that it was to go to; None: that is not to be said yet.
 
-    libvirt never lets it run on both. A guest that is off on both hosts did not move: it ended where it was.
+    libvirt never lets it run on both. Where a guest is off on both hosts, and its former host has forgotten why, the definition tells: libvirt keeps
+    it on the new host only once all of the guest has arrived there, and no host had one before. What the guest wrote since then is there.
 
     :arg source: None: that host has not reported.
     """
@@ -78,7 +80,10 @@ def went_over(source: Seen | None, destination: Seen | None) -> bool | None:
         return True
     if source.goes_on:
         return False
-    return False if destination is not None and destination.moving != COMES else None
+    if destination is None or destination.moving == COMES:
+        return None
+    arrived = destination.power_state is not None and destination.moving != FAILED_HERE
+    return arrived and source.moving != ENDED_HERE
 
 
 def check_flavor(

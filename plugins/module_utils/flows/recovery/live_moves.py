@@ -13,7 +13,7 @@ import typing as t
 
 from ...core import errors
 from ...core.instances import states
-from ...core.instances.moves import Seen, went_over
+from ...core.instances.moves import ENDED_HERE, Seen, went_over
 from ...core.instances.power_states import CRASHED, SHUTDOWN
 from ...ledger.compute import instances, runs
 from ...ledger.compute import moves as ledger_moves
@@ -24,6 +24,8 @@ from ..moves.course import Moving
 
 DIED = "the run that migrated it died"
 _OFF = (SHUTDOWN, CRASHED)
+#: What the source said of a guest that is off, kept as the power state until the other host reports: whether it knew that it ended there.
+_SAID = {SHUTDOWN: Seen(SHUTDOWN, ENDED_HERE), CRASHED: Seen(SHUTDOWN)}
 
 
 def hosts_to_hear(tx: Transaction) -> set[str]:
@@ -63,9 +65,9 @@ def settle(
         here: Seen | None = seen
         there: Seen | None = None
         if host != m.move.source_compute:
-            here, there = Seen(SHUTDOWN) if m.row.power_state in _OFF else None, seen
+            here, there = _SAID.get(m.row.power_state), seen
         elif seen.power_state in _OFF or seen.power_state is None:  # the report of the other host is to know it
-            instances.write(tx, [m.uuid], power_state=SHUTDOWN)
+            instances.write(tx, [m.uuid], power_state=SHUTDOWN if seen.moving == ENDED_HERE else CRASHED)
         over = went_over(here, there)
         if over is not None:
             _end(tx, m, over, seen if (host == m.move.dest_compute) == over else None)

@@ -14,6 +14,7 @@ from ...core.disks.logical_volumes import device_path
 from ...core.errors import BootflowError, InstanceNotFound, MigrationPreCheckError
 from ...core.guest.domain.disk import USER_ALIAS
 from ...core.guest.domain.element import parse, to_text
+from ...core.instances.moves import ENDED_HERE
 from ...core.instances.power_states import POWER_PAUSED, RUNNING
 from ..copies.sender import CONFIG_DRIVE
 from ..disks.file_disks import records_of
@@ -46,7 +47,7 @@ def is_here(connection: t.Any, uuid: str) -> bool:
     """Whether libvirt says for sure that the guest, running or off, is here and did not go over."""
     try:
         domain = find_domain(connection, uuid)
-        return domain is not None and moving_of(domain) == ""
+        return domain is not None and moving_of(domain) in ("", ENDED_HERE)
     except (BootflowError, libvirt.libvirtError):
         return False
 

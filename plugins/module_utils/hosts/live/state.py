@@ -8,15 +8,21 @@ from __future__ import annotations
 
 import typing as t
 
-from ...core.instances.moves import COMES, LEAVES, LEFT
+from ...core.instances.moves import COMES, ENDED_HERE, FAILED_HERE, LEAVES, LEFT
 from ..libvirt.connection import libvirt
 
 
 def moving_of(domain: t.Any) -> str:
-    """One of LEAVES, COMES and LEFT; "" for a guest that is here and stays. :raises libvirtError: the domain is gone."""
+    """One of MOVING; "" for a guest that is here and stays, or is off, and libvirt does not know why. :raises libvirtError: the domain is gone."""
     state, reason = domain.state()[:2]
     if state == libvirt.VIR_DOMAIN_SHUTOFF:
-        return LEFT if reason == libvirt.VIR_DOMAIN_SHUTOFF_MIGRATED else ""
+        return {
+            libvirt.VIR_DOMAIN_SHUTOFF_MIGRATED: LEFT,
+            libvirt.VIR_DOMAIN_SHUTOFF_SHUTDOWN: ENDED_HERE,
+            libvirt.VIR_DOMAIN_SHUTOFF_DESTROYED: ENDED_HERE,
+            libvirt.VIR_DOMAIN_SHUTOFF_SAVED: ENDED_HERE,
+            libvirt.VIR_DOMAIN_SHUTOFF_FAILED: FAILED_HERE,
+        }.get(reason, "")
     job = domain.jobInfo()[0]
     operation = domain.jobStats(0).get("operation") if job != libvirt.VIR_DOMAIN_JOB_NONE else None
     if operation == libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_OUT:

@@ -14,7 +14,15 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.instances im
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.moves import Seen, went_over
 
 RUNS, OFF = power_states.RUNNING, power_states.SHUTDOWN
-SEEN = [None, Seen(), Seen(RUNS), Seen(OFF), Seen(RUNS, moves.LEAVES), Seen(OFF, moves.LEFT), Seen(RUNS, moves.COMES)]
+SEEN = [
+    None,
+    Seen(),
+    Seen(RUNS),
+    Seen(OFF),
+    Seen(RUNS, moves.LEAVES),
+    Seen(RUNS, moves.COMES),
+    *(Seen(OFF, why) for why in (moves.LEFT, moves.ENDED_HERE, moves.FAILED_HERE)),
+]
 
 
 @pytest.mark.parametrize("source, destination", list(itertools.product(SEEN, SEEN)))
@@ -30,8 +38,12 @@ def test_laws(source: Seen | None, destination: Seen | None) -> None:
         assert over is True
     elif destination is None or destination.moving == moves.COMES:
         assert over is None, "off here says nothing of there"
-    elif not source.moving:
+    elif source.moving == moves.ENDED_HERE:
         assert over is False, "off on both: it ended where it was"
+    elif destination.power_state is None or destination.moving == moves.FAILED_HERE:
+        assert over is False, "it never arrived"
+    else:
+        assert over is True, "off on both, and defined on the new host: it had arrived"
 
 
 def test_a_paused_guest_goes_on() -> None:

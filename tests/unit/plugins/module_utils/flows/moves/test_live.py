@@ -344,7 +344,12 @@ SOURCE, TARGET = "source", "target"
         ([(SOURCE, OFF, ""), (TARGET, None, "")], SOURCE, "stopped", moves.ERROR),
         ([(SOURCE, None, ""), (TARGET, states.POWER_PAUSED, moves.COMES)], None, "active", moves.RUNNING),
         ([(TARGET, None, ""), (SOURCE, OFF, "")], None, "active", moves.RUNNING),
-        ([(TARGET, None, ""), (SOURCE, OFF, ""), (TARGET, OFF, "")], SOURCE, "stopped", moves.ERROR),
+        # The source's libvirtd forgot why its guest is off; the definition is on the new host, where the guest wrote last.
+        ([(TARGET, None, ""), (SOURCE, OFF, ""), (TARGET, OFF, "")], TARGET, "active", moves.COMPLETED),
+        ([(SOURCE, OFF, ""), (TARGET, OFF, moves.ENDED_HERE)], TARGET, "active", moves.COMPLETED),
+        ([(SOURCE, OFF, ""), (TARGET, OFF, moves.FAILED_HERE)], SOURCE, "stopped", moves.ERROR),
+        ([(SOURCE, OFF, moves.ENDED_HERE), (TARGET, OFF, "")], SOURCE, "stopped", moves.ERROR),
+        ([(SOURCE, OFF, moves.ENDED_HERE)], None, "active", moves.RUNNING),
     ],
 )  # fmt: skip
 def test_reports_settle_what_a_dead_run_left(
@@ -386,6 +391,8 @@ def test_a_living_run_is_left_alone_and_so_is_what_is_not_known(world: LiveMover
         ((OFF, ""), (RUNS, ""), "active on %(target)s", TARGET),
         ((OFF, moves.LEFT), None, "active on %(target)s", TARGET),
         ((OFF, ""), None, "stopped on %(source)s", SOURCE),
+        ((OFF, ""), (OFF, ""), "active on %(target)s", TARGET),
+        ((OFF, moves.ENDED_HERE), (OFF, ""), "stopped on %(source)s", SOURCE),
     ],
 )  # fmt: skip
 def test_the_audit_settles_it_too(
