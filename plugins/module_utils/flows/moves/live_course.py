@@ -30,6 +30,7 @@ from .evacuated import relocate
 
 LIVE_MIGRATE = Operation("live_migrate")
 PRE, POST, ROLLBACK = "live_migration.pre", "live_migration._post", "live_migration._rollback"
+POST_THERE, ROLLBACK_THERE = "live_migration.post.dest", "live_migration.rollback.dest"  # of the new host
 
 
 def load(tx: Transaction, uuids: t.Sequence[str], lock: bool = False) -> list[Moving]:
@@ -74,7 +75,8 @@ def go_over(tx: Transaction, row: Instance, move: MoveRow) -> None:
     between = [(move.source_compute, move.source_node), (move.dest_compute, move.dest_node)]
     claims.exchange(tx, {row.uuid: between})
     ledger_moves.set_status(tx, [move.id], moves.POST_MIGRATING)
-    history.notify(tx, [row.uuid], "compute.instance.%s.start" % POST, {})
+    for what in (POST, POST_THERE):
+        history.notify(tx, [row.uuid], "compute.instance.%s.start" % what, {})
 
 
 # --- finish -------------------------------------------------------------------------------------------------------------
@@ -125,20 +127,24 @@ def end(
     notify = tx.context.notify_on_state_change
     instances.swap(tx, [m.uuid], [m.row.task_state], None, notify, task_state=None, run_id=tx.run.id, **values)
     ledger_moves.set_status(tx, [m.move.id], status)
-    _journal(tx, m, None if over else error)
+    _journal(tx, m, None if over else error, cleaned)
 
 
-def _journal(tx: Transaction, m: Moving, error: errors.BootflowError | None) -> None:
+def _journal(tx: Transaction, m: Moving, error: errors.BootflowError | None, cleaned: bool) -> None:
+    """:arg cleaned: the new host has nothing of it, where it did not move"""
     if error is None:
         history.finish_events(tx, [m.uuid], LIVE_MIGRATE.name, history.SUCCESS)
         history.finish_actions(tx, [m.uuid], LIVE_MIGRATE.action)
-        history.notify(tx, [m.uuid], "compute.instance.%s.end" % POST, {})
+        for what in (POST_THERE, POST):
+            history.notify(tx, [m.uuid], "compute.instance.%s.end" % what, {})
         return
     history.add_faults(tx, {m.uuid: error}, {m.uuid: m.row.host})
     history.fail_events(tx, {m.uuid: error.in_full}, LIVE_MIGRATE.name)
     history.finish_actions(tx, [m.uuid], LIVE_MIGRATE.action, history.ERROR)
     fault = {m.uuid: {"host": m.row.host, "fault": error.as_dict()}}
     history.notify_each(tx, fault, "compute.instance.%s.start" % ROLLBACK)
+    for moment in ("start", "end") if cleaned else ():
+        history.notify(tx, [m.uuid], "compute.instance.%s.%s" % (ROLLBACK_THERE, moment), {})
     history.notify_each(tx, fault, "compute.instance.%s.end" % ROLLBACK)
 
 

@@ -102,6 +102,8 @@ def test_all_the_way(world: LiveMovers) -> None:
     assert world.call(live_course.finish, {uuid: live_course.Result(RUNS)}) == {}
     assert world.state(uuid) == ("active", None, other(source)) and world.status(uuid) == [moves.COMPLETED]
     assert ("live-migration", None) in world.actions(uuid)
+    post = ["live_migration._post", "live_migration.post.dest"]
+    assert world.event_types(uuid)[-4:] == [*(p + ".start" for p in post), *(p + ".end" for p in reversed(post))]
     world.cleaned(source)
     assert world.claims() == {(uuid, other(source))} and usage(world)[other(source)] == before[source]
 
@@ -118,7 +120,12 @@ def test_a_guest_that_stays(world: LiveMovers, cleaned: bool, error: errors.Boot
     assert world.call(live_course.finish, {uuid: live_course.Result(RUNS, error, cleaned)}) == {uuid: error}
     assert world.state(uuid) == ("active", None, source) and world.status(uuid) == [status]
     assert world.actions(uuid)[-1] == ("live-migration", "Error")
-    assert world.event_types(uuid)[-2:] == ["live_migration._rollback.start", "live_migration._rollback.end"]
+    there = ["live_migration.rollback.dest.start", "live_migration.rollback.dest.end"] if cleaned else []
+    assert world.event_types(uuid)[-2 - len(there) :] == [
+        "live_migration._rollback.start",
+        *there,
+        "live_migration._rollback.end",
+    ]
     if not cleaned:
         assert world.claims() == {(uuid, "h1"), (uuid, "h2")} and world.cleanups() == {(uuid, other(source))}
         assert "NoValidHost" in [e.code for e in world.go(uuid).failed.values()], "a host with leftovers of it"
