@@ -412,6 +412,7 @@ def test_a_guest_that_went_over_unseen_and_ended_there(flow: Flow) -> None:
         assert time.monotonic() < end
         flow.run("audit")
         time.sleep(1)
+    flow.run("heartbeat")  # the former host is cleaned
     flow.run("power_sync")
     row = flow.instances()["web"]
     assert (row["host"], row["vm_state"]) == (there.name, "stopped")
