@@ -44,6 +44,10 @@ _DETACHED = {
 }
 
 
+#: What these are where an interface is attached; a boot answers 409, 400 and 400.
+STATUSES = {"NetworkAmbiguous": 400, "NetworkNotFound": 404, "FixedIpAlreadyInUse": 409}
+
+
 @dataclass(frozen=True)
 class WantedInterface:
     """An interface that an instance is to have. ``request``: network and subnet by id, as in a boot."""
@@ -126,6 +130,8 @@ def wanted_interfaces(
             request = requested_interface(asked, 1, catalogue, path, problems)
             if request is not None and len(problems.errors) == before:
                 found.append(WantedInterface(path, canonical(entry["instance"]), request))
+        for problem in problems.errors[before:]:
+            problem["status"] = STATUSES.get(problem["code"], problem["status"])
     return found
 
 
@@ -138,9 +144,7 @@ def _only_network(entry: t.Mapping[str, t.Any], catalogue: Catalogue, project: s
     if not networks:
         raise InterfaceAttachFailedNoNetwork(project_id=project)
     if len(networks) > 1:
-        error = NetworkAmbiguous(remedy="Set network to one of: %s." % ", ".join(sorted(catalogue.networks)))
-        error.status = 400  # of this request of Nova's; 409 of a boot
-        raise error
+        raise NetworkAmbiguous(remedy="Set network to one of: %s." % ", ".join(sorted(catalogue.networks)))
     return networks[0].id
 
 

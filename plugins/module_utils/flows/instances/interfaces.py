@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from ...core import errors
 from ...core.instances import quotas
-from ...core.interfaces.entries import NamedInterface, WantedInterface, take_met
+from ...core.interfaces.entries import STATUSES, NamedInterface, WantedInterface, take_met
 from ...core.model import Network
 from ...core.networks.network_info import PortRecord
 from ...core.reading.problems import Problems
@@ -185,6 +185,7 @@ class _Adding:
                     quotas.check_ports(1, self._used.get(row.project, 0), self._limits[row.project])
                 (port_id,) = self.allocator.add(uuid, [(entry.request, network)], self._positions[uuid])
             except errors.BootflowError as e:
+                e.status = STATUSES.get(e.code, e.status)
                 self.its.refuse(entry, row, e)
                 continue
             self._positions[uuid] += 1

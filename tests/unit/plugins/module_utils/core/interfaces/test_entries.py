@@ -92,7 +92,8 @@ def test_an_entry_without_a_network_means_the_only_one() -> None:
 def test_what_cannot_be_attached(entry: t.Any, path: str, code: str | None) -> None:
     found, wrong = wanted(entry, {"instance": "good", "network": "data"})
     assert [f.instance for f in found] == ["good"] and len(wrong) == 1, wrong
-    assert wrong[0][0] == "interfaces[0]" + path and wrong[0][2] == 400 and code in (None, wrong[0][1]), wrong
+    status = 404 if code == "NetworkNotFound" else 400
+    assert wrong[0][0] == "interfaces[0]" + path and wrong[0][2] == status and code in (None, wrong[0][1]), wrong
 
 
 def test_what_is_detached() -> None:

@@ -134,7 +134,9 @@ def test_each_that_cannot_begin_is_refused_alone(world: World, web: str) -> None
 def test_an_address_is_taken_once(world: World, web: str) -> None:
     world.boot("other")
     begun = attach(world, want("web", fixed_ip="10.0.2.11"), want("other", fixed_ip="10.0.2.11", path="interfaces[1]"))
-    assert len(begun.found) == 1 and [r.error.code for r in begun.refused] == ["FixedIpAlreadyInUse"]
+    assert len(begun.found) == 1 and [(r.error.code, r.error.status) for r in begun.refused] == [
+        ("FixedIpAlreadyInUse", 409)
+    ]
     assert begun.refused[0].error.message == "IP address 10.0.2.11 already allocated in subnet subnet-2"
 
 
