@@ -6,9 +6,8 @@
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -21,6 +20,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import copies  # noqa: E402
 import flow as flow_module  # noqa: E402
 import tiny_guest  # noqa: E402
+from postgres import PASSWORD, PostgresServer  # noqa: E402
+from postgres_flow import PostgresFlow  # noqa: E402
 
 import lab as lab_module  # noqa: E402
 
@@ -36,20 +37,13 @@ def guest_image() -> Path:
 @pytest.fixture(scope="session")
 def still_image(tmp_path_factory) -> Path:
     """A guest of one sector that only waits: it costs no CPU, for tests of what happens around guests."""
-    return _one_sector(tmp_path_factory.mktemp("still"))
+    return tiny_guest.image(tmp_path_factory.mktemp("still"))
 
 
 @pytest.fixture(scope="session")
 def key_image(tmp_path_factory) -> Path:
     """The same, but it powers itself off when a key is pressed."""
-    return _one_sector(tmp_path_factory.mktemp("key"), key=True)
-
-
-def _one_sector(folder: Path, **options: bool) -> Path:
-    raw, image = tiny_guest.raw_image(folder / "still.raw", "still", **options), folder / "still.qcow2"
-    subprocess.run(["qemu-img", "convert", "-q", "-f", "raw", "-O", "qcow2", raw, str(image)], check=True)
-    Path(str(image) + ".sha256").write_text(hashlib.sha256(image.read_bytes()).hexdigest())
-    return image
+    return tiny_guest.image(tmp_path_factory.mktemp("key"), key=True)
 
 
 @pytest.fixture(scope="session")
@@ -68,10 +62,33 @@ def flow(lab, guest_image, tmp_path):
 
     Whatever a test does: no instance of its ledger ever had two running guests.
     """
-    made = flow_module.Flow(lab, tmp_path, guest_image)
+    with _watched(lab, flow_module.Flow(lab, tmp_path, guest_image)) as made:
+        yield made
+
+
+@pytest.fixture
+def postgres_flow(lab, still_image, tmp_path):
+    """The same with a ledger in a PostgreSQL server of its own; the flow's image "guest" is the still one."""
+    with PostgresServer() as server:
+        name = server.create()
+        with server.connect() as conn:
+            conn.execute("ALTER DATABASE %s OWNER TO checked" % name)
+        made = PostgresFlow(lab, tmp_path, still_image)
+        made.server = server
+        made.use(name)
+        password = tmp_path / "ledger.password"
+        password.write_text(PASSWORD + "\n")
+        password.chmod(0o600)
+        made.variables["bootflow_ledger_password_file"] = str(password)
+        with _watched(lab, made):
+            yield made
+
+
+@contextlib.contextmanager
+def _watched(lab, made):
     with copies.Watch() as watch:
         yield made
-    mine = {row["uuid"] for row in made.query("SELECT uuid FROM instances")}
+        mine = {row["uuid"] for row in made.query("SELECT uuid FROM instances")}
     _empty(lab)
     assert not watch.twice & mine, "guests that ran twice"
 

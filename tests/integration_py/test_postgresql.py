@@ -14,49 +14,11 @@ import time
 import typing as t
 from pathlib import Path
 
-import psycopg
 import pytest
 import yaml
-from flow import Flow, entry
-from postgres import PASSWORD, PostgresServer
-from psycopg.rows import dict_row
-
-
-class PostgresFlow(Flow):
-    dsn = ""
-    server: PostgresServer
-
-    def query(self, sql: str, *arguments: t.Any) -> list[t.Any]:
-        try:
-            with psycopg.connect(self.dsn, row_factory=dict_row) as conn:
-                return conn.execute(sql.replace("?", "%s"), arguments).fetchall()
-        except psycopg.errors.UndefinedTable:
-            return []
-
-    def use(self, name: str) -> None:
-        where = "%s?host=%s" % (name, self.server.folder)
-        self.dsn = "postgresql://postgres@/" + where
-        self.variables["bootflow_ledger_url"] = "postgresql://checked@/" + where
-
-
-@pytest.fixture
-def postgres_flow(flow: Flow, lab, still_image, tmp_path) -> t.Iterator[PostgresFlow]:
-    server = PostgresServer()
-    try:
-        server.start()
-        name = server.create()
-        with server.connect() as conn:
-            conn.execute("ALTER DATABASE %s OWNER TO checked" % name)
-        found = PostgresFlow(lab, tmp_path, still_image)
-        found.server = server
-        found.use(name)
-        password = tmp_path / "ledger.password"
-        password.write_text(PASSWORD + "\n")
-        password.chmod(0o600)
-        found.variables["bootflow_ledger_password_file"] = str(password)
-        yield found
-    finally:
-        server.stop()
+from flow import entry
+from postgres import PASSWORD
+from postgres_flow import PostgresFlow
 
 
 def test_two_runs_share_a_ledger(postgres_flow: PostgresFlow) -> None:

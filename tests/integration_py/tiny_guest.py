@@ -6,6 +6,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import subprocess
+from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 MIB = 1024**2
@@ -39,6 +42,14 @@ def raw_image(path, words, size=MIB, key=False):
         file.write(boot_sector(words, key=key))
         file.truncate(size)
     return str(path)
+
+
+def image(folder, **options):
+    """The qcow2 of such a guest, with its sha256 in a file beside it, as scripts/build-guest-image makes its own."""
+    raw, made = raw_image(folder / "still.raw", "still", **options), folder / "still.qcow2"
+    subprocess.run(["qemu-img", "convert", "-q", "-f", "raw", "-O", "qcow2", raw, str(made)], check=True)
+    Path(str(made) + ".sha256").write_text(hashlib.sha256(made.read_bytes()).hexdigest())
+    return made
 
 
 def domain_xml(uuid, name, disk, disk_format="qcow2", log=None, description=""):
