@@ -77,7 +77,7 @@ NET = network(1)
 
 
 def request(name: str, count: int = 1, **fields: t.Any) -> ServerRequest:
-    """An entry of bootflow_instances; ``networks`` may be names."""
+    """An entry of bootflow_instances; ``networks`` may be names like net-1, whose ids a request has."""
     values: dict[str, t.Any] = {
         "flavor": SMALL,
         "image": IMAGE,
@@ -86,7 +86,10 @@ def request(name: str, count: int = 1, **fields: t.Any) -> ServerRequest:
         "networks": ("net-1",),
         **fields,
     }
-    values["networks"] = tuple(NetworkRequest(network=n) if isinstance(n, str) else n for n in values["networks"])
+    values["networks"] = tuple(
+        NetworkRequest(network=network(int(n[4:])).id if n.startswith("net-") else n) if isinstance(n, str) else n
+        for n in values["networks"]
+    )
     return ServerRequest(name=name, **values)
 
 

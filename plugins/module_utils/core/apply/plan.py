@@ -467,8 +467,6 @@ class _Planner:
 
     def _of_interfaces(self) -> list[Change]:
         """Interfaces are attached and detached. What was attached and was never in the file is left alone."""
-        if not any(d.field == "networks" for d in self.differing):
-            return []
         old, new = (_interfaces_of(d) for d in (self.instance.digest, self.target.digest))
         met = take_met(new, self.instance.ports)
         found: list[Change] = []

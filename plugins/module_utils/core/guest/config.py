@@ -74,7 +74,8 @@ def guest_config(guest: GuestSpec, host: HostCapabilities) -> DomainConfig:
         clock=platform.clock_config(guest, host),
         emulator=host.emulator,
         disks=tuple(devices.disk_configs(guest, disks, host.virt_type, machine)),
-        controllers=devices.controller_configs(guest, disks, host.virt_type),
+        controllers=devices.pcie_ports(guest, host.arch, machine)
+        + devices.controller_configs(guest, disks, host.virt_type),
         interfaces=devices.interface_configs(guest, host.virt_type),
         serials=serials,
         consoles=consoles,

@@ -277,6 +277,23 @@ def controller_configs(
     return (ControllerConfig(type="scsi", index=0, model=model),)
 
 
+def pcie_ports(guest: GuestSpec, arch: str, machine: str | None) -> tuple[ControllerConfig, ...]:
+    """As many PCI Express ports as the operator wants, with their root; none where libvirt decides, or the machine has no PCI Express.
+
+    source: Nova's _guest_needs_pcie and _guest_add_pcie_root_ports
+    """
+    has_pcie = (arch == "x86_64" and "q35" in (machine or "")) or (
+        arch == "aarch64" and (machine or "").startswith("virt")
+    )
+    if not guest.options.num_pcie_ports or not has_pcie:
+        return ()
+    ports = (
+        ControllerConfig(type="pci", index=n, model="pcie-root-port")
+        for n in range(1, guest.options.num_pcie_ports + 1)
+    )
+    return (ControllerConfig(type="pci", index=0, model="pcie-root"), *ports)
+
+
 def scsi_model(guest: GuestSpec, virt_type: str) -> str:
     """The image's hw_scsi_model, else virtio-scsi.
 

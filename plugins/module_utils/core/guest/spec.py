@@ -30,6 +30,7 @@ class GuestOptions:
     disk_discard: str | None = None  # unmap, ignore
     rng_dev_path: str = "/dev/urandom"
     mem_stats_period_seconds: int = 10  # 0: no balloon statistics
+    num_pcie_ports: int = 0  # of q35 and virt; 0: libvirt decides
     max_queues: int = 8  # of multi-queue interfaces
 
 

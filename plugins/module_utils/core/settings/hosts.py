@@ -419,6 +419,15 @@ GUEST = Table(
             "Device that guests' random number generators (virtio-rng) read, such as `/dev/hwrng`. A flavor with the extra spec"
             " `hw_rng:allowed: false` has none.",
         ),
+        Setting(
+            "num_pcie_ports",
+            int,
+            0,
+            "PCI ports of guests with the machine type q35 (x86) or virt (aarch64), of which volumes and interfaces that are attached while a guest runs"
+            " need one each; 0: as libvirt has it, one or two free ones.",
+            least=0,
+            most=28,
+        ),
         Setting("max_queues", int, 8, "Most queues of a guest's multi-queue interfaces.", least=1),
         Setting(
             "vnc_listen",

@@ -300,7 +300,7 @@ def _read(tx: Transaction, file: File, locked: bool = False) -> _Read:
     names.update(accept.names_of_ids(file.options.networks))
     plan = planning.plan(
         [_wanted(file.requests[index], digests[index], key) for key, index in entries.items()],
-        _present(tx, rows, _with_other_networks(rows, entries, digests)),
+        _present(tx, rows, [rows[key].uuid for key in entries if key in rows]),
         file.prune,
         file.allow,
         ids,
@@ -308,16 +308,6 @@ def _read(tx: Transaction, file: File, locked: bool = False) -> _Read:
     )
     plan = _attachable(tx, file, _able(tx, file, plan, rows.values()), rows)
     return _judged(tx, file, _Read(plan, rows, entries, digests))
-
-
-def _with_other_networks(
-    rows: t.Mapping[Key, Instance], entries: t.Mapping[Key, int], digests: t.Sequence[t.Mapping[str, t.Any]]
-) -> set[str]:
-    return {
-        rows[key].uuid
-        for key, index in entries.items()
-        if key in rows and rows[key].digest.get(NETWORKS) != digests[index].get(NETWORKS)
-    }
 
 
 def _able(tx: Transaction, file: File, plan: Plan, rows: t.Iterable[Instance]) -> Plan:
@@ -447,13 +437,13 @@ def _wanted(request: ServerRequest, digest: t.Mapping[str, t.Any], key: Key) -> 
     )
 
 
-def _present(tx: Transaction, rows: t.Mapping[Key, Instance], differing: t.Collection[str]) -> list[Present]:
-    """:arg differing: those of which the file says other networks than before"""
+def _present(tx: Transaction, rows: t.Mapping[Key, Instance], followed: t.Collection[str]) -> list[Present]:
+    """:arg followed: those that the file has"""
     attached = attachments.of_instances(tx, [r.uuid for r in rows.values()])
     in_error = [r.uuid for r in rows.values() if r.vm_state == states.ERROR]
     torn = history.whose_last_failed(tx, in_error, OF_DISKS)
-    has, loses = (ports.ports_of(tx, sorted(differing), leaving=each) for each in (False, True))
-    half_attached = history.whose_last_failed(tx, sorted(differing), (interfaces.ATTACH.action,))
+    has, loses = (ports.ports_of(tx, sorted(followed), leaving=each) for each in (False, True))
+    half_attached = history.whose_last_failed(tx, sorted(followed), (interfaces.ATTACH.action,))
     return [
         Present(
             uuid=row.uuid,

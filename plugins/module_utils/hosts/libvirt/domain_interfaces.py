@@ -122,8 +122,8 @@ def _attach(
         except libvirt.libvirtError as error:
             raise InterfaceAttachFailed(
                 message="Failed to attach network adapter device to %s: %s" % (desired.uuid, error.get_error_message()),
-                remedy="A guest with the machine type q35 takes no more devices than it has free PCI ports while it runs: stop it, attach"
-                " the interface, and start it.",
+                remedy="A guest with the machine type q35 takes no more devices than it has free PCI ports while it runs: stop it, attach the"
+                " interface, and start it; or give guests more ports (bootflow_num_pcie_ports).",
             ) from None
     after = _find(domain, parts[0], desired.mac)
     target = after.find("target") if after is not None else None

@@ -247,6 +247,7 @@ def test_what_shapes_guests_arrives_in_their_options():
         "disk_discard": "unmap",
         "mem_stats_period_seconds": 0,
         "max_queues": 2,
+        "num_pcie_ports": 12,
     }
     read = HOST.of({"bootflow_" + name: value for name, value in given.items()})
     options = GuestOptions(**{setting.name: getattr(read, setting.name) for setting in GUEST})

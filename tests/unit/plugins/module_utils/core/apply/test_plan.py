@@ -269,6 +269,11 @@ def test_interfaces_come_and_go_and_what_the_file_never_had_stays() -> None:
     assert plan.plan(want, have).changes == ()
     half = [dataclasses.replace(have[0], half_attached=True)]
     assert [c.line() for c in plan.plan(want, half).changes] == ["~ web-1 attach interface by-hand"]
+    # What somebody detached by hand comes back.
+    detached = [dataclasses.replace(have[0], ports=have[0].ports[:2])]
+    assert [c.line() for c in plan.plan([wanted(networks=on("web", "logs"))], detached).changes] == [
+        "~ web-1 attach interface logs"
+    ]
     # Two of one network: one goes.
     twice = [present(networks=on("web", "web"), ports=(port("web"), port("web", number=2)))]
     assert [dict(c.interface) for c in plan.plan([wanted(networks=on("web"))], twice).changes] == [

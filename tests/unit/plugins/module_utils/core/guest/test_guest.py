@@ -387,6 +387,26 @@ def test_buses_and_the_scsi_controller(properties, options, expected):
     assert [d.address.unit for d in scsi] == [str(i) for i in range(len(scsi))]
 
 
+@pytest.mark.parametrize(
+    ("properties", "host", "count"),
+    [
+        ({"hw_machine_type": "q35"}, KVM, 3),
+        ({"hw_machine_type": "pc-q35-7.2"}, KVM, 3),
+        ({}, KVM, 0),
+        ({}, ARM, 3),
+        ({"hw_machine_type": "q35"}, dataclasses.replace(KVM, arch="i686"), 0),
+    ],
+)
+def test_pci_express_ports(properties, host, count):
+    """As in Nova, where the operator says how many, of machines that have them."""
+    properties = {**properties, "hw_cdrom_bus": "sata", "hw_disk_bus": "virtio"}
+    without = guest_config(guest(properties, config_drive=None), host)
+    assert not [c for c in without.controllers if c.type == "pci"]
+    config = guest_config(guest(properties, config_drive=None, options={"num_pcie_ports": 3}), host)
+    found = [(c.index, c.model) for c in config.controllers if c.type == "pci"]
+    assert found == ([(0, "pcie-root"), *((n, "pcie-root-port") for n in (1, 2, 3))] if count else [])
+
+
 def test_the_iso_config_drive_of_vfat_is_a_disk():
     config = guest_config(guest(config_drive_format="vfat"), KVM)
     assert (config.disks[1].device, config.disks[1].target_dev, config.disks[1].readonly) == ("disk", "vdz", False)

@@ -633,8 +633,8 @@ def test_interfaces_follow_the_file(world: World) -> None:
     """A full network is told before anything is done; what is done once leaves nothing to do."""
     world.know(network(2, addresses=1))
     world.report("h1")
-    one_net, two_nets = (network(1).id,), (network(1).id, network(2).id)  # a request has their ids
-    web, db = (request(n, networks=one_net) for n in ("web", "db"))
+    two_nets = (network(1).id, network(2).id)
+    web, db = (request(n) for n in ("web", "db"))
     apply(world, file(world, web, db))
     both = [request(n, networks=two_nets) for n in ("web", "db")]
     plan = planned(world, file(world, *both))
