@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from pathlib import Path
@@ -62,8 +61,7 @@ def flow(lab, guest_image, tmp_path):
 
     Whatever a test does: no instance of its ledger ever had two running guests.
     """
-    with _watched(lab, flow_module.Flow(lab, tmp_path, guest_image)) as made:
-        yield made
+    yield from _watched(lab, flow_module.Flow(lab, tmp_path, guest_image))
 
 
 @pytest.fixture
@@ -80,11 +78,9 @@ def postgres_flow(lab, still_image, tmp_path):
         password.write_text(PASSWORD + "\n")
         password.chmod(0o600)
         made.variables["bootflow_ledger_password_file"] = str(password)
-        with _watched(lab, made):
-            yield made
+        yield from _watched(lab, made)
 
 
-@contextlib.contextmanager
 def _watched(lab, made):
     with copies.Watch() as watch:
         yield made

@@ -22,11 +22,11 @@ NETWORKS = [
 ]
 
 
-def catalogue(networks: t.Any = NETWORKS) -> t.Any:
-    return parse_catalogue(None, None, networks, None)
+def catalogue(networks: t.Any = None) -> t.Any:
+    return parse_catalogue(None, None, NETWORKS if networks is None else networks, None)
 
 
-def wanted(*asked: t.Any, networks: t.Any = NETWORKS) -> tuple[list[entries.WantedInterface], list[t.Any]]:
+def wanted(*asked: t.Any, networks: t.Any = None) -> tuple[list[entries.WantedInterface], list[t.Any]]:
     problems = Problems()
     found = entries.wanted_interfaces(asked, catalogue(networks), "p", problems)
     return found, [(e["path"], e["code"], e["status"]) for e in problems.errors]

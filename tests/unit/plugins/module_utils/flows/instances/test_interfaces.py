@@ -34,9 +34,7 @@ def web(world: World) -> str:
     return world.boot("web")
 
 
-def want(
-    instance: str, net: str = "net-2", path: str = "interfaces[0]", world: World | None = None, **fields: t.Any
-) -> WantedInterface:
+def want(instance: str, net: str = "net-2", path: str = "interfaces[0]", **fields: t.Any) -> WantedInterface:
     ids = {"net-1": network(1).id, "net-2": OTHER.id}
     return WantedInterface(path, instance, NetworkRequest(network=ids[net], **fields))
 
