@@ -28,6 +28,8 @@ from .operations import OPERATIONS
 
 DELETE = Operation("delete", "delete")
 SOFT_DELETE = OPERATIONS["soft_delete"]
+#: The guest loses its power and its disks. source: Nova's _shutdown_instance
+SHUTDOWN = "compute.instance.shutdown.%s"
 
 
 @dataclass
@@ -111,6 +113,7 @@ def _marked(tx: Transaction, rows: list[Instance]) -> Deleting:
     life.end_with_instances(tx, found)
     _end_moves(tx, rows)
     hosts = {r.host for r in rows if r.host is not None} | {c.host for c in cleanups.of_instances(tx, found)}
+    history.notify_each(tx, {r.uuid: {"host": r.host} for r in rows if r.host is not None}, SHUTDOWN % "start")
     return Deleting(rows=rows, hosts=sorted(hosts))
 
 
@@ -225,10 +228,12 @@ def removed(
     runs.renew(tx)
     operation.finish(tx, SOFT_DELETE, powered_off or {})
     gone = sorted({(uuid, host) for host, uuids in done.items() for uuid in uuids})
-    instances.select_live(tx, uuids=sorted({uuid for uuid, _host in gone}), lock=True)
+    rows = instances.select_live(tx, uuids=sorted({uuid for uuid, _host in gone}), lock=True)
+    ended = {r.uuid: r.host for r in rows if (r.uuid, r.host) in gone and r.task_state == states.DELETING}
     cleanup.finish(tx, done)
     instances.leave_hosts(tx, gone, states.DELETING)
     history.add_events(tx, gone, DELETE.name, history.SUCCESS)
+    history.notify_each(tx, {uuid: {"host": host} for uuid, host in ended.items()}, SHUTDOWN % "end")
     hosts = {uuid: host for uuid, (host, _error) in failed.items()}
     faults = {uuid: error for uuid, (_host, error) in failed.items()}
     history.add_faults(tx, faults, hosts)

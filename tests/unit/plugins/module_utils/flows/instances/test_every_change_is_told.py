@@ -83,7 +83,7 @@ def test_from_boot_to_delete(told: World) -> None:
     names = [name.removeprefix("compute.instance.") for name in events(told, uuid) if not name.endswith(".update")]
     assert names == [
         "create.start", "create.end", "power_off.start", "power_off.end", "power_on.start", "power_on.end",
-        "delete.start", "delete.end",
+        "delete.start", "shutdown.start", "shutdown.end", "delete.end",
     ]  # fmt: skip
 
 
