@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 import typing as t
 from pathlib import Path
 
@@ -141,7 +142,10 @@ def test_disks_arrive_and_grow(hosts: tuple[str, str]) -> None:
     with pytest.raises(errors.Conflict):
         fetch(target, place, files)
     again, files = offer(source)
-    assert server.stop(again, STOP) and not server.stop(again, STOP)
+    assert server.stop(again, STOP)
+    until = time.monotonic() + 30  # it answers until its process has ended
+    while server.stop(again, STOP):
+        assert time.monotonic() < until, "it does not end"
 
 
 @needs_programs
