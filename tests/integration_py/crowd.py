@@ -138,6 +138,22 @@ class Crowd:
             thread.join()
         assert not errors, errors
 
+    def lose(self, mine: random.Random, host: t.Any) -> None:
+        """Its power fails; its instances are evacuated, and it comes back with the disks that it had."""
+        with self.nobody_builds():
+            host.fail("network")
+        host.fail("libvirtd")
+        for _again in range(3):  # what works there may start something in this moment
+            host.run("sh", "-c", "pkill -KILL python3; pkill -KILL qemu-system; true")
+            time.sleep(0.3)
+        if self.play(mine, "host", bootflow_host=[host.name], bootflow_host_state="forced_down", kills=0.0) == 0:
+            self.play(mine, "evacuate", bootflow_host=[host.name], kills=0.3)
+            self.play(mine, "evacuate", bootflow_host=[host.name], kills=0.0)
+        host.restore()
+        host.restart()
+        self.play(mine, "heartbeat", kills=0.0)
+        self.play(mine, "host", bootflow_host=[host.name], bootflow_host_state="up", kills=0.0)
+
     def settle(self) -> None:
         """All hosts are back, the leases of dead runs are over, and what people do then is done."""
         calm = random.Random(SEED)

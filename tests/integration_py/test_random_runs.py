@@ -10,7 +10,6 @@ That no guest ever runs twice is checked for each test (conftest.py). crowd.py s
 from __future__ import annotations
 
 import random
-import time
 import typing as t
 
 import psycopg
@@ -119,22 +118,6 @@ class People(Crowd):
 
     def break_more(self, mine: random.Random, kind: str) -> None:
         """What else can fail: one of ``more_kinds``."""
-
-    def lose(self, mine: random.Random, host: t.Any) -> None:
-        """Its power fails; its instances are evacuated, and it comes back with the disks that it had."""
-        with self.nobody_builds():
-            host.fail("network")
-        host.fail("libvirtd")
-        for _again in range(3):  # what works there may start something in this moment
-            host.run("sh", "-c", "pkill -KILL python3; pkill -KILL qemu-system; true")
-            time.sleep(0.3)
-        if self.play(mine, "host", bootflow_host=[host.name], bootflow_host_state="forced_down", kills=0.0) == 0:
-            self.play(mine, "evacuate", bootflow_host=[host.name], kills=0.3)
-            self.play(mine, "evacuate", bootflow_host=[host.name], kills=0.0)
-        host.restore()
-        host.restart()
-        self.play(mine, "heartbeat", kills=0.0)
-        self.play(mine, "host", bootflow_host=[host.name], bootflow_host_state="up", kills=0.0)
 
 
 def a_file(mine: random.Random, names: t.Sequence[str]) -> dict[str, t.Any]:

@@ -11,7 +11,6 @@ crowd.py says how another history is chosen.
 from __future__ import annotations
 
 import random
-import time
 import typing as t
 from pathlib import Path
 
@@ -143,22 +142,6 @@ class Owners(Crowd):
                 host.fail(kind)
             self.over.wait(mine.uniform(3.0, 20.0))
             host.restore()
-
-    def lose(self, mine: random.Random, host: t.Any) -> None:
-        """Its power fails; its instances are evacuated, and it comes back with the disks that it had."""
-        with self.nobody_builds():
-            host.fail("network")
-        host.fail("libvirtd")
-        for _again in range(3):  # what works there may start something in this moment
-            host.run("sh", "-c", "pkill -KILL python3; pkill -KILL qemu-system; true")
-            time.sleep(0.3)
-        if self.play(mine, "host", bootflow_host=[host.name], bootflow_host_state="forced_down", kills=0.0) == 0:
-            self.play(mine, "evacuate", bootflow_host=[host.name], kills=0.3)
-            self.play(mine, "evacuate", bootflow_host=[host.name], kills=0.0)
-        host.restore()
-        host.restart()
-        self.play(mine, "heartbeat", kills=0.0)
-        self.play(mine, "host", bootflow_host=[host.name], bootflow_host_state="up", kills=0.0)
 
 
 def a_volume(mine: random.Random, name: str) -> dict[str, t.Any]:
