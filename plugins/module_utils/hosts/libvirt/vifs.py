@@ -46,7 +46,8 @@ def wait_plugged(domain: t.Any, timeout: float, fatal: bool, devices: t.Optional
     """Wait up to ``timeout`` seconds for every interface. Returns the missing ones if that is not ``fatal``.
 
     :arg devices: those of the host; None: all of the domain.
-    :raises VirtualInterfaceCreateException: interfaces are missing, and that is fatal.
+    :raises VirtualInterfaceCreateException: interfaces are missing, and that is fatal; or the guest has ended.
+    :raises InstanceNotFound: the guest is gone.
     """
     missing = devices_of(domain) if devices is None else list(devices)
     end = time.monotonic() + timeout
@@ -54,6 +55,13 @@ def wait_plugged(domain: t.Any, timeout: float, fatal: bool, devices: t.Optional
         missing = [device for device in missing if not is_plugged(device)]
         if not missing or time.monotonic() >= end:
             break
+        with libvirt_errors():
+            active = domain.isActive()
+        if not active:  # nothing plugs in the interfaces of a guest that was deleted meanwhile
+            raise VirtualInterfaceCreateException(
+                reason="the guest ended before interfaces %s were plugged in" % ", ".join(missing),
+                remedy="Run the same again, unless the instance was deleted or stopped.",
+            )
         time.sleep(POLL)
     if missing and fatal:
         raise VirtualInterfaceCreateException(

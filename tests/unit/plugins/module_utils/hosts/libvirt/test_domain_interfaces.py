@@ -16,9 +16,14 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.errors impor
     InstanceNotFound,
     InterfaceAttachFailed,
     InvalidInput,
+    VirtualInterfaceCreateException,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import connection as libvirt_connection
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domain_devices, domain_interfaces
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import (
+    domain_devices,
+    domain_interfaces,
+    vifs,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domain_interfaces import desired_interface
 
 ME, MAC, OTHER = "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11", "fa:16:3e:00:00:01", "fa:16:3e:00:00:02"
@@ -166,3 +171,13 @@ def test_what_libvirt_refuses():
 def test_bad_input(bad):
     with pytest.raises(InvalidInput):
         desired_interface({"uuid": ME, "mac": MAC, "state": "attached", "xml": NIC % MAC, **bad})
+
+
+def test_nobody_waits_for_the_interfaces_of_a_guest_that_ended(monkeypatch, libvirt):
+    """A delete may take the guest away while its build waits."""
+    monkeypatch.setattr(vifs, "is_plugged", lambda device: False)
+    with pytest.raises(VirtualInterfaceCreateException, match="the guest ended before interfaces tap1 were plugged in"):
+        vifs.wait_plugged(Guest(active=False), 300.0, True, devices=["tap1"])
+    assert vifs.wait_plugged(Guest(), 0.01, False, devices=["tap1"]) == ["tap1"]
+    with pytest.raises(VirtualInterfaceCreateException, match="were not plugged in after"):
+        vifs.wait_plugged(Guest(), 0.01, True, devices=["tap1"])
