@@ -200,8 +200,7 @@ class ActionModule(LedgerAction):
         back = sorted(taken - gone)
         if back:
             ledger.transact(interfaces.kept, back)
-        for key in set(keys) - gone:
-            failed[key].remedy = "The ledger has the interface: run the same again, or detach it. " + failed[key].remedy
+        failed.update({key: _kept(failed[key]) for key in set(keys) - gone})
 
     def _detach(self, host: str, items: Items) -> tuple[set[str], Failed]:
         ledger = self.open_ledger()
@@ -340,6 +339,13 @@ def _absent(item: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         "state": "detached",
         "network": item["source"],
     }
+
+
+def _kept(error: errors.BootflowError) -> errors.BootflowError:
+    """``error``, which others may have too, for an interface that the instance keeps in the ledger."""
+    found = errors.from_dict(error.as_dict())
+    found.remedy = "The ledger has the interface: run the same again, or detach it. %s" % error.remedy
+    return found
 
 
 def _moved(item: t.Mapping[str, t.Any], host: str) -> errors.BootflowError:

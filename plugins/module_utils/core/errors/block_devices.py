@@ -106,7 +106,7 @@ class DevicePathInUse(Conflict):
 
 
 class DeviceDetachFailed(BootflowError):
-    """The guest did not release a disk (Nova)."""
+    """The guest did not release a disk or an interface (Nova)."""
 
     msg_fmt = "Device detach failed for %(device)s: %(reason)s"
-    remedy = "Unmount it in the guest, see that the guest runs and takes part in hot-unplug (ACPI), and detach again."
+    remedy = "Unmount a disk in the guest, see that the guest runs and takes part in hot-unplug (ACPI), and detach again."

@@ -161,7 +161,8 @@ def _detach(
     else:
         if domain is not None:
             raise Conflict(
-                message="interface %s of guest %s comes back" % (desired.mac, desired.uuid), remedy="Run again."
+                message="interface %s of guest %s is there again after it was detached" % (desired.mac, desired.uuid),
+                remedy="Run the same again.",
             )
     released = release(connection, desired.network, desired.mac, check_mode) if desired.network else []
     return _result(before is not None or bool(released), before, None, [])
