@@ -109,4 +109,6 @@ class DeviceDetachFailed(BootflowError):
     """The guest did not release a disk or an interface (Nova)."""
 
     msg_fmt = "Device detach failed for %(device)s: %(reason)s"
-    remedy = "Unmount a disk in the guest, see that the guest runs and takes part in hot-unplug (ACPI), and detach again."
+    remedy = (
+        "Unmount a disk in the guest, see that the guest runs and takes part in hot-unplug (ACPI), and detach again."
+    )
