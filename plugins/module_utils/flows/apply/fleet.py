@@ -165,6 +165,10 @@ def _with_addresses(tx: Transaction, file: File, changes: t.Sequence[Change]) ->
     }
     if not wanted:
         return list(changes)
+    gone = [str(c.interface["port_id"]) for c in changes if c.done and c.kind == DETACH_INTERFACE]
+    if gone:  # their places in the quota, and their addresses, are free by then
+        ports.begin_leaving(tx, gone)
+        ports.end_leaving(tx, gone)
     known_hosts = file.moves.known_hosts if file.moves is not None else None
     options = file.options
     try:

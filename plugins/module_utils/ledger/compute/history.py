@@ -20,6 +20,8 @@ from ..schema.tables import instance_action_events, instance_actions, instance_f
 
 SUCCESS = "Success"
 ERROR = "Error"
+#: Actions in which no host has a part: what the action before them left is there still.
+OF_THE_LEDGER = ("lock", "unlock", "resetState")
 
 
 class InstanceFault:
@@ -335,14 +337,15 @@ def text(words: str) -> str:
 
 
 def whose_last_failed(tx: Transaction, uuids: t.Sequence[str], actions: t.Collection[str]) -> set[str]:
-    """The instances whose newest action is one of these, and did not succeed."""
+    """The instances whose newest action on a host is one of these, and did not succeed."""
     if not uuids:
         return set()
     c = instance_actions.c
-    newest = sa.select(sa.func.max(c.id)).where(bulk.among(tx, c.instance_uuid, uuids)).group_by(c.instance_uuid)
+    mine = (bulk.among(tx, c.instance_uuid, uuids), c.action.not_in(OF_THE_LEDGER))
+    newest = sa.select(sa.func.max(c.id)).where(*mine).group_by(c.instance_uuid)
     failed = sa.or_(c.finish_time.is_(None), c.message == ERROR)
-    mine = (c.id.in_(newest), c.action.in_(sorted(actions)), failed)
-    return set(tx.execute(sa.select(c.instance_uuid).where(*mine)).scalars())
+    query = sa.select(c.instance_uuid).where(c.id.in_(newest), c.action.in_(sorted(actions)), failed)
+    return set(tx.execute(query).scalars())
 
 
 def with_event(tx: Transaction, uuids: t.Sequence[str], event: str) -> set[str]:

@@ -31,6 +31,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances i
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Outcome, Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import find
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import cold
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations, reset_state
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances, ports
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import Instance
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
@@ -560,6 +561,29 @@ def test_a_config_drive_that_an_instance_has_is_no_difference(two_hosts: World) 
     assert change.what == "config_drive true -> false", "as YAML has them"
 
 
+@pytest.mark.parametrize("what", ["reset_state", "lock"])
+def test_what_no_host_has_a_part_in_does_not_bring_disks_back(two_hosts: World, what: str) -> None:
+    """A run died in the middle of a rebuild: the disks may be missing, and no reboot leads out."""
+    world = two_hosts
+    its = file(world, request("web", allow=("restart", "rebuild")))
+    apply(world, its)
+    row = living(world)["web"]
+
+    def write(function: t.Callable[..., t.Any], *arguments: t.Any, run: str = "b") -> None:
+        with world.ledger.write() as tx:
+            function(tx.for_run(world.context(run)), *arguments)
+
+    write(operation.begin, find("rebuild", "HARD"), Selection(uuids=[row.uuid]), {"h1", "h2"}, run="r")
+    world.time += 100_000
+    if what == "reset_state":
+        write(reset_state.reset, Selection(uuids=[row.uuid]), "error")
+    else:
+        write(operations.settle, str(row.host), {}, world.time + 1)
+        write(lock.lock, Selection(uuids=[row.uuid]))
+    assert living(world)["web"].vm_state == states.ERROR
+    assert [c.steps for c in planned(world, its).to_do] == [("rebuild",)]
+
+
 def volume_file(world: BootWorld, *requests: ServerRequest) -> fleet.File:
     options = accept.AcceptOptions(networks=world.networks, volumes=BootVolumeOptions(world.settings(), True))
     return fleet.File(requests, options)
@@ -665,6 +689,11 @@ def test_interfaces_follow_the_file(world: World) -> None:
     (gone,) = begun.detach_interfaces
     ((port, _network),) = _ports_on(world, asked["instance"], network(2).id)
     assert gone == {"instance": asked["instance"], "port_id": port.id} and not begun.attach_interfaces
+    plan = planned(world, file(world, web, both[1]))
+    assert [(c.kind, c.name, c.done) for c in plan.changes] == [
+        ("attach_interface", "db", True),
+        ("detach_interface", "web", True),
+    ], "what web loses first is free for db"
 
 
 def _ports_on(world: World, uuid: str, network_id: str) -> list[t.Any]:
