@@ -44,10 +44,16 @@ def leaving(connection: t.Any, uuid: str) -> t.Any:
 
 
 def is_here(connection: t.Any, uuid: str) -> bool:
-    """Whether libvirt says for sure that the guest, running or off, is here and did not go over."""
+    """Whether libvirt says for sure that the guest is here and did not go over: it goes on here, or ran here to its end.
+
+    Of one that is off and libvirt does not know why (it crashed, when its memory was still to follow it) both hosts have to be heard.
+    """
     try:
         domain = find_domain(connection, uuid)
-        return domain is not None and moving_of(domain) in ("", ENDED_HERE)
+        if domain is None:
+            return False
+        goes_on = power_state(domain) in (RUNNING, POWER_PAUSED)
+        return moving_of(domain) in (("", ENDED_HERE) if goes_on else (ENDED_HERE,))
     except (BootflowError, libvirt.libvirtError):
         return False
 

@@ -12,6 +12,7 @@ import shutil
 import socket
 import threading
 import time
+import types
 import typing as t
 from pathlib import Path
 
@@ -22,7 +23,15 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.qemu_connection import secret_uuid
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies import server
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.file_disks import write_records
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.live import channels, gate, guests, relay, target
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import connection as libvirt_connection
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.live import (
+    channels,
+    gate,
+    guests,
+    relay,
+    state,
+    target,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes
 
@@ -443,3 +452,47 @@ def test_the_socket_of_libvirt(tmp_path: Path) -> None:
     assert target.libvirt_socket("qemu:///system?socket=%s/sock" % tmp_path) == str(tmp_path / "sock")
     with pytest.raises(errors.HypervisorUnavailable):
         target.libvirt_socket("qemu:///system?socket=%s/none" % tmp_path)
+
+
+class Seen:
+    """One in a state of libvirt's, with its reason; ``job``: the operation of the job that goes on."""
+
+    def __init__(self, state: int, reason: int, job: int = 0):
+        self.found, self.job = (state, reason), job
+
+    def state(self) -> tuple[int, int]:
+        return self.found
+
+    def jobInfo(self) -> list[int]:
+        return [2 if self.job else 0]
+
+    def jobStats(self, flags: int) -> dict[str, int]:
+        return {"operation": self.job}
+
+
+@pytest.mark.parametrize(
+    ("domain", "stays"),
+    [
+        (Seen(1, 1), True),
+        (Seen(3, 1), True),
+        (Seen(1, 1, job=8), False),  # it leaves
+        (Seen(5, 1), True),  # its system shut down
+        (Seen(5, 2), True),  # it lost its power
+        (Seen(5, 3), False),  # QEMU crashed: its memory may have been following it
+        (Seen(5, 0), False),  # libvirt does not know any more
+        (Seen(5, 4), False),  # it went over
+        (None, False),
+    ],
+)
+def test_whether_a_guest_has_stayed(monkeypatch: pytest.MonkeyPatch, domain: Seen | None, stays: bool) -> None:
+    """Only then its new host is cleaned of its disks at once."""
+    fake = types.SimpleNamespace(
+        libvirtError=OSError, VIR_DOMAIN_SHUTOFF=5, VIR_DOMAIN_SHUTOFF_SHUTDOWN=1, VIR_DOMAIN_SHUTOFF_DESTROYED=2,
+        VIR_DOMAIN_SHUTOFF_MIGRATED=4, VIR_DOMAIN_SHUTOFF_SAVED=5, VIR_DOMAIN_SHUTOFF_FAILED=6, VIR_DOMAIN_JOB_NONE=0,
+        VIR_DOMAIN_JOB_OPERATION_MIGRATION_OUT=8, VIR_DOMAIN_JOB_OPERATION_MIGRATION_IN=7, VIR_DOMAIN_PAUSED=3,
+        VIR_DOMAIN_PAUSED_MIGRATION=2, VIR_DOMAIN_RUNNING=1, VIR_DOMAIN_RUNNING_POSTCOPY=10,
+    )  # fmt: skip
+    for module in (guests, state, libvirt_connection):
+        monkeypatch.setattr(module, "libvirt", fake)
+    monkeypatch.setattr(guests, "find_domain", lambda _connection, _uuid: domain)
+    assert guests.is_here(None, "u") is stays
