@@ -173,10 +173,20 @@ class ActionModule(LedgerAction):
                 failed[each["id"]] = lacking[network]
         changed, problems = self._interfaces([w for w in wanted if w["id"] not in failed])
         failed.update(problems)
-        undone = [of_ports[key] for key in failed if of_ports[key]["new"]]
+        late = self._take_back([of_ports[w["id"]] for w in wanted])
+        undone = [of_ports[key] for key in failed if of_ports[key]["new"] and key not in late]
         if undone:
             self._undo(host, undone, failed)
-        return changed, failed
+        return changed - set(late), {**failed, **late}
+
+    def _take_back(self, items: Items) -> Failed:
+        """Guests lose again what another run detached from them before they had it: its addresses may be another guest's."""
+        if not items:
+            return {}
+        lost = self.open_ledger().inspect(interfaces.lost, [i["port_id"] for i in items])
+        late = {i["port_id"]: i for i in items if i["port_id"] in lost}
+        _changed, kept = self._interfaces([_absent(i) for i in late.values()])
+        return {key: _detached_meanwhile(item, kept.get(key)) for key, item in late.items()}
 
     def _make_networks(self, networks: t.Mapping[str, t.Any]) -> Failed:
         """Returns why the host lacks networks, by their names."""
@@ -352,6 +362,20 @@ def _moved(item: t.Mapping[str, t.Any], host: str) -> errors.BootflowError:
     return errors.Conflict(
         message="instance %s left host %s, or a run began to work on it" % (item["name"], host),
         remedy=AGAIN,
+    )
+
+
+def _detached_meanwhile(item: t.Mapping[str, t.Any], kept: errors.BootflowError | None) -> errors.BootflowError:
+    """:arg kept: why the guest has it still"""
+    if kept is None:
+        return errors.Conflict(
+            message="another run detached the %s meanwhile" % _words(item),
+            remedy="Run the same again to attach another one.",
+        )
+    return errors.Conflict(
+        message="another run detached the %s meanwhile, and its guest does not let go of it: %s"
+        % (_words(item), kept.message),
+        remedy="Reboot the instance with bootflow_reboot_type: HARD: its guest has what the ledger has then.",
     )
 
 

@@ -34,6 +34,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves impor
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import (
     instances,
     nodes,
+    ports,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
@@ -244,16 +245,19 @@ class ActionModule(MoveAction):
             return ledger.inspect(load)
 
     def _networks(self, uuids: t.Sequence[str]) -> tuple[Outcomes, t.Mapping[str, errors.BootflowError]]:
-        """The networks of the guests, as a build makes them. Returns what instances lack."""
-        builds = self._builds(uuids)
-        networks = build_parts.networks_of(builds)
+        """The networks of the guests, as a build makes them: also of interfaces that they are losing, and have still. Returns what instances
+        lack."""
+        with contextlib.closing(self.open_ledger()) as ledger:
+            found = ledger.inspect(lambda tx: [ports.ports_of(tx, uuids, leaving=each) for each in (False, True)])
+        of_guests = {u: {n.name: n for its in found for _port, n in its[u]} for u in uuids}
+        networks = {name: network for its in of_guests.values() for name, network in its.items()}
         if not networks:
             return {}, {}
         result = self.run_module("virtual_network", build_parts.network_arguments(self, networks.values()))
         restore(self, networks, result)
         without = item_errors(result, networks)
-        of_builds = {b.uuid: sorted({n.name for _port, n in b.ports} & set(without)) for b in builds}
-        return {}, {u: without[names[0]] for u, names in of_builds.items() if names}
+        lacking = {u: sorted(set(its) & set(without)) for u, its in of_guests.items()}
+        return {}, {u: without[names[0]] for u, names in lacking.items() if names}
 
     def _migrate(self, host: str) -> dict[str, t.Any]:
         """The guests go to their new hosts, a few at a time."""

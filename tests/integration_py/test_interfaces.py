@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import time
 import typing as t
 from xml.etree import ElementTree
@@ -186,6 +187,19 @@ def test_many_at_once_and_those_that_cannot(networks: Flow) -> None:
     assert len(everywhere(flow, "web-3")) == 2
     listed = json.dumps(list(ports(flow, "web-3").values()))
     assert "10.78.0." in listed
+    # As after a detach whose host gave no answer: the guest takes the interface along, and nobody gets its address.
+    row = flow.instances()["web-3"]
+    with sqlite3.connect(flow.ledger_path, timeout=30) as ledger:
+        ledger.execute(
+            "UPDATE ports SET position = -2 - position WHERE position > 0 AND instance_uuid = ?", [row["uuid"]]
+        )
+    ledger.close()
+    done = flow.run("live_migrate", bootflow_names=["web-3"])
+    assert done.returncode == 0, done.output
+    assert len(macs(flow, "web-3")) == 2 and len(ports(flow, "web-3")) == 1
+    (left,) = flow.query("SELECT host FROM ports WHERE position < -1")
+    assert left["host"] == flow.instances()["web-3"]["host"] != row["host"]
+    assert flow.run("heartbeat").returncode == 0 and flow.query("SELECT id FROM ports WHERE position < -1")
     # A guest without a system lets go of nothing while it runs.
     done = flow.run("stop", bootflow_names=["web-1", "web-3"], bootflow_shutdown_timeout=0)
     assert done.returncode == 0, done.output

@@ -95,6 +95,11 @@ _RESERVE = (
     " bootflow_reserved_memory_mb, bootflow_reserved_disk_gb and bootflow_reserved_vcpus."
 )
 
+_HALF_DETACHED = (
+    "A run began to detach this interface, whose addresses stay taken. If that run has ended, run bootflow.compute.detach_interface"
+    " with port_id: %s."
+)
+
 Amounts = t.Tuple[int, int, int]  # memory in MB, disk in GB, vCPUs
 
 
@@ -233,13 +238,14 @@ class Device:
 
 @dataclass(frozen=True)
 class Port:
-    """A port of a deleted instance, or kept until a host is cleaned."""
+    """A port of a deleted instance, or kept until a host is cleaned, or one that a guest is losing."""
 
     id: str
     instance: str
     host: t.Optional[str]
     held: bool
     addresses: t.Sequence[str] = ()
+    leaving: bool = False  # a run began to detach it
 
 
 @dataclass(frozen=True)
@@ -634,6 +640,12 @@ class _Plan:
         for port in self.ledger.ports:
             instance = self.ledger.instances.get(port.instance)
             lives = instance is not None and not instance.deleted
+            if lives and port.leaving:
+                has = list(port.addresses)
+                self.add(
+                    PORT, port.host, port.instance, "port %s" % port.id, has, has, REPORT, _HALF_DETACHED % port.id
+                )
+                continue
             if (port.held and (port.host, port.instance) in self.to_clean) or (lives and not port.held):
                 continue
             self.add(

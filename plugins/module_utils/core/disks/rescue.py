@@ -21,6 +21,14 @@ from .disk_names import check_bus, check_device, default_bus, free_name
 DISK, CONFIG_DRIVE, DEFINITION = "disk.rescue", "disk.config.rescue", "unrescue.xml"
 
 
+def is_rescue(xml: t.Any, uuid: str) -> bool:
+    """Whether a domain's XML has the disk of a rescue."""
+    return any(
+        source.get("file", "").endswith("/%s/%s" % (uuid, DISK))
+        for source in xml.iterfind("devices/disk/source[@file]")
+    )
+
+
 def is_stable(image: Image) -> bool:
     """Whether the guest's own disks keep their names. source: Nova's check_hw_rescue_props
 

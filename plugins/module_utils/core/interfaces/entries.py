@@ -169,7 +169,7 @@ def named_interfaces(entries: t.Sequence[t.Any], problems: Problems) -> list[Nam
                 instance=canonical(entry["instance"]),
                 port_id=canonical(entry["port_id"]) if "port_id" in entry else None,
                 mac_address=mac.lower() if mac is not None else None,
-                network=entry.get("network"),
+                network=canonical(entry["network"]) if "network" in entry else None,
                 fixed_ip=str(ipaddress.ip_address(address)) if address is not None else None,
                 tag=entry.get("tag"),
             )
@@ -203,12 +203,21 @@ def _sound(
 
 
 def take_met(wanted: t.Sequence[WantedInterface], ports: t.Sequence[PortRecord]) -> dict[int, PortRecord]:
-    """Which of an instance's wanted interfaces (by their numbers) are there already, each by a port of its own."""
-    left = list(ports)
-    met: dict[int, PortRecord] = {}
+    """Which of an instance's wanted interfaces (by their numbers) are there already, each by a port of its own: as many as can be, in whatever
+    order they are named."""
+    taken: dict[int, int] = {}  # place of a port -> number of the interface that has it
+
+    def take(number: int, tried: set[int]) -> bool:
+        """Whether the interface gets a port, where needed one that another has, which gets another one then."""
+        for place, port in enumerate(ports):
+            if place in tried or not wanted[number].is_met_by(port):
+                continue
+            tried.add(place)
+            if place not in taken or take(taken[place], tried):
+                taken[place] = number
+                return True
+        return False
+
     for number in sorted(range(len(wanted)), key=lambda n: -wanted[n].conditions):
-        port = next((p for p in left if wanted[number].is_met_by(p)), None)
-        if port is not None:
-            left.remove(port)
-            met[number] = port
-    return met
+        take(number, set())
+    return {number: ports[place] for place, number in taken.items()}

@@ -267,6 +267,11 @@ def _start(tx: Transaction, its: Operation, found: t.Sequence[Interface]) -> Non
 # --- done by the hosts --------------------------------------------------------------------------------------------------
 
 
+def lost(tx: Transaction, ids: t.Sequence[str]) -> set[str]:
+    """Those of these ports that another run has detached, or begun to, since they were read: their guests may have got them too late."""
+    return set(ids) - ports.had(tx, ids)
+
+
 def to_detach(tx: Transaction, ids: t.Sequence[str], host: str) -> set[str]:
     """Take these new ports out of the definitions again: their guests could not get them. Returns those that are in none now.
 

@@ -13,7 +13,7 @@ from ...core.instances.request import ServerRequest
 from ...core.model import Network
 from ...core.request import expand
 from ...core.request.hostname import instance_hostname
-from ...ledger.compute import instances, requests
+from ...ledger.compute import instances, ports, requests
 from ...ledger.compute import moves as ledger_moves
 from ...ledger.compute.instances import Instance
 from ...ledger.compute.moves import MoveRow
@@ -108,14 +108,15 @@ def _enter(
 
 def add_networks(tx: Transaction, row: Instance, networks: t.Iterable[Network]) -> None:
     """Let the request of the instance, which no other shares then, have these networks as they are defined now. What was asked for at its
-    boot stays. A subnet that a definition lacks now stays, too: ports may have addresses of it.
+    boot stays. A subnet that a definition lacks now stays, too, if ports have addresses of it; another one may have its range now.
     """
+    used = ports.subnets_of(tx, row.uuid)
     defined = {n["id"]: n for n in row.spec["network_definitions"]}
     before = dict(defined)
     for network in networks:
         new = asdict(network)
         had = {s["id"]: s for s in (before.get(network.id) or {}).get("subnets", ())}
-        lost = [s for key, s in had.items() if key not in {s["id"] for s in new["subnets"]}]
+        lost = [s for key, s in had.items() if key in used and key not in {s["id"] for s in new["subnets"]}]
         defined[network.id] = {**new, "subnets": [*new["subnets"], *lost]}
     if json.dumps(defined, sort_keys=True) == json.dumps(before, sort_keys=True):
         return

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from ...core import errors
 from ...core.instances import moves, states
-from ...ledger.compute import claims, cleanups, history, instances, runs
+from ...ledger.compute import claims, cleanups, history, instances, ports, runs
 from ...ledger.compute import moves as ledger_moves
 from ...ledger.compute.instances import Instance
 from ...ledger.compute.moves import MoveRow
@@ -72,6 +72,7 @@ def go_over(tx: Transaction, row: Instance, move: MoveRow) -> None:
     beside.take_over(tx, [row.uuid])
     cleanups.add(tx, move.source_compute, row.uuid, row.domain_name, "it was migrated live to %s" % move.dest_compute)
     relocate(tx, [(row.uuid, move.dest_compute, move.dest_node, move.dest_limits)])
+    ports.follow_leaving(tx, row.uuid, move.source_compute, move.dest_compute)
     between = [(move.source_compute, move.source_node), (move.dest_compute, move.dest_node)]
     claims.exchange(tx, {row.uuid: between})
     ledger_moves.set_status(tx, [move.id], moves.POST_MIGRATING)

@@ -202,7 +202,17 @@ def _worked_on(row: InstanceSize) -> bool:
 
 def _ports(tx: Transaction, rows: t.Sequence[SuspiciousPort]) -> list[audit.Port]:
     addresses = ports.addresses_of(tx, [r.id for r in rows])
-    return [audit.Port(r.id, r.instance_uuid, r.host, r.position < 0, tuple(addresses.get(r.id, ()))) for r in rows]
+    return [
+        audit.Port(
+            r.id,
+            r.instance_uuid,
+            r.host,
+            r.position == ports.HELD,
+            tuple(addresses.get(r.id, ())),
+            leaving=r.position <= ports.LEAVING,
+        )
+        for r in rows
+    ]
 
 
 # --- writing ------------------------------------------------------------------------------------------------------------

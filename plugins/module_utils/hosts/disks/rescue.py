@@ -15,7 +15,7 @@ import os
 import typing as t
 from dataclasses import dataclass
 
-from ...core.disks.rescue import CONFIG_DRIVE, DEFINITION, DISK
+from ...core.disks.rescue import CONFIG_DRIVE, DEFINITION, DISK, is_rescue
 from ...core.errors import BootflowError, LibvirtError
 from ...core.guest.domain.element import parse
 from ...core.instances.power_states import NOSTATE
@@ -39,14 +39,6 @@ class RescuedSpec:
     uuid: str
     xml: str  # its definition by the ledger, where the host has lost its own
     start: bool = True  # when its own definition is back
-
-
-def is_rescue(xml: t.Any, uuid: str) -> bool:
-    """Whether a domain's XML has the disk of a rescue."""
-    return any(
-        source.get("file", "").endswith("/%s/%s" % (uuid, DISK))
-        for source in xml.iterfind("devices/disk/source[@file]")
-    )
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import socket
 import typing as t
 
 from ...core.disks.local import ON_LVM
+from ...core.disks.rescue import is_rescue
 from ...core.errors import InvalidInput
 from ...core.guest.domain.element import parse, to_text
 from ...core.guest.domain.metadata import NovaInstanceConfig
@@ -19,7 +20,6 @@ from ...core.guest.domain.namespaces import NOVA_NAMESPACE
 from ...core.instances.power_states import power_state_of
 from ..disks.devices import isolated_disks
 from ..disks.local_storage import group_facts
-from ..disks.rescue import is_rescue
 from ..iscsi.connector_facts import initiator_name, qemu_opens_iscsi
 from ..libvirt.connection import libvirt, libvirt_errors
 from ..libvirt.domains import ledger_of_domain

@@ -12,7 +12,8 @@ from __future__ import annotations
 import time
 import typing as t
 
-from ...core.errors import DeviceDetachFailed, InstanceNotFound
+from ...core.disks.rescue import is_rescue
+from ...core.errors import Conflict, DeviceDetachFailed, InstanceNotFound
 from ...core.guest.domain.element import parse
 from .connection import is_code, libvirt, libvirt_errors
 
@@ -36,9 +37,24 @@ def flag_of(parts: t.Collection[str]) -> int:
 
 def devices_of(domain: t.Any, part: str, tag: str) -> list[t.Any]:
     """The devices of one kind (disk, interface) in LIVE or CONFIG."""
+    return list(_definition(domain, part).iterfind("devices/" + tag))
+
+
+def _definition(domain: t.Any, part: str) -> t.Any:
     with libvirt_errors():
-        flags = libvirt.VIR_DOMAIN_XML_INACTIVE if part == CONFIG else 0
-        return list(parse(domain.XMLDesc(flags)).iterfind("devices/" + tag))
+        return parse(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE if part == CONFIG else 0))
+
+
+def refuse_rescue(domain: t.Any, uuid: str) -> None:
+    """A rescue came about whose host gave no answer. What its domain gets or loses, the definition that comes back has not got or lost.
+
+    :raises Conflict: the domain is that of a rescue.
+    """
+    if any(is_rescue(_definition(domain, part), uuid) for part in parts_of(domain)):
+        raise Conflict(
+            message="guest %s is rescued, and its own definition comes back as it was: end the rescue first" % uuid,
+            remedy="bootflow.compute.heartbeat tells the ledger of the rescue, and bootflow.compute.unrescue ends it.",
+        )
 
 
 def let_go(

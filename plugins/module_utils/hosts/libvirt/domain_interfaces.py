@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from ...core.errors import Conflict, InstanceNotFound, InterfaceAttachFailed, InvalidInput
 from ...core.guest.domain.element import parse, to_text
 from ..os.batch import progress
+from ..os.locks import LOCK_ROOT, host_lock
 from ..os.paths import checked_uuid
 from .connection import libvirt, libvirt_errors
 from .dhcp import Reservation, release, reserve
-from .domain_devices import CONFIG, LIVE, TRIES, devices_of, flag_of, let_go, parts_of
+from .domain_devices import CONFIG, LIVE, TRIES, devices_of, flag_of, let_go, parts_of, refuse_rescue
 from .running import find_domain
 from .vifs import wait_plugged
 
@@ -78,11 +79,23 @@ def ensure_interface(
 
     :arg tries: how often a guest is asked to release an interface, with ``wait``, 2 * ``wait``... seconds in between.
     :arg plugging: seconds that a new interface has to be up in, and whether it is an error if it is not.
-    :raises InstanceNotFound: the domain that an interface is attached to does not exist.
+    :raises InstanceNotFound: the domain that an interface is attached to does not exist. :raises Conflict: it is that of a rescue.
     :raises InterfaceAttachFailed: libvirt refuses it. :raises DeviceDetachFailed: the guest does not release it.
     :raises NetworkError: an address cannot be reserved. :raises VirtualInterfaceCreateException: the interface does not come up.
     """
+    if check_mode:
+        return _ensure(connection, desired, True, tries, wait, plugging)
+    # libvirt takes an interface twice: two runs that give it to the guest take turns.
+    with host_lock(LOCK_ROOT, "interface-" + desired.mac.replace(":", "")):
+        return _ensure(connection, desired, False, tries, wait, plugging)
+
+
+def _ensure(
+    connection: t.Any, desired: DomainInterface, check_mode: bool, tries: int, wait: float, plugging: tuple[float, bool]
+) -> dict[str, t.Any]:
     domain = find_domain(connection, desired.uuid)
+    if domain is not None:
+        refuse_rescue(domain, desired.uuid)
     if desired.state == DETACHED:
         return _detach(connection, domain, desired, check_mode, tries, wait)
     if domain is None:

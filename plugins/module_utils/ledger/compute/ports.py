@@ -378,6 +378,19 @@ def owners(tx: Transaction, ids: t.Sequence[str]) -> dict[str, str]:
     return {r.id: r.instance_uuid for r in tx.execute(query)} if ids else {}
 
 
+def subnets_of(tx: Transaction, uuid: str) -> set[str]:
+    """The ids of the subnets that the instance has addresses of, also on ports that are leaving."""
+    c = ip_allocations.c
+    query = sa.select(c.subnet_id).join(ports, ports.c.id == c.port_id).where(ports.c.instance_uuid == uuid)
+    return set(tx.execute(query.distinct()).scalars())
+
+
+def had(tx: Transaction, ids: t.Sequence[str]) -> set[str]:
+    """Those of these ports that definitions of their instances' guests have."""
+    query = sa.select(ports.c.id).where(bulk.among(tx, ports.c.id, ids), ports.c.position >= 0)
+    return set(tx.execute(query).scalars()) if ids else set()
+
+
 def begin_leaving(tx: Transaction, ids: t.Sequence[str]) -> None:
     """The guests of these ports are losing them: what defines a guest from now on leaves them out, and nobody gets their addresses
     before end_leaving()."""
@@ -399,6 +412,13 @@ def end_leaving(tx: Transaction, ids: t.Sequence[str]) -> None:
     mine = sa.and_(bulk.among(tx, ports.c.id, ids), ports.c.position <= LEAVING)
     _free(tx, ip_allocations.c.port_id.in_(sa.select(ports.c.id).where(mine)))
     tx.execute(ports.delete().where(mine))
+
+
+def follow_leaving(tx: Transaction, uuid: str, source: str, host: str) -> None:
+    """The guest of this instance went from ``source`` to ``host`` while it ran, and took along what it is losing: the addresses are not free
+    when its former host is cleaned."""
+    mine = (ports.c.instance_uuid == uuid, ports.c.host == source, ports.c.position <= LEAVING)
+    tx.execute(ports.update().where(*mine).values(host=host))
 
 
 def _networks_of(tx: Transaction, uuids: t.Collection[str]) -> dict[str, dict[str, Network]]:
@@ -472,10 +492,10 @@ def network_from(data: t.Mapping[str, t.Any]) -> Network:
 
 
 def suspicious(tx: Transaction) -> list[SuspiciousPort]:
-    """Ports of deleted instances, and ports held until a host is cleaned."""
+    """Ports of deleted instances, those held until a host is cleaned, and those that guests are losing."""
     c = ports.c
     query = sa.select(c.id, c.instance_uuid, c.host, c.position).join(instances, instances.c.uuid == c.instance_uuid)
-    return tx.rows(query.where(sa.or_(instances.c.deleted != "", c.position == HELD)), SuspiciousPort)
+    return tx.rows(query.where(sa.or_(instances.c.deleted != "", c.position <= HELD)), SuspiciousPort)
 
 
 def addresses_of(tx: Transaction, port_ids: t.Iterable[str]) -> dict[str, list[str]]:

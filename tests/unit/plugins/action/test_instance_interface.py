@@ -2,12 +2,24 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What people are told of interfaces that are neither attached nor taken back."""
+"""Interfaces attached on a host: what people are told of those that are neither attached nor taken back, and what other runs do meanwhile."""
 
 from __future__ import annotations
 
+import typing as t
+
+import pytest
+
 from ansible_collections.bootflow.compute.plugins.action import instance_interface
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.interfaces.entries import (
+    NamedInterface,
+    WantedInterface,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.core.model import NetworkRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import interfaces
+from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
+from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, network
 
 
 def test_an_error_of_several_interfaces_is_told_once_of_each() -> None:
@@ -18,3 +30,89 @@ def test_an_error_of_several_interfaces_is_told_once_of_each() -> None:
     for each in (first, second):
         assert (each.code, each.message) == (one.code, one.message)
         assert each.remedy == "The ledger has the interface: run the same again, or detach it. " + one.remedy
+
+
+class Host:
+    """h1 with one guest: the addresses of its interfaces. ``meanwhile``: what others do before the host is asked the first time."""
+
+    def __init__(self, world: World, uuid: str):
+        self.world, self.uuid = world, uuid
+        self.has: set[str] = set()
+        self.keeps = self.dies = False
+        self.meanwhile: t.Callable[[], None] = lambda: None
+
+    def module(self, name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        if name == "virtual_network":
+            return {"outcomes": {n["name"]: {"error": None} for n in arguments["networks"]}}
+        self.meanwhile()
+        self.meanwhile = lambda: None
+        outcomes: dict[str, t.Any] = {}
+        for each in arguments["interfaces"]:
+            error = None
+            if each.get("state", "attached") == "attached":
+                self.has.add(each["mac"])
+            elif self.keeps and each["mac"] in self.has:
+                error = errors.DeviceDetachFailed(device=each["mac"], reason="no").as_dict()
+            else:
+                self.has.discard(each["mac"])
+            outcomes[each["id"]] = {"changed": True, "error": error}
+        if self.dies:
+            self.dies = False
+            raise errors.HostUnreachable(host="h1", reason="silence")
+        return {"outcomes": outcomes}
+
+    def attach(self) -> tuple[str, dict[str, t.Any]]:
+        """(the port, the result on the host)"""
+        entry = WantedInterface("interfaces[0]", self.uuid, NetworkRequest(network=network(2).id))
+        with self.world.ledger.write() as tx:
+            mine = tx.for_run(self.world.context("a"))
+            begun = interfaces.begin_attach(mine, [entry], self.world.networks, None, ["h1"], {})
+        (found,) = begun.found
+        work = {"h1": [instance_interface._item(found, True)]}
+        hostvars = {"localhost": {instance_interface.BEGUN: {"work": work}}, "h1": {}}
+        groups = {"all": ["localhost", "h1"], "bootflow_compute": ["h1"]}
+        variables = {"inventory_hostname": "h1", "groups": groups, "hostvars": hostvars}
+        options = {"operation": "attach_interface", "phase": "work", "interfaces": []}
+        ports = WorldPorts(self.world, "a", self.module)
+        return found.port.id, action_of(instance_interface, ports, variables, **options).act()
+
+    def detach(self) -> None:
+        """Another run does all of it: the guest does not have the interface yet."""
+        entry = NamedInterface("interfaces[0]", self.uuid, network="net-2")
+        with self.world.ledger.write() as tx:
+            other = tx.for_run(self.world.context("b"))
+            (found,) = interfaces.begin_detach(other, [entry], self.world.networks, None, ["h1"]).found
+        with self.world.ledger.write() as tx:
+            interfaces.gone(tx.for_run(self.world.context("b")), [found.port.id], "h1")
+
+
+@pytest.fixture
+def host(world: World) -> Host:
+    world.know(network(2))
+    world.report("h1")
+    return Host(world, world.boot("web"))
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_an_interface_that_another_run_detaches_before_the_guest_has_it(host: Host, silent: bool) -> None:
+    """Its address is free by then, and another guest may get it. :arg silent: the host attaches it and does not say so"""
+    host.meanwhile, host.dies = host.detach, silent
+    port, result = host.attach()
+    assert host.has == set() and host.world.addresses() == ["10.0.1.10"]
+    assert not result["changed"] and result["problems"][port]["code"] == "Conflict"
+    assert (
+        "another run detached the interface 10.0.2.10 of network net-2, instance web"
+        in result["problems"][port]["message"]
+    )
+
+
+def test_a_guest_that_keeps_such_an_interface(host: Host) -> None:
+    host.meanwhile, host.keeps = host.detach, True
+    port, result = host.attach()
+    assert len(host.has) == 1 and "does not let go of it" in result["problems"][port]["message"]
+    assert "bootflow_reboot_type: HARD" in result["problems"][port]["remedy"]
+
+
+def test_an_interface_that_nobody_detaches(host: Host) -> None:
+    port, result = host.attach()
+    assert (result["done"], result["problems"], len(host.has)) == ([port], {}, 1)

@@ -208,6 +208,13 @@ def test_ports(found: Instance, held: bool, cleanups: t.Any, released: bool) -> 
     assert [f.old for f in plan] == ([["10.0.0.9"]] if released else [])
 
 
+def test_a_port_that_a_guest_is_losing() -> None:
+    for found, action in ((instance(), audit.REPORT), (gone(), audit.RELEASE)):
+        said = ledger(found, ports=(Port("p", "u1", "h1", False, ("10.0.0.9",), leaving=True),))
+        (told,) = [f for f in audit.plan(said, Evidence()) if f.kind == audit.PORT]
+        assert told.action == action and (action == audit.RELEASE or "port_id: p" in told.remedy)
+
+
 def test_addresses_without_port_and_groups_without_members() -> None:
     said = ledger(lost_addresses=((3, "10.0.0.9"),), groups=(Group("g", "web", "default"),))
     assert [(f.kind, f.action, f.key) for f in audit.plan(said, Evidence())] == [

@@ -100,8 +100,10 @@ def test_what_is_detached() -> None:
     found, wrong = named(
         {"instance": "a", "port_id": PORT.upper()},
         {"instance": "a", "mac_address": "FA:16:3E:00:00:01", "network": "data", "fixed_ip": "10.2.0.5", "tag": "t"},
+        {"instance": "a", "net_id": port().network_id.upper()},
     )
     assert not wrong and found[0].port_id == PORT and found[1].mac_address == "fa:16:3e:00:00:01"
+    assert found[2].is_met_by(port(), "data") and not found[2].is_met_by(port("web"), "web")
     assert found[0].is_met_by(port(), "data") and not found[0].is_met_by(port(id="x"), "data")
     assert found[1].is_met_by(port(tag="t"), "data")
     for other in (
@@ -135,3 +137,18 @@ def test_each_port_meets_one_entry() -> None:
     three = port(id="three", address="10.2.0.7")
     assert entries.take_met(asked, [three, two, one]) == {0: three, 1: one, 2: two}
     assert entries.take_met(asked, []) == {}
+
+
+def test_as_many_as_can_be_meet_a_port() -> None:
+    """Neither the order of the entries nor that of the ports leaves one over for which there is a port."""
+    subnet = {"instance": "a", "network": "web", "subnet": "web-v4"}
+    tag = {"instance": "a", "network": "web", "tag": "t"}
+    both, one = port("web", "10.1.0.5", tag="t"), port("web", "10.1.0.6", id="one")
+    for asked in ((subnet, tag), (tag, subnet)):
+        for there in ([both, one], [one, both]):
+            found = wanted(*asked)[0]
+            met = entries.take_met(found, there)
+            assert {("tag" if found[n].request.tag else "subnet"): p.id for n, p in met.items()} == {
+                "tag": both.id,
+                "subnet": one.id,
+            }

@@ -47,7 +47,9 @@ class Work:
     host: str = ""
     ids: tuple[str, ...] = ()
     new: frozenset[str] = frozenset()
-    loaded: frozenset[str] = frozenset()  # what a definition is made of
+    loaded: frozenset[str] | None = (
+        None  # what a definition is made of; of an attach what it gives to the guest, once that is read
+    )
 
 
 @dataclass
@@ -69,6 +71,7 @@ class Histories(RuleBasedStateMachine):
         self.uuid = self.world.boot("web")
         self.guests = {str(self.world.row(self.uuid).host): Guest(set(self.its_ports()))}
         self.works: list[Work] = []
+        self.owed: set[str] = set()  # former hosts that are to be cleaned of the instance
         self.number = 0
 
     def teardown(self) -> None:
@@ -135,6 +138,11 @@ class Histories(RuleBasedStateMachine):
         if not mine:
             return
         work = mine[which % len(mine)]
+        if work.what == "attach" and work.loaded is None:  # others may come between this and what the host does
+            with self.world.ledger.read() as tx:
+                rows = [r for r in instances.select_live(tx, uuids=[self.uuid]) if r.host == work.host]
+                work.loaded = frozenset(p.id for b in builds.load(tx, rows) for p, _n in b.ports)
+            return
         self.works.remove(work)
         if work.what == "detach":
             if self._on_host(work, False, work.ids, answer):
@@ -142,10 +150,12 @@ class Histories(RuleBasedStateMachine):
             elif answer == REFUSES:
                 self.write(work, interfaces.kept, list(work.ids))
             return
+        there = work.loaded or frozenset()
+        done = self._on_host(work, True, there & set(work.ids), answer)
         with self.world.ledger.read() as tx:
-            rows = [r for r in instances.select_live(tx, uuids=[self.uuid]) if r.host == work.host]
-            there = {p.id for b in builds.load(tx, rows) for p, _n in b.ports} if rows else set()
-        if not self._on_host(work, True, there & set(work.ids), answer) or not there >= set(work.ids):
+            late = interfaces.lost(tx, sorted(there & set(work.ids)))
+        self._on_host(work, False, late, DOES)
+        if not done or not there >= set(work.ids):
             taken = self.write(work, interfaces.to_detach, sorted(work.new), work.host)
             done = self._on_host(work, False, taken, undo)
             gone = self.write(work, interfaces.gone, sorted(taken), work.host) if done else set()
@@ -166,6 +176,8 @@ class Histories(RuleBasedStateMachine):
     @rule(what=st.sampled_from(["define", "move", "live"]))
     def begin_another(self, what: str) -> None:
         work = Work(what, self.new_run())
+        if self.owed and what != "define":  # it never goes to a host that is still to be cleaned of it
+            return
         if self._take(
             work, {"define": states.REBOOTING_HARD, "move": states.RESIZE_MIGRATING, "live": states.MIGRATING}[what]
         ):
@@ -181,15 +193,25 @@ class Histories(RuleBasedStateMachine):
         self.works.remove(work)
         host = work.host
         if works and work.what == "define":
-            self.guests[host] = Guest(set(work.loaded))
+            self.guests[host] = Guest(set(work.loaded or ()))
         elif works:
             guest = self.guests.pop(host)
             (host,) = set(HOSTS) - {host}
             # A guest that moves while it runs takes what it has along; any other is defined anew.
-            self.guests[host] = Guest(set(guest.ids) if work.what == "live" else set(work.loaded))
+            self.guests[host] = Guest(set(guest.ids) if work.what == "live" else set(work.loaded or ()))
+        self.owed |= {work.host} - {host}
         with self.world.ledger.write() as tx:
             instances.write(tx, [self.uuid], task_state=None, host=host, node=host)
             ports.bind_each(tx, {self.uuid: host})
+            if work.what == "live" and host != work.host:
+                ports.follow_leaving(tx, self.uuid, work.host, host)
+
+    @rule()
+    def a_former_host_is_cleaned(self) -> None:
+        if self.owed:
+            host = self.owed.pop()
+            with self.world.ledger.write() as tx:
+                ports.release_on(tx, {(host, self.uuid)})
 
     @rule(what=st.sampled_from(["define", "move", "live"]))
     def another_is_quick(self, what: str) -> None:

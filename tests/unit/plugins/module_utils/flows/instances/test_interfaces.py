@@ -7,10 +7,12 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.audit.plan import Evidence
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.interfaces.entries import (
     NamedInterface,
@@ -19,6 +21,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.interfaces.e
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import NetworkRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import interfaces
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import audit as recovery_audit
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, network, request, subnet
@@ -203,3 +206,29 @@ def test_a_network_that_changed_in_the_inventory(world: World, web: str) -> None
     assert defined(world, web) == [["10.0.1.10"], ["10.0.3.10"]]
     world.boot("other", networks=("net-1",))
     assert defined(world, web) == [["10.0.1.10"], ["10.0.3.10"]]
+
+
+def test_a_subnet_that_got_another_name(world: World, web: str) -> None:
+    """Its former name is forgotten with the last address: a host cannot have one range in two subnets of a network."""
+    (first,) = attach(world, want("web")).found
+    renamed = network(2, replace(OTHER.subnets[0], id=subnet(7).id, name="subnet-7"))
+    world.know(renamed)
+    detach(world, network="net-2")
+    write(world, interfaces.gone, [first.port.id], "h1")
+    attach(world, want("web"))
+    with world.ledger.read() as tx:
+        (build,) = builds.load(tx, instances.select_live(tx, uuids=[web]))
+    assert [[s.name for s in n.subnets] for _port, n in build.ports] == [["subnet-1"], ["subnet-7"]]
+
+
+def test_the_audit_tells_of_an_interface_that_is_half_detached(world: World, web: str) -> None:
+    """Who does not run the same again would not know that its address stays taken."""
+    (left,) = detach(world, network="net-1").found
+    with world.ledger.read() as tx:
+        found = [f for f in recovery_audit.plan(tx.for_run(world.context("z")), Evidence()) if f.kind == "port"]
+    (told,) = found
+    assert (told.host, told.instance, told.old, told.changes) == ("h1", web, ["10.0.1.10"], False)
+    assert "detach_interface with port_id: %s" % left.port.id in told.remedy
+    write(world, interfaces.gone, [left.port.id], "h1")
+    with world.ledger.read() as tx:
+        assert not [f for f in recovery_audit.plan(tx.for_run(world.context("z")), Evidence()) if f.kind == "port"]

@@ -16,11 +16,12 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import plan as core_audit
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import moves, states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.progress import Progress
+from ansible_collections.bootflow.compute.plugins.module_utils.core.interfaces.entries import NamedInterface
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.numa.topology import (
     PAGES_LARGE,
     GuestNUMATopology,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import delete
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import delete, interfaces
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import live, live_course, live_pins
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import audit as recovery_audit
@@ -106,6 +107,30 @@ def test_all_the_way(world: LiveMovers) -> None:
     assert world.event_types(uuid)[-4:] == [*(p + ".start" for p in post), *(p + ".end" for p in reversed(post))]
     world.cleaned(source)
     assert world.claims() == {(uuid, other(source))} and usage(world)[other(source)] == before[source]
+
+
+@pytest.mark.parametrize("seen", [True, False])
+def test_what_a_guest_is_losing_goes_with_it(world: LiveMovers, seen: bool) -> None:
+    """The host gave no answer when the interface was detached: the guest may have it still, and takes it along. :arg seen: by its run"""
+    uuid = world.boot("web")
+    (address,) = world.addresses(uuid)
+    source = world.row(uuid).host
+    entry = NamedInterface("interfaces[0]", uuid, network="net-1")
+    (left,) = world.call(interfaces.begin_detach, [entry], ["net-1"], None, ["h1", "h2"], run="i").found
+    world.go(uuid)
+    world.call(live_course.run, [uuid])
+    if seen:
+        world.call(live_course.switch, [uuid])
+        world.call(live_course.finish, {uuid: live_course.Result(RUNS)})
+    else:
+        world.report_guest(other(source), uuid, RUNS)
+    assert world.state(uuid) == ("active", None, other(source)) and (uuid, source) in world.cleanups()
+    world.cleaned(source)
+    assert world.addresses(uuid) == [address], "the guest may use it on its new host"
+    (again,) = world.call(interfaces.begin_detach, [entry], ["net-1"], None, ["h1", "h2"], run="j").found
+    assert (again.port.id, again.port.host, again.row.host) == (left.port.id, other(source), other(source))
+    assert world.call(interfaces.gone, [left.port.id], other(source), run="j") == {left.port.id}
+    assert world.addresses(uuid) == []
 
 
 @pytest.mark.parametrize("cleaned", [True, False])

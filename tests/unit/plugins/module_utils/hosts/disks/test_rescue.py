@@ -12,10 +12,11 @@ import typing as t
 
 import pytest
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.rescue import is_rescue
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidInput, LibvirtError
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.element import parse
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import rescue
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.rescue import RescuedSpec, is_rescue
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.rescue import RescuedSpec
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import connection as libvirt_connection
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domains, pci_devices, power, running
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.power import PowerSpec

@@ -6,12 +6,15 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import time
 import types
 
 import pytest
 from lxml import etree
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import (
+    Conflict,
     DeviceDetachFailed,
     InstanceNotFound,
     InterfaceAttachFailed,
@@ -48,6 +51,7 @@ class Guest:
     def __init__(self, running=(), defined=(), active=True):
         self.parts = {LIVE: list(running), CONFIG: list(defined)}
         self.active, self.deaf, self.refuses, self.starts_after_detach, self.asked = active, 0, False, False, 0
+        self.disks = ""
 
     def isActive(self):
         return int(self.active)
@@ -57,7 +61,7 @@ class Guest:
 
     def XMLDesc(self, flags):
         inner = "".join(NIC % mac for mac in self.parts[CONFIG if flags else LIVE])
-        return "<domain><devices>%s</devices></domain>" % inner
+        return "<domain><devices>%s%s</devices></domain>" % (self.disks, inner)
 
     def attachDeviceFlags(self, xml, flags):
         if self.refuses:
@@ -79,7 +83,7 @@ class Guest:
 
 
 @pytest.fixture
-def libvirt(monkeypatch):
+def libvirt(monkeypatch, tmp_path):
     fake = types.SimpleNamespace(
         VIR_DOMAIN_AFFECT_LIVE=LIVE, VIR_DOMAIN_AFFECT_CONFIG=CONFIG, VIR_DOMAIN_XML_INACTIVE=2, VIR_ERR_NO_DOMAIN=NO_DOMAIN,
         VIR_ERR_OPERATION_INVALID=55, libvirtError=Error,
@@ -87,6 +91,7 @@ def libvirt(monkeypatch):
     for module in (libvirt_connection, domain_devices, domain_interfaces):
         monkeypatch.setattr(module, "libvirt", fake)
     monkeypatch.setattr(domain_devices, "POLL", 0.001)
+    monkeypatch.setattr(domain_interfaces, "LOCK_ROOT", str(tmp_path))
     return fake
 
 
@@ -113,6 +118,18 @@ def test_where_it_is_missing(active):
     assert ensure(guest, "detached", check_mode=True)["changed"] and MAC in guest.parts[CONFIG]
     assert ensure(guest, "detached")["changed"] and guest.parts == {LIVE: [OTHER], CONFIG: [OTHER]}
     assert not ensure(guest, "detached")["changed"]
+
+
+@pytest.mark.usefixtures("libvirt")
+def test_two_runs_give_it_once():
+    """libvirt takes an interface twice, and a guest could not let go of it then."""
+    guest = Guest([], [])
+    look = guest.XMLDesc
+    guest.XMLDesc = lambda flags: (look(flags), time.sleep(0.05))[0]
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        done = [pool.submit(ensure, guest, "attached") for _each in range(2)]
+    assert sorted(d.result()["changed"] for d in done) == [False, True]
+    assert guest.parts == {LIVE: [MAC], CONFIG: [MAC]}
 
 
 @pytest.mark.usefixtures("libvirt")
@@ -143,6 +160,18 @@ def test_a_guest_that_starts_while_its_definition_is_changed():
     guest = Guest([], [MAC], active=False)
     guest.starts_after_detach = True
     assert ensure(guest, "detached")["changed"] and guest.active and guest.parts == {LIVE: [], CONFIG: []}
+
+
+@pytest.mark.parametrize("active", [True, False])
+@pytest.mark.usefixtures("libvirt")
+def test_a_guest_that_is_rescued_unheard_of(active):
+    """Its own definition comes back as it was: an interface that the domain of the rescue lost would be there again, its address being another guest's."""
+    guest = Guest([MAC], [MAC], active)
+    guest.disks = "<disk type='file'><source file='/i/%s/disk.rescue'/></disk>" % ME
+    for state in ("attached", "detached"):
+        with pytest.raises(Conflict, match="is rescued"):
+            ensure(guest, state)
+    assert guest.parts == {LIVE: [MAC], CONFIG: [MAC]}
 
 
 @pytest.mark.usefixtures("libvirt")
