@@ -4,8 +4,9 @@
 
 """The builds of one host: their networks, disks, config drives and domains, and where each of them failed.
 
-Where nothing has to be waited for, one module does all of a build. An image that is not on the host, volumes, tagged devices and guests that
-are waited for take time: what follows is a stage of its own, of which reach() tells before it begins.
+Where nothing has to be waited for, one module does all of a build, with a small image that is copied to the host before. A large image that is
+not on the host, volumes, tagged devices and guests that are waited for take time: what follows is a stage of its own, of which reach() tells
+before it begins.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     host_settings,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.dhcp import restore
-from ansible_collections.bootflow.compute.plugins.plugin_utils.image_upload import uploaded
+from ansible_collections.bootflow.compute.plugins.plugin_utils.image_upload import is_small, uploaded
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import item_errors
 
@@ -90,7 +91,7 @@ class BuildWork:
         if at_once:
             with self.guarded(at_once):
                 self._all_parts(at_once)
-        late = self._into(BLOCK_DEVICE_MAPPING, self.without_image)
+        late = self._into(BLOCK_DEVICE_MAPPING, self._with_small_images(self.without_image))
         if late:
             with self.guarded(late):
                 self._with_images(late)
@@ -150,6 +151,19 @@ class BuildWork:
             result = self._parts_of(builds, fetch=False)
             # The file of a catalogue image may have changed, or that on the host.
             self.without_image += [b for b in self.good(builds) if _lacks(result, b)]
+
+    def _with_small_images(self, builds: list[Build]) -> list[Build]:
+        """Build those of these builds whose image is a small file of the controller. Returns the others."""
+        small: set[str] = set()
+        with self.guarded(builds):
+            images = build_parts.images_of(builds, self.images)
+            small = {i.id for i in images.values() if not build_parts.host_can_fetch(self.action, i) and is_small(i)}
+        soon = [b for b in self.good(builds) if b.row.spec["image"]["id"] in small]
+        if soon:
+            with self.guarded(soon):
+                self._with_images(soon)
+        done = {b.uuid for b in soon}
+        return [b for b in builds if b.uuid not in done]
 
     def _with_images(self, builds: list[Build]) -> None:
         """The same of builds whose images come to the host first."""

@@ -23,11 +23,19 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import host_setti
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
 REMOVING = 60.0  # seconds
+SMALL = 64 * 1024**2  # bytes: copied in half a second by 1 Gbit/s
 
 
 def is_local(action: LedgerAction) -> bool:
     """Whether the current host is the controller: it has the file already."""
     return getattr(action._connection, "transport", "") == "local"
+
+
+def is_small(image: Image) -> bool:
+    """Whether the controller's file is copied in no time, unlike one that is not there."""
+    with contextlib.suppress(OSError):
+        return os.path.getsize(os.path.expanduser(image.path)) <= SMALL
+    return False
 
 
 def file_missing(image: Image) -> errors.BootflowError:

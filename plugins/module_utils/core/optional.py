@@ -6,11 +6,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
+import os
 import typing as t
 
 from .errors import MissingLibrary
+
+# What libraries read as they are loaded. numpy's linear algebra, which nothing here uses, would start a thread for each core, which
+# looks for work all the time, and is stopped and started by each fork.
+_ENVIRONMENT = {"numpy": {"OPENBLAS_NUM_THREADS": "1"}}
 
 
 class Missing:
@@ -44,9 +50,22 @@ class Missing:
 def optional_import(name: str) -> t.Any:
     """The module called ``name``, or a false stand-in when it is not installed."""
     try:
-        return importlib.import_module(name)
+        with _environment(_ENVIRONMENT.get(name, {})):
+            return importlib.import_module(name)
     except ImportError:
         return Missing(name)
+
+
+@contextlib.contextmanager
+def _environment(variables: t.Mapping[str, str]) -> t.Iterator[None]:
+    """Have these variables in the block, where the user has not set them: programs that are started later do not inherit them."""
+    added = {name: value for name, value in variables.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
 
 
 class Lazy:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
 import typing as t
 from dataclasses import dataclass, field, replace
@@ -38,6 +39,7 @@ POLL = 0.1  # seconds
 _NUMBERS = re.compile(r"[0-9a-f:-]*[0-9][0-9a-f:-]*")
 # Forms of definitions that libvirt found valid: each validation reads the whole schema, which takes three times as long as all else of a definition.
 _valid_forms: set[str] = set()
+_validating = threading.Lock()  # guests that are alike come side by side
 
 
 @dataclass(frozen=True)
@@ -260,10 +262,13 @@ def _define(connection: t.Any, spec: DomainSpec) -> tuple[t.Any, DomainSpec]:
         form = _form(spec)
         try:
             with libvirt_errors():
-                flags = 0 if form in _valid_forms else libvirt.VIR_DOMAIN_DEFINE_VALIDATE
-                domain = connection.defineXMLFlags(spec.xml, flags)
-            _valid_forms.add(form)
-            return domain, spec
+                if form not in _valid_forms:
+                    with _validating:
+                        if form not in _valid_forms:
+                            domain = connection.defineXMLFlags(spec.xml, libvirt.VIR_DOMAIN_DEFINE_VALIDATE)
+                            _valid_forms.add(form)
+                            return domain, spec
+                return connection.defineXMLFlags(spec.xml, 0), spec
         except LibvirtError:
             # Another build may have taken the name since it was looked for.
             if not spec.spare_names or _holder(connection, spec.name) in (None, spec.uuid):

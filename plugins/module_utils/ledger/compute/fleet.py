@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import operator
 import typing as t
@@ -21,7 +20,6 @@ from ...core.scheduler.host_state import HostState
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
-from ..schema import packed
 from ..schema.tables import compute_nodes, instances, request_specs
 from . import dedicated_resources, nodes, packed_nodes, profiles
 
@@ -76,12 +74,14 @@ def read(
     """The inventory's hosts, in the order of their names; those that never reported come last, as down.
 
     :arg aggregates: host -> its aggregates; hosts in the same ones should share the tuple.
-    :arg configurations: see nodes.differing(). What is read of PostgreSQL has what they are compared with.
+    :arg configurations: see nodes.differing(). What is read has what they are compared with.
     :raises SettingsDiffer: a row has other settings than its host in ``configurations``.
     """
     wanted = hosts if isinstance(hosts, (set, frozenset)) else set(hosts)
-    reads = _packed if tx.dialect.name == "postgresql" else _joined
-    found = reads(tx, wanted, configurations or {})
+    try:
+        found = _packed(tx, wanted, configurations or {})
+    except packed_nodes.Unpackable:
+        found = _unpacked(tx, wanted)
     table, known = found.table, found.known
     if configurations and not found.same and nodes.differing(tx, configurations):
         raise SettingsDiffer
@@ -123,7 +123,7 @@ def _order(
 def _packed(
     tx: Transaction, wanted: t.AbstractSet[str], configurations: t.Mapping[str, t.Mapping[str, t.Any]]
 ) -> _Found:
-    rows = packed_nodes.Packed(tx)
+    rows = packed_nodes.read(tx)
     known = set(rows.column("host"))
     same = bool(configurations) and not known <= wanted and rows.has_settings(configurations)
     with_devices = rows.with_devices
@@ -136,67 +136,18 @@ def _packed(
     return _Found(table, rows.busy, with_devices, known, same, rows.profiles)
 
 
-def _joined(
-    tx: Transaction, wanted: t.AbstractSet[str], _configurations: t.Mapping[str, t.Mapping[str, t.Any]]
-) -> _Found:
-    table, io_ops, with_devices = _read_joined(tx)
-    known = set(table["host"])
-    found = _Found(table, io_ops, with_devices, known)
-    order = _order(table["host"], table["node"], known, wanted)
-    if order is None:
-        return found
-    rows = np.array(order, dtype=np.int64)
-    pick = operator.itemgetter(*order) if len(order) > 1 else lambda column: [column[i] for i in order]
-    picked = {
-        name: column[rows] if isinstance(column, np.ndarray) else list(pick(column)) for name, column in table.items()
-    }
-    return found._replace(table=picked)
-
-
-def _read_joined(tx: Transaction) -> tuple[dict[str, t.Any], dict[str, int], bool]:
-    """sqlite sends each column as one text."""
+def _unpacked(tx: Transaction, wanted: t.AbstractSet[str]) -> _Found:
+    """The same of sqlite's rows, as the driver's own tuples: ten thousand are read, and none is accessed by name."""
     io_ops = dict(map(tuple, tx.execute(_IO_OPS)))
-    (*values, with_devices) = tx.connection.exec_driver_sql(_joined_columns()).one()
-    table: dict[str, t.Any] = {}
-    try:
-        for name, joined in zip(COLUMNS, values):
-            kind = _type_of(name)
-            table[name] = _split(joined) if kind == "str" else _numbers(name, joined, kind)
-    except ValueError:  # no number
-        return _unpacked(tx), io_ops, True
-    count = len(table["id"])
-    if any(len(column) != count for column in table.values()):  # no number, or a text that has the separator in it
-        return _unpacked(tx), io_ops, True
-    return table, io_ops, bool(with_devices)
-
-
-def _numbers(name: str, joined: str | None, kind: str) -> t.Any:
-    if joined is None:
-        return np.zeros(0, dtype=np.int64)
-    # What is no number ends the reading: the 0 at the end is not reached then.
-    column = np.fromstring(joined + ",0", sep=",", dtype=np.float64 if kind == "float" else np.int64)[:-1]
-    return column != 0 if kind == "bool" else _with_nulls(name, column)
-
-
-def _with_nulls(name: str, column: t.Any) -> t.Any:
-    if name in _NULLABLE:
-        missing = np.isnan(column) if column.dtype == np.float64 else column == packed.NULL
-        if missing.any():
-            return [None if none else value for value, none in zip(column.tolist(), missing)]
-    return column
-
-
-def _unpacked(tx: Transaction) -> dict[str, t.Any]:
-    """The same, read as the driver's own tuples: ten thousand rows are read, and none is accessed by name."""
     rows: list[t.Any] = tx.execute(_EVERYTHING).cursor.fetchall()  # type: ignore[assignment]
     table: dict[str, t.Any] = {n: list(v) for n, v in zip(COLUMNS, zip(*rows))} if rows else {n: [] for n in COLUMNS}
     table["disabled"] = [bool(value) for value in table["disabled"]]
     table["down"] = [bool(value) for value in table["down"]]
-    return table
-
-
-def _split(joined: str | None) -> list[str]:
-    return [] if joined is None else joined.split(packed.SEPARATOR)
+    known = set(table["host"])
+    order = _order(table["host"], table["node"], known, wanted)
+    if order is not None:
+        table = {name: [column[i] for i in order] for name, column in table.items()}
+    return _Found(table, io_ops, True, known)
 
 
 # COLUMNS as expressions, where they are not columns of the table
@@ -204,31 +155,8 @@ _EXPRESSIONS = {
     "disabled": "(disabled OR service_disabled)",
     "down": "(forced_down OR unreachable_reason IS NOT NULL)",
 }
-_NULLABLE = frozenset(name for name in COLUMNS if name not in _EXPRESSIONS and compute_nodes.c[name].nullable)
-
-
-def _type_of(name: str) -> str:
-    return "bool" if name in _EXPRESSIONS else compute_nodes.c[name].type.python_type.__name__
-
-
 _IO_OPS = sa.text(packed_nodes.BUSY_HOSTS)
 _EVERYTHING = sa.text("SELECT %s FROM compute_nodes" % ", ".join(_EXPRESSIONS.get(n, n) for n in COLUMNS))
-
-
-@functools.cache
-def _joined_columns() -> str:
-    return "SELECT %s, max(has_pci OR has_disks) FROM compute_nodes" % ", ".join(map(_join, COLUMNS))
-
-
-def _join(name: str) -> str:
-    kind, value = _type_of(name), _EXPRESSIONS.get(name, name)
-    if kind == "str":
-        return "group_concat(%s, char(31))" % value
-    if kind == "float":
-        value = "quote(%s)" % value  # all of its digits
-    if name in _NULLABLE:
-        value = "CASE WHEN %s IS NULL THEN %s ELSE %s END" % (name, packed.NULL if kind == "int" else "'nan'", value)
-    return "group_concat(%s)" % value
 
 
 def _add_stranger(table: dict[str, t.Any], host: str) -> None:

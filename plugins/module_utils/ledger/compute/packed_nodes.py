@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reading all compute nodes of PostgreSQL: numbers as their bytes, so that none of them becomes an object, and names as one text."""
+"""Reading all compute nodes: numbers as their bytes, so that none of them becomes an object, and names as one text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typing as t
 
 from ...core.scheduler.columns import np
 from ..db.transaction import Transaction
-from ..schema.packed import DTYPE, NAMES, NULL, SEPARATOR, TEXTS
+from ..schema.packed import DTYPE, NAMES, NULL, RATIOS, SEPARATOR, SQLITE_DTYPE, TEXTS
 from ..schema.tables import BUSY
 from .nodes import CONFIGURATION, KINDS
 
@@ -29,6 +29,11 @@ _PACKED = (
 # In another form where a text has the separator in it
 _LISTED = "SELECT %s FROM compute_nodes" % ", ".join(
     ["string_agg(packed_numbers, '')", *("json_agg(%s)" % name for name in (*NAMES, *TEXTS))]
+)
+_OF_SQLITE = (
+    "SELECT count(*), group_concat(packed_integers, ''), group_concat(packed_ratios, ';'), group_concat(packed_reported), %s, %s"
+    " FROM compute_nodes"
+    % tuple("group_concat(%s, char(31))" % " || char(31) || ".join(names) for names in (NAMES, TEXTS))
 )
 # Settings of the inventory that have another name among the numbers
 _OTHER_NAMES = {"disabled": "disabled_by_inventory"}
@@ -54,31 +59,28 @@ class Later(t.Sequence[str]):
         return Later(len(rows), lambda: [self._make()[i] for i in rows])
 
 
+class Unpackable(Exception):
+    """A row of sqlite has a number that is none, or a text with the separator in it."""
+
+
 class Packed:
-    """The rows of compute_nodes, in any order."""
+    """The rows of compute_nodes, in any order.
 
-    def __init__(self, tx: Transaction):
-        numbers, names, texts, hosts, loads, profiles = tx.fetch(_PACKED, binary=True)[0]
-        self.profiles: dict[int, dict[str, t.Any]] = {int(key): its for key, its in (profiles or {}).items()}
-        (busy,), counts = _columns(hosts, 1), np.frombuffer(loads or b"", dtype=">i4").tolist()
-        # host -> instances that load its disks
-        self.busy: dict[str, int] = dict(zip(busy, counts) if len(busy) == len(counts) else tx.fetch(BUSY_HOSTS))
-        self._numbers = np.frombuffer(numbers or b"", dtype=DTYPE)
-        count = len(self)
-        of_names = _columns(names, len(NAMES))
-        # Also none of the other texts has a separator in it if there are as many as there should be.
-        if any(len(column) != count for column in of_names) or _parts(texts) != count * len(TEXTS):
-            self._read_lists(tx)
-            return
-        self.texts: dict[str, t.Any] = dict(zip(NAMES, of_names))
-        made = functools.cache(lambda: _columns(texts, len(TEXTS)))
-        for number, name in enumerate(TEXTS):
-            self.texts[name] = Later(count, lambda number=number: made()[number])  # type: ignore[misc]
+    :arg numbers: an array with the fields of DTYPE. :arg texts: NAMES and TEXTS -> that of each row.
+    :arg busy: host -> instances that load its disks. :arg profiles: of CPUs, by id; None: they were not read.
+    """
 
-    def _read_lists(self, tx: Transaction) -> None:
-        (numbers, *columns) = tx.fetch(_LISTED, binary=True)[0]
-        self._numbers = np.frombuffer(numbers or b"", dtype=DTYPE)
-        self.texts = {name: column or [] for name, column in zip((*NAMES, *TEXTS), columns)}
+    def __init__(
+        self,
+        numbers: t.Any,
+        texts: t.Mapping[str, t.Any],
+        busy: t.Mapping[str, int],
+        profiles: dict[int, dict[str, t.Any]] | None = None,
+    ):
+        self._numbers = numbers
+        self.texts = dict(texts)
+        self.busy = dict(busy)
+        self.profiles = profiles
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -150,6 +152,72 @@ class Packed:
             return bool(np.all(numbers == next(iter(values.values()))))
         of_rows = np.array(ids)
         return all(np.all(numbers[of_rows == key] == value) for key, value in values.items())
+
+
+def read(tx: Transaction) -> Packed:
+    """All rows. :raises Unpackable: they have to be read one by one."""
+    return _of_postgresql(tx) if tx.dialect.name == "postgresql" else _of_sqlite(tx)
+
+
+def _of_postgresql(tx: Transaction) -> Packed:
+    numbers, names, texts, hosts, loads, profiles = tx.fetch(_PACKED, binary=True)[0]
+    (busy,), counts = _columns(hosts, 1), np.frombuffer(loads or b"", dtype=">i4").tolist()
+    rows = np.frombuffer(numbers or b"", dtype=DTYPE)
+    of_texts = _texts(names, texts, len(rows))
+    if of_texts is None:
+        (numbers, *columns) = tx.fetch(_LISTED, binary=True)[0]
+        rows = np.frombuffer(numbers or b"", dtype=DTYPE)
+        of_texts = {name: column or [] for name, column in zip((*NAMES, *TEXTS), columns)}
+    return Packed(
+        rows,
+        of_texts,
+        dict(zip(busy, counts) if len(busy) == len(counts) else tx.fetch(BUSY_HOSTS)),
+        {int(key): its for key, its in (profiles or {}).items()},
+    )
+
+
+def _of_sqlite(tx: Transaction) -> Packed:
+    busy = dict(map(tuple, tx.connection.exec_driver_sql(BUSY_HOSTS)))
+    count, integers, ratios, reported, names, texts = tx.connection.exec_driver_sql(_OF_SQLITE).one()
+    of_texts = _texts(names, texts, count)
+    packed = np.frombuffer(bytes.fromhex(integers or ""), dtype=SQLITE_DTYPE)
+    if len(packed) != count or of_texts is None:
+        raise Unpackable
+    rows = np.empty(count, dtype=DTYPE)
+    for name, _type in SQLITE_DTYPE:
+        rows[name] = packed[name]
+    try:
+        _read_reals(rows, ratios or "", reported or "")
+    except ValueError:  # no number
+        raise Unpackable from None
+    return Packed(rows, of_texts, busy)
+
+
+def _read_reals(rows: t.Any, ratios: str, reported: str) -> None:
+    """:arg ratios: those of a row with "," between them, and ";" between rows. :arg reported: one of each row"""
+    if not len(rows):
+        return
+    of_rows = ratios.split(";")
+    kinds = {text: number for number, text in enumerate(dict.fromkeys(of_rows))}  # many hosts have the same
+    values = np.array([[float(ratio) for ratio in text.split(",")] for text in kinds])
+    of_kinds = values[list(map(kinds.__getitem__, of_rows))] if len(kinds) > 1 else values
+    for number, name in enumerate(RATIOS):
+        rows[name] = of_kinds[:, number]
+    # What is no number ends the reading: the 0 at the end is not reached then.
+    rows["reported_at"] = np.fromstring(reported + ",0", sep=",", dtype=np.float64)[:-1]
+
+
+def _texts(names: str | None, texts: str | None, count: int) -> dict[str, t.Any] | None:
+    """Column -> its texts; None: one has the separator in it."""
+    of_names = _columns(names, len(NAMES))
+    # Also none of the other texts has a separator in it if there are as many as there should be.
+    if any(len(column) != count for column in of_names) or _parts(texts) != count * len(TEXTS):
+        return None
+    made = functools.cache(lambda: _columns(texts, len(TEXTS)))
+    found: dict[str, t.Any] = dict(zip(NAMES, of_names))
+    for number, name in enumerate(TEXTS):
+        found[name] = Later(count, lambda number=number: made()[number])  # type: ignore[misc]
+    return found
 
 
 def _parts(joined: str | None) -> int:

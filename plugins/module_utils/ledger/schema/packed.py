@@ -2,10 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the scheduler reads of every compute node, in three columns that PostgreSQL makes when it writes a row.
+"""What the scheduler reads of every compute node, in columns that the database makes when it writes a row.
 
-A boot reads all rows. The server looks up, converts and appends each value by itself: three of each row take half of the time that all of
-them take. The numbers are as wide in every row, so that all of them together are an array.
+A boot reads all rows. The database looks up, converts and appends each value by itself: three of each row take PostgreSQL half of the time that
+all of them take, and sqlite a quarter. The numbers are as wide in every row, so that all of them together are an array. sqlite has no functions
+for bytes: its integers are hexadecimal digits, and its other numbers are texts.
 """
 
 from __future__ import annotations
@@ -50,20 +51,55 @@ DTYPE = [(name, _FORMS[function]) for name, (function, _value) in NUMBERS.items(
 NAMES = ("host", "node", "availability_zone")
 TEXTS = ("host_ip", "hypervisor_type", "disabled_reason")  # of which most boots need none
 
-COLUMNS = {
+POSTGRESQL = {
     "packed_numbers": "BYTEA GENERATED ALWAYS AS (%s) STORED"
     % " || ".join("%s(%s)" % packed for packed in NUMBERS.values()),
     "packed_names": "TEXT GENERATED ALWAYS AS (%s) STORED" % " || chr(31) || ".join(NAMES),
     "packed_texts": "TEXT GENERATED ALWAYS AS (%s) STORED" % " || chr(31) || ".join(TEXTS),
 }
 
+_INTEGERS = {name: value for name, (function, value) in NUMBERS.items() if function == "int4send"}
+_BOOLEANS = {name: value for name, (function, value) in NUMBERS.items() if function == "boolsend"}
+#: of a row's packed_integers as numpy has it
+SQLITE_DTYPE = [*((name, ">i4") for name in _INTEGERS), *((name, "?") for name in _BOOLEANS)]
+RATIOS = ("ram_allocation_ratio", "disk_allocation_ratio", "cpu_allocation_ratio")
+# sqlite keeps any value in any column. NULL, where a row has one that is no integer of four bytes: such rows are read as they are.
+_ARE_INTEGERS = "%s = '%s' AND min(%s) >= %d AND max(%s) < %d" % (
+    " || ".join("typeof(%s)" % value for value in _INTEGERS.values()),
+    "integer" * len(_INTEGERS),
+    ", ".join(_INTEGERS.values()),
+    NULL,
+    ", ".join(_INTEGERS.values()),
+    -NULL,
+)
+SQLITE = {
+    "packed_integers": "TEXT GENERATED ALWAYS AS (CASE WHEN %s THEN printf('%s', %s) END) STORED"
+    % (
+        _ARE_INTEGERS,
+        "%08x" * len(_INTEGERS) + "%02x" * len(_BOOLEANS),
+        ", ".join(
+            [*("%s & 4294967295" % value for value in _INTEGERS.values()), *("%s <> 0" % v for v in _BOOLEANS.values())]
+        ),
+    ),
+    "packed_ratios": "TEXT GENERATED ALWAYS AS (%s) STORED" % " || ',' || ".join("quote(%s)" % name for name in RATIOS),
+    "packed_reported": "TEXT GENERATED ALWAYS AS (CASE WHEN reported_at IS NULL THEN 'nan' ELSE quote(reported_at) END) STORED",
+}
+COLUMNS = {"postgresql": POSTGRESQL, "sqlite": SQLITE}
+
 
 def add_to(table: sa.Table) -> None:
-    """Have these columns made with the table on PostgreSQL. They are none of SQLAlchemy's: nothing else reads or writes them."""
-    added = ", ".join("ADD COLUMN %s %s" % column for column in COLUMNS.items())
+    """Have these columns made with the table. They are none of SQLAlchemy's: nothing else reads or writes them."""
 
     def after_create(_table: sa.Table, connection: sa.Connection, **_how: t.Any) -> None:
         if connection.dialect.name == "postgresql":
+            added = ", ".join("ADD COLUMN %s %s" % column for column in POSTGRESQL.items())
             connection.execute(sa.text("ALTER TABLE %s %s" % (table.name, added)))
+            return
+        # sqlite makes such columns only with their table.
+        made = "SELECT sql FROM sqlite_master WHERE name = '%s'" % table.name
+        columns, separator, constraints = connection.exec_driver_sql(made).scalar_one().partition(", \n\tCONSTRAINT ")
+        added = "".join(", \n\t%s %s" % column for column in SQLITE.items())
+        connection.exec_driver_sql("DROP TABLE %s" % table.name)
+        connection.exec_driver_sql(columns + added + separator + constraints)
 
     sa.event.listen(table, "after_create", after_create)

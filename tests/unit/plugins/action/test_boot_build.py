@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import pathlib
 import typing as t
 
 import pytest
@@ -16,7 +17,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import power_states
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
-from ansible_collections.bootflow.compute.plugins.plugin_utils import handover
+from ansible_collections.bootflow.compute.plugins.plugin_utils import handover, image_upload
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.statements import counted
@@ -251,6 +252,40 @@ def test_an_image_that_is_not_on_the_host_is_not_looked_for_twice(world: World) 
     boot.refresh()
     assert world.state(build["uuid"])[:2] == ("active", None)
     assert boot.journal(build["uuid"]) == [("schedule", "Success"), *((stage, "Success") for stage in STAGES)]
+
+
+@pytest.mark.parametrize(
+    ("size", "state"), [(image_upload.SMALL, "networking"), (image_upload.SMALL + 1, "block_device_mapping")]
+)
+def test_a_small_file_of_the_controller_is_copied_without_a_stage_of_its_own(
+    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, size: int, state: str
+) -> None:
+    """It is there before anybody could look at the instance; the ledger is not opened for it."""
+    (tmp_path / "tiny").touch()
+    os.truncate(tmp_path / "tiny", size)
+    image = {"name": "tiny", "disk_format": "raw", "allow_unverified": True, "path": str(tmp_path / "tiny")}
+    boot = Boot(world, 1, bootflow_images=[image])
+    (host,) = boot.schedule()
+    boot.has_files = False
+    copied: list[str] = []
+    monkeypatch.setattr(image_upload, "upload", lambda _action, its: copied.append(its.path) or "/tmp/copy")
+    monkeypatch.setattr(image_upload, "remove_uploads", lambda _action: copied.append("removed"))
+    opened: list[bool] = []
+    monkeypatch.setattr(WorldPorts, "open_ledger", _noted(WorldPorts.open_ledger, opened))
+    (build,) = boot.task(boot_build, host)["builds"]
+    assert bool(opened) == (state != "networking")
+    assert copied == [image["path"], "removed"] and boot.task_states == [state] * len(boot.modules)
+    boot.refresh()
+    assert world.state(build["uuid"])[:2] == ("active", None)
+    assert boot.journal(build["uuid"]) == [("schedule", "Success"), *((stage, "Success") for stage in STAGES)]
+
+
+def _noted(function: t.Callable[..., t.Any], calls: list[bool]) -> t.Callable[..., t.Any]:
+    def noted(*arguments: t.Any, **named: t.Any) -> t.Any:
+        calls.append(True)
+        return function(*arguments, **named)
+
+    return noted
 
 
 def test_a_guest_that_is_waited_for_is_seen_spawning(world: World) -> None:

@@ -6,6 +6,10 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import threading
+import time
+
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import LibvirtError
@@ -53,6 +57,26 @@ def test_guests_that_are_alike_are_validated_once():
     for number in range(10, 14):
         define(host, number)
     assert host.validated == [True, False, False, False]
+
+
+def test_guests_that_are_alike_and_come_side_by_side_are_validated_once():
+    host = Strict()
+    together = threading.Barrier(4)
+    plain = host.defineXMLFlags
+
+    def slowly(xml, flags):
+        time.sleep(0.05)
+        return plain(xml, flags)
+
+    host.defineXMLFlags = slowly
+
+    def one(number):
+        together.wait(10)
+        define(host, number)
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        list(pool.map(one, range(10, 14)))
+    assert sorted(host.validated) == [False, False, False, True]
 
 
 def test_another_word_in_the_definition_is_validated():

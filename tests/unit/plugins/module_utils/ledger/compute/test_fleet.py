@@ -71,6 +71,13 @@ def write(world: World, host: str, **values: t.Any) -> None:
         tx.execute(tables.compute_nodes.update().where(c.host == host).values(**values))
 
 
+def forget_hosts(world: World) -> None:
+    """What no report says of a host breaks the laws of a ledger."""
+    with world.ledger.write() as tx:
+        tx.execute(tables.node_facts.delete())
+        tx.execute(tables.compute_nodes.delete())
+
+
 def build(world: World, uuid: str, **values: t.Any) -> None:
     c = tables.instances.c
     with world.ledger.write() as tx:
@@ -145,6 +152,50 @@ def test_a_fleet_as_the_tables_have_it(world: World) -> None:
         for name in ("memory_mb", "vcpus_used", "num_instances", "num_io_ops"):
             assert found.column(name, float)[row] == wanted[name]
     assert sum(h.num_io_ops for h in found.hosts) > 0 and sum(h.num_instances for h in found.hosts) == 20
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+@pytest.mark.parametrize(
+    "text", ["reported_at = NULL", "disk_available_least = NULL, profile_id = NULL", "host_ip = ''"]
+)
+@pytest.mark.parametrize("number", [-(2**31) + 1, -1, 0, 2**31 - 1])
+@pytest.mark.parametrize("real", [0.1 + 0.2, 1e300, 16.0, 5e-324])
+def test_packed_rows_are_what_a_plain_reading_finds(
+    world: World, monkeypatch: pytest.MonkeyPatch, text: str, number: int, real: float
+) -> None:
+    for host in ("h1", "h2", "h3"):
+        node(world, host)
+    integers = (*("memory_mb", "local_gb_used", "vcpus", "disk_available_least"), "failed_builds")
+    write(world, "h2", **dict.fromkeys(integers, number), ram_allocation_ratio=real, reported_at=real)
+    with world.ledger.write() as tx:
+        tx.execute(sa.text("UPDATE compute_nodes SET %s WHERE host <> 'h1'" % text))
+    found = read(world, "h1", "h2", "h3")
+
+    def refuse(_tx: t.Any) -> None:
+        raise fleet.packed_nodes.Unpackable
+
+    with monkeypatch.context() as plainly:
+        plainly.setattr(fleet.packed_nodes, "read", refuse)
+        wanted = read(world, "h1", "h2", "h3")
+    assert list(found.hosts) == list(wanted.hosts)
+    monkeypatch.setattr(fleet, "_unpacked", None)
+    assert list(read(world, "h3", "h2").hosts) == list(wanted.hosts)[1:]
+    forget_hosts(world)
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+@pytest.mark.parametrize("value", ["2147483648", "-2147483649", "1.5", "'x'", "x'00'", "9e999"])
+def test_a_row_that_cannot_be_packed_is_read_as_it_is(world: World, value: str) -> None:
+    for host in ("h1", "h2"):
+        node(world, host)
+    with world.ledger.write() as tx:
+        tx.execute(sa.text("UPDATE compute_nodes SET memory_mb = %s WHERE host = 'h2'" % value))
+    with world.ledger.read() as tx, pytest.raises(fleet.packed_nodes.Unpackable):
+        fleet.packed_nodes.read(tx)
+    first, second = read(world, "h1", "h2").hosts
+    assert first.memory_mb > 0 and not first.forced_down
+    assert second.forced_down or second.memory_mb == float(value)
+    forget_hosts(world)
 
 
 def test_only_the_inventorys_hosts_in_order(world: World) -> None:
