@@ -69,7 +69,7 @@ def read(
     for path, entry in sound:
         guest, volume = None, None
         with refusals.collect(path + ".instance"):
-            guest = operation.meant(guests, entry["instance"]) if entry.get("instance") else None
+            guest = operation.meant(tx, guests, entry["instance"], project) if entry.get("instance") else None
         with refusals.collect(path + ".volume"):
             volume = found.get(str(entry["volume"]))
             if volume is None:

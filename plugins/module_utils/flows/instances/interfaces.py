@@ -90,7 +90,7 @@ class _Entries(t.Generic[EntryT]):
         self.of: dict[str, list[EntryT]] = {}
         for entry in entries:
             with self.problems.collect(entry.path + ".instance"):
-                row = operation.meant(found, entry.instance)
+                row = operation.meant(tx, found, entry.instance, project)
                 self.rows[row.uuid] = row
                 self.of.setdefault(row.uuid, []).append(entry)
         self.problems.raise_if_any()

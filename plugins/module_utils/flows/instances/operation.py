@@ -258,20 +258,28 @@ def by_words(
     return found
 
 
-def meant(found: t.Mapping[str, t.Sequence[Instance]], word: str) -> Instance:
-    """The one of by_words() that is meant.
+def meant(tx: Transaction, found: t.Mapping[str, t.Sequence[Instance]], word: str, project: str | None) -> Instance:
+    """The one of by_words() that is meant. :arg project: that by_words() looked at
 
     :raises InstanceNotFound: there is none. :raises InvalidInput: several projects have one.
     """
     rows = found.get(word, ())
     if not rows:
-        raise errors.InstanceNotFound(instance_id=word)
+        raise errors.InstanceNotFound(instance_id=word, remedy=_where(tx, word, project))
     if len(rows) > 1:
         raise errors.InvalidInput(
             reason="%s is in the projects %s" % (word, ", ".join(sorted(r.project for r in rows))),
             remedy="Say which with bootflow_project, or give the UUID.",
         )
     return rows[0]
+
+
+def _where(tx: Transaction, word: str, project: str | None) -> str | None:
+    """What leads to an instance that ``project`` does not have: the project that has it, or the nearest name."""
+    elsewhere = {r.project for rows in by_words(tx, [word], None, lock=False).values() for r in rows}
+    if elsewhere:
+        return "It is in project %s: set bootflow_project." % " and ".join(sorted(elsewhere))
+    return suggestion(word, instances.names(tx, project), "The list of instances")
 
 
 def refuse_unknown(

@@ -232,3 +232,18 @@ def test_the_audit_tells_of_an_interface_that_is_half_detached(world: World, web
     write(world, interfaces.gone, [left.port.id], "h1")
     with world.ledger.read() as tx:
         assert not [f for f in recovery_audit.plan(tx.for_run(world.context("z")), Evidence()) if f.kind == "port"]
+
+
+def test_an_instance_of_another_project(world: World, web: str) -> None:
+    """Its UUID does not lead there, either."""
+    other = world.boot("db", project="other")
+    for word, remedy in (
+        ("db", "It is in project other: set bootflow_project."),
+        (other, "It is in project other"),
+        ("wbe", "web"),
+    ):
+        with pytest.raises(errors.InvalidRequest) as caught:
+            by_id = {n.id: n for n in world.networks.values()}
+            write(world, interfaces.begin_attach, [want(word)], by_id, "default", ["h1"], {})
+        (error,) = caught.value.errors
+        assert error["code"] == "InstanceNotFound" and remedy in error["remedy"], error
