@@ -29,6 +29,11 @@ def parts_of(domain: t.Any) -> list[str]:
         return ([LIVE] if domain.isActive() else []) + ([CONFIG] if domain.isPersistent() else [])
 
 
+def started_since(domain: t.Any, parts: t.Collection[str]) -> bool:
+    """Whether the guest has started since it had these ``parts``: it may lack what its definition got meanwhile."""
+    return LIVE not in parts and LIVE in parts_of(domain)
+
+
 def flag_of(parts: t.Collection[str]) -> int:
     """libvirt's flags of a change to these."""
     flags = {LIVE: libvirt.VIR_DOMAIN_AFFECT_LIVE, CONFIG: libvirt.VIR_DOMAIN_AFFECT_CONFIG}

@@ -19,7 +19,7 @@ from ...core.guest.domain.element import parse, to_text
 from ..os.batch import progress
 from ..os.paths import checked_uuid
 from .connection import libvirt, libvirt_errors
-from .domain_devices import CONFIG, LIVE, TRIES, devices_of, flag_of, let_go, parts_of
+from .domain_devices import CONFIG, LIVE, TRIES, devices_of, flag_of, let_go, parts_of, started_since
 from .running import find_domain
 
 ATTACHED, DETACHED, RESIZED = "attached", "detached", "resized"
@@ -169,6 +169,8 @@ def _attach(domain: t.Any, desired: DomainDisk, check_mode: bool) -> dict[str, t
         progress.mark_changed()
         with libvirt_errors():
             domain.attachDeviceFlags(_shown(wanted), flag_of(missing))
+        if started_since(domain, parts):
+            return {**_attach(domain, desired, check_mode), "changed": True}
         before_text, wanted = _shown(before), _find(_disks(domain, parts[0]), desired.serial)
         return dict(_result(True, None, wanted, parts), before=before_text)
     return _result(bool(missing), before, wanted if missing else before, parts)

@@ -20,7 +20,7 @@ from ..os.locks import LOCK_ROOT, host_lock
 from ..os.paths import checked_uuid
 from .connection import libvirt, libvirt_errors
 from .dhcp import Reservation, release, reserve
-from .domain_devices import CONFIG, LIVE, TRIES, devices_of, flag_of, let_go, parts_of, refuse_rescue
+from .domain_devices import CONFIG, LIVE, TRIES, devices_of, flag_of, let_go, parts_of, refuse_rescue, started_since
 from .running import find_domain
 from .vifs import wait_plugged
 
@@ -142,6 +142,8 @@ def _attach(
     target = after.find("target") if after is not None else None
     if LIVE in missing and target is not None and target.get("dev"):
         wait_plugged(domain, *plugging, devices=[str(target.get("dev"))])
+    if started_since(domain, parts):
+        return {**_attach(connection, domain, desired, check_mode, plugging), "changed": True}
     return _result(True, before, after, parts)
 
 

@@ -156,6 +156,20 @@ def test_a_guest_that_lets_go_late_or_never():
 
 
 @pytest.mark.usefixtures("libvirt")
+def test_a_guest_that_starts_before_its_definition_has_the_interface():
+    guest = Guest([], [], active=False)
+    attach = guest.attachDeviceFlags
+
+    def late(xml, flags):
+        guest.active = True  # by the definition that it has
+        attach(xml, flags)
+
+    guest.attachDeviceFlags = late
+    done = ensure(guest, "attached")
+    assert done["changed"] and done["live"] and guest.parts == {LIVE: [MAC], CONFIG: [MAC]}
+
+
+@pytest.mark.usefixtures("libvirt")
 def test_a_guest_that_starts_while_its_definition_is_changed():
     guest = Guest([], [MAC], active=False)
     guest.starts_after_detach = True
