@@ -10,6 +10,7 @@ import contextlib
 import importlib
 import importlib.util
 import os
+import sys
 import typing as t
 
 from .errors import MissingLibrary
@@ -50,8 +51,10 @@ class Missing:
 def optional_import(name: str) -> t.Any:
     """The module called ``name``, or a false stand-in when it is not installed."""
     try:
-        with _environment(_ENVIRONMENT.get(name, {})):
-            return importlib.import_module(name)
+        if name in _ENVIRONMENT and name not in sys.modules:
+            with _environment(_ENVIRONMENT[name]):
+                return importlib.import_module(name)
+        return importlib.import_module(name)
     except ImportError:
         return Missing(name)
 
