@@ -699,7 +699,14 @@ def growth(table: Table, folder: str, rounds: int, large: int) -> None:
             bare_factor = max(limits[hosts] / limits[hosts // 10], 10.0)
             table.add("growth of one: %d hosts to %d" % (hosts // 10, hosts), hosts, factor, bare_factor, "x", 1.25)
         hosts *= 10
-    table.add("%d hosts: 1,000 instances beside one" % large, 1000, many, times[large], "s", max(3.0, 2 * bare_many / limits[large]))
+    table.add(
+        "%d hosts: 1,000 instances beside one" % large,
+        1000,
+        many,
+        times[large],
+        "s",
+        max(3.0, 2 * bare_many / limits[large]),
+    )
 
 
 def main() -> int:
