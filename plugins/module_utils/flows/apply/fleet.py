@@ -143,13 +143,14 @@ def rehearse(tx: Transaction, file: File) -> Plan:
         cold.check_quota(tx, dataclasses.replace(file.moves, flavors=_flavors(file, found)), [*found.movers.values()])
     for uuid, mover in found.movers.items():  # they count with their new flavor for the quota of what is booted
         instances.write(tx, [uuid], **{n: mover.spec["flavor"][n] for n in ("vcpus", "memory_mb")})
+    changes = _with_addresses(tx, file, plan.changes)  # as it is done: what is deleted and booted comes later
     delete.rehearse(tx, gone(plan))
     accepted = accept.accept(tx, file.requests, dataclasses.replace(file.options, follow=True))
     rows = instances.select_live(tx, uuids=[*accepted.created, *accepted.resumed])
     fit = {(r.project, r.display_name) for r in rows}
     booted = [c for c in plan.to_do if c.kind in (BOOT, REPLACE)]
-    changes = [_no_quota(c) if c in booted and (c.project, c.name) not in fit else c for c in plan.changes]
-    return dataclasses.replace(plan, changes=tuple(_with_addresses(tx, file, changes)))
+    changes = [_no_quota(c) if c in booted and (c.project, c.name) not in fit else c for c in changes]
+    return dataclasses.replace(plan, changes=tuple(changes))
 
 
 def _asked(change: Change) -> NetworkRequest:

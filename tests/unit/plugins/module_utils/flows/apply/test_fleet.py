@@ -696,6 +696,18 @@ def test_interfaces_follow_the_file(world: World) -> None:
     ], "what web loses first is free for db"
 
 
+def test_an_interface_comes_before_what_is_booted(world: World) -> None:
+    """Who is given the last address has it in the plan, too: the boot for which none is left is refused before anything is touched."""
+    world.know(network(2, addresses=1))
+    world.report("h1")
+    apply(world, file(world, request("web")))
+    web, db = request("web", networks=(network(1).id, network(2).id)), request("db", networks=(network(2).id,))
+    with pytest.raises(errors.InvalidRequest) as refused:
+        planned(world, file(world, web, db))
+    assert "instances[1].networks: No fixed IP addresses available for network: net-2" in refused.value.message
+    assert [c.done for c in planned(world, file(world, web)).changes] == [True]
+
+
 def _ports_on(world: World, uuid: str, network_id: str) -> list[t.Any]:
     with world.ledger.read() as tx:
         return [(p, n) for p, n in ports.ports_of(tx, [uuid])[uuid] if n.id == network_id]
