@@ -19,7 +19,7 @@ from ...core.guest.domain.element import parse, to_text
 from ..os.batch import progress
 from ..os.paths import checked_uuid
 from .connection import libvirt, libvirt_errors
-from .domain_devices import CONFIG, LIVE, TRIES, devices_of, flag_of, let_go, parts_of, started_since
+from .domain_devices import CONFIG, LIVE, TRIES, devices_of, flag_of, let_go, parts_of, refuse_rescue, started_since
 from .running import find_domain
 
 ATTACHED, DETACHED, RESIZED = "attached", "detached", "resized"
@@ -118,7 +118,7 @@ def ensure_disk(
     :arg tries: how often a guest is asked to release a disk, with ``wait``, 2 * ``wait``... seconds in between.
     :raises InstanceNotFound: the domain of a disk to attach or resize does not exist.
     :raises DevicePathInUse: the guest has another disk with that name.
-    :raises DeviceDetachFailed: the guest does not release the disk.
+    :raises DeviceDetachFailed: the guest does not release the disk. :raises Conflict: the domain is that of a rescue.
     :raises LibvirtError, HypervisorUnavailable: libvirt fails or is not running.
     """
     domain = find_domain(connection, desired.uuid)
@@ -162,6 +162,8 @@ def _attach(domain: t.Any, desired: DomainDisk, check_mode: bool) -> dict[str, t
         if any(_target(disk) == _target(wanted) for disk in disks):
             raise DevicePathInUse(path="/dev/" + _target(wanted), remedy="Request another device name, or none.")
         missing.append(part)
+    if missing:
+        refuse_rescue(domain, desired.uuid)
     if missing and before is not None:
         # One of the two already has the disk, at an address that the other must use as well.
         wanted.find("target").set("dev", _target(before))
@@ -180,6 +182,8 @@ def _detach(domain: t.Any, desired: DomainDisk, check_mode: bool, tries: int, wa
     found = {part: _find(_disks(domain, part), desired.serial) for part in parts_of(domain)}
     there = [part for part in found if found[part] is not None]
     before = next((found[part] for part in there), None)
+    if there:  # a disk that came back with the guest's own definition would be another volume's by then
+        refuse_rescue(domain, desired.uuid)
     if check_mode or not there:
         return _result(bool(there), before, None, [])
     progress.mark_changed()

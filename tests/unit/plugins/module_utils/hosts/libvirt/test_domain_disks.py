@@ -2,14 +2,16 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A disk of a guest that starts in the wrong moment, with a libvirt of our own; test_domain_disk has the rest with a real one."""
+"""Disks of a guest that starts in the wrong moment, or is rescued, with a libvirt of our own; test_domain_disk has the rest with a real one."""
 
 from __future__ import annotations
 
 import types
 
+import pytest
 from lxml import etree
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import Conflict
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import connection as libvirt_connection
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domain_devices, domain_disks
 
@@ -27,6 +29,7 @@ class Guest:
     def __init__(self):
         self.parts = {LIVE: [], CONFIG: []}
         self.active = False
+        self.others = ""  # more disks
 
     def isActive(self):
         return int(self.active)
@@ -35,7 +38,7 @@ class Guest:
         return 1
 
     def XMLDesc(self, flags):
-        return "<domain><devices>%s</devices></domain>" % "".join(self.parts[CONFIG if flags else LIVE])
+        return "<domain><devices>%s</devices></domain>" % "".join([*self.parts[CONFIG if flags else LIVE], self.others])
 
     def attachDeviceFlags(self, xml, flags):
         self.active = True
@@ -44,15 +47,38 @@ class Guest:
                 self.parts[part].append(DISK % etree.fromstring(xml).find("target").get("dev"))
 
 
-def test_a_guest_that_starts_before_its_definition_has_the_disk(monkeypatch):
+@pytest.fixture
+def libvirt(monkeypatch):
     fake = types.SimpleNamespace(
         VIR_DOMAIN_AFFECT_LIVE=LIVE, VIR_DOMAIN_AFFECT_CONFIG=CONFIG, VIR_DOMAIN_XML_INACTIVE=2, libvirtError=OSError
     )
     for module in (libvirt_connection, domain_devices, domain_disks):
         monkeypatch.setattr(module, "libvirt", fake)
+
+
+def ensure(guest, **wanted):
+    desired = domain_disks.desired_disk({"uuid": ME, "serial": VOLUME, **wanted})
+    return domain_disks.ensure_disk(types.SimpleNamespace(lookupByUUIDString=lambda _uuid: guest), desired)
+
+
+@pytest.mark.usefixtures("libvirt")
+def test_a_guest_that_starts_before_its_definition_has_the_disk():
     guest = Guest()
-    desired = domain_disks.desired_disk({"uuid": ME, "serial": VOLUME, "xml": DISK % "vdb"})
-    there = types.SimpleNamespace(lookupByUUIDString=lambda _uuid: guest)
-    done = domain_disks.ensure_disk(there, desired)
+    done = ensure(guest, xml=DISK % "vdb")
     assert done["changed"] and done["live"] and guest.parts == {LIVE: [DISK % "vdb"], CONFIG: [DISK % "vdb"]}
-    assert not domain_disks.ensure_disk(there, desired)["changed"]
+    assert not ensure(guest, xml=DISK % "vdb")["changed"]
+
+
+@pytest.mark.usefixtures("libvirt")
+def test_a_guest_that_is_rescued_unheard_of():
+    """Its own definition comes back as it was: a disk that the domain of the rescue lost would be there again, its device being another volume's."""
+    guest = Guest()
+    guest.others = "<disk type='file'><source file='/i/%s/disk.rescue'/><target dev='vda'/></disk>" % ME
+    with pytest.raises(Conflict, match="is rescued"):
+        ensure(guest, xml=DISK % "vdb")
+    assert not ensure(guest, state="detached")["changed"], "what an attachment that was refused leaves is taken back"
+    guest.parts = {LIVE: [DISK % "vdb"], CONFIG: [DISK % "vdb"]}
+    assert not ensure(guest, xml=DISK % "vdb")["changed"]
+    with pytest.raises(Conflict, match="is rescued"):
+        ensure(guest, state="detached")
+    assert guest.parts == {LIVE: [DISK % "vdb"], CONFIG: [DISK % "vdb"]}
