@@ -20,12 +20,12 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.audit.plan i
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import AUDIT
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import delete
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup, delete
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import audit as ledger_audit
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import reservations, storage_audit
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery.audit import Todo
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery.storage_audit import Ends
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import nodes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.database import Ledger
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     audit_storage,
@@ -258,10 +258,11 @@ class ActionModule(LedgerAction):
             wanted = ledger.inspect(ledger_audit.open_todo, host, todo)
             problems: dict[str, errors.BootflowError] = {}
             if wanted:
+                parts = ledger.inspect(cleanups.of_a_part, {(host, u) for u in wanted})
                 with lease_kept(self):
                     problems = clean_host(self, [{"uuid": u, "name": n} for u, n in sorted(wanted.items())])
                 died = repaired.get("died") or {}
-                self._cleaned(ledger, host, todo, wanted, problems, died)
+                self._cleaned(ledger, host, todo, wanted, problems, died, parts)
             with lease_kept(self):
                 unplugged = audit_storage.unplug(self, ledger, ends.sessions, ends.secrets)
             reserved = self._reserve(ledger, host)
@@ -287,11 +288,12 @@ class ActionModule(LedgerAction):
         wanted: t.Mapping[str, str],
         problems: t.Mapping[str, errors.BootflowError],
         died: t.Mapping[str, str],
+        parts: cleanup.Parts,
     ) -> None:
         now = Todo(*([u for u in part if u in wanted] for part in (todo.builds, todo.deleting, todo.leftovers)))
         ledger.transact(ledger_audit.builds_cleaned, host, now, problems, died)
         ledger.transact(ledger_audit.deletes_cleaned, host, now, problems)
-        ledger.transact(ledger_audit.leftovers_cleaned, host, [u for u in now.leftovers if u not in problems])
+        ledger.transact(ledger_audit.leftovers_cleaned, host, [u for u in now.leftovers if u not in problems], parts)
 
     def _ends(self, host: str) -> Ends:
         return Ends(**((self._repaired().get("ends") or {}).get(host) or {}))

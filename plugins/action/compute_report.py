@@ -72,9 +72,10 @@ class ActionModule(LedgerAction):
         todo = [{"uuid": c.instance_uuid, "name": c.domain_name} for c in ledger.inspect(cleanups.of_host, host)]
         if not todo:
             return []
+        parts = ledger.inspect(cleanups.of_a_part, {(host, i["uuid"]) for i in todo})
         problems = clean_host(self, todo)
         done = [i["uuid"] for i in todo if i["uuid"] not in problems]
-        ledger.transact(cleanup.finish, {host: done})
+        ledger.transact(cleanup.finish, {host: done}, parts)
         for uuid, problem in problems.items():
             self._display.warning("Instance %s still has to be cleaned up on %s: %s" % (uuid, host, problem.message))
         return done

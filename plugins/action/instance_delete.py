@@ -96,17 +96,19 @@ class ActionModule(LedgerAction):
         failed: dict[str, tuple[str, errors.BootflowError]] = {}
         journalled: list[str] = []
         powered_off: dict[str, Outcome] = {}
+        partly: dict[tuple[str, str], str] = {}
         hostvars = self.task_vars["hostvars"]
         for host in (hostvars["localhost"].get(DELETING) or {}).get("hosts") or ():
             answer = hostvars[host].get(REMOVED) or {}
             done[host] = list(answer.get("removed") or ())
+            partly.update({(host, u): part for u, part in (answer.get("parts") or {}).items()})
             failed.update({u: (host, errors.from_dict(e)) for u, e in (answer.get("problems") or {}).items()})
             journalled += answer.get("journalled") or ()
             for uuid, told in (answer.get("powered_off") or {}).items():
                 error = errors.from_dict(told["error"]) if told["error"] else None
                 powered_off[uuid] = Outcome(int(told["power_state"] or 0), error)
         if any(done.values()) or failed or powered_off:
-            self.open_ledger().transact(delete.removed, done, failed, journalled, powered_off)
+            self.open_ledger().transact(delete.removed, done, failed, journalled, powered_off, partly)
         removed = sum(map(len, done.values()))
         return {"changed": bool(removed) or bool(powered_off), "removed": removed}
 

@@ -11,6 +11,7 @@ import typing as t
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import delete
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.lease import lease_kept
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
@@ -24,7 +25,7 @@ class ActionModule(LedgerAction):
             return {"changed": False, "skipped": True}
         host = self.task_vars["inventory_hostname"]
         ledger = self.open_ledger()
-        todo, to_power_off = ledger.inspect(lambda tx: (delete.of_host(tx, host), delete.to_power_off(tx, host)))
+        todo, to_power_off, parts = ledger.inspect(_todo, host)
         if not todo and not to_power_off:
             return {"changed": False, "removed": []}
         with lease_kept(self):
@@ -37,6 +38,7 @@ class ActionModule(LedgerAction):
         return {
             "changed": bool(done) or bool(powered_off),
             "removed": done,
+            "parts": {u: parts[u] for u in done if u in parts},
             "powered_off": powered_off,
             "problems": {u: p.as_dict() for u, p in problems.items()},
             "journalled": journalled,
@@ -66,3 +68,9 @@ class ActionModule(LedgerAction):
             self.open_ledger().transact(history.note, frames, delete.SOFT_DELETE.name)
         shown = {uuid: problem.as_dict() for uuid, problem in problems.items()}
         return {d["uuid"]: {"power_state": states.get(d["uuid"]), "error": shown.get(d["uuid"])} for d in domains}
+
+
+def _todo(tx: Transaction, host: str) -> tuple[list[dict[str, str]], list[dict[str, t.Any]], dict[str, str]]:
+    """What is to be removed from ``host``, what is to lose its power there, and of which only a part is removed."""
+    todo = delete.of_host(tx, host)
+    return todo, delete.to_power_off(tx, host), delete.parts_on(tx, host, todo) if todo else {}

@@ -37,6 +37,10 @@ removed:
   type: list
   elements: str
   returned: success
+parts:
+  description: Of those that stay on the host, what was removed of each, by UUID; what it was before a resize (C(old)), or was to become (C(new)).
+  type: dict
+  returned: when the host had something to remove
 problems:
   description: Errors of instances that could not be removed, by UUID.
   type: dict

@@ -14,12 +14,18 @@ from ...ledger.compute import cleanups, instances
 from ...ledger.db.transaction import Transaction
 from ..attachments import life
 
+Parts = t.Mapping[t.Tuple[str, str], str]  # (host, uuid) -> cleanups.OLD or NEW
 
-def finish(tx: Transaction, cleaned: t.Mapping[str, t.Collection[str]]) -> None:
-    """The hosts have nothing of these instances: their volumes, claims and addresses there are free. {host: uuids}"""
+
+def finish(tx: Transaction, cleaned: t.Mapping[str, t.Collection[str]], partly: Parts | None = None) -> None:
+    """The hosts have nothing of these instances: their volumes, claims and addresses there are free. {host: uuids}
+
+    :arg partly: of these only a part was cleaned: they were there, and stayed, when their hosts were asked
+    """
     pairs = {(host, uuid) for host, uuids in cleaned.items() for uuid in uuids}
-    life.hosts_cleaned(tx, pairs - set(cleanups.of_a_part(tx, pairs)))  # before any node is locked
-    cleanups.done(tx, pairs)
+    parts = {**cleanups.of_a_part(tx, pairs), **{pair: part for pair, part in (partly or {}).items() if pair in pairs}}
+    life.hosts_cleaned(tx, pairs - set(parts))  # before any node is locked
+    cleanups.done(tx, pairs, parts)
 
 
 @dataclass

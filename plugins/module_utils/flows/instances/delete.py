@@ -95,14 +95,15 @@ def _is_between(row: Instance) -> errors.InstanceInvalidState:
 
 
 def begin_reclaim(tx: Transaction, seconds: float) -> Deleting:
-    """Mark those as deleting that were soft-deleted so long ago. A lock does not keep them, as it does not in Nova, where the
-    task is its own. source: Nova's ComputeManager._reclaim_queued_deletes()
+    """Mark those as deleting that were soft-deleted so long ago, but none that a run restored until it died: its guest may run, and its host's
+    report tells. A lock does not keep them, as it does not in Nova, where the task is its own.
+    source: Nova's ComputeManager._reclaim_queued_deletes()
     """
     runs.renew(tx)
     rows = instances.select_live(tx, vm_state=states.SOFT_DELETED, lock=True)
     due = [r for r in rows if r.deleted_at is not None and r.deleted_at <= tx.now - seconds]
     dead = operation.dead_runs(tx, due)
-    due = [r for r in due if r.task_state is None or r.run_id in dead]
+    due = [r for r in due if r.task_state is None or (r.task_state == states.DELETING and r.run_id in dead)]
     operation.start(tx, DELETE, due)
     return _marked(tx, due)
 
@@ -193,6 +194,12 @@ def of_host(tx: Transaction, host: str) -> list[dict[str, str]]:
     return [{"uuid": u, "name": n} for u, n in sorted(wanted.items())]
 
 
+def parts_on(tx: Transaction, host: str, todo: t.Iterable[t.Mapping[str, str]]) -> dict[str, str]:
+    """uuid -> the part (cleanups.OLD, NEW) that is removed of those of of_host() that stay on ``host``."""
+    found = cleanups.of_a_part(tx, {(host, i["uuid"]) for i in todo})
+    return {uuid: part for (_host, uuid), part in found.items()}
+
+
 def to_power_off(tx: Transaction, host: str) -> list[dict[str, t.Any]]:
     """The guests on ``host`` that this run soft-deletes: [{uuid, shutdown_timeout}]."""
     rows = instances.select_live(tx, run_id=tx.run.id, host=host, task_state=states.SOFT_DELETING)
@@ -217,20 +224,24 @@ def removed(
     failed: t.Mapping[str, tuple[str, errors.BootflowError]],
     journalled: t.Collection[str] = (),
     powered_off: t.Mapping[str, Outcome] | None = None,
+    partly: cleanup.Parts | None = None,
 ) -> None:
     """Write the results of all hosts' removals in one transaction: claims of removed instances are released.
 
     :arg done: host -> instances that it has nothing of any more.
     :arg failed: instance -> (host, why it could not be removed there); it stays in task_state deleting, with a fault.
     :arg journalled: those of the failed ones that journal_unexpected() has journalled.
-    :arg powered_off: outcomes of the guests that were soft-deleted.
+    :arg powered_off: outcomes of the guests that were soft-deleted. :arg partly: see cleanup.finish(); who deletes one of these by now has it
+        still to be removed.
     """
     runs.renew(tx)
     operation.finish(tx, SOFT_DELETE, powered_off or {})
-    gone = sorted({(uuid, host) for host, uuids in done.items() for uuid in uuids})
+    gone = sorted(
+        {(uuid, host) for host, uuids in done.items() for uuid in uuids if (host, uuid) not in (partly or {})}
+    )
     rows = instances.select_live(tx, uuids=sorted({uuid for uuid, _host in gone}), lock=True)
     ended = {r.uuid: r.host for r in rows if (r.uuid, r.host) in gone and r.task_state == states.DELETING}
-    cleanup.finish(tx, done)
+    cleanup.finish(tx, done, partly)
     instances.leave_hosts(tx, gone, states.DELETING)
     history.add_events(tx, gone, DELETE.name, history.SUCCESS)
     history.notify_each(tx, {uuid: {"host": host} for uuid, host in ended.items()}, SHUTDOWN % "end")

@@ -18,6 +18,7 @@ from ...ledger.compute import moves as ledger_moves
 from ...ledger.compute.instances import Instance
 from ...ledger.compute.moves import MoveRow
 from ...ledger.db.transaction import Transaction
+from ..instances import operation
 from . import cold, live
 from .confirm import is_there, silent_hosts
 
@@ -63,12 +64,14 @@ def _takes_instances(tx: Transaction, host: str) -> bool:
 
 def to_confirm(tx: Transaction, host: str) -> list[str]:
     """The instances whose cold migration away from ``host`` is to be confirmed, also those of an earlier run: nothing can go back to a host
-    that is serviced. A resize, a guest that should run and does not, and one on a host that does not answer wait for who asked for them.
+    that is serviced. A resize, a guest that should run and does not, and one on a host that does not answer wait for who asked for them;
+    one that another user locked keeps no other from being confirmed.
     """
     found = {m.instance_uuid: m for m in ledger_moves.open_from(tx, host)}
     rows = instances.select_live(tx, uuids=sorted(found)) if found else []
     away = silent_hosts(tx) if rows else set()
-    return [r.uuid for r in rows if r.host not in away and _is_well(r, found[r.uuid])]
+    able = [r for r in rows if r.host not in away and not operation.is_locked(tx, r)]
+    return [r.uuid for r in able if _is_well(r, found[r.uuid])]
 
 
 def _is_well(row: Instance, move: MoveRow) -> bool:
@@ -84,11 +87,11 @@ def left(tx: Transaction, host: str) -> dict[str, tuple[Instance, errors.Bootflo
     }
     waiting = sorted({m.instance_uuid for m in ledger_moves.open_from(tx, host)} - set(found))
     for row in instances.select_live(tx, uuids=waiting) if waiting else ():
-        error = errors.InstanceInvalidState(
+        undecided = errors.InstanceInvalidState(
             message="Instance %s went to %s, and its move is not decided" % (row.uuid, row.host),
             remedy="See that it works there, then bootflow.compute.confirm_resize; or revert_resize.",
         )
-        found[row.uuid] = (row, error)
+        found[row.uuid] = (row, operation.locked_error(row) if operation.is_locked(tx, row) else undecided)
     due = {c.instance_uuid for c in cleanups.of_host(tx, host)} - set(found)
     for row in instances.select_live(tx, uuids=sorted(due)) if due else ():
         unclean = errors.RemoteError(

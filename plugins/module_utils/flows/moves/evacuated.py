@@ -92,15 +92,25 @@ def _go_back(tx: Transaction, row: Instance, move: MoveRow, cleaned: bool) -> bo
     if not owed:
         return False
     cleanups.forget(tx, owed)
-    if claims.moves_on(tx, move.source_compute, row.uuid):  # it was resized there, and that was still to be cleaned
-        reason = "it was resized there"
-        cleanups.add(tx, move.source_compute, row.uuid, row.domain_name, reason, cleanups.OLD)
+    if claims.moves_on(
+        tx, move.source_compute, row.uuid
+    ):  # it was resized there, or was to be, and that was still to be cleaned
+        part, reason = _part_to_clean(tx, row.uuid)
+        cleanups.add(tx, move.source_compute, row.uuid, row.domain_name, reason, part)
     relocate(tx, [(row.uuid, move.source_compute, move.source_node, move.source_limits)])
     if cleaned:
         claims.release_on(tx, {(move.dest_compute, row.uuid)})
     else:
         cleanups.add(tx, move.dest_compute, row.uuid, row.domain_name, "its evacuation failed")
     return True
+
+
+def _part_to_clean(tx: Transaction, uuid: str) -> tuple[str, str]:
+    """What its old host was to remove of the instance before it was evacuated, and why: with the wrong part it would get other disks than it has."""
+    resizes = [m for m in ledger_moves.all_of(tx, [uuid])[uuid] if ledger_moves.stays(m)]
+    if resizes and resizes[-1].status != moves.CONFIRMED:
+        return cleanups.NEW, "its resize there failed"
+    return cleanups.OLD, "it was resized there"
 
 
 def settle(tx: Transaction, row: Instance, move: MoveRow, power_state: int | None) -> str:

@@ -427,7 +427,7 @@ def deletes_cleaned(tx: Transaction, host: str, todo: Todo, problems: t.Mapping[
     delete.removed(tx, {host: done}, {u: (host, p) for u, p in problems.items() if u in todo.deleting})
 
 
-def leftovers_cleaned(tx: Transaction, host: str, uuids: t.Sequence[str]) -> None:
-    """These leftovers were removed from ``host``: release their claims and addresses."""
+def leftovers_cleaned(tx: Transaction, host: str, uuids: t.Sequence[str], partly: cleanup.Parts | None = None) -> None:
+    """These leftovers were removed from ``host``: release their claims and addresses. :arg partly: see cleanup.finish()"""
     instances.select_live(tx, uuids=uuids, lock=True)
-    cleanup.finish(tx, {host: uuids})
+    cleanup.finish(tx, {host: uuids}, partly)

@@ -85,16 +85,22 @@ def of_a_part(tx: Transaction, pairs: t.Collection[tuple[str, str]]) -> dict[tup
     return {(r.host, r.instance_uuid): r.part for r in due if r.instance_uuid in stays}
 
 
-def done(tx: Transaction, cleaned: t.Collection[tuple[str, str]]) -> None:
+def done(
+    tx: Transaction, cleaned: t.Collection[tuple[str, str]], partly: t.Mapping[tuple[str, str], str] | None = None
+) -> None:
     """The hosts are cleaned of these instances: forget the rows, release claims and addresses. {(host, instance's uuid)}
 
-    Where a part was cleaned only the claim of the move ends.
+    Where a part was cleaned only the claim of the move ends. Where more is to be cleaned by now, that is still to be done.
+
+    :arg partly: those of which a part was cleaned, as of_a_part() said before; an instance may be deleted or evacuated meanwhile.
     """
-    parts = of_a_part(tx, cleaned)
-    claims.release_on(tx, set(cleaned) - set(parts))
-    claims.release_moves(tx, set(parts))
+    parts = {**of_a_part(tx, cleaned), **(partly or {})}
     due = of_instances(tx, sorted({uuid for _host, uuid in cleaned})) if cleaned else []
-    ids = [r.id for r in due if (r.host, r.instance_uuid) in cleaned]
+    due = [r for r in due if (r.host, r.instance_uuid) in cleaned]
+    more = {(r.host, r.instance_uuid) for r in due if r.part != parts.get((r.host, r.instance_uuid), r.part)}
+    claims.release_on(tx, set(cleaned) - set(parts))
+    claims.release_moves(tx, set(parts) - more)
+    ids = [r.id for r in due if (r.host, r.instance_uuid) not in more]
     if ids:
         tx.execute(cleanups.delete().where(bulk.among(tx, cleanups.c.id, ids)))
     ports.release_on(tx, set(cleaned) - set(parts))

@@ -16,7 +16,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.instances im
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import operation
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import OPERATIONS
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations as recovery
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, history
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, request
@@ -164,6 +164,30 @@ def test_the_traceback_of_an_unexpected_error_is_in_the_journal(play: Play) -> N
     assert play(names=["web-1"])["deleted"] == ["web-1"]
 
 
+def test_one_that_another_run_deletes_while_what_it_was_is_removed_is_removed_by_that(play: Play) -> None:
+    """web-1 was resized on its own host, which is cleaned of that on the way."""
+    world = play.world
+    one, two = of(world, "web-1"), of(world, "web-2")
+    with world.ledger.write() as tx:
+        mine = tx.for_run(world.context())
+        cleanups.add(mine, one.host, one.uuid, one.domain_name, "it was resized there", cleanups.OLD)
+        cleanups.add(mine, one.host, two.uuid, two.domain_name, "it went away")
+    remove = play.remove
+
+    def removes(name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        if name != "instance_disks_resize":
+            return remove(name, arguments)
+        world.delete("e", uuids=[one.uuid])
+        return {"outcomes": {i["uuid"]: {"changed": True, "error": None} for i in arguments["instances"]}}
+
+    play.remove = removes  # type: ignore[method-assign]
+    assert play(names=["web-2"])["deleted"] == ["web-2"]
+    assert world.state(one.uuid) == (states.ACTIVE, states.DELETING, one.host) and world.claims() == {
+        (one.uuid, one.host)
+    }
+    assert [i["uuid"] for i in world.of_host(one.host, "e")] == [one.uuid]
+
+
 # --- soft delete ----------------------------------------------------------------------------------------------------------
 
 
@@ -271,6 +295,23 @@ def test_a_restore_whose_run_died(keeping: Play, power_state: int) -> None:
     assert now.vm_state == (states.ACTIVE if runs else states.SOFT_DELETED)
     assert now.deleted_at == (None if runs else row.deleted_at)
     assert keeping(operation="reclaim")["deleted"] == ([] if runs else ["web-1"])
+
+
+def test_one_that_a_dead_run_restored_is_not_reclaimed_before_its_host_tells(keeping: Play) -> None:
+    """As in Nova: its guest may run. One that was being deleted goes on to be."""
+    world = keeping.world
+    keeping(names=["web-1", "web-2"])
+    with world.ledger.write() as tx:
+        chosen = operation.Selection(names=["web-1"])
+        operation.begin(tx.for_run(world.context("r")), OPERATIONS["restore"], chosen, ("h1", "h2"))
+    world.time += 100_000  # the run is dead
+    keeping.away = {of(world, "web-2").host}
+    assert [v["name"] for v in keeping("d", operation="reclaim")["left"]] == ["web-2"]
+    keeping.away = set()
+    world.time += 100_000
+    assert keeping("e", operation="reclaim")["deleted"] == ["web-2"]
+    row = of(world, "web-1")
+    assert (row.vm_state, row.task_state, row.deleted) == (states.SOFT_DELETED, states.RESTORING, "")
 
 
 def test_a_lock_does_not_keep_anybody_from_being_reclaimed(keeping: Play) -> None:

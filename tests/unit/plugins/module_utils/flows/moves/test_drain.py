@@ -105,3 +105,15 @@ def test_a_move_under_way_keeps_the_host(world: Movers) -> None:
     assert uuid in world.call(drain.left, "h1")
     world.call(course.switch, [uuid])
     assert world.call(drain.to_confirm, "h1") == [] and uuid in world.call(drain.left, "h1")
+
+
+def test_one_that_somebody_locked_keeps_no_other_from_being_confirmed(world: Movers) -> None:
+    free, kept = world.boot("a"), world.boot("b")
+    world.report("h2")
+    begin(world)
+    world.move(free)
+    world.move(kept)
+    put(world, kept, locked_by="eve")
+    uuids = world.call(drain.to_confirm, "h1")
+    assert uuids == [free] and world.call(confirm.confirm, Selection(uuids=uuids)).left == {free: "h1"}
+    assert world.call(drain.left, "h1")[kept][1].code == "InstanceIsLocked"

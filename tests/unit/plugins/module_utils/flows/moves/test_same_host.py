@@ -16,7 +16,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.local import BACKENDS
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.server_groups import ServerGroup
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import delete
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup, delete
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Outcome, Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import cold, confirm, course, evacuate
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves.evacuated import Result
@@ -242,6 +242,56 @@ def test_evacuated_before_its_host_was_cleaned(world: Here) -> None:
     assert world.state(uuid) == ("active", None, "h1") and world.parts() == {(uuid, "h1"): "old"}
     world.cleaned("h1")
     assert world.used("h1") == (2048, 3, 2, 1) and world.used("h2") == (0, 0, 0, 0)
+
+
+def test_evacuated_before_its_host_was_cleaned_of_a_resize_that_failed(world: Here) -> None:
+    """With "old" for "new" its host would exchange its disks for the copies of that resize, and lose what was written since."""
+    uuid = world.boot("web")
+    before = world.used("h1")
+    world.resize(uuid)
+    assert world.settle("h1", {uuid: states.SHUTDOWN}) == {uuid: "stopped"}
+    assert world.parts() == {(uuid, "h1"): "new"}
+    world.report("h2", memory=6)
+    world.call(service_state.set_state, ["h1"], "forced_down")
+    wanted = evacuate.Wanted(Selection(uuids=[uuid]))
+    assert world.call(evacuate.begin, wanted, world.fleet, world.options()).rows
+    world.call(evacuated, {uuid: Result(error=BROKEN)})
+    assert world.state(uuid) == ("stopped", None, "h1") and world.parts() == {(uuid, "h1"): "new"}
+    world.cleaned("h1")
+    assert world.used("h1") == before and world.size(uuid) == OLD
+
+
+def test_deleted_while_another_run_cleans_what_it_was_before(world: Here) -> None:
+    """It was taken for removed: its name and addresses were free while its guest ran on."""
+    uuid = world.boot("web")
+    world.resized(uuid)
+    world.call(confirm.confirm, Selection(uuids=[uuid]))
+    partly = world.call(cleanups.of_a_part, {("h1", uuid)}, run="z")
+    world.delete(uuids=[uuid])
+    world.call(lambda tx: delete.removed(tx, {"h1": [uuid]}, {}, partly=partly), run="z")
+    assert world.state(uuid) == ("active", "deleting", "h1") and world.addresses(uuid)
+    assert world.claims() == {(uuid, "h1")} and not world.parts()
+    assert [i["uuid"] for i in world.of_host("h1")] == [uuid]
+    assert [v["uuid"] for v in world.finish()[1]] == [uuid]
+    world.removed("h1", [uuid])
+    assert world.finish() == (["web"], []) and not world.claims() and not world.addresses()
+
+
+def test_evacuated_while_another_run_cleans_what_it_was_before(world: Here) -> None:
+    """Its old host owed nothing any more, and had the guest."""
+    uuid = world.boot("web")
+    world.resized(uuid)
+    world.call(confirm.confirm, Selection(uuids=[uuid]))
+    partly = world.call(cleanups.of_a_part, {("h1", uuid)}, run="z")
+    world.report("h2", memory=6)
+    world.call(service_state.set_state, ["h1"], "forced_down")
+    wanted = evacuate.Wanted(Selection(uuids=[uuid]))
+    assert world.call(evacuate.begin, wanted, world.fleet, world.options()).rows
+    world.call(cleanup.finish, {"h1": [uuid]}, partly, run="z")
+    assert world.parts() == {(uuid, "h1"): "all"} and world.claims() == {(uuid, "h1"), (uuid, "h2")}
+    world.call(evacuated, {uuid: Result(states.RUNNING)})
+    world.cleaned("h1")
+    assert not world.parts() and world.claims() == {(uuid, "h2")}
 
 
 def test_its_group_counts_it_once(world: Here) -> None:
