@@ -29,6 +29,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.o
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import OPERATIONS
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import cold, course, local_disks
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves.local_disks import Journey
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import moves as recovery
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import moves as ledger_moves
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
@@ -76,6 +77,8 @@ Flavors = t.Mapping[str, t.Tuple[str, str]]  # uuid -> the names of the former a
 
 # Seconds for which the report of a new host is believed when a guest is shut down for it. source: Nova's service_down_time
 _SURE = 60.0
+_IF_LOST = "If %s is lost, see that it is off and force it down: the same again brings the instance back without it."
+_OWES = "Instance %s still has to be cleaned up on %s: %s"
 _NOWHERE = {"address": "", "port": 0, "fingerprint": ""}  # nothing is fetched
 # Where disks that are logical volumes come to.
 _GROUP = ("volume_group", "volume_clear", "volume_clear_size_mb")
@@ -150,15 +153,16 @@ class ActionModule(MoveAction):
             selection, known = Selection.from_options(self.options), frozenset(self.compute_hosts())
             reports = host_reports.of_this_run(self)
 
-            def revert(tx: Transaction) -> tuple[cold.Begun, Flavors]:
+            def revert(tx: Transaction) -> tuple[cold.Begun, Flavors, set[str]]:
+                recovery.settle_on_lost(tx, selection)
                 silent = {h: _silence(h, reports.get(h) or {}) for h in course.former_hosts(tx, selection)}
                 told = {h: e for h, e in silent.items() if e is not None}
                 back = course.begin_revert(tx, selection, known, self.options["quotas"], told)
                 begun = cold.Begun(back.moving, back.failed, back.rows, back.unchanged)
-                return begun, course.flavors_of(tx, back.moving)
+                return begun, course.flavors_of(tx, back.moving), nodes.forced_down(tx)
 
-            begun, flavors = self.write(revert)
-            return self._begun(begun, {}, {}, flavors)
+            begun, flavors, down = self.write(revert)
+            return self._begun(begun, {}, {}, flavors, down=down)
         wanted = self._wanted()
         candidates = Candidates(self)
 
@@ -180,13 +184,17 @@ class ActionModule(MoveAction):
         journeys: t.Mapping[str, Journey],
         flavors: Flavors,
         unheard: t.Sequence[str] = (),
+        down: t.Collection[str] = (),
     ) -> dict[str, t.Any]:
-        """:arg journeys: of their local disks; none: a revert. :arg unheard: new hosts that are asked before a guest is shut down for them"""
+        """:arg journeys: of their local disks; none: a revert. :arg unheard: new hosts that are asked before a guest is shut down for them
+        :arg down: hosts that are forced down, without whose answer instances leave them
+        """
         items: list[Item] = [
             {
                 **item_of(m),
                 "address": live_settings.address_of(self, m.move.source_compute, addresses.get(m.move.source_compute)),
                 "runs": m.runs,
+                "lost": m.move.dest_compute in down,
                 "details": OPERATIONS["stop"].details(m.row),
                 "disks": asdict(journeys.get(m.uuid, Journey())),
                 "files": bool(m.row.config_drive or journeys.get(m.uuid, Journey()).sizes),
@@ -480,6 +488,9 @@ class ActionModule(MoveAction):
             return {"changed": False, "results": {}, "start": {}, "undone": {}, "reconnect": {}, **lists}
         switched = self.registered(SWITCHED)
         results: dict[str, dict[str, t.Any]] = {}
+        lost: list[
+            str
+        ] = []  # whose new hosts are forced down, and gave no answer; one that says that it failed may run the guest
         for uuid, item in items.items():
             error = switched["problems"].get(uuid)
             its: dict[str, t.Any] = {"cleaned": True}
@@ -487,7 +498,17 @@ class ActionModule(MoveAction):
                 its = self.said(SETTLED, "settle", item["destination"], uuid)
                 error = error or its.get("error")
             over = uuid in switched["switched"] or self.reverts
-            stays = over and (not its.get("cleaned") if (error or self.reverts) else True)
+            problem = errors.from_dict(error) if error and not its.get("cleaned") else None
+            silent = isinstance(problem, errors.HostUnreachable) and not isinstance(problem, errors.InvalidAnswer)
+            if self.reverts and problem is not None and silent and not _stays(item):
+                if item["lost"]:
+                    lost.append(uuid)
+                    self._display.warning(_OWES % (uuid, item["destination"], problem.message))
+                    error = None
+                else:
+                    problem.remedy = " ".join((problem.remedy, _IF_LOST % item["destination"]))
+                    error = problem.as_dict()
+            stays = over and (not its.get("cleaned") if (error or self.reverts) else True) and uuid not in lost
             results[uuid] = {
                 "error": error,
                 "cleaned": bool(its.get("cleaned")),
@@ -496,7 +517,7 @@ class ActionModule(MoveAction):
                 "power_state": its.get("power_state") or 0,
             }
         back = [u for u, r in results.items() if r["over"] and not r["stays"]]
-        went = {m.uuid for m in self.open_ledger().transact(course.go_back, back)} if back else set()
+        went = {m.uuid for m in self.open_ledger().transact(course.go_back, back, lost)} if back else set()
         at_home = [u for u, r in results.items() if not r["over"] or u in went]
         start: dict[str, list[str]] = {}
         undone: dict[str, list[str]] = {}

@@ -109,14 +109,22 @@ def arrived_on(tx: Transaction, host: str, uuids: t.Sequence[str]) -> list[str]:
     return [m.uuid for m in load(tx, uuids) if (m.row.host, m.row.task_state) == (host, states.RESIZE_FINISH)]
 
 
-def go_back(tx: Transaction, uuids: t.Sequence[str]) -> list[Moving]:
-    """The new hosts of these instances have nothing of them: they are where they were, with the flavor that they had."""
+def go_back(tx: Transaction, uuids: t.Sequence[str], lost: t.Collection[str] = ()) -> list[Moving]:
+    """The new hosts of these instances have nothing of them: they are where they were, with the flavor that they had.
+
+    :arg lost: those whose new hosts are forced down, and did not answer: they are cleaned when they do, and let in to no volume until then
+    """
     runs.renew(tx)
     moving = [m for m in load(tx, uuids, lock=True) if m.over]
+    owing = [m for m in moving if m.uuid in lost]
+    of_volumes.cut_off(tx, [m.uuid for m in owing])  # before any node is locked
     _swap(tx, moving, states.RESIZE_REVERTING)
     ledger_moves.set_status(tx, [m.move.id for m in moving], moves.REVERTING)
     return_to_source(tx, moving)
-    claims.release_moves(tx, {(m.move.dest_compute, m.uuid) for m in moving})
+    for m in owing:
+        reason = "it was brought back while the host did not answer"
+        cleanups.add(tx, m.move.dest_compute, m.uuid, m.row.domain_name, reason)
+    claims.release_moves(tx, {(m.move.dest_compute, m.uuid) for m in moving if m not in owing})
     return load(tx, [m.uuid for m in moving])
 
 
@@ -190,8 +198,9 @@ def former_hosts(tx: Transaction, selection: Selection) -> set[str]:
 
     :raises InvalidInput: see operation.select().
     """
-    rows = [r for r in operation.select(tx, selection, lock=False) if r.vm_state == states.RESIZED]
-    found = ledger_moves.open_of(tx, [r.uuid for r in rows])
+    rows = operation.select(tx, selection, lock=False)
+    over = [r.uuid for r in rows if r.vm_state == states.RESIZED or r.task_state == states.RESIZE_FINISH]
+    found = ledger_moves.open_of(tx, over)
     return {m.source_compute for m in found.values() if not ledger_moves.stays(m)}
 
 
@@ -216,7 +225,11 @@ def begin_revert(
     unchanged = those_that_ended(tx, rows, moves.REVERTED)
     able = [r for r in rows if r not in unchanged]
     failed = _without_host(tx, able, silent or {})
-    begun = operation.enter(tx, REVERT, [r for r in able if r.uuid not in failed], known_hosts)
+    try:
+        begun = operation.enter(tx, REVERT, [r for r in able if r.uuid not in failed], known_hosts)
+    except errors.ComputeHostNotFound as e:  # the former host has all of the disks: nobody is told to delete them
+        e.remedy = "Put the host into the inventory; where it is lost and forced down it need not answer."
+        raise
     history.start_events_on(tx, {r.uuid: r.host for r in begun.rows}, REVERT.name)
     operation.refuse(list(of_volumes.refusals(tx, {r.uuid: r.host for r in begun.rows}).values()))
     of_volumes.take(tx, [r.uuid for r in begun.rows])

@@ -103,6 +103,7 @@ def _check(tx: Transaction, wanted: Wanted, rows: t.Sequence[Instance]) -> dict[
     down = nodes.forced_down(tx)
     dead = operation.dead_runs(tx, rows)
     volumes = moving.refusals(tx, {r.uuid: r.host for r in rows}, down) if rows else {}
+    away = _can_go_back(tx, [r for r in rows if r.host in down])
     refused: dict[str, errors.BootflowError] = {}
     for row in rows:
         try:
@@ -112,6 +113,10 @@ def _check(tx: Transaction, wanted: Wanted, rows: t.Sequence[Instance]) -> dict[
                 if row.host in down and row.vm_state in _OF_THE_HOST:
                     e.remedy = (
                         "Bring the host back; or run bootflow.compute.reset_state, after which it can be evacuated."
+                    )
+                if row.uuid in away:
+                    e.remedy = (
+                        "bootflow.compute.revert_resize brings it back to %s, which has its disks." % away[row.uuid]
                     )
                 raise
             if EVACUATE.is_begun(row.task_state):
@@ -140,6 +145,12 @@ def _check(tx: Transaction, wanted: Wanted, rows: t.Sequence[Instance]) -> dict[
     if not alone:
         operation.refuse(list(refused.values()))
     return refused
+
+
+def _can_go_back(tx: Transaction, rows: t.Sequence[Instance]) -> dict[str, str]:
+    """uuid -> the former host of this instance, which waits to be confirmed or reverted: what it had is there, and no image is needed."""
+    found = ledger_moves.open_of(tx, [r.uuid for r in rows if r.vm_state == states.RESIZED])
+    return {u: m.source_compute for u, m in found.items() if not ledger_moves.stays(m)}
 
 
 def _go_over(tx: Transaction, placed: t.Sequence[tuple[Instance, Candidate]]) -> None:

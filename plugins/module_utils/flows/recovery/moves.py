@@ -14,10 +14,12 @@ import typing as t
 
 from ...core import errors
 from ...core.instances import moves, states
-from ...ledger.compute import cleanups, instances
+from ...ledger.compute import cleanups, instances, nodes
 from ...ledger.compute import moves as ledger_moves
 from ...ledger.db.transaction import Transaction
 from ..attachments import moving
+from ..instances import operation
+from ..instances.operation import Selection
 from ..moves import course, evacuated
 from ..moves.course import Moving
 
@@ -54,6 +56,17 @@ def settle(tx: Transaction, power_states: t.Mapping[str, int], uuids: t.Sequence
             }
             instances.swap(tx, [row.uuid], [row.task_state], None, notify, run_id=tx.run.id, **values)
     return settled
+
+
+def settle_on_lost(tx: Transaction, selection: Selection) -> None:
+    """Settle the moves of dead runs whose instances had gone over to hosts that are forced down, and of which no report will come: their former
+    hosts have all their disks still, and they can be reverted.
+    """
+    down = nodes.forced_down(tx)
+    rows = [r for r in operation.select(tx, selection) if r.host in down and r.task_state == states.RESIZE_FINISH]
+    dead = operation.dead_runs(tx, rows)
+    found = ledger_moves.open_of(tx, [r.uuid for r in rows if not r.run_id or r.run_id in dead])
+    settle(tx, {}, [u for u, m in found.items() if not ledger_moves.stays(m)])
 
 
 def _settle(tx: Transaction, m: Moving, power_state: int | None) -> str:

@@ -126,6 +126,11 @@ def _what_settles(row: Instance, move: MoveRow | None) -> str:
             "the report of %s settles it (bootflow.compute.heartbeat). If that host is lost, force it down first."
             % row.host
         )
+    if not ledger_moves.stays(move):
+        return (
+            "the report of %s settles it (bootflow.compute.heartbeat). If that host is lost, force it down: bootflow.compute.revert_resize brings"
+            " the instance back to %s then, which has its disks." % (row.host, move.source_compute)
+        )
     return (
         "the report of %s settles it (bootflow.compute.heartbeat). If that host is lost, delete the instance, and boot it again."
         % row.host

@@ -14,6 +14,7 @@ from ansible_collections.bootflow.compute.plugins.action import instance_live_mi
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import course
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import service_state
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
@@ -171,3 +172,50 @@ def test_a_revert_leads_from_the_new_host_to_the_former_one(fleet: Fleet) -> Non
     fleet.stage(instance_move, "finish", **revert)
     assert fleet.shown[0] == "revert_resize:", "the name of the playbook"
     assert fleet.shown[-1].split()[2:5] == ["h2", "h1", "resized"]
+
+
+@pytest.mark.parametrize("answers", [False, True, None])
+@pytest.mark.parametrize("down", [True, False])
+def test_a_revert_from_a_new_host_that_is_lost(fleet: Fleet, down: bool, answers: bool | None) -> None:
+    """The former host has all the disks. A new host that is not forced down, or answers that it failed (None), may run the guest still."""
+    world = fleet.world
+    (row,) = world.rows(tables.instances)
+    revert = {"operation": "revert_resize"}
+    fleet.told(instance_move.BEGUN, fleet.stage(instance_move, "begin", **COLD, names=["web"]))
+    with world.ledger.write() as tx:
+        tx = tx.for_run(world.context("o"))
+        course.switch(tx, [row.uuid])
+        course.finish(tx, course.MIGRATE, {row.uuid: course.Result(states.RUNNING)})
+        if down:
+            service_state.set_state(tx, ["h2"], "forced_down", "dead")
+    fleet.hostvars["h1"]["bootflow_reported"] = {"reported": True, "error": None}
+
+    def answer(name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        fleet.asked.append(name)
+        if name == "domain_power":
+            return {"outcomes": {d["uuid"]: {"power_state": states.RUNNING} for d in arguments["domains"]}}
+        if answers is False:
+            return {"unreachable": True, "msg": "no route"}
+        busy = None if answers else errors.RemoteError(reason="busy").as_dict()
+        return {"outcomes": {i["uuid"]: {"changed": True, "error": busy} for i in arguments["instances"]}}
+
+    fleet.answer = answer  # type: ignore[method-assign]
+    fleet.told(instance_move.BEGUN, fleet.stage(instance_move, "begin", **revert, names=["web"]))
+    assert fleet.told(instance_move.SWITCHED, fleet.stage(instance_move, "switch", **revert))["hosts"] == ["h2"]
+    fleet.told(instance_move.SETTLED, fleet.stage(instance_move, "settle", "h2", **revert), "h2")
+    assert fleet.asked == ["instance_cleanup"], "it may answer"
+    back = fleet.told(instance_move.WENT_BACK, fleet.stage(instance_move, "back", **revert))
+    for host in back["hosts"]:
+        fleet.told(instance_move.RETURNED, fleet.stage(instance_move, "return", host, **revert), host)
+    done = fleet.stage(instance_move, "finish", **revert)
+    if not (answers or (down and answers is False)):
+        (failed,) = done["failed_items"]
+        assert (
+            ("force it down" in failed["error"]["remedy"]) == (answers is False)
+            and world.state(row.uuid) == ("resized", None, "h2")
+            and not world.cleanups()
+        )
+        return
+    assert "failed" not in done and world.state(row.uuid) == ("active", None, "h1")
+    assert world.cleanups() == (set() if answers else {(row.uuid, "h2")})
+    assert world.claims() == {(row.uuid, "h1")} | world.cleanups()

@@ -17,9 +17,11 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import moves, states
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup, delete
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Outcome, Selection
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import cold, confirm, course
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import cold, confirm, course, evacuate
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import audit as recovery_audit
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import moves as recovery_moves
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations as recovery
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import reset_state
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery.power_sync import Report
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery.power_sync import sync as sync_power
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import purge
@@ -689,3 +691,34 @@ def test_a_refused_flavor_names_the_instances_that_it_does_not_suit(world: Mover
         world.set_out(flavor=odd, **names)
     (error,) = e.value.errors
     assert error["code"] == "InvalidCPUAllocationPolicy" and error["path"].startswith("web-1, web-2, db: flavor")
+
+
+def test_the_run_died_when_it_had_gone_over_and_its_new_host_is_lost(world: Movers) -> None:
+    """Its former host has all of its disks: the way out was to delete it."""
+    uuid = world.boot("web")
+    source = world.row(uuid).host
+    assert world.set_out(uuids=[uuid], flavor=LARGE).moving and world.call(course.switch, [uuid])
+    there, chosen = other(source), Selection(uuids=[uuid])
+    world.time += 100_000
+    with pytest.raises(errors.InstanceInvalidState) as refused:
+        world.call(reset_state.reset, chosen, states.ERROR, run="z")
+    assert "revert_resize" in refused.value.remedy and source in refused.value.remedy
+    world.call(recovery_moves.settle_on_lost, chosen, run="z")
+    assert world.state(uuid) == ("active", "resize_finish", there), "its report will come"
+    world.call(service_state.set_state, [there], "forced_down")
+    assert world.call(course.former_hosts, chosen, run="z") == {source}
+    world.call(recovery_moves.settle_on_lost, chosen, run="z")
+    assert world.state(uuid) == ("resized", None, there)
+    with pytest.raises(errors.InstanceInvalidState) as refused:
+        world.call(evacuate.check, evacuate.Wanted(chosen))
+    assert "revert_resize" in refused.value.remedy, "evacuated it would lose what it has"
+    with pytest.raises(errors.ComputeHostNotFound) as unknown:
+        world.call(course.begin_revert, chosen, (source,), run="z")
+    assert "delete" not in unknown.value.remedy
+    assert world.call(course.begin_revert, chosen, tuple(QCOW2), run="z").moving
+    assert world.call(course.go_back, [uuid], [uuid], run="z")
+    assert world.call(course.finish, course.REVERT, {uuid: course.Result(states.RUNNING)}, run="z") == {}
+    assert world.state(uuid) == ("active", None, source) and world.size(uuid) == OLD
+    assert world.cleanups() == {(uuid, there)} and world.claims() == {(uuid, source), (uuid, there)}
+    world.cleaned(there)
+    assert world.claims() == {(uuid, source)} and world.used(there) == (0, 0, 0, 0)

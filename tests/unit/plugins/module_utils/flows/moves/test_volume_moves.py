@@ -312,6 +312,31 @@ def test_a_dead_host_is_cut_off_before_another_gets_the_volumes(world: Movers) -
     assert not world.cleanups()
 
 
+def test_back_from_a_host_that_is_lost(world: Movers) -> None:
+    """That one is cut off from the volumes before the former host gets them again."""
+    uuid = world.prepare()
+    source = world.guests[uuid]
+    (lost,) = set(HOSTS) - {source}
+    world.migrate(uuid)
+    well(world, uuid, lost)
+    world.age += 1
+    had = world.connections.copy()
+    world.down = [lost]
+    world.ask(service_state.set_state, [lost], service_state.FORCED_DOWN)
+    assert world.ask(course.begin_revert, Selection(uuids=[uuid]), HOSTS).moving
+    world.guests.pop(uuid)
+    world.asked.clear()
+    assert world.ask(course.go_back, [uuid], [uuid])
+    world.at_home(uuid, source)
+    world.ended(uuid, course.REVERT, None)
+    assert [s for s, _v in world.asked] == ["absent", "absent", "present", "present"]
+    assert not had & world.connections
+    well(world, uuid, source)
+    world.comes_back()
+    well(world, uuid, source)
+    assert world.state(uuid) == ("active", None, source) and not world.cleanups()
+
+
 def test_a_volume_whose_attaching_failed_with_the_host_keeps_no_instance_there(world: Movers) -> None:
     """The host died while it connected, so it cannot be disconnected; and it may have the volume."""
     uuid = world.prepare()
