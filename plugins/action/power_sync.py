@@ -191,13 +191,15 @@ def _work(its: Operation, rows: t.Sequence[Instance]) -> dict[str, list[dict[str
     return work
 
 
+#: What keeps a guest from being started for a while, and is not the guest's.
+_NOT_YET = (errors.HostUnreachable, errors.HypervisorUnavailable, errors.LedgerError)
+
+
 def _outcome(answer: t.Mapping[str, t.Any], problem: errors.BootflowError | None, started: bool) -> Outcome:
     """Of a guest that was to be stopped, or ``started``: where that failed for good the instance is in error, as in Nova."""
     vm_state = None
     if started and problem is not None:
-        vm_state = (
-            states.ACTIVE if isinstance(problem, errors.HostUnreachable) or answer.get("silent") else states.ERROR
-        )
+        vm_state = states.ACTIVE if isinstance(problem, _NOT_YET) or answer.get("silent") else states.ERROR
     return Outcome(int(answer.get("power_state") or 0), problem, vm_state)
 
 

@@ -367,6 +367,21 @@ def test_one_that_cannot_start_is_in_error_and_a_silent_host_is_tried_again(boot
     assert {fleet.guests["h2"][u] for u in mine} == {RUNNING} and boot_of(fleet, "h2") == "first again"
 
 
+@pytest.mark.parametrize(
+    "why",
+    [errors.HypervisorUnavailable(host="h1", reason="it starts"), errors.LedgerError(url="pg", reason="it is away")],
+)
+def test_what_is_away_for_a_while_leaves_none_in_error(booted: Fleet, why: errors.BootflowError) -> None:
+    """All guests of a host were in error after a power failure because libvirtd, or the ledger, was not there yet."""
+    first, *_others = restart(booted, "h1")
+    booted.broken = {first: why}
+    booted.play()
+    assert booted.world.row(first).vm_state == states.ACTIVE and boot_of(booted, "h1") == "first"
+    booted.broken = {}
+    booted.play()
+    assert booted.guests["h1"][first] == RUNNING and boot_of(booted, "h1") == "first again"
+
+
 def test_on_a_host_that_is_forced_down_none_runs_again_before_it_is_up(booted: Fleet) -> None:
     """An evacuation that failed left them there; who repeats it would run them twice."""
     fleet = booted
