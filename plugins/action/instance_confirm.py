@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
@@ -20,10 +21,14 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.results import di
 
 
 class ActionModule(LedgerAction):
-    ARGUMENTS = {**CONFIRMATION.options(), **RUN.options("print_table")}
+    ARGUMENTS = {"ask": {"type": "bool", "default": False}, **CONFIRMATION.options(), **RUN.options("print_table")}
 
     def act(self) -> dict[str, t.Any]:
         selection = Selection.from_options(self.options)
+        known = set(self.compute_hosts())
+        ask = self._hosts_to_ask(selection, known) if self.options["ask"] and selection.is_empty else []
+        if ask:
+            return {"changed": False, "ask": ask, "instances": [], "unchanged": [], "hosts": [], "diff": []}
         done = self.write(lambda tx: confirm.confirm(tx, selection, self.options["window"]))
         shown = [
             {
@@ -40,9 +45,9 @@ class ActionModule(LedgerAction):
         for row in done.waiting:
             text = "%s is not confirmed: %s, where it is now, did not answer. What it left on its former host may be all that there is of it."
             self._display.warning(text % (row.display_name, row.host))
-        known = set(self.compute_hosts())
         return {
             "changed": bool(shown),
+            "ask": [],
             "instances": shown,
             "unchanged": [{"name": r.display_name, "uuid": r.uuid, "host": r.host} for r in done.unchanged],
             "hosts": [] if self.check_mode else self.within_limit(sorted(set(done.left.values()) & known)),
@@ -52,6 +57,14 @@ class ActionModule(LedgerAction):
                 "".join("%s %s: %s\n" % (i["name"], i["uuid"], i["vm_state"]) for i in shown),
             ),
         }
+
+    def _hosts_to_ask(self, selection: Selection, known: t.Collection[str]) -> list[str]:
+        """The hosts that are to report before what has waited long enough is confirmed."""
+        if self.options["window"] <= 0:
+            return []
+        with contextlib.closing(self.rehearsal_ledger() if self.check_mode else self.open_ledger()) as ledger:
+            hosts = ledger.inspect(confirm.hosts_to_ask, selection, self.options["window"])
+        return self.within_limit([h for h in hosts if h in known])
 
     def _lines(self, shown: t.Sequence[t.Mapping[str, t.Any]], unchanged: t.Sequence[Instance]) -> list[str]:
         if not shown and not unchanged:

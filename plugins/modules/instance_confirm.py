@@ -33,6 +33,10 @@ options:
       - Without a selection, the instances of all projects that have waited for so many seconds. A lock does not keep them from it.
       - Read from the variable C(bootflow_resize_confirm_window), else 0, which confirms none.
     type: int
+  ask:
+    description: Without a selection, where hosts are to report before what has waited long enough is confirmed, only name them (C(ask)), and confirm nothing.
+    type: bool
+    default: false
   print_table:
     description: Print what was done. Read from the variable C(bootflow_print_table), else true.
     type: bool
@@ -51,6 +55,11 @@ EXAMPLES = r"""
 
 RETURN = r"""
 ---
+ask:
+  description: The hosts that are to report first, see O(ask). Nothing was confirmed if there are some.
+  type: list
+  elements: str
+  returned: success
 instances:
   description: The confirmed instances.
   type: list

@@ -24,6 +24,8 @@ from ..instances.operation import Operation, Selection
 from .course import refuse_without_move, those_that_ended
 
 CONFIRM = Operation("confirm_resize", "resize.confirm")
+#: Seconds for which the report of a host is believed when nobody but a timer asked to confirm. source: Nova's service_down_time
+SURE = 60.0
 OFF = (states.SHUTDOWN, states.CRASHED)
 
 
@@ -59,6 +61,16 @@ def confirm(tx: Transaction, selection: Selection, window: float = 0.0) -> Confi
     return done
 
 
+def hosts_to_ask(tx: Transaction, selection: Selection, window: float) -> list[str]:
+    """Without a selection: the hosts of those that have waited so long, where they were not heard of lately. One that died since has nothing to
+    confirm: the former host has all that there is. source: Nova's task, which runs on the new host
+    """
+    if not selection.is_empty or window <= 0:
+        return []
+    hosts = {str(r.host) for r in _due(tx, window, lock=False)} - nodes.forced_down(tx)
+    return nodes.stale_hosts(tx, sorted(hosts), SURE)
+
+
 def silent_hosts(tx: Transaction) -> set[str]:
     """The hosts that did not answer last time, or are forced down. What is there may be lost, so that nobody but a person gives up what the
     former host of a move has.
@@ -67,8 +79,8 @@ def silent_hosts(tx: Transaction) -> set[str]:
     return {n.host for n in found if n.forced_down or n.unreachable_reason is not None}
 
 
-def _due(tx: Transaction, window: float) -> list[Instance]:
-    rows = [r for r in instances.select_live(tx, vm_state=states.RESIZED, lock=True) if r.task_state is None]
+def _due(tx: Transaction, window: float, lock: bool = True) -> list[Instance]:
+    rows = [r for r in instances.select_live(tx, vm_state=states.RESIZED, lock=lock) if r.task_state is None]
     found = ledger_moves.open_of(tx, [r.uuid for r in rows])
     return [r for r in rows if r.uuid in found and found[r.uuid].updated_at <= tx.now - window and is_there(r)]
 

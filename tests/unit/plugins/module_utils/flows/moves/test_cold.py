@@ -11,7 +11,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.bootflow.compute.plugins.action import instance_info
+from ansible_collections.bootflow.compute.plugins.action import instance_confirm, instance_info
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import plan as core_audit
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import moves, states
@@ -722,3 +722,28 @@ def test_the_run_died_when_it_had_gone_over_and_its_new_host_is_lost(world: Move
     assert world.cleanups() == {(uuid, there)} and world.claims() == {(uuid, source), (uuid, there)}
     world.cleaned(there)
     assert world.claims() == {(uuid, source)} and world.used(there) == (0, 0, 0, 0)
+
+
+def test_before_the_window_confirms_it_the_new_host_is_asked(world: Movers) -> None:
+    """If that died since the move, the former host has all that there is of it."""
+    uuid = world.boot("web")
+    source = world.row(uuid).host
+    there, none = other(source), Selection()
+    world.move(uuid)
+    world.time += 100
+    assert world.call(confirm.hosts_to_ask, none, 101.0) == world.call(confirm.hosts_to_ask, none, 0.0) == []
+    assert world.call(confirm.hosts_to_ask, Selection(uuids=[uuid]), 100.0) == []
+    assert world.call(confirm.hosts_to_ask, none, 100.0) == [there]
+
+    def timer() -> dict[str, t.Any]:
+        hosts = {"groups": {"bootflow_compute": ["h1", "h2"]}, "hostvars": {}, "inventory_hostname": "localhost"}
+        action = action_of(instance_confirm, WorldPorts(world, "t"), hosts, False, window=100, ask=True)
+        return t.cast("dict[str, t.Any]", action.act())
+
+    asked = timer()
+    assert (asked["ask"], asked["instances"]) == ([there], []) and world.state(uuid)[0] == "resized"
+    world.call(nodes.record_unreachable, there, "no route")
+    assert world.call(confirm.confirm, none, 100.0).waiting and world.state(uuid)[0] == "resized"
+    world.report(there)
+    done = timer()
+    assert (done["ask"], done["hosts"]) == ([], [source]) and world.state(uuid)[0] == "active"
