@@ -32,7 +32,7 @@ OF_STEPS = ("names", "uuids", "reservation_ids", "host", "all", "project")
 
 class ActionModule(LedgerAction):
     ARGUMENTS = {
-        "phase": {"type": "str", "choices": ["begin", "moved", "finish"], "default": "begin"},
+        "phase": {"type": "str", "choices": ["begin", "ask", "moved", "finish"], "default": "begin"},
         **DRAIN.options(),
         **REQUEST.options("pci_alias", "quotas", "instance_overhead", "default_availability_zone"),
         **SCHEDULER.options(),
@@ -41,7 +41,8 @@ class ActionModule(LedgerAction):
 
     def act(self) -> dict[str, t.Any]:
         self.host = self.options["host"]
-        return {"begin": self._begin, "moved": self._moved, "finish": self._finish}[self.options["phase"]]()
+        phases = {"begin": self._begin, "ask": self._ask, "moved": self._moved, "finish": self._finish}
+        return phases[self.options["phase"]]()
 
     def _registered(self, name: str) -> t.Mapping[str, t.Any]:
         return t.cast("t.Mapping[str, t.Any]", self.task_vars["hostvars"]["localhost"].get(name) or {})
@@ -99,6 +100,13 @@ class ActionModule(LedgerAction):
         numbers = ("%d to live_migrate, " % len(live) if live else "", len(leaves), len(stays))
         totals = "%s%d to migrate, %d to stay." % numbers if live or leaves or stays else "No instance is on it."
         return [title % self.host, *lines, totals]
+
+    def _ask(self) -> dict[str, t.Any]:
+        """The hosts that are to report before what earlier runs migrated is confirmed."""
+        with contextlib.closing(self.rehearsal_ledger() if self.check_mode else self.open_ledger()) as ledger:
+            hosts = ledger.inspect(drain.hosts_to_ask, self.host)
+        known = set(self.compute_hosts())
+        return {"changed": False, "hosts": self.within_limit([h for h in hosts if h in known])}
 
     def _moved(self) -> dict[str, t.Any]:
         with contextlib.closing(self.rehearsal_ledger() if self.check_mode else self.open_ledger()) as ledger:

@@ -12,7 +12,8 @@ short_description: Bring the instances of a compute host that is to be serviced 
 version_added: "0.1.0"
 description:
   - The steps of the playbook C(drain) around those of C(migrate) and C(confirm_resize). O(phase=begin) disables the host and says which of its instances
-    can be migrated. O(phase=moved) says which migrations away from it are to be confirmed, O(phase=finish) what the host still has.
+    can be migrated, O(phase=ask) which hosts are to report before what earlier runs migrated is confirmed, O(phase=moved) which migrations away from it are to
+    be confirmed, O(phase=finish) what the host still has.
   - A migration that left the host is confirmed, also one that was begun otherwise; a resize is not. An instance whose guest should run at its new host and does
     not is left to be confirmed or reverted.
   - An instance that cannot be migrated keeps no other from it. O(phase=finish) fails as long as the host has something of an instance.
@@ -30,7 +31,7 @@ options:
   phase:
     description: Which step.
     type: str
-    choices: [begin, moved, finish]
+    choices: [begin, ask, moved, finish]
     default: begin
   host:
     description: The compute host. Read from the variable C(bootflow_drain_host).
@@ -96,6 +97,11 @@ stays:
   type: list
   elements: dict
   returned: O(phase=begin)
+hosts:
+  description: The hosts that are to report.
+  type: list
+  elements: str
+  returned: O(phase=ask)
 uuids:
   description: UUIDs of the instances that are to be migrated, or confirmed.
   type: list

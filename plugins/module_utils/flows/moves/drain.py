@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 
 from ...core import errors
 from ...core.instances import moves, states
-from ...ledger.compute import cleanups, instances, service_state
+from ...ledger.compute import cleanups, instances, nodes, service_state
 from ...ledger.compute import moves as ledger_moves
 from ...ledger.compute.instances import Instance
 from ...ledger.compute.moves import MoveRow
 from ...ledger.db.transaction import Transaction
 from ..instances import operation
 from . import cold, live
-from .confirm import is_there, silent_hosts
+from .confirm import SURE, is_there, silent_hosts
 
 REASON = "drained"
 
@@ -60,6 +60,14 @@ def _takes_instances(tx: Transaction, host: str) -> bool:
     """Whether it is enabled: who disabled it before keeps the reason. A host that nobody knows is refused by set_state()."""
     known = service_state.states_of(tx, [host])
     return host not in known or not known[host]["disabled"]
+
+
+def hosts_to_ask(tx: Transaction, host: str) -> list[str]:
+    """The hosts of those that earlier runs migrated away from ``host``, where they were not heard of lately: one that died since has nothing to confirm."""
+    found = {m.instance_uuid: m for m in ledger_moves.open_from(tx, host) if m.run_id != tx.run.id}
+    rows = instances.select_live(tx, uuids=sorted(found)) if found else []
+    hosts = {str(r.host) for r in rows if _is_well(r, found[r.uuid])} - nodes.forced_down(tx)
+    return nodes.stale_hosts(tx, sorted(hosts), SURE)
 
 
 def to_confirm(tx: Transaction, host: str) -> list[str]:

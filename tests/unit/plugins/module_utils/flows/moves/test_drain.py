@@ -15,7 +15,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import cold, confirm, course, drain
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import service_state
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import nodes, service_state
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
 
@@ -117,3 +117,20 @@ def test_one_that_somebody_locked_keeps_no_other_from_being_confirmed(world: Mov
     uuids = world.call(drain.to_confirm, "h1")
     assert uuids == [free] and world.call(confirm.confirm, Selection(uuids=uuids)).left == {free: "h1"}
     assert world.call(drain.left, "h1")[kept][1].code == "InstanceIsLocked"
+
+
+def test_hosts_of_what_an_earlier_run_migrated_are_asked_first(world: Movers) -> None:
+    """If one died since, its former host, which is drained, has all that there is of the instance."""
+    uuid = world.boot("a")
+    world.report("h2")
+    begin(world)
+    world.move(uuid)
+    world.time += 100
+    assert world.call(drain.hosts_to_ask, "h1", run="m") == [], "this run has just heard of it"
+    assert (
+        world.call(drain.hosts_to_ask, "h1", run="n") == ["h2"] and world.call(drain.hosts_to_ask, "h2", run="n") == []
+    )
+    world.call(nodes.record_unreachable, "h2", "no route")
+    assert world.call(drain.to_confirm, "h1", run="n") == []
+    world.report("h2")
+    assert world.call(drain.hosts_to_ask, "h1", run="n") == [] and world.call(drain.to_confirm, "h1", run="n") == [uuid]
