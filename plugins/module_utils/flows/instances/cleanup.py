@@ -23,9 +23,18 @@ def finish(tx: Transaction, cleaned: t.Mapping[str, t.Collection[str]], partly: 
     :arg partly: of these only a part was cleaned: they were there, and stayed, when their hosts were asked
     """
     pairs = {(host, uuid) for host, uuids in cleaned.items() for uuid in uuids}
+    pairs -= _there_again(tx, pairs)
     parts = {**cleanups.of_a_part(tx, pairs), **{pair: part for pair, part in (partly or {}).items() if pair in pairs}}
     life.hosts_cleaned(tx, pairs - set(parts))  # before any node is locked
     cleanups.done(tx, pairs, parts)
+
+
+def _there_again(tx: Transaction, pairs: t.Collection[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Those that are on such a host, which owes nothing of them any more: they came after another run had cleaned it, and this one tells it late."""
+    there = instances.kept(tx, pairs)
+    if there:
+        there -= {(r.host, r.instance_uuid) for r in cleanups.of_instances(tx, sorted({uuid for _host, uuid in there}))}
+    return there
 
 
 @dataclass

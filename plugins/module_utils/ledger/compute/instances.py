@@ -540,11 +540,17 @@ def working_on(tx: Transaction, uuids: t.Collection[str], task_state: str) -> se
 
 def kept_on(tx: Transaction, host: str, uuids: t.Collection[str]) -> set[str]:
     """Those of these instances that are on ``host``, and that neither this run works on nor anybody deletes: they keep what they have there."""
+    return {uuid for _host, uuid in kept(tx, {(host, uuid) for uuid in uuids})}
+
+
+def kept(tx: Transaction, pairs: t.Collection[tuple[str, str]]) -> set[tuple[str, str]]:
+    """The same for many hosts. {(host, instance's uuid)}"""
     c = instances.c
-    here = (bulk.among(tx, c.uuid, sorted(uuids)), c.deleted == LIVE, c.host == host)
-    rows = tx.execute(sa.select(c.uuid, c.vm_state, c.task_state, c.run_id).where(*here)).all() if uuids else []
-    mine = {r.uuid for r in rows if r.run_id == tx.run.id and (r.task_state or r.vm_state == states.BUILDING)}
-    return {r.uuid for r in rows if r.uuid not in mine and r.task_state != states.DELETING}
+    mine = (bulk.among(tx, c.uuid, sorted({uuid for _host, uuid in pairs})), c.deleted == LIVE)
+    query = sa.select(c.uuid, c.host, c.vm_state, c.task_state, c.run_id).where(*mine)
+    rows = [r for r in tx.execute(query) if (r.host, r.uuid) in pairs] if pairs else []
+    at_work = {r.uuid for r in rows if r.run_id == tx.run.id and (r.task_state or r.vm_state == states.BUILDING)}
+    return {(r.host, r.uuid) for r in rows if r.uuid not in at_work and r.task_state != states.DELETING}
 
 
 def leave_hosts(tx: Transaction, gone: t.Collection[tuple[str, str]], task_state: str) -> None:

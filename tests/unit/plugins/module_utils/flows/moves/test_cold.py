@@ -747,3 +747,16 @@ def test_before_the_window_confirms_it_the_new_host_is_asked(world: Movers) -> N
     world.report(there)
     done = timer()
     assert (done["ask"], done["hosts"]) == ([], [source]) and world.state(uuid)[0] == "active"
+
+
+def test_a_late_end_of_a_cleanup_takes_nothing_from_one_that_came_since(world: Movers) -> None:
+    uuid = world.boot("web")
+    source = world.row(uuid).host
+    world.move(uuid)
+    world.call(confirm.confirm, Selection(uuids=[uuid]))
+    world.cleaned(source)
+    world.move(uuid)
+    assert world.state(uuid) == ("resized", None, source)
+    before = world.claims(), world.addresses(uuid), world.used(source)
+    world.call(cleanup.finish, {source: [uuid]}, run="z")
+    assert (world.claims(), world.addresses(uuid), world.used(source)) == before
