@@ -18,7 +18,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.database i
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host
+from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host, warn_of_leftovers
 
 
 class ActionModule(LedgerAction):
@@ -76,8 +76,7 @@ class ActionModule(LedgerAction):
         problems = clean_host(self, todo)
         done = [i["uuid"] for i in todo if i["uuid"] not in problems]
         ledger.transact(cleanup.finish, {host: done}, parts)
-        for uuid, problem in problems.items():
-            self._display.warning("Instance %s still has to be cleaned up on %s: %s" % (uuid, host, problem.message))
+        warn_of_leftovers(self, host, problems)
         return done
 
 

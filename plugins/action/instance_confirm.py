@@ -26,7 +26,7 @@ class ActionModule(LedgerAction):
     def act(self) -> dict[str, t.Any]:
         selection = Selection.from_options(self.options)
         known = set(self.compute_hosts())
-        ask = self._hosts_to_ask(selection, known) if self.options["ask"] and selection.is_empty else []
+        ask = self._hosts_to_ask(selection, known) if self.options["ask"] else []
         if ask:
             return {"changed": False, "ask": ask, "instances": [], "unchanged": [], "hosts": [], "diff": []}
         done = self.write(lambda tx: confirm.confirm(tx, selection, self.options["window"]))
@@ -60,8 +60,6 @@ class ActionModule(LedgerAction):
 
     def _hosts_to_ask(self, selection: Selection, known: t.Collection[str]) -> list[str]:
         """The hosts that are to report before what has waited long enough is confirmed."""
-        if self.options["window"] <= 0:
-            return []
         with contextlib.closing(self.rehearsal_ledger() if self.check_mode else self.open_ledger()) as ledger:
             hosts = ledger.inspect(confirm.hosts_to_ask, selection, self.options["window"])
         return self.within_limit([h for h in hosts if h in known])

@@ -60,7 +60,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.move_action impor
     report,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, item_errors
-from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host
+from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host, warn_of_leftovers
 
 # As playbooks/live_migrate.yml registers what the controller and the hosts answered.
 BEGUN, LOOKED, PREPARED = "bootflow_live_begun", "bootflow_live_looked", "bootflow_live_prepared"
@@ -416,8 +416,7 @@ class ActionModule(MoveAction):
         done = [u for u in gone if u not in problems]
         with contextlib.closing(self.open_ledger()) as ledger:
             ledger.transact(cleanup.finish, {host: done})
-        for uuid, problem in problems.items():
-            self._display.warning("Instance %s still has to be cleaned up on %s: %s" % (uuid, host, problem.message))
+        warn_of_leftovers(self, host, problems)
         stay = [u for u in items if u not in gone]
 
         def look() -> tuple[Outcomes, t.Any]:

@@ -27,7 +27,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.sel
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import moving
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import OPERATIONS
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import cold, course, local_disks
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import cold, confirm, course, local_disks
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves.local_disks import Journey
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import moves as recovery
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import moves as ledger_moves
@@ -60,7 +60,12 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.move_action impor
     report,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, item_errors
-from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host, clear_lost, resize_arguments
+from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import (
+    clean_host,
+    clear_lost,
+    resize_arguments,
+    warn_of_leftovers,
+)
 
 OF = {"resize": course.RESIZE, "migrate": course.MIGRATE, "revert_resize": course.REVERT}
 # As playbooks/move.yml registers what the controller and the hosts answered.
@@ -75,10 +80,7 @@ PHASES = ("check", "begin", "depart", "arrive", "switch", "settle", "back", "ret
 
 Flavors = t.Mapping[str, t.Tuple[str, str]]  # uuid -> the names of the former and the new one
 
-# Seconds for which the report of a new host is believed when a guest is shut down for it. source: Nova's service_down_time
-_SURE = 60.0
 _IF_LOST = "If %s is lost, see that it is off and force it down: the same again brings the instance back without it."
-_OWES = "Instance %s still has to be cleaned up on %s: %s"
 _NOWHERE = {"address": "", "port": 0, "fingerprint": ""}  # nothing is fetched
 # Where disks that are logical volumes come to.
 _GROUP = ("volume_group", "volume_clear", "volume_clear_size_mb")
@@ -172,7 +174,7 @@ class ActionModule(MoveAction):
             addresses = {r.host: r.host_ip for r in nodes.rows(tx, ("host", "node", "host_ip"))}
             journeys = local_disks.journeys(tx, [m.move for m in begun.moving])
             new = sorted({m.move.dest_compute for m in begun.moving if not ledger_moves.stays(m.move)})
-            unheard = [] if self.check_mode or not new else nodes.stale_hosts(tx, new, _SURE)
+            unheard = [] if self.check_mode or not new else nodes.stale_hosts(tx, new, confirm.SURE)
             return begun, addresses, journeys, course.flavors_of(tx, begun.moving), unheard
 
         return self._begun(*self.write(begin))
@@ -488,9 +490,8 @@ class ActionModule(MoveAction):
             return {"changed": False, "results": {}, "start": {}, "undone": {}, "reconnect": {}, **lists}
         switched = self.registered(SWITCHED)
         results: dict[str, dict[str, t.Any]] = {}
-        lost: list[
-            str
-        ] = []  # whose new hosts are forced down, and gave no answer; one that says that it failed may run the guest
+        # Whose new hosts are forced down, and gave no answer; one that says that it failed may run the guest.
+        lost: list[str] = []
         for uuid, item in items.items():
             error = switched["problems"].get(uuid)
             its: dict[str, t.Any] = {"cleaned": True}
@@ -503,7 +504,7 @@ class ActionModule(MoveAction):
             if self.reverts and problem is not None and silent and not _stays(item):
                 if item["lost"]:
                     lost.append(uuid)
-                    self._display.warning(_OWES % (uuid, item["destination"], problem.message))
+                    warn_of_leftovers(self, item["destination"], {uuid: problem})
                     error = None
                 else:
                     problem.remedy = " ".join((problem.remedy, _IF_LOST % item["destination"]))

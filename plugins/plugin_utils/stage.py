@@ -22,6 +22,12 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action imp
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import item_errors
 
 
+def warn_of_leftovers(action: LedgerAction, host: str, problems: t.Mapping[str, errors.BootflowError]) -> None:
+    """Tell which instances ``host`` still has something of. :arg problems: uuid -> why"""
+    for uuid, problem in problems.items():
+        action._display.warning("Instance %s still has to be cleaned up on %s: %s" % (uuid, host, problem.message))
+
+
 def clean_host(action: LedgerAction, instances: list[dict[str, t.Any]]) -> dict[str, errors.BootflowError]:
     """Remove domain, disks and config drive of these instances from the current host. Returns uuid -> why that failed.
 

@@ -24,7 +24,7 @@ from ..instances.operation import Operation, Selection
 from .course import refuse_without_move, those_that_ended
 
 CONFIRM = Operation("confirm_resize", "resize.confirm")
-#: Seconds for which the report of a host is believed when nobody but a timer asked to confirm. source: Nova's service_down_time
+#: Seconds for which the report of a new host is believed. source: Nova's service_down_time
 SURE = 60.0
 OFF = (states.SHUTDOWN, states.CRASHED)
 

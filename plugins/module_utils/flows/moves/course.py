@@ -228,7 +228,7 @@ def begin_revert(
     try:
         begun = operation.enter(tx, REVERT, [r for r in able if r.uuid not in failed], known_hosts)
     except errors.ComputeHostNotFound as e:  # the former host has all of the disks: nobody is told to delete them
-        e.remedy = "Put the host into the inventory; where it is lost and forced down it need not answer."
+        e.remedy = "Put the host into the inventory. One that is lost and forced down need not answer."
         raise
     history.start_events_on(tx, {r.uuid: r.host for r in begun.rows}, REVERT.name)
     operation.refuse(list(of_volumes.refusals(tx, {r.uuid: r.host for r in begun.rows}).values()))

@@ -92,9 +92,8 @@ def _go_back(tx: Transaction, row: Instance, move: MoveRow, cleaned: bool) -> bo
     if not owed:
         return False
     cleanups.forget(tx, owed)
-    if claims.moves_on(
-        tx, move.source_compute, row.uuid
-    ):  # it was resized there, or was to be, and that was still to be cleaned
+    # It was resized there, or was to be, and that was still to be cleaned.
+    if claims.moves_on(tx, move.source_compute, row.uuid):
         part, reason = _part_to_clean(tx, row.uuid)
         cleanups.add(tx, move.source_compute, row.uuid, row.domain_name, reason, part)
     relocate(tx, [(row.uuid, move.source_compute, move.source_node, move.source_limits)])

@@ -57,8 +57,9 @@ def refuse_rescue(domain: t.Any, uuid: str) -> None:
     """
     if any(is_rescue(_definition(domain, part), uuid) for part in parts_of(domain)):
         raise Conflict(
-            message="guest %s is rescued, and its own definition comes back as it was: end the rescue first" % uuid,
-            remedy="bootflow.compute.heartbeat tells the ledger of the rescue, and bootflow.compute.unrescue ends it.",
+            message="guest %s is rescued without the ledger knowing: what changes now would be undone by the end of the rescue"
+            % uuid,
+            remedy="Run bootflow.compute.heartbeat, which tells the ledger of the rescue, then bootflow.compute.unrescue.",
         )
 
 

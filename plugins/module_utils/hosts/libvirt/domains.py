@@ -259,21 +259,26 @@ def _named(spec: DomainSpec, name: str) -> DomainSpec:
 def _define(connection: t.Any, spec: DomainSpec) -> tuple[t.Any, DomainSpec]:
     """The defined domain, and the spec with the name that it got."""
     while True:
-        form = _form(spec)
         try:
             with libvirt_errors():
-                if form not in _valid_forms:
-                    with _validating:
-                        if form not in _valid_forms:
-                            domain = connection.defineXMLFlags(spec.xml, libvirt.VIR_DOMAIN_DEFINE_VALIDATE)
-                            _valid_forms.add(form)
-                            return domain, spec
-                return connection.defineXMLFlags(spec.xml, 0), spec
+                return _defined(connection, spec), spec
         except LibvirtError:
             # Another build may have taken the name since it was looked for.
             if not spec.spare_names or _holder(connection, spec.name) in (None, spec.uuid):
                 raise
             spec = _with_free_name(connection, spec)
+
+
+def _defined(connection: t.Any, spec: DomainSpec) -> t.Any:
+    """The defined domain, whose definition libvirt validates by its schema if it is the first of its form."""
+    form = _form(spec)
+    if form not in _valid_forms:
+        with _validating:
+            if form not in _valid_forms:
+                domain = connection.defineXMLFlags(spec.xml, libvirt.VIR_DOMAIN_DEFINE_VALIDATE)
+                _valid_forms.add(form)
+                return domain
+    return connection.defineXMLFlags(spec.xml, 0)
 
 
 def _form(spec: DomainSpec) -> str:

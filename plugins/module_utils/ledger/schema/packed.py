@@ -84,7 +84,6 @@ SQLITE = {
     "packed_ratios": "TEXT GENERATED ALWAYS AS (%s) STORED" % " || ',' || ".join("quote(%s)" % name for name in RATIOS),
     "packed_reported": "TEXT GENERATED ALWAYS AS (CASE WHEN reported_at IS NULL THEN 'nan' ELSE quote(reported_at) END) STORED",
 }
-COLUMNS = {"postgresql": POSTGRESQL, "sqlite": SQLITE}
 
 
 def add_to(table: sa.Table) -> None:
