@@ -6,12 +6,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import DELETION, SELECTION
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import DELETION, HOSTS, SELECTION
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import delete
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Outcome, Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work
@@ -19,7 +20,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.in
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.plugin_utils import inventory_hosts, tables
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_LIMIT, LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, outcome
 
 DELETING = "bootflow_deleting"  # what the playbook registers: the begin on localhost,
@@ -32,6 +33,8 @@ RECLAIM = "reclaim"
 class ActionModule(LedgerAction):
     ARGUMENTS = {
         **SELECTION.options(),
+        "hosts": HOSTS.named("host").but(required=False),
+        **RUN_LIMIT,
         "operation": {"type": "str", "choices": [DELETE, FORCE_DELETE, RECLAIM], "default": DELETE},
         "phase": {"type": "str", "choices": ["begin", "removed", "finish"], "default": "begin"},
         **DELETION.options(),
@@ -54,6 +57,8 @@ class ActionModule(LedgerAction):
             project=o["project"],
             everything=o["all"],
         )
+        if not chosen.is_empty:  # a host alone selects nothing here: who means all that is on it names a project, too
+            chosen = dataclasses.replace(chosen, hosts=o["hosts"])
         keep_for = o["reclaim_instance_interval"]
         soft = keep_for > 0 and o["operation"] == DELETE and not o["force"]
 
@@ -66,6 +71,7 @@ class ActionModule(LedgerAction):
             strangers = sorted(h for h in found.hosts if h not in inventory)
             if strangers and not o["force"]:  # nothing is marked then
                 raise delete.strangers_error(strangers)
+            inventory_hosts.refuse_left_out(found.hosts, self.within_limit(found.hosts))
             return found
 
         found, volumes = self.write(lambda tx: _with_volumes(tx, begin(tx)))

@@ -34,7 +34,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     opening,
     tables,
 )
-from ansible_collections.bootflow.compute.plugins.plugin_utils.inventory_hosts import reachable
+from ansible_collections.bootflow.compute.plugins.plugin_utils.inventory_hosts import reachable, refuse_left_out
 from ansible_collections.bootflow.compute.plugins.plugin_utils.lease import lease_kept
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import CONTROLLER, RUN_LIMIT, LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, item_errors, outcome
@@ -81,6 +81,7 @@ class ActionModule(LedgerAction):
         rebuild = self._rebuild() if self.operation.work == "rebuild" else None
         check = self._check() if self.operation.work else None
         ask = self.options["ask"]
+        limit = (opened or self._begun()).get("run_limit")
         clean_first = set(opened["clean_first"]) if opened and ask else set()
         upgraded = opened["diff"] if opened and opened["changed"] else None
 
@@ -96,6 +97,8 @@ class ActionModule(LedgerAction):
                 begun = operation.begin(tx, self.operation, selection, known_hosts, self.options["quotas"], ask)
             if begun.ask:
                 return begun.ask
+            if limit is not None:
+                refuse_left_out({str(r.host) for r in begun.rows}, limit)
             if check is not None:
                 check(self, tx, begun)
             with_volumes = set(attachments.of_instances(tx, [r.uuid for r in begun.rows]))
@@ -117,6 +120,7 @@ class ActionModule(LedgerAction):
             return {
                 "changed": upgraded is not None,
                 "ask": sorted(done),
+                "run_limit": limit,
                 "hosts": [],
                 "storage_hosts": [],
                 "work": {},

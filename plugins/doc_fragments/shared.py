@@ -59,7 +59,7 @@ options:
   run_limit:
     description:
       - The limit of ansible-playbook, as C(ansible_limit) has it, where the play names all hosts. localhost must be within the limit.
-      - With it, instances and volumes are placed only on hosts within the limit.
+      - With it, instances and volumes are placed only on hosts within the limit, and operations refuse instances on others.
     type: str
 """
 

@@ -19,13 +19,22 @@ description:
   - >-
     With O(reclaim_instance_interval) an instance that ever ran is only soft-deleted: its guest is off and it can be restored, until O(operation=reclaim).
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.ledger, bootflow.compute.shared.controller, bootflow.compute.instance_selection]
+extends_documentation_fragment:
+  - bootflow.compute.attributes
+  - bootflow.compute.ledger
+  - bootflow.compute.shared.controller
+  - bootflow.compute.instance_selection
+  - bootflow.compute.shared.run_limit
 attributes:
   diff_mode: {support: full}
 options:
   all:
     description: Delete all instances of the O(project), if no other condition is given. Read from the variable C(bootflow_delete_all), else false.
     type: bool
+  hosts:
+    description: Only instances on these compute hosts. Alone it selects none. Read from the variable C(bootflow_host).
+    type: list
+    elements: str
   operation:
     description:
       - V(delete) soft-deletes the selected instances where O(reclaim_instance_interval) is set, else deletes them. V(force_delete) deletes them at once.

@@ -131,6 +131,11 @@ ask:
   elements: str
   returned: O(phase=begin)
   sample: [kvm1]
+run_limit:
+  description: The hosts within the limit of the run, where it has one.
+  type: list
+  elements: str
+  returned: O(phase=begin), with RV(ask)
 begun_at:
   description: When it began, in seconds since the epoch. Hosts that work later than half a lease after it look whether the instances are this run's still.
   type: float

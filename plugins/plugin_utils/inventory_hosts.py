@@ -36,3 +36,16 @@ def in_inventory(action: LedgerAction, hosts: t.Iterable[str]) -> list[str]:
             remedy="Put the missing hosts back into the inventory and rerun the playbook; their work is still recorded.",
         )
     return wanted
+
+
+def refuse_left_out(hosts: t.Iterable[str], within: t.Collection[str]) -> None:
+    """Called in the transaction that gives ``hosts`` work, to roll it back. :arg within: those of them that the limit of the run has
+
+    :raises InvalidInput: the limit leaves out one: Ansible would skip its tasks, and nothing would be done there.
+    """
+    left_out = sorted(set(hosts) - set(within))
+    if left_out:
+        raise errors.InvalidInput(
+            message="the limit of this run leaves out %s, where selected instances are" % ", ".join(left_out),
+            remedy="Add these hosts to the limit, or run it without one; bootflow_host selects the instances of some hosts.",
+        )

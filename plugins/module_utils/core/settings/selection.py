@@ -65,7 +65,8 @@ HOSTS = Table(
         Setting(
             "host",
             list,
-            help="Playbooks `host` and `hosts`: compute hosts. Playbooks of operations: instances on these compute hosts.",
+            help="Playbooks `host` and `hosts`: compute hosts. Playbooks of operations: instances on these compute hosts; of `delete` a further condition,"
+            " which alone selects nothing.",
             option="hosts",
             required=True,
         ),

@@ -383,3 +383,29 @@ def test_its_name_is_taken_and_its_quota_is_free(keeping: Play) -> None:
         restore(world, "web-1", limits)
     assert of(world, "web-1").vm_state == states.SOFT_DELETED
     restore(world, "web-1", {"instances": 3})
+
+
+def test_only_what_is_on_a_host_that_is_named(play: Play) -> None:
+    """All conditions must hold, here as of other operations; and a host alone selects nothing."""
+    host = {r.display_name: r.host for r in play.world.rows(tables.instances)}
+    with pytest.raises(errors.InvalidInput, match="no instance is selected"):
+        play(hosts=[host["web-1"]])
+    with pytest.raises(errors.ComputeHostNotFound, match="h9"):
+        play(project="default", all=True, hosts=["h9"])
+    with pytest.raises(errors.InstanceNotFound, match="web-2"):
+        play(names=["web-1", "web-2"], hosts=[host["web-1"]])
+    result = play(project="default", all=True, hosts=[host["web-2"]])
+    assert (result["deleted"], result["left"]) == (["web-2"], [])
+    assert [r.display_name for r in play.world.rows(tables.instances) if not r.deleted] == ["web-1"]
+
+
+def test_a_limit_that_leaves_out_its_host_is_refused_before_anything_is_marked(play: Play) -> None:
+    """Ansible would skip the tasks there, and the instance would be deleting until somebody deletes it again."""
+    host = {r.display_name: r.host for r in play.world.rows(tables.instances)}
+    play.variables = {"ansible_play_hosts_all": ["localhost", host["web-1"]]}
+    before = play.world.everything()
+    for force in (False, True):
+        with pytest.raises(errors.InvalidInput, match="leaves out %s" % host["web-2"]):
+            play(names=["web-1", "web-2"], run_limit="localhost,h", force=force)
+    assert play.world.everything() == before
+    assert play(names=["web-1"], run_limit="localhost,h")["deleted"] == ["web-1"]

@@ -419,3 +419,15 @@ def test_the_table_has_the_power_state_that_is_known(fleet: Fleet) -> None:
     fleet.hostvars[host][host_reports.REPORTED] = {"reported": False, "error": gone.as_dict()}
     fleet.play("pause", names=["web-1"])
     assert fleet.shown[-1].rstrip().endswith("its host did not answer"), "nobody knows what its guest does"
+
+
+@pytest.mark.parametrize("operation", ["rebuild", "stop"])
+def test_a_limit_that_leaves_out_a_host_is_refused_before_anything_begins(fleet: Fleet, operation: str) -> None:
+    """Ansible would skip the tasks there: a rebuild would be in error with its guest as it was."""
+    fleet.hostvars["localhost"][instance_operation.BEGUN] = {"ask": ["h1"], "run_limit": ["localhost", "h1"]}
+    rows = {r.host: r.display_name for r in fleet.world.rows(tables.instances)}
+    before = fleet.world.everything()
+    with pytest.raises(errors.InvalidInput, match="the limit of this run leaves out h2") as caught:
+        fleet.task("localhost", operation, "begin", names=["web-1", "web-2"])
+    assert "Add these hosts to the limit" in caught.value.remedy and fleet.world.everything() == before
+    assert fleet.task("localhost", operation, "begin", names=[rows["h1"]])["hosts"] == ["h1"]
