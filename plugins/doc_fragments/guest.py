@@ -294,6 +294,12 @@ options:
           - Without effect with O(domains[].state=defined).
         type: bool
         default: false
+      shutdown_timeout:
+        description:
+          - With O(domains[].restart), seconds that a running guest has to shut down, as by its power button, before it is defined anew and loses its
+            power.
+        type: float
+        default: 0
       new_logins:
         description:
           - The targets, by their IQNs, whose credentials have changed. For all others of a domain that is defined again, the users in

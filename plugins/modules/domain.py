@@ -110,6 +110,10 @@ outcomes:
       description: The console line that matched; otherwise null.
       type: str
       returned: success
+    forced:
+      description: Whether the guest lost its power, as it had not shut down in time.
+      type: bool
+      returned: success, of a running guest with O(domains[].shutdown_timeout)
     vifs_missing:
       description: Interfaces that were not plugged in when the guest was resumed; only with O(domains[].vif_plugging_is_fatal=false).
       type: list

@@ -56,6 +56,12 @@ options:
         description: Whether its guest may have run on this host. If V(false), its disks are cleared only if its domain exists.
         type: bool
         default: true
+      defined_again:
+        description:
+          - Define its domain again, without saved memory, snapshots and firmware variables. Only there are the users with whom QEMU logs in to volumes, for
+            M(bootflow.compute.domain), which defines it anew with new disks.
+        type: bool
+        default: false
   whole_disk_clear:
     description: How to clear whole disks. V(zero) overwrites everything with zeros; with V(none) the next guest can read the old data.
     type: str
@@ -149,6 +155,7 @@ def main():
                     "name": {"type": "str"},
                     "disks": {"type": "list", "elements": "raw", "default": []},
                     "ran": {"type": "bool", "default": True},
+                    "defined_again": {"type": "bool", "default": False},
                 },
             },
             "whole_disk_clear": {"type": "str", "choices": list(WHOLE_DISK_CLEARS), "default": ZERO},
@@ -166,9 +173,8 @@ def main():
         with connect(args["libvirt_uri"], args["libvirt_timeout"]) as connection:
 
             def one(item):
-                return remove_instance(
-                    connection, args["instances_path"], item["uuid"], module.check_mode, disks_of(item), local
-                )
+                path, again = args["instances_path"], item["defined_again"]
+                return remove_instance(connection, path, item["uuid"], module.check_mode, disks_of(item), local, again)
 
             def disks_of(item):
                 if args["whole_disk_clear"] == NONE or not item["disks"]:

@@ -108,6 +108,10 @@ class BuildWork:
             with self.guarded(left):
                 self._spawn(left)
 
+    def adapted(self, domain: dict[str, t.Any]) -> dict[str, t.Any]:
+        """An element of the option ``domains`` as this work needs it."""
+        return domain
+
     @contextlib.contextmanager
     def guarded(self, builds: t.Sequence[Build]) -> t.Iterator[None]:
         """An exception fails these builds, and nothing else."""
@@ -187,6 +191,7 @@ class BuildWork:
             self.action, builds, {}, {}, self.secrets_of, problems, self.stay_off
         )
         self._fail(problems, SPAWNING)
+        domains = [self.adapted(d) for d in domains]
         builds = self.good(builds)
         if not builds:
             return {"outcomes": {}}
@@ -308,6 +313,7 @@ class BuildWork:
             self.action, self.good(builds), volumes, places, self.secrets_of, problems, self.stay_off
         )
         self._fail(problems)
+        domains = [self.adapted(d) for d in domains]
         if not domains:
             return
         arguments = build_parts.domain_arguments(self.action, domains)
@@ -335,7 +341,7 @@ class BuildWork:
                     self._fail({build.uuid: e})
                 else:
                     wanted = {k: domain[k] for k in ("uuid", "name", "spare_names", "xml")}
-                    domains.append({**wanted, "state": "defined"})
+                    domains.append(self.adapted({**wanted, "state": "defined"}))
         if not domains:
             return {}
         result = self.action.run_module("domain", build_parts.domain_arguments(self.action, domains))

@@ -23,6 +23,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.request.cata
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.guest_data import SecretsOfRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import CATALOGUE, QUOTA, REQUEST
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import OPERATIONS
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.rebuild import Wanted
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import Instance
@@ -31,6 +32,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     build_parts,
     guest_of_build,
     hard_reboot,
+    host_settings,
     image_upload,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.attached_volumes import Attached
@@ -114,6 +116,43 @@ class Rebuilding(BuildWork):
     def connect(self, builds: list[Build], found: t.Mapping[str, t.Sequence[Attached]]) -> build_parts.Problems:
         return attached_volumes.reconnect(self.action, [a for b in builds for a in found.get(b.uuid, ())])
 
+    def adapted(self, domain: dict[str, t.Any]) -> dict[str, t.Any]:
+        """It is defined already, with the users of its volumes."""
+        return {**domain, "restart": True}
+
+    def shut_down(self) -> set[str]:
+        """Ask the guests to shut down: what they have in memory belongs on their volumes. Returns those that lost their power.
+
+        source: Nova's _rebuild_default_impl
+        """
+        builds = self.good(self.builds.values())
+        if not builds:
+            return set()
+        settings = host_settings.of(self.action)
+        domains = [{"uuid": b.uuid, **OPERATIONS["stop"].details(b.row)} for b in builds]
+        result = self.action.run_module(
+            "domain_power",
+            {
+                **host_settings.libvirt_arguments(self.action),
+                "domains": domains,
+                "state": "shutdown",
+                "shutdown_timeout": settings.shutdown_timeout,
+                "workers": host_settings.workers(self.action, len(domains)),
+            },
+        )
+        failed = item_errors(result, [b.uuid for b in builds])
+        self.problems.update({u: e for u, e in failed.items() if not isinstance(e, errors.InstanceNotFound)})
+        return {u for u, outcome in result["outcomes"].items() if outcome.get("forced")}
+
+    def those_left(self) -> None:
+        """Leave alone what another run has taken over meanwhile: images may have taken long, and guests."""
+        builds = self.good(self.builds.values())
+        with self.guarded(builds):
+            ledger = self.action.open_ledger()
+            mine = ledger.inspect(instances.working_on, [b.uuid for b in builds], states.REBUILD_SPAWNING)
+            lost = {b.uuid for b in builds} - mine
+            self.problems.update(ledger.inspect(instances.swap_errors, lost, [states.REBUILD_SPAWNING]))
+
     def write_names(self) -> build_parts.Problems:
         """Write the names that domains got where another one has theirs. Returns uuid -> why that failed."""
         renamed = {u: name for u, e in self.ended.items() if (name := e.domain_name)}
@@ -161,7 +200,7 @@ class Rebuilding(BuildWork):
 
 
 def rebuild(action: LedgerAction, uuids: t.Sequence[str]) -> tuple[Outcomes, build_parts.Problems]:
-    """Rebuild these. A guest loses its domain and its local disks only when its image and its volumes are there.
+    """Rebuild these. A guest is asked to shut down, and loses its domain and its local disks, only when its image and its volumes are there.
 
     Returns for each what its instance is now (vm_state; without it, nothing was touched), and why instances failed.
     """
@@ -173,13 +212,17 @@ def rebuild(action: LedgerAction, uuids: t.Sequence[str]) -> tuple[Outcomes, bui
     with work.guarded(builds):
         work.have_images()
         work.have_volumes()
-    with work.guarded(work.good(builds)):  # an image may have taken long
-        mine = action.open_ledger().inspect(instances.working_on, [b.uuid for b in builds], states.REBUILD_SPAWNING)
-        lost = {b.uuid for b in work.good(builds)} - mine
-        work.problems.update(action.open_ledger().inspect(instances.swap_errors, lost, [states.REBUILD_SPAWNING]))
+    work.those_left()
+    forced: set[str] = set()
+    with work.guarded(work.good(builds)):
+        forced = work.shut_down()
+    work.those_left()
     untouched = set(work.problems)
     left = work.good(builds)
-    removed = remove_instances(action, [{"uuid": b.uuid, "name": b.row.domain_name} for b in left], {})
+    gone_parts = [
+        {"uuid": b.uuid, "name": b.row.domain_name, "defined_again": guest_of_build.has_volumes(b)} for b in left
+    ]
+    removed = remove_instances(action, gone_parts, {})
     work.problems.update(removed)
     work.builds = {b.uuid: b for b in work.good(left)}
     work.run()
@@ -191,6 +234,8 @@ def rebuild(action: LedgerAction, uuids: t.Sequence[str]) -> tuple[Outcomes, bui
             outcomes[build.uuid] = {"changed": True, "vm_state": _result_of(build), "power_state": ended.power_state}
         elif build.uuid not in untouched:
             outcomes[build.uuid] = {"changed": True, "vm_state": states.ERROR, "power_state": states.NOSTATE}
+    for uuid in forced & set(outcomes):
+        outcomes[uuid]["forced"] = True
     return outcomes, {**gone, **work.problems, **late}
 
 

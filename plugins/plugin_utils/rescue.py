@@ -31,6 +31,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import operation
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import rescue as flow
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import OPERATIONS
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
@@ -104,8 +105,8 @@ def _secrets(action: LedgerAction) -> GuestSecrets | None:
 
 
 def rescue(action: LedgerAction, uuids: t.Sequence[str]) -> tuple[Outcomes, build_parts.Problems]:
-    """Rescue these. A guest loses its power only when the rescue's disks, the networks and the volumes are there and libvirt has taken the
-    definition; one whose rescue fails later gets its own definition back and runs if it ran.
+    """Rescue these. A guest is asked to shut down, and loses its power, only when the rescue's disks, the networks and the volumes are there;
+    one whose rescue fails later gets its own definition back and runs if it ran.
 
     Returns the outcomes of the module domain, and why instances failed.
     """
@@ -198,7 +199,8 @@ def _plan(action: LedgerAction, build: Build, image: Image, volumes: t.Sequence[
             "files": drive_files.pack_files(metadata.config_drive_files(told)),
             "keep": False,
         }
-    domain = {**own, "xml": core_guest.render(config), "restart": True}
+    seconds = OPERATIONS["stop"].details(build.row).get("shutdown_timeout", settings.shutdown_timeout)
+    domain = {**own, "xml": core_guest.render(config), "restart": True, "shutdown_timeout": seconds}
     return _Rescue(build, image, own, domain, disk, drive)
 
 

@@ -128,6 +128,7 @@ _STARTS = ("wait_timeout", "vif_plugging_timeout", "wait_agent", "wait_console",
 # The same of domain_power and domain_rescue, by the state that guests are to have.
 _WAITS: dict[str, tuple[str, ...]] = {
     "shutdown": ("shutdown_timeout",),
+    **dict.fromkeys(("running", "restored"), _STARTS),
     "rebooted": ("wait_soft_reboot_seconds", *_STARTS),
     "suspended": ("wait_timeout",),
     **dict.fromkeys(("paused", "unpaused", "interrupted", "saved"), ()),
@@ -136,7 +137,7 @@ _WAITS: dict[str, tuple[str, ...]] = {
 
 def _waits(arguments: Arguments) -> float:
     """The seconds that the module may wait for what is not its own work: the guests, and the places of builds."""
-    waits = _WAITS.get(str(arguments.get("state")), _STARTS)
+    waits = _WAITS.get(str(arguments.get("state")), ("shutdown_timeout", *_STARTS))
     seconds = 0.0
     for items in filter(None, (arguments.get("instances"), arguments.get("domains"))):
         batches = math.ceil(len(items) / max(1, int(arguments.get("workers") or 1)))

@@ -55,7 +55,8 @@ def test_rescue_and_unrescue(flow: Flow) -> None:
     assert definition(flow, "web") == before and files(flow, "web") == set(), "the guest was left alone"
 
     passwords = flow.folder / "passwords"
-    operate(flow, "rescue", "web", bootflow_admin_password_dir=str(passwords))
+    done = operate(flow, "rescue", "web", bootflow_admin_password_dir=str(passwords))
+    assert "lost its power" not in done, "it shut down when it was asked"
     row = flow.instances()["web"]
     assert states_of(flow) == {("rescued", None)} and guest(flow, "web") == "running"
     assert files(flow, "web") == OF_A_RESCUE

@@ -114,6 +114,29 @@ def test_a_volume_of_ones_own(volumes: VolumeFlow) -> None:
 
 
 @pytest.mark.long
+def test_rebuilt_guests_log_in_to_their_volumes_as_before(volumes: VolumeFlow) -> None:
+    """Only the definition of the guest has the users of the logins, which an earlier run made."""
+    volumes.create({"name": "data", "size": 1, "volume_type": "thin"})
+    local = {"source_type": "image", "uuid": "guest", "destination_type": "local", "boot_index": 0}
+    web = entry("web", block_device_mapping=[local, {**existing("data"), "boot_index": None}])
+    volumes.boot(web, on_volume("db", root(volume_type="thick")), **READY)
+    done = volumes.run("rebuild", bootflow_names=["web", "db"])
+    assert done.returncode == 0 and "lost its power" not in done.output, done.output
+    for row in volumes.instances().values():
+        assert (row["vm_state"], row["task_state"]) == ("active", None)
+        volumes.until_console(row, "BOOTFLOW-GUEST-READY")
+    assert volumes.run("stop", bootflow_names=["web"]).returncode == 0
+    assert volumes.run("rebuild", bootflow_names=["web"]).returncode == 0
+    row = volumes.instances()["web"]
+    assert (row["vm_state"], row["power_state"]) == ("stopped", 4)
+    assert volumes.run("start", bootflow_names=["web"]).returncode == 0
+    volumes.until_console(row, "BOOTFLOW-GUEST-READY")
+    volumes.delete("web", "db")
+    volumes.remove("data")
+    assert volumes.residue() == {}
+
+
+@pytest.mark.long
 def test_a_rescue_has_the_volumes_behind_it(volumes: VolumeFlow) -> None:
     """The root disk is a volume, second in the guest of the rescue; the definition comes back to the letter."""
     volumes.boot(on_volume("db", root(volume_type="thin")), **READY)

@@ -50,7 +50,7 @@ ANY: Shape = _outcomes()
 NETWORKS: Shape = _outcomes({}, {"defined": flag})
 _power_state = choice(*POWER_STATES)
 _place: Shape = record({"type": choice("disk", "nic")}, {n: text(32) for n in ("name", "mac", "bus", "address")})
-DOMAINS: Shape = _outcomes({"power_state": _power_state}, {"devices": items(_place), "name": name})
+DOMAINS: Shape = _outcomes({"power_state": _power_state}, {"devices": items(_place), "name": name, "forced": flag})
 DOMAIN_POWER: Shape = _outcomes(
     {"power_state": _power_state}, {"forced": flag, "restarted": flag, "vifs_missing": names}
 )

@@ -44,6 +44,7 @@ OPERATIONS: dict[str, Operation] = {
             "rescue",
             "rescue",
             work="rescue",
+            forced=CUT_OFF,
             details=lambda row: {"tells_password": bool(row.config_drive)},
             ends=lambda now: {"launched_at": now},
         ),
@@ -68,7 +69,14 @@ OPERATIONS: dict[str, Operation] = {
             counts_again=True,
         ),
         # A guest without a disk, or with another one than it had, cannot be told apart: what died there is in error.
-        Operation("rebuild", "rebuild", work="rebuild", recovers_volumes=True, ends=lambda now: {"launched_at": now}),
+        Operation(
+            "rebuild",
+            "rebuild",
+            work="rebuild",
+            recovers_volumes=True,
+            forced=CUT_OFF,
+            ends=lambda now: {"launched_at": now},
+        ),
     )
 }
 

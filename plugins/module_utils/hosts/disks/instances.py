@@ -43,11 +43,14 @@ def remove_instance(
     check_mode: bool = False,
     disks: Disks = Disks(),
     local: LocalVolumes = NO_GROUP,
+    defined_again: bool = False,
 ) -> dict[str, t.Any]:
     """Remove domain, logical volumes and directory of one instance, clear its whole disks; {changed, removed: [texts and paths]}.
 
     Does nothing for a missing instance. The domain is stopped first, so that the directory of a running guest is never removed. It is
     undefined only after its disks are cleared, so that an interrupted removal clears them when it is repeated.
+
+    :arg defined_again: see domains.remove_domain
 
     :raises Conflict: the domain or the directory belongs to another ledger; nothing is changed.
     :raises InvalidInput: ``uuid`` is not valid, or a file system of something else is mounted inside the directory.
@@ -59,13 +62,19 @@ def remove_instance(
     folder = instance_dir(instances_path, uuid)
     uuid = os.path.basename(folder)
     if check_mode or not os.path.isdir(os.path.dirname(folder)):
-        return _remove(connection, folder, uuid, check_mode, disks, local)
+        return _remove(connection, folder, uuid, check_mode, disks, local, defined_again)
     with host_lock(instances_path, "instance-" + uuid):
-        return _remove(connection, folder, uuid, check_mode, disks, local)
+        return _remove(connection, folder, uuid, check_mode, disks, local, defined_again)
 
 
 def _remove(
-    connection: t.Any, folder: str, uuid: str, check_mode: bool, disks: Disks, local: LocalVolumes
+    connection: t.Any,
+    folder: str,
+    uuid: str,
+    check_mode: bool,
+    disks: Disks,
+    local: LocalVolumes,
+    defined_again: bool,
 ) -> dict[str, t.Any]:
     check_owner("folder %s" % folder, ledger_of_folder(folder), local.ledger_id)
     cleared: list[str] = []
@@ -74,7 +83,7 @@ def _remove(
         used_by = disks.used_by() if disks.disks else {}
         cleared.extend(clear_disk(disk, used_by, check_mode=check_mode) for disk in disks.disks)
 
-    removed = remove_domain(connection, uuid, check_mode, stopped=clear, ledger_id=local.ledger_id)
+    removed = remove_domain(connection, uuid, check_mode, clear, local.ledger_id, defined_again)
     if not cleared and (disks.always or (removed and check_mode)):
         clear()  # without a domain: the host was reinstalled, or the domain was removed by hand
     removed += ["data of disk %s" % path for path in cleared]

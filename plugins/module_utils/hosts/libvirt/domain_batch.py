@@ -30,6 +30,7 @@ DOMAIN_ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "xml": {"type": "str", "required": True},
     "state": {"type": "str", "choices": ["running", "paused", "defined"], "default": DomainSpec.state},
     "restart": {"type": "bool", "default": DomainSpec.restart},
+    "shutdown_timeout": {"type": "float", "default": DomainSpec.shutdown_timeout},
     "new_logins": {"type": "list", "elements": "str", "default": []},
     "wait_timeout": {"type": "float", "default": DomainSpec.wait_timeout},
     "wait_console": {
@@ -111,6 +112,7 @@ def domain_spec(args: t.Mapping[str, t.Any]) -> DomainSpec:
         spare_names=tuple(args["spare_names"]),
         state=args["state"],
         restart=args["restart"],
+        shutdown_timeout=args["shutdown_timeout"],
         new_logins=tuple(args["new_logins"]),
         wait_timeout=args["wait_timeout"] or DomainSpec.wait_timeout,
         vif_plugging_timeout=args["vif_plugging_timeout"],

@@ -30,6 +30,7 @@ from .running import (
     hidden_logins,
     is_active,
     power_state,
+    shut_down,
     start,
     wait_for_state,
     was_paused,
@@ -55,6 +56,7 @@ class DomainSpec:
     xml: str
     state: str = "running"  # defined, paused, running
     restart: bool = False  # a running guest loses its power first, one that is suspended its memory
+    shutdown_timeout: float = 0.0  # a guest that is to restart has so long to shut down before it loses its power
     new_logins: tuple[str, ...] = ()  # targets that QEMU logs in to with other users than before
     wait_timeout: float = 60.0
     wait_console: ConsoleWait | None = None
@@ -140,7 +142,7 @@ def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False)
     """Define, start and wait according to ``spec``; only missing steps are done.
 
     Returns {name, changed, defined, started, resumed, reserved, power_state, seconds, differences, diff, console_match, vifs_missing}, and
-    ``devices`` (see device_places) if the requested state is ``defined``.
+    ``devices`` (see device_places) if the requested state is ``defined``, ``forced`` if a guest was asked to shut down.
     A running domain with another definition gets the new definition for its next start and keeps running.
     After a failure the caller must remove the domain.
 
@@ -188,6 +190,9 @@ def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False)
             "before": shown_xml(before) if before else "",
             "after": shown_xml(spec.xml) if define else shown_xml(before),
         }
+    if begins and spec.shutdown_timeout > 0 and domain is not None and not check_mode and is_active(domain):
+        # Before it is defined anew: where the run dies meanwhile, the guest is what it was, or off.
+        result["forced"] = shut_down(domain, spec.uuid, spec.shutdown_timeout)
     if define and not check_mode:
         progress.mark_changed()
         with hidden_logins(lambda: spec.xml):
@@ -308,6 +313,7 @@ def remove_domain(
     check_mode: bool = False,
     stopped: t.Callable[[], t.Any] | None = None,
     ledger_id: str = "",
+    defined_again: bool = False,
 ) -> list[str]:
     """Destroy and undefine the domain with its managed save, metadata of snapshots and checkpoints, NVRAM, and DHCP reservations.
 
@@ -315,6 +321,7 @@ def remove_domain(
 
     :arg stopped: called when the guest is stopped but still defined: if it raises, the definition is kept.
     :arg ledger_id: the ledger of the instance.
+    :arg defined_again: the definition comes back without what was removed: only there are the users with whom QEMU logs in to volumes.
 
     :raises Conflict: the domain belongs to another ledger; it is left alone.
     :raises LibvirtError, HypervisorUnavailable: libvirt fails or is not running.
@@ -324,6 +331,7 @@ def remove_domain(
         return []
     with libvirt_errors():
         name, persistent, active, xml = domain.name(), domain.isPersistent(), domain.isActive(), domain.XMLDesc(0)
+        own = domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE) if defined_again else ""
     check_owner("domain %s" % name, ledger_of_domain(parse(xml)), ledger_id)
     removed = ["running domain %s" % name] if active else []
     removed += ["definition of domain %s" % name] if persistent else []
@@ -338,6 +346,9 @@ def remove_domain(
     removed += release_of_domain(connection, xml)
     if persistent:
         _undefine(domain)
+    if own:
+        with libvirt_errors():
+            connection.defineXMLFlags(own, 0)
     return removed
 
 

@@ -10,7 +10,6 @@ source: Nova's libvirt driver
 from __future__ import annotations
 
 import contextlib
-import select
 import time
 import typing as t
 from dataclasses import dataclass
@@ -19,7 +18,6 @@ from ...core.errors import (
     BootflowError,
     InstanceNotFound,
     LibvirtError,
-    RemoteError,
     VirtualInterfaceCreateException,
     WaitTimeout,
 )
@@ -29,20 +27,18 @@ from ..os.paths import checked_uuid
 from . import pci_devices
 from .connection import libvirt, libvirt_errors, tolerating
 from .running import (
+    OFF,
+    ask,
     find_domain,
     go_on,
     hidden_logins,
     is_active,
     power_state,
+    shut_down,
     start,
     wait_for_state,
     was_paused,
 )
-
-POLL = 0.2  # seconds
-ASK_AGAIN = 10.0  # seconds after which a guest is asked again to shut down. source: Nova's _clean_shutdown
-
-OFF = (SHUTDOWN, CRASHED)
 
 
 @dataclass(frozen=True)
@@ -94,46 +90,13 @@ def _shut_down(_connection: t.Any, domain: t.Any, spec: PowerSpec, check_mode: b
     if state == CRASHED and not check_mode:
         _cut_off_crashed(domain)
     elif changed and not check_mode:
-        progress.mark_changed()
-        if not _ask(domain, spec.shutdown_timeout, lambda: power_state(domain) in OFF):
-            if _run_is_gone():
-                raise RemoteError(
-                    reason="guest %s was asked to shut down by a run that is gone; it keeps its power" % spec.uuid
-                )
-            # None: it was off by itself meanwhile.
-            forced = bool(tolerating(lambda: not domain.destroy(), "VIR_ERR_OPERATION_INVALID"))
+        forced = shut_down(domain, spec.uuid, spec.shutdown_timeout)
     return {"changed": changed, "forced": forced}
 
 
 def _cut_off_crashed(domain: t.Any) -> None:
     progress.mark_changed()
     tolerating(domain.destroy, "VIR_ERR_OPERATION_INVALID")
-
-
-def _ask(domain: t.Any, seconds: float, hears: t.Callable[[], bool]) -> bool:
-    """Press the guest's power button, again and again. Returns whether it has heard within ``seconds``."""
-    asked: float | None = None
-    deadline = time.monotonic() + seconds
-    while True:
-        now = time.monotonic()
-        if hears():
-            return True
-        if now >= deadline:
-            return False
-        if asked is None or now - asked >= ASK_AGAIN:
-            asked = now
-            tolerating(domain.shutdown, "VIR_ERR_OPERATION_INVALID")  # it went off between the two calls
-        time.sleep(min(POLL, max(0.0, deadline - now)))
-
-
-def _run_is_gone() -> bool:
-    """Whether the run that started this module is gone: its other end of our output is closed.
-
-    By then another run may have looked at the guest, and found it running.
-    """
-    poll = select.poll()
-    poll.register(1, 0)
-    return any(event & (select.POLLERR | select.POLLHUP) for _descriptor, event in poll.poll(0))
 
 
 # --- running --------------------------------------------------------------------------------------------------------------
@@ -186,7 +149,7 @@ def _reboot(connection: t.Any, domain: t.Any, spec: PowerSpec, check_mode: bool)
 
     progress.mark_changed()
     try:
-        restarted = _ask(domain, spec.wait_soft_reboot_seconds, ended)
+        restarted = ask(domain, spec.wait_soft_reboot_seconds, ended)
         if restarted and power_state(domain) in OFF:
             return {**_run(connection, domain, spec, check_mode), "restarted": True}
     except (LibvirtError, VirtualInterfaceCreateException, WaitTimeout):

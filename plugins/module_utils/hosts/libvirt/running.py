@@ -11,17 +11,21 @@ from __future__ import annotations
 
 import contextlib
 import re
+import select
 import socket
 import time
 import typing as t
 
-from ...core.errors import LibvirtError, WaitTimeout
+from ...core.errors import LibvirtError, RemoteError, WaitTimeout
 from ...core.instances.power_states import CRASHED, POWER_PAUSED, RUNNING, SHUTDOWN, power_state_of
 from ..os.batch import progress
 from .connection import is_code, libvirt, libvirt_errors, tolerating
 from .vifs import wait_plugged
 
 POLL = 0.1  # seconds
+LOOK = 0.2  # seconds between two looks at whether a guest has shut down
+ASK_AGAIN = 10.0  # seconds after which a guest is asked again to shut down. source: Nova's _clean_shutdown
+OFF = (SHUTDOWN, CRASHED)
 _LOGIN_USER = re.compile(r"<auth\s[^>]*?username=[\"']([^\"'>]+)")
 
 
@@ -74,6 +78,46 @@ def start(domain: t.Any, paused: bool) -> None:
             # Another process was faster: the domain is started, and may need a moment to run.
             if not (is_code(error, "VIR_ERR_OPERATION_INVALID") and _becomes_active(domain)):
                 raise
+
+
+def shut_down(domain: t.Any, uuid: str, seconds: float) -> bool:
+    """Ask a running guest to shut down, and take its power when it has not after that time. Returns whether it lost its power.
+
+    :raises RemoteError: the run that started this module is gone by then; the guest keeps its power.
+    """
+    progress.mark_changed()
+    if ask(domain, seconds, lambda: power_state(domain) in OFF):
+        return False
+    if run_is_gone():
+        raise RemoteError(reason="guest %s was asked to shut down by a run that is gone; it keeps its power" % uuid)
+    # None: it was off by itself meanwhile.
+    return bool(tolerating(lambda: not domain.destroy(), "VIR_ERR_OPERATION_INVALID"))
+
+
+def ask(domain: t.Any, seconds: float, hears: t.Callable[[], bool]) -> bool:
+    """Press the guest's power button, again and again. Returns whether it has heard within ``seconds``."""
+    asked: float | None = None
+    deadline = time.monotonic() + seconds
+    while True:
+        now = time.monotonic()
+        if hears():
+            return True
+        if now >= deadline:
+            return False
+        if asked is None or now - asked >= ASK_AGAIN:
+            asked = now
+            tolerating(domain.shutdown, "VIR_ERR_OPERATION_INVALID")  # it went off between the two calls
+        time.sleep(min(LOOK, max(0.0, deadline - now)))
+
+
+def run_is_gone() -> bool:
+    """Whether the run that started this module is gone: its other end of our output is closed.
+
+    By then another run may have looked at the guest, and found it running.
+    """
+    poll = select.poll()
+    poll.register(1, 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _descriptor, event in poll.poll(0))
 
 
 def go_on(domain: t.Any, vif_plugging_timeout: float, vif_plugging_is_fatal: bool) -> list[str]:

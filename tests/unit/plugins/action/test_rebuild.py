@@ -44,6 +44,7 @@ class Rebuilding(Fleet):
     def __init__(self, world: World):
         super().__init__(world)
         self.removed: list[str] = []
+        self.off: set[str] = set()  # those that were asked to shut down before
         self.disks: dict[str, list[dict[str, t.Any]]] = {}
         self.domains: dict[str, dict[str, t.Any]] = {}
         self.drives: dict[str, dict[str, t.Any]] = {}
@@ -81,6 +82,7 @@ class Rebuilding(Fleet):
 
     def removes(self, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         self.removed += [i["uuid"] for i in arguments["instances"]]
+        self.off |= {d["uuid"] for _host, state, d in self.asked if state == "shutdown"} & set(self.removed)
         return {i["uuid"]: self.outcome("instance_cleanup", i["uuid"], removed=[]) for i in arguments["instances"]}
 
     def makes_disks(self, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
@@ -140,6 +142,43 @@ def test_with_another_image(fleet: Rebuilding) -> None:
 
 def xml(fleet: Rebuilding, row: instances.Instance) -> str:
     return str(fleet.domains[row.uuid]["xml"]).replace('"', "'")
+
+
+def test_a_guest_is_asked_to_shut_down_before_it_loses_its_disks(fleet: Rebuilding) -> None:
+    """As in Nova: what it has in memory belongs on its volumes. One that is deaf loses its power, and one that is gone is made again."""
+    fleet.deaf, fleet.gone = {row_of(fleet.world, "web-1").uuid}, {row_of(fleet.world, "web-2").uuid}
+    done = fleet.play("rebuild", names=["web-1", "web-2"])
+    assert {d["shutdown_timeout"] for _host, _state, d in fleet.asked} == {60.0} and fleet.off == set(fleet.removed)
+    assert [i["forced"] for i in done["instances"]] == [True, False] and not done.get("failed")
+    (line,) = [text for text in fleet.shown[-1].splitlines() if text.startswith("web-1")]
+    assert "lost its power" in line and vm_states(fleet.world)["web-2"] == (states.ACTIVE, None)
+
+
+def test_a_guest_whose_host_cannot_shut_it_down_keeps_its_disks(fleet: Rebuilding) -> None:
+    fleet.broken = "host"
+    done = fleet.play("rebuild", names=["web-1"], rebuild_image="debian")
+    assert [i["error"]["code"] for i in done["failed_items"]] == ["RemoteError"] and not fleet.removed
+    row = row_of(fleet.world, "web-1")
+    assert (row.vm_state, row.task_state, row.spec["image"]["name"]) == (states.ACTIVE, None, "cirros")
+
+
+def test_one_that_is_taken_over_while_its_guest_shuts_down_keeps_its_disks(fleet: Rebuilding) -> None:
+    def take_over() -> None:
+        if fleet.asked:
+            with fleet.world.ledger.write() as tx:
+                tx.execute(tables.instances.update().values(run_id="other"))
+
+    own = fleet.answer
+
+    def answer(host: str, name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        said = own(host, name, arguments)
+        take_over()
+        return said
+
+    fleet.answer = answer  # type: ignore[method-assign]
+    done = fleet.play("rebuild", names=["web-1"])
+    assert [i["error"]["code"] for i in done["failed_items"]] == ["UnexpectedTaskStateError"]
+    assert not fleet.removed and not fleet.disks
 
 
 def test_the_diff_has_the_images(fleet: Rebuilding) -> None:

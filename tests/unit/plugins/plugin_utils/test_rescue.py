@@ -117,6 +117,7 @@ def test_the_definition_is_kept_before_anything_is_made(bworld: BootWorld) -> No
         }
     ]
     (domain,) = host.given("domain")["domains"]
+    assert domain["shutdown_timeout"] == 60.0, "the guest is asked before it loses its power"
     assert domain["restart"] and disks_of(domain) == [
         ("vda", "disk.rescue"),
         ("vdb", "disk"),

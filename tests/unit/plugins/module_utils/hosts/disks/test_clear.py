@@ -15,6 +15,7 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import CommandFailed, Conflict, InvalidInput
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import clear, instances
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import connection as libvirt_connection
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domains
 
 UUID = "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2d01"
@@ -126,7 +127,7 @@ def test_what_is_no_path_of_a_disk(disk):
 def test_disks_are_cleared_once_and_only_where_a_guest_may_have_run(disk, tmp_path, monkeypatch, domain, ran, cleared):
     steps = []
 
-    def remove_domain(connection, uuid, check_mode, stopped, ledger_id):
+    def remove_domain(connection, uuid, check_mode, stopped, ledger_id, defined_again):
         if domain:
             steps.append("stopped")
             stopped()
@@ -159,6 +160,30 @@ def test_a_domain_of_another_ledger_is_left_alone(monkeypatch):
     with pytest.raises(Conflict, match="domain web belongs to the ledger A, not to this one"):
         domains.remove_domain(None, UUID, ledger_id="B")
     assert domains.remove_domain(None, UUID, check_mode=True, ledger_id="A")
+
+
+def test_a_definition_comes_back_with_what_only_libvirt_knows(monkeypatch):
+    """Whoever makes the disks of a guest anew does not know the users with whom QEMU logs in to its volumes."""
+    steps = []
+    secret = "<domain><auth username='u1'/></domain>"
+    domain = types.SimpleNamespace(
+        name=lambda: "web",
+        isPersistent=lambda: True,
+        isActive=lambda: True,
+        destroy=lambda: steps.append("destroy"),
+        undefineFlags=lambda _flags: steps.append("undefine"),
+        XMLDesc=lambda flags: secret if flags == 3 else "<domain/>",
+    )
+    connection = types.SimpleNamespace(defineXMLFlags=lambda xml, _flags: steps.append(xml))
+    fake = types.SimpleNamespace(VIR_DOMAIN_XML_INACTIVE=2, VIR_DOMAIN_XML_SECURE=1, libvirtError=ValueError)
+    for module in (domains, libvirt_connection):
+        monkeypatch.setattr(module, "libvirt", fake)
+    monkeypatch.setattr(domains, "find_domain", lambda _connection, _uuid: domain)
+    monkeypatch.setattr(domains, "release_of_domain", lambda *_args: [])
+    domains.remove_domain(connection, UUID, True, defined_again=True)
+    assert steps == []
+    domains.remove_domain(connection, UUID, defined_again=True)
+    assert steps == ["destroy", "undefine", secret]
 
 
 def test_a_domain_keeps_its_definition_when_its_disk_can_not_be_cleared(monkeypatch):

@@ -176,10 +176,11 @@ class World:
         result = ensure_power(self, spec, check_mode)
         return result["changed"], result["restarted"], result["power_state"]
 
-    def restart(self, check_mode=False):
+    def restart(self, check_mode=False, **fields):
         guest = self.domains[UUID]
-        spec = DomainSpec(UUID, guest.name(), guest.XMLDesc(0), restart=True, vif_plugging_timeout=0.0)
-        return ensure_domain(self, spec, check_mode)["changed"]
+        spec = DomainSpec(UUID, guest.name(), guest.XMLDesc(0), restart=True, vif_plugging_timeout=0.0, **fields)
+        result = ensure_domain(self, spec, check_mode)
+        return (result["changed"], result["forced"]) if "forced" in result else result["changed"]
 
 
 @pytest.fixture
@@ -203,7 +204,7 @@ def world(monkeypatch):
     world = World()
     for module in (power, domains, running, pci_devices):
         monkeypatch.setattr(module, "time", world.clock)
-    monkeypatch.setattr(power, "_run_is_gone", lambda: world.closed)
+    monkeypatch.setattr(running, "run_is_gone", lambda: world.closed)
     return world
 
 
@@ -404,6 +405,26 @@ def test_a_restart_takes_power_and_saved_memory(world, there, saved, calls):
     assert guest.calls == calls and guest.state()[0] == RUNNING
 
 
+@pytest.mark.parametrize(("shuts_down", "forced", "calls"), [
+    (3.0, False, ["destroy", "create"]), (None, True, ["destroy", "destroy", "create"]),
+])  # fmt: skip
+def test_a_restart_asks_the_guest_before(world, shuts_down, forced, calls):
+    """What it has in memory belongs on its disks. libvirt refuses the second switch of a guest that is off."""
+    guest = world.guest(shuts_down=shuts_down)
+    assert world.restart(check_mode=True, shutdown_timeout=20.0) is True and guest.asked == guest.calls == []
+    assert world.restart(shutdown_timeout=20.0) == (True, forced)
+    assert [round(at) for at in guest.asked] == ([0] if shuts_down else [0, 10])
+    assert guest.calls == calls and guest.state()[0] == RUNNING
+
+
+def test_a_restart_that_nobody_waits_for_any_more_leaves_the_guest_alone(world):
+    guest = world.guest()
+    world.closed = True
+    with pytest.raises(RemoteError, match="keeps its power"):
+        world.restart(shutdown_timeout=5.0)
+    assert guest.calls == [] and guest.isActive()
+
+
 def test_a_restart_that_fails_tells_what_became_of_the_guest(world, monkeypatch):
     guest = world.guest()
     guest.starts = False
@@ -431,11 +452,11 @@ def test_whether_somebody_listens():
     """The reader of our output is there, and is gone."""
     code = (
         "import sys, time\n"
-        "from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.power import _run_is_gone\n"
-        "answers = [_run_is_gone()]\n"
+        "from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.running import run_is_gone\n"
+        "answers = [run_is_gone()]\n"
         "print('ready', flush=True)\n"
         "sys.stdin.readline()\n"
-        "answers.append(_run_is_gone())\n"
+        "answers.append(run_is_gone())\n"
         "print(answers, file=sys.stderr)\n"
         "os_exit = __import__('os')._exit(0)\n"
     )
