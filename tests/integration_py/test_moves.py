@@ -242,3 +242,37 @@ def test_a_revert_that_is_killed(flow: Flow, pause: float) -> None:
     assert flow.instances()["web"]["host"] == source and list(traces(flow, "web")) == running(flow, "web") == [source]
     flow.delete("web")
     assert flow.residue() == {}
+
+
+@pytest.mark.long
+def test_a_new_host_that_is_lost_before_the_move_is_decided(flow: Flow) -> None:
+    """Only the former host has the disks that can be reached: the instance goes back there without the answer of the new one."""
+    flow.boot(entry("web", user_data=COUNTING), **READY)
+    source, address = flow.instances()["web"]["host"], address_of(flow, "web")
+    operate(flow, "resize", "web", bootflow_resize_flavor="grown", **MORE)
+    wait_boots(flow, "web", 2)
+    row = flow.instances()["web"]
+    lost = flow.lab.host(row["host"])
+    lost.run("virsh", "-q", "-c", "qemu:///system", "destroy", row["uuid"])  # its power fails
+    lost.fail("network")
+    refused = operate(flow, "revert_resize", "web", expect=2, bootflow_work_timeout=15)
+    assert "force it down" in refused and states_of(flow) == {("resized", None)}, refused
+    assert running(flow, "web") == []
+    flow.run("confirm_resize", bootflow_resize_confirm_window=1)
+    assert flow.run("host", bootflow_host=[lost.name], bootflow_host_state="forced_down").returncode == 0
+    time.sleep(1)
+    flow.run("confirm_resize", bootflow_resize_confirm_window=1)
+    assert states_of(flow) == {("resized", None)}, "the window confirmed what is only on a lost host"
+    done = operate(flow, "revert_resize", "web")
+    row = flow.instances()["web"]
+    assert (row["vm_state"], row["host"], row["memory_mb"]) == ("active", source, 192), done
+    assert address + "/" in wait_boots(flow, "web", 2) and running(flow, "web") == [source]
+    assert [c["host"] for c in flow.query("SELECT host FROM cleanups")] == [lost.name]
+    lost.restore()
+    assert flow.run("host", bootflow_host=[lost.name], bootflow_host_state="up").returncode == 0
+    audited = flow.run("audit")
+    assert audited.returncode == 0, audited.output
+    assert traces(flow, "web") == {source: (True, "running")} and not flow.query("SELECT 1 FROM cleanups")
+    flow.check_ledger()
+    flow.delete("web")
+    assert flow.residue() == {}

@@ -223,3 +223,26 @@ def test_a_host_that_is_not_as_dead_as_it_seems(volumes: VolumeFlow) -> None:
     assert audited.returncode == 0, audited.output
     is_on(volumes, other, 2)
     gone(volumes)
+
+
+@pytest.mark.long
+def test_back_from_a_host_that_is_not_as_dead_as_it_seems(volumes: VolumeFlow) -> None:
+    """The new host is forced down before the move is decided, and its guest still runs: it is cut off before the former host has the volumes again."""
+    source, other = booted(volumes)
+    operate(volumes, "migrate")
+    is_on(volumes, other, 2)
+    down = {"bootflow_host": [other], "bootflow_host_state": "forced_down"}
+    assert volumes.run("host", **down).returncode == 0
+    operate(volumes, "revert_resize")
+    row = volumes.instances()["db"]
+    assert (row["host"], row["vm_state"]) == (source, "active")
+    for volume in volumes.attached_to(row):
+        volumes.until_console(row, "BOOTS of %s=3=" % volume[:20])
+    for each in volumes.query("SELECT * FROM volume_attachments WHERE deleted = ''"):
+        assert admitted(volumes, each["volume_id"]) == [each["initiator"]]
+
+    assert volumes.run("host", **{**down, "bootflow_host_state": "up"}).returncode == 0
+    audited = volumes.run("audit")
+    assert audited.returncode == 0, audited.output
+    is_on(volumes, source, 3)
+    gone(volumes)
