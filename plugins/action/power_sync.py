@@ -191,8 +191,14 @@ def _work(its: Operation, rows: t.Sequence[Instance]) -> dict[str, list[dict[str
     return work
 
 
-#: What keeps a guest from being started for a while, and is not the guest's.
-_NOT_YET = (errors.HostUnreachable, errors.HypervisorUnavailable, errors.LedgerError)
+#: What keeps a guest from being started for a while, and is not the guest's: after a power failure storage hosts may come later.
+_NOT_YET = (
+    errors.HostUnreachable,
+    errors.HypervisorUnavailable,
+    errors.LedgerError,
+    errors.FailedISCSITargetPortalLogin,
+    errors.VolumeDeviceNotFound,
+)
 
 
 def _outcome(answer: t.Mapping[str, t.Any], problem: errors.BootflowError | None, started: bool) -> Outcome:

@@ -34,6 +34,18 @@ def started_since(domain: t.Any, parts: t.Collection[str]) -> bool:
     return LIVE not in parts and LIVE in parts_of(domain)
 
 
+def forget_memory(domain: t.Any, parts: t.Collection[str]) -> None:
+    """The definition of a guest that is off has changed: what is saved of its memory has the devices that it had, and its next start would bring
+    them back, also a volume that is another guest's by then.
+
+    :arg parts: that the domain had
+    """
+    if LIVE not in parts:
+        with libvirt_errors():
+            if domain.hasManagedSaveImage(0):
+                domain.managedSaveRemove(0)
+
+
 def flag_of(parts: t.Collection[str]) -> int:
     """libvirt's flags of a change to these."""
     flags = {LIVE: libvirt.VIR_DOMAIN_AFFECT_LIVE, CONFIG: libvirt.VIR_DOMAIN_AFFECT_CONFIG}

@@ -19,7 +19,18 @@ from ...core.guest.domain.element import parse, to_text
 from ..os.batch import progress
 from ..os.paths import checked_uuid
 from .connection import libvirt, libvirt_errors
-from .domain_devices import CONFIG, LIVE, TRIES, devices_of, flag_of, let_go, parts_of, refuse_rescue, started_since
+from .domain_devices import (
+    CONFIG,
+    LIVE,
+    TRIES,
+    devices_of,
+    flag_of,
+    forget_memory,
+    let_go,
+    parts_of,
+    refuse_rescue,
+    started_since,
+)
 from .running import find_domain
 
 ATTACHED, DETACHED, RESIZED = "attached", "detached", "resized"
@@ -171,6 +182,7 @@ def _attach(domain: t.Any, desired: DomainDisk, check_mode: bool) -> dict[str, t
         progress.mark_changed()
         with libvirt_errors():
             domain.attachDeviceFlags(_shown(wanted), flag_of(missing))
+        forget_memory(domain, parts)
         if started_since(domain, parts):
             return {**_attach(domain, desired, check_mode), "changed": True}
         before_text, wanted = _shown(before), _find(_disks(domain, parts[0]), desired.serial)
@@ -179,7 +191,8 @@ def _attach(domain: t.Any, desired: DomainDisk, check_mode: bool) -> dict[str, t
 
 
 def _detach(domain: t.Any, desired: DomainDisk, check_mode: bool, tries: int, wait: float) -> dict[str, t.Any]:
-    found = {part: _find(_disks(domain, part), desired.serial) for part in parts_of(domain)}
+    parts = parts_of(domain)
+    found = {part: _find(_disks(domain, part), desired.serial) for part in parts}
     there = [part for part in found if found[part] is not None]
     before = next((found[part] for part in there), None)
     if there:  # a disk that came back with the guest's own definition would be another volume's by then
@@ -191,6 +204,7 @@ def _detach(domain: t.Any, desired: DomainDisk, check_mode: bool, tries: int, wa
         # From the definition first, so that a guest that keeps the disk now loses it at its next start.
         with libvirt_errors():
             domain.detachDeviceFlags(_shown(found[CONFIG]), flag_of([CONFIG]))
+        forget_memory(domain, parts)
     if LIVE in there:
         disk = found[LIVE]
 

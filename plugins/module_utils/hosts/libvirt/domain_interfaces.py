@@ -20,7 +20,18 @@ from ..os.locks import LOCK_ROOT, host_lock
 from ..os.paths import checked_uuid
 from .connection import libvirt, libvirt_errors
 from .dhcp import Reservation, release, reserve
-from .domain_devices import CONFIG, LIVE, TRIES, devices_of, flag_of, let_go, parts_of, refuse_rescue, started_since
+from .domain_devices import (
+    CONFIG,
+    LIVE,
+    TRIES,
+    devices_of,
+    flag_of,
+    forget_memory,
+    let_go,
+    parts_of,
+    refuse_rescue,
+    started_since,
+)
 from .running import find_domain
 from .vifs import wait_plugged
 
@@ -138,6 +149,7 @@ def _attach(
                 remedy="A guest with the machine type q35 takes no more devices than it has free PCI ports while it runs: stop it, attach the"
                 " interface, and start it; or give guests more ports (bootflow_num_pcie_ports).",
             ) from None
+    forget_memory(domain, parts)
     after = _find(domain, parts[0], desired.mac)
     target = after.find("target") if after is not None else None
     if LIVE in missing and target is not None and target.get("dev"):
@@ -152,7 +164,8 @@ def _detach(
 ) -> dict[str, t.Any]:
     before = None
     for _look in range(_LOOKS if domain is not None else 0):
-        found = {part: _find(domain, part, desired.mac) for part in parts_of(domain)}
+        parts = parts_of(domain)
+        found = {part: _find(domain, part, desired.mac) for part in parts}
         there = [part for part in found if found[part] is not None]
         if not there:
             break
@@ -173,6 +186,7 @@ def _detach(
         if CONFIG in there:
             with libvirt_errors():
                 domain.detachDeviceFlags(to_text(found[CONFIG]), flag_of([CONFIG]))
+            forget_memory(domain, parts)
     else:
         if domain is not None:
             raise Conflict(

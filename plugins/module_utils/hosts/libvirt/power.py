@@ -83,11 +83,21 @@ def ensure_power(connection: t.Any, spec: PowerSpec, check_mode: bool = False) -
 
 def _shut_down(_connection: t.Any, domain: t.Any, spec: PowerSpec, check_mode: bool) -> dict[str, t.Any]:
     """The guest is asked until it is off or its time is over, and then loses its power (``forced``). A crashed one hears nothing, and its
-    host still has its memory.
+    host still has its memory. One that is off and has its memory in a file loses that.
     """
     state = power_state(domain)
+    with libvirt_errors():
+        saved = bool(domain.hasManagedSaveImage(0))
     changed, forced = state != SHUTDOWN, False
-    if state == CRASHED and not check_mode:
+    if (
+        saved and not changed
+    ):  # else its next start would go on where it was, whatever happened to its disks and volumes meanwhile
+        changed = True
+        if not check_mode:
+            progress.mark_changed()
+            with libvirt_errors():
+                domain.managedSaveRemove(0)
+    elif state == CRASHED and not check_mode:
         _cut_off_crashed(domain)
     elif changed and not check_mode:
         forced = shut_down(domain, spec.uuid, spec.shutdown_timeout)
@@ -220,7 +230,8 @@ def _state_of_living(domain: t.Any, verb: str) -> int:
     if state in OFF:
         raise LibvirtError(
             reason="guest %s is shut down: only one that runs can be %s" % (domain.name(), verb),
-            remedy="The ledger does not know of that: reboot the instance with bootflow_reboot_type: HARD.",
+            remedy="The ledger does not know of that: reboot the instance with bootflow_reboot_type: HARD; one that is rescued, unrescue; one that is"
+            " resized, confirm or revert.",
         )
     return state
 

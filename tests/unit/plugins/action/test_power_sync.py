@@ -369,10 +369,15 @@ def test_one_that_cannot_start_is_in_error_and_a_silent_host_is_tried_again(boot
 
 @pytest.mark.parametrize(
     "why",
-    [errors.HypervisorUnavailable(host="h1", reason="it starts"), errors.LedgerError(url="pg", reason="it is away")],
+    [
+        errors.HypervisorUnavailable(host="h1", reason="it starts"),
+        errors.LedgerError(url="pg", reason="it is away"),
+        errors.FailedISCSITargetPortalLogin(),
+        errors.VolumeDeviceNotFound(device="/dev/disk/by-path/x"),
+    ],
 )
 def test_what_is_away_for_a_while_leaves_none_in_error(booted: Fleet, why: errors.BootflowError) -> None:
-    """All guests of a host were in error after a power failure because libvirtd, or the ledger, was not there yet."""
+    """All guests of a host were in error after a power failure because libvirtd, the ledger, or the storage host was not there yet."""
     first, *_others = restart(booted, "h1")
     booted.broken = {first: why}
     booted.play()

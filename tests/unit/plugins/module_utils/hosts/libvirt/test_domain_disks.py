@@ -28,7 +28,8 @@ class Guest:
 
     def __init__(self):
         self.parts = {LIVE: [], CONFIG: []}
-        self.active = False
+        self.active = self.saved = False
+        self.starts = True
         self.others = ""  # more disks
 
     def isActive(self):
@@ -40,8 +41,17 @@ class Guest:
     def XMLDesc(self, flags):
         return "<domain><devices>%s</devices></domain>" % "".join([*self.parts[CONFIG if flags else LIVE], self.others])
 
+    def hasManagedSaveImage(self, _flags):
+        return int(self.saved)
+
+    def managedSaveRemove(self, _flags):
+        self.saved = False
+
+    def detachDeviceFlags(self, _xml, flags):
+        self.parts[flags] = []
+
     def attachDeviceFlags(self, xml, flags):
-        self.active = True
+        self.active = self.starts
         for part in (LIVE, CONFIG):
             if flags & part:
                 self.parts[part].append(DISK % etree.fromstring(xml).find("target").get("dev"))
@@ -82,3 +92,17 @@ def test_a_guest_that_is_rescued_unheard_of():
     with pytest.raises(Conflict, match="is rescued"):
         ensure(guest, state="detached")
     assert guest.parts == {LIVE: [DISK % "vdb"], CONFIG: [DISK % "vdb"]}
+
+
+@pytest.mark.usefixtures("libvirt")
+def test_a_guest_that_is_off_does_not_go_on_with_the_disks_that_it_had():
+    """Its saved memory has them: it would write to a volume that is another guest's by then."""
+    guest = Guest()
+    guest.starts, guest.saved = False, True
+    ensure(guest, state="detached")
+    assert guest.saved, "nothing is changed"
+    ensure(guest, xml=DISK % "vdb")
+    assert not guest.saved and guest.parts[CONFIG]
+    guest.saved = True
+    ensure(guest, state="detached")
+    assert not guest.saved and not guest.parts[CONFIG]

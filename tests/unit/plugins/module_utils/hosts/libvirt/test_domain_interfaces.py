@@ -51,7 +51,13 @@ class Guest:
     def __init__(self, running=(), defined=(), active=True):
         self.parts = {LIVE: list(running), CONFIG: list(defined)}
         self.active, self.deaf, self.refuses, self.starts_after_detach, self.asked = active, 0, False, False, 0
-        self.disks = ""
+        self.disks, self.saved = "", False
+
+    def hasManagedSaveImage(self, _flags):
+        return int(self.saved)
+
+    def managedSaveRemove(self, _flags):
+        self.saved = False
 
     def isActive(self):
         return int(self.active)
@@ -118,6 +124,17 @@ def test_where_it_is_missing(active):
     assert ensure(guest, "detached", check_mode=True)["changed"] and MAC in guest.parts[CONFIG]
     assert ensure(guest, "detached")["changed"] and guest.parts == {LIVE: [OTHER], CONFIG: [OTHER]}
     assert not ensure(guest, "detached")["changed"]
+
+
+@pytest.mark.usefixtures("libvirt")
+def test_saved_memory_does_not_bring_an_interface_back():
+    guest = Guest([], [], active=False)
+    for state in ("attached", "detached"):
+        guest.saved = True
+        assert ensure(guest, state, check_mode=True)["changed"] and guest.saved
+        assert ensure(guest, state)["changed"] and not guest.saved
+        guest.saved = True
+        assert not ensure(guest, state)["changed"] and guest.saved
 
 
 @pytest.mark.usefixtures("libvirt")

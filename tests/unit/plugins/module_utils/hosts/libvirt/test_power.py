@@ -249,6 +249,16 @@ def test_a_guest_that_is_off_stays_off(world):
     assert (guest.asked, guest.calls) == ([], [])
 
 
+def test_a_guest_that_is_off_loses_its_saved_memory(world):
+    """Its disks and volumes may be others by its next start."""
+    guest = world.guest(state=OFF)
+    guest.saved = True
+    assert world.to("shutdown", check_mode=True) == (True, 4, False) and guest.saved
+    assert world.to("shutdown") == (True, 4, False)
+    assert guest.calls == ["forget"] and guest.asked == []
+    assert world.to("shutdown") == (False, 4, False)
+
+
 def test_what_is_left_of_a_crashed_guest_goes(world):
     """As Nova's power_off: nobody asks it, and it is SHUTDOWN then."""
     guest = world.guest(state=CRASHED)
