@@ -104,6 +104,7 @@ class ActionModule(LedgerAction):
     def _ask(self, file: fleet.File) -> dict[str, t.Any]:
         self._check_variables(file)
         scheduler_settings.check(self)
+        variable_names.refuse(self, APPLY, DELETION, REQUEST.options("instances", "project").values())
         variable_names.warn(self, scheduler_settings.variables_of_hosts(self))
         ledger = self.rehearsal_ledger() if self.check_mode else self.open_ledger()
         known = set(self.compute_hosts())

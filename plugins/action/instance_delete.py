@@ -10,6 +10,7 @@ import dataclasses
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.amounts import and_volumes
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import DELETION, HOSTS, SELECTION
@@ -19,7 +20,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes imp
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import Instance
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
-from ansible_collections.bootflow.compute.plugins.plugin_utils import inventory_hosts, tables
+from ansible_collections.bootflow.compute.plugins.plugin_utils import inventory_hosts, tables, variable_names
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_LIMIT, LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, outcome
 
@@ -50,6 +51,7 @@ class ActionModule(LedgerAction):
 
     def _begin(self) -> dict[str, t.Any]:
         o = self.options
+        variable_names.refuse(self, SELECTION, HOSTS, DELETION)
         chosen = Selection(
             names=o["names"],
             uuids=o["uuids"],
@@ -59,6 +61,11 @@ class ActionModule(LedgerAction):
         )
         if not chosen.is_empty:  # a host alone selects nothing here: who means all that is on it names a project, too
             chosen = dataclasses.replace(chosen, hosts=o["hosts"])
+        if o["operation"] == RECLAIM and not dataclasses.replace(chosen, project=None, hosts=o["hosts"]).is_empty:
+            raise errors.InvalidInput(
+                reason="reclaim deletes what was deleted long enough ago, of all projects; nothing can be chosen",
+                remedy="Leave the names, UUIDs, reservation ids and hosts out, or delete these for good with bootflow.compute.force_delete.",
+            )
         keep_for = o["reclaim_instance_interval"]
         soft = keep_for > 0 and o["operation"] == DELETE and not o["force"]
 
@@ -78,6 +85,8 @@ class ActionModule(LedgerAction):
         named = _named(found.rows)
         kept = [{**n, "vm_state": r.vm_state} for n, r in zip(_named(found.kept), found.kept)]
         on_hosts = {n["uuid"]: "%s %s on %s" % (n["name"], n["uuid"], n["host"] or "no host") for n in (*named, *kept)}
+        for uuid, names in found.volumes.items():
+            on_hosts[uuid] += ", %s" % and_volumes(names)
         before = "".join(line + "\n" for line in on_hosts.values())
         off = "".join("%s, off, can be restored for %d s\n" % (on_hosts[n["uuid"]], keep_for) for n in kept)
         unknown = sorted(set(o["names"] or []) - {n["name"] for n in (*named, *kept)}) + sorted(
@@ -93,6 +102,7 @@ class ActionModule(LedgerAction):
             "not_found": unknown,
             "hosts": [h for h in found.hosts if h in inventory],
             "volumes": volumes,
+            "volumes_deleted": found.volumes,
             "diff": diff("instances", before, off),
         }
 

@@ -31,6 +31,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     attached_volumes,
     rebuild,
     scheduler_settings,
+    variable_names,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.inventory_hosts import reachable
 from ansible_collections.bootflow.compute.plugins.plugin_utils.lease import lease_kept
@@ -71,6 +72,7 @@ class ActionModule(LedgerAction):
     def _check(self) -> dict[str, t.Any]:
         """Fail before any host is asked for anything. Names the hosts that should report before others are chosen."""
         scheduler_settings.check(self)
+        variable_names.refuse(self, INSTANCES)
         ledger = self.rehearsal_ledger() if self.check_mode else self.open_ledger()
         built_as = rebuild.wanted(self, None)
         rows = ledger.inspect(evacuate.check, self._wanted(built_as))

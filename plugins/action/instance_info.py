@@ -10,7 +10,7 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.nearest import suggestion
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import LISTING, SELECTION
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import HOSTS, LISTING, SELECTION
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history, instances, views
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import tables, variable_names
@@ -21,7 +21,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.results import ST
 class ActionModule(LedgerAction):
     ARGUMENTS = {
         **SELECTION.options(),
-        "host": {"type": "str"},
+        "host": HOSTS.named("host").but(required=False),
         **LISTING.options(),
         "details": {"type": "bool", "default": False},
         "history": {"type": "bool", "default": False},
@@ -54,7 +54,7 @@ class ActionModule(LedgerAction):
                 uuids=o["uuids"],
                 reservations=o["reservation_ids"],
                 project=o["project"],
-                host=o["host"],
+                hosts=o["host"],
             )
             if o["details"]:
                 return views.details(tx, rows)
@@ -93,6 +93,11 @@ class ActionModule(LedgerAction):
         names, uuids = set(self.options["names"] or ()), set(self.options["uuids"] or ())
         lines = ["No instance is called %s." % name for name in sorted(names - {v["name"] for v in shown})]
         lines += ["No instance has the UUID %s." % uuid for uuid in sorted(uuids - {v["uuid"] for v in shown})]
+        if not (names or uuids):
+            lines += [
+                "No instance is on %s." % host
+                for host in sorted(set(self.options["host"] or ()) - {v["host"] for v in shown})
+            ]
         if not shown:
             return lines or ["No instances."]
         if self.options["history"]:

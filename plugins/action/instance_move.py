@@ -41,6 +41,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     live_settings,
     resize_settings,
     scheduler_settings,
+    variable_names,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.attached_volumes import (
     come_to_host,
@@ -136,6 +137,7 @@ class ActionModule(MoveAction):
 
     def _check(self) -> dict[str, t.Any]:
         """Fail before any host is asked for anything. Names the hosts that should report before others are chosen."""
+        variable_names.refuse(self, MOVE)
         if self.reverts:
             host_settings.check_common(self)
             ledger = self.rehearsal_ledger() if self.check_mode else self.open_ledger()

@@ -19,7 +19,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.prob
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.apply import FOLLOW
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import OPERATION
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import INSTANCES, OPERATION
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import operation
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Operation, Outcome
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import find
@@ -33,6 +33,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     host_variables,
     opening,
     tables,
+    variable_names,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.inventory_hosts import reachable, refuse_left_out
 from ansible_collections.bootflow.compute.plugins.plugin_utils.lease import lease_kept
@@ -76,6 +77,7 @@ class ActionModule(LedgerAction):
     def _begin(self) -> dict[str, t.Any]:
         opened = opening.opened(self) if self.options["open_ledger"] else None
         host_settings.check_common(self)
+        variable_names.refuse(self, INSTANCES)
         selection = operation.Selection.from_options(self.options)
         known_hosts = frozenset(self.compute_hosts())
         rebuild = self._rebuild() if self.operation.work == "rebuild" else None
@@ -387,7 +389,9 @@ class ActionModule(LedgerAction):
         told = self._leave_passwords([i for host, i in items.values() if i["uuid"] not in failed])
         if self.options["print_table"]:
             before = {uuid: item["vm_state"] for uuid, (_host, item) in items.items()}
-            tables.show(self._display, self._lines(instances, before, begun.get("unchanged") or []) + told)
+            lines = self._lines(instances, before, begun.get("unchanged") or []) + told
+            if lines:
+                tables.show(self._display, lines)
         listed = [errors.failed_item(i["name"], i["uuid"], i["error"], host=i["host"]) for i in instances if i["error"]]
         error = errors.OperationFailed(listed, len(instances), operation=self.operation.called)
         return outcome(error, changed=len(failed) < len(instances), instances=instances)
@@ -452,6 +456,8 @@ class ActionModule(LedgerAction):
             )
             for i in unchanged
         ]
+        if not rows and self._begun().get("failed"):  # its error is told already
+            return []
         if not rows:
             return ["%s: no instance is selected." % self.operation.called]
         head = ("INSTANCE", "UUID", "HOST", "VM_STATE", "POWER_STATE", "NOTE")

@@ -21,6 +21,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage im
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     inventory_hosts,
     tables,
+    variable_names,
     volume_texts,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
@@ -40,6 +41,7 @@ class ActionModule(LedgerAction):
 
     def _begin(self) -> dict[str, t.Any]:
         o = self.options
+        variable_names.refuse(self, VOLUME_SELECTION, VOLUME_DELETION)
         chosen = {
             "ids": o["volume_ids"],
             "names": o["volume_names"],

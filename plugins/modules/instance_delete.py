@@ -107,6 +107,11 @@ volumes:
   description: Whether any of the instances has volumes, so that storage hosts may have work to do.
   type: bool
   returned: O(phase=begin)
+volumes_deleted:
+  description: Names of the volumes that are deleted with the instances (C(delete_on_termination)), by the UUIDs of these.
+  type: dict
+  returned: O(phase=begin)
+  sample: {2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11: [data]}
 removed:
   description: How many instances the hosts removed.
   type: int

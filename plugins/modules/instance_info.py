@@ -24,8 +24,9 @@ extends_documentation_fragment:
   - bootflow.compute.instance_selection
 options:
   host:
-    description: Only instances on this host.
-    type: str
+    description: Only instances on these compute hosts. Read from the variable C(bootflow_host).
+    type: list
+    elements: str
   details:
     description:
       - Return of each instance also its journal, its disks, its scheduler hints and the numbers of its flavor, and print all of it.

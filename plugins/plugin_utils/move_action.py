@@ -126,7 +126,8 @@ def report(
             was = (before or {}).get(i["uuid"], i["vm_state"]) if action.check_mode else i["vm_state"]
             rows.append((i["name"], i["uuid"], *ends, tables.change(was, i["vm_state"]), _power(i), note))
         rows += [(i["name"], i["uuid"], i["host"], None, i["vm_state"], _power(i), i["error"]["code"]) for i in lost]
-        tables.show(action.ports.display, _lines(action, operation.name, [*rows, *more]))
+        if rows or more or not _is_refused(action):
+            tables.show(action.ports.display, _lines(action, operation.name, [*rows, *more]))
     failed = [i for i in (*shown, *lost) if i["error"]]
     listed = [errors.failed_item(i["name"], i["uuid"], i["error"], host=i["host"]) for i in failed]
     total = len(shown) + len(lost)
@@ -136,6 +137,11 @@ def report(
 
 def _power(item: t.Mapping[str, t.Any]) -> str | None:
     return POWER_STATES.get(item["power_state"]) if item["power_state"] else None
+
+
+def _is_refused(action: LedgerAction) -> bool:
+    """Whether the beginning failed, and told why; the playbook went on."""
+    return bool((action.task_vars["hostvars"][CONTROLLER].get("bootflow_move_begun") or {}).get("failed"))
 
 
 def _lines(action: LedgerAction, name: str, rows: t.Sequence[t.Sequence[t.Any]]) -> list[str]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.setting import Setting
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.names import strangers
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
@@ -18,6 +20,26 @@ def warn(action: LedgerAction, hosts: t.Mapping[str, t.Iterable[str]] | None = N
     names = own if hosts is None else {name for of_host in hosts.values() for name in of_host} - own
     if strangers(names):
         _warn(action, names)
+
+
+def refuse(action: LedgerAction, *tables: t.Iterable[Setting]) -> None:
+    """Refuse names that do not exist and are near one of these settings, which say what is worked on: without it, that would be something else.
+
+    :raises InvalidInput: there is one.
+    """
+    names = strangers(action.task_vars)
+    if not names:
+        return
+    from ansible_collections.bootflow.compute.plugins.module_utils.core.settings import table
+    from ansible_collections.bootflow.compute.plugins.plugin_utils.scheduler_settings import settings_of_users
+
+    deciding = {setting.variable for settings in tables for setting in settings}
+    for name, near in table.unknown(names, settings_of_users(action)).items():
+        if near in deciding:
+            raise errors.InvalidInput(
+                reason="variable %s does not exist, and nothing was begun without it" % name,
+                remedy="Did you mean %s? Correct it, or remove it." % near,
+            )
 
 
 def _warn(action: LedgerAction, names: set[str]) -> None:

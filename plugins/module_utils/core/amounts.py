@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import typing as t
 
 MUCH_MEMORY_MB = 10 * 1024
 
@@ -28,3 +29,8 @@ def disk(mb: float, up: bool = False, beside: float = 0) -> str:
 def counted(number: float, things: str) -> str:
     """1 host, 2 hosts. :arg things: in the plural, which the first word that ends in s makes."""
     return "%.10g %s" % (number, re.sub(r"s\b", "", things, count=1) if number == 1 else things)
+
+
+def and_volumes(names: t.Sequence[str]) -> str:
+    """What a deletion says of the volumes that are deleted with its instance."""
+    return "and its %s %s" % ("volume" if len(names) == 1 else "volumes", ", ".join(names))

@@ -133,7 +133,7 @@ class Change:
         if self.kind == REPLACE and self.done:
             return "+ %s boot again%s: %s" % (self.name, where and " " + where, self.how)
         if self.kind == DELETE and self.done:
-            return "- %s: delete" % self.name
+            return "- %s: delete%s" % (self.name, self.how and ", " + self.how)
         sign = "~" if self.done else "!"
         return "%s %s %s%s" % (sign, self.name, self.what, ": " + self.how if self.how else "")
 

@@ -14,7 +14,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ...core import errors
-from ...core.amounts import counted
+from ...core.amounts import and_volumes, counted
 from ...core.apply import plan as planning
 from ...core.apply.fields import LIVE, REBUILD, RESIZE
 from ...core.apply.plan import (
@@ -43,6 +43,7 @@ from ...ledger.compute import history, instances, ports, runs
 from ...ledger.compute.instances import Instance
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, volumes
+from ..attachments import life
 from ..boot import accept
 from ..instances import attach, delete, interfaces, lock, operation, redefine
 from ..instances.operations import find
@@ -143,6 +144,7 @@ def rehearse(tx: Transaction, file: File) -> Plan:
         cold.check_quota(tx, dataclasses.replace(file.moves, flavors=_flavors(file, found)), [*found.movers.values()])
     for uuid, mover in found.movers.items():  # they count with their new flavor for the quota of what is booted
         instances.write(tx, [uuid], **{n: mover.spec["flavor"][n] for n in ("vcpus", "memory_mb")})
+    plan = _with_volumes(tx, plan)
     changes = _with_addresses(tx, file, plan.changes)  # as it is done: what is deleted and booted comes later
     delete.rehearse(tx, gone(plan))
     accepted = accept.accept(tx, file.requests, dataclasses.replace(file.options, follow=True))
@@ -150,6 +152,18 @@ def rehearse(tx: Transaction, file: File) -> Plan:
     fit = {(r.project, r.display_name) for r in rows}
     booted = [c for c in plan.to_do if c.kind in (BOOT, REPLACE)]
     changes = [_no_quota(c) if c in booted and (c.project, c.name) not in fit else c for c in changes]
+    return dataclasses.replace(plan, changes=tuple(changes))
+
+
+def _with_volumes(tx: Transaction, plan: Plan) -> Plan:
+    """The plan whose deletions name the volumes that are deleted with the instances."""
+    doomed = life.deleted_with(tx, gone(plan))
+    changes = [
+        dataclasses.replace(c, how=and_volumes(doomed[str(c.uuid)]))
+        if c.done and c.kind == DELETE and c.uuid in doomed
+        else c
+        for c in plan.changes
+    ]
     return dataclasses.replace(plan, changes=tuple(changes))
 
 

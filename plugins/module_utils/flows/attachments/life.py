@@ -287,6 +287,18 @@ def end_with_instances(tx: Transaction, instance_uuids: t.Iterable[str]) -> None
     _end(tx, [*(r for r in detached if r.id not in {c.id for c in cut_off}), *cut_off])
 
 
+def deleted_with(tx: Transaction, instance_uuids: t.Collection[str]) -> dict[str, list[str]]:
+    """uuid -> the names of the volumes that are deleted with the instance, where all of these are. Asked before they are marked."""
+    rows = [r for r in attachments.select(tx, instance_uuids=instance_uuids, beside=False) if r.delete_on_termination]
+    known = attachments.volumes_of(tx, rows)
+    users = attachments.of_volumes(tx, known) if known else {}
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        if {each.instance_uuid for each in users.get(row.volume_id, ())} <= set(instance_uuids):
+            found.setdefault(row.instance_uuid, []).append(known[row.volume_id].name or row.volume_id)
+    return {uuid: sorted(names) for uuid, names in found.items()}
+
+
 def cut_off_ended(tx: Transaction, hosts: t.Collection[str]) -> None:
     """These hosts are forced down, and may never disconnect what has ended: their storage hosts cut them off. Called before any node is locked."""
     rows = attachments.select(tx, attach_statuses=(states.DETACHED,), connected=True)

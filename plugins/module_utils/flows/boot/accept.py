@@ -293,7 +293,8 @@ def _check_same(tx: Transaction, row: Instance, difference: expand.Difference, d
             instance_uuid=row.uuid,
             attr="vm_state",
             state=row.vm_state,
-            remedy="It was deleted and can be restored: run bootflow.compute.restore, or delete it for good with bootflow.compute.force_delete.",
+            remedy="%s was deleted and can be restored: run bootflow.compute.restore, or delete it for good with bootflow.compute.force_delete."
+            % row.display_name,
         )
     if difference.requested:
         raise errors.InstanceExists(name=row.display_name, reason="; ".join(difference.requested))
@@ -308,9 +309,10 @@ def _check_same(tx: Transaction, row: Instance, difference: expand.Difference, d
             instance_uuid=row.uuid,
             attr="task_state",
             state=row.task_state,
-            remedy="Finish the deletion first: run bootflow.compute.delete for it again."
+            remedy="Finish the deletion first: run bootflow.compute.delete for %s again." % row.display_name
             if deleting
-            else "The run that did this is dead: bootflow.compute.audit settles it when its host answers.",
+            else "The run that did this is dead: bootflow.compute.audit settles it when the host of %s answers."
+            % row.display_name,
         )
 
 

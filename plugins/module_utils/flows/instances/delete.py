@@ -37,6 +37,7 @@ class Deleting:
     rows: list[Instance] = field(default_factory=list)
     hosts: list[str] = field(default_factory=list)  # hosts that have to remove something, or shut a guest off
     kept: list[Instance] = field(default_factory=list)  # are soft-deleted, or were already
+    volumes: dict[str, list[str]] = field(default_factory=dict)  # uuid -> names of the volumes that are deleted with it
 
 
 def begin(tx: Transaction, selection: Selection, missing_ok: bool = False, soft: bool = False) -> Deleting:
@@ -60,7 +61,7 @@ def begin(tx: Transaction, selection: Selection, missing_ok: bool = False, soft:
     begun = operation.enter(tx, SOFT_DELETE, kept)
     history.start_events_on(tx, {r.uuid: r.host for r in begun.rows}, SOFT_DELETE.name)
     hosts = {r.host for r in begun.rows if r.host is not None} | _end_moves(tx, begun.rows)
-    return Deleting(found.rows, sorted(hosts.union(found.hosts)), kept)
+    return Deleting(found.rows, sorted(hosts.union(found.hosts)), kept, found.volumes)
 
 
 def _can_be_kept(row: Instance) -> bool:
@@ -111,11 +112,12 @@ def begin_reclaim(tx: Transaction, seconds: float) -> Deleting:
 def _marked(tx: Transaction, rows: list[Instance]) -> Deleting:
     """What follows for instances that are marked as deleting."""
     found = [r.uuid for r in rows]
+    volumes = life.deleted_with(tx, found)
     life.end_with_instances(tx, found)
     _end_moves(tx, rows)
     hosts = {r.host for r in rows if r.host is not None} | {c.host for c in cleanups.of_instances(tx, found)}
     history.notify_each(tx, {r.uuid: {"host": r.host} for r in rows if r.host is not None}, SHUTDOWN % "start")
-    return Deleting(rows=rows, hosts=sorted(hosts))
+    return Deleting(rows=rows, hosts=sorted(hosts), volumes=volumes)
 
 
 def _end_moves(tx: Transaction, rows: t.Sequence[Instance]) -> set[str]:

@@ -76,11 +76,18 @@ def refuse_rescue(domain: t.Any, uuid: str) -> None:
 
 
 def let_go(
-    domain: t.Any, xml: str, name: str, is_there: t.Callable[[], bool], tries: int = TRIES, wait: float = 2.0
+    domain: t.Any,
+    xml: str,
+    name: str,
+    is_there: t.Callable[[], bool],
+    tries: int = TRIES,
+    wait: float = 2.0,
+    remedy: str | None = None,
 ) -> None:
     """Ask the running guest to release a device until it is gone: a guest may respond late or never.
 
     :arg name: of the device, for the error. :arg is_there: whether the guest still has it
+    :arg remedy: by default that of a disk
     :raises DeviceDetachFailed: it does not release it.
     """
     problem = ""
@@ -101,6 +108,7 @@ def let_go(
                 break
             time.sleep(POLL)
     raise DeviceDetachFailed(
+        remedy=remedy,
         device=name,
         reason="Unable to detach the device from the live config after %d tries.%s"
         % (tries, " " + problem if problem else ""),

@@ -38,6 +38,7 @@ from .vifs import wait_plugged
 ATTACHED, DETACHED = "attached", "detached"
 STATES = (ATTACHED, DETACHED)
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}\Z")
+KEPT = "See that the guest runs, has a system that takes part in hot-unplug (ACPI), and detach again; or stop it and detach then."
 _LOOKS = 3  # a guest may start while its definition is changed
 
 
@@ -182,6 +183,7 @@ def _detach(
                 lambda: _find(domain, LIVE, desired.mac) is not None,
                 tries,
                 wait,
+                KEPT,
             )
         if CONFIG in there:
             with libvirt_errors():

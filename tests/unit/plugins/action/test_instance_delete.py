@@ -117,6 +117,26 @@ def test_a_name_that_does_not_exist_deletes_nothing(play: Play) -> None:
     assert play(names=["web-2", "wep-1"], missing_ok=True)["deleted"] == ["web-2"]
 
 
+@pytest.mark.parametrize(
+    ("wrong", "near"),
+    [
+        ("bootflow_projct", "bootflow_project"),
+        ("bootflow_hst", "bootflow_host"),
+        ("bootflow_reclaim_instance_intervall", "bootflow_reclaim_instance_interval"),
+    ],
+)
+def test_a_mistyped_condition_deletes_nothing(play: Play, wrong: str, near: str) -> None:
+    """Without it, more would be deleted than was meant, or for good."""
+    before = play.world.everything()
+    play.variables = {wrong: "staging", "bootflow_of_ours": 1}
+    with pytest.raises(errors.InvalidInput, match=wrong) as refused:
+        play(names=["web-1"])
+    assert refused.value.remedy == "Did you mean %s? Correct it, or remove it." % near
+    assert play.world.everything() == before
+    del play.variables[wrong]
+    assert play(names=["web-1"])["deleted"] == ["web-1"], "variables of people's own are none of ours"
+
+
 def test_a_host_that_is_not_in_the_inventory_is_refused_before_anything_is_marked(play: Play) -> None:
     world = play.world
     play.hosts = [h for h in play.hosts if h != of(world, "web-1").host]
@@ -409,3 +429,12 @@ def test_a_limit_that_leaves_out_its_host_is_refused_before_anything_is_marked(p
             play(names=["web-1", "web-2"], run_limit="localhost,h", force=force)
     assert play.world.everything() == before
     assert play(names=["web-1"], run_limit="localhost,h")["deleted"] == ["web-1"]
+
+
+@pytest.mark.parametrize("chosen", [{"names": ["web-1"]}, {"hosts": ["h1"]}])
+def test_reclaim_refuses_what_it_would_not_heed(keeping: Play, chosen: dict[str, t.Any]) -> None:
+    keeping(names=["web-1", "web-2"])
+    keeping.world.time += 3601
+    with pytest.raises(errors.InvalidInput, match="of all projects"):
+        keeping(operation="reclaim", **chosen)
+    assert keeping(operation="reclaim", project="default")["deleted"] == ["web-1", "web-2"]

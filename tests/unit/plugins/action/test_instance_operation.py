@@ -226,6 +226,12 @@ def test_check_mode_asks_the_hosts_and_writes_nothing(fleet: Fleet) -> None:
     assert fleet.world.everything() == before
 
 
+def test_where_nothing_could_begin_its_error_is_all_that_is_told(fleet: Fleet) -> None:
+    """apply goes on then, and its end comes to the finish."""
+    fleet.hostvars["localhost"]["bootflow_operation_begun"] = {"failed": True, "error_code": "InstanceBusy"}
+    assert fleet.task("localhost", "stop", "finish")["instances"] == [] and fleet.shown == []
+
+
 def test_one_fails_and_the_others_do_not(fleet: Fleet) -> None:
     (away,) = [r["host"] for r in fleet.task("localhost", "stop", "begin", names=["web-2"])["instances"]]
     fleet.away = {away}

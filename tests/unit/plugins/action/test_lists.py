@@ -148,6 +148,9 @@ def test_a_list_of_instances(world: World) -> None:
     assert "Did you mean default?" in run(world, instance_info, print_table=True, project="Default")[1]
     shown = run(world, instance_info, print_table=True, names=["WEB", "huge"])[1]
     assert "No instance is called WEB." in shown and "Did you mean web? The list of instances has: huge, web." in shown
+    result, shown = run(world, instance_info, print_table=True, host="h1,h7")
+    assert [v["name"] for v in result["instances"]] == ["web"] and "No instance is on h7." in shown
+    assert run(world, instance_info, print_table=True, host=["h7"])[1].strip() == "No instance is on h7."
     assert "Did you mean" not in run(world, instance_info, print_table=True, names=["web"], host="h1")[1]
     assert "Did you mean" not in run(world, instance_info, print_table=True, names=["huge"], host="h1")[1]
 

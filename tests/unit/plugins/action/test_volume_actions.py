@@ -67,6 +67,15 @@ ABSENT: list[tuple[t.Any, dict[str, t.Any]]] = [
 ]
 
 
+def test_a_mistyped_condition_deletes_no_volume(run: Runner) -> None:
+    before = run.world.everything()
+    variables = {"inventory_hostname": "localhost", "bootflow_projct": "staging"}
+    with pytest.raises(errors.InvalidInput, match="bootflow_projct") as caught:
+        action_of(volume_delete, WorldPorts(run.world, "d"), variables, volume_names=["data"]).act()
+    assert caught.value.remedy == "Did you mean bootflow_project? Correct it, or remove it."
+    assert run.world.everything() == before
+
+
 @pytest.mark.parametrize("check_mode", [False, True])
 @pytest.mark.parametrize(("module", "options"), ABSENT)
 def test_what_is_on_a_host_outside_the_inventory_is_refused_and_stays(

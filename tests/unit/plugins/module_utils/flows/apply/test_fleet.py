@@ -480,6 +480,20 @@ def test_a_volume_of_what_is_pruned_is_free_for_what_is_booted(bworld: BootWorld
     assert [c.line() for c in plan.changes] == ["+ new boot", "- old: delete"]
 
 
+def test_a_deletion_names_the_volumes_that_go_with_it(bworld: BootWorld) -> None:
+    world = bworld
+    world.report("h1", memory=9)
+    world.store()
+    for name in ("data", "logs", "kept"):
+        world.make(name, size=1)
+    mine = [device(uuid=n, delete_on_termination=n != "kept") for n in ("data", "logs", "kept")]
+    world.boot_of(volume_request("old", *mine, image=IMAGE))
+    plan = planned(world, dataclasses.replace(volume_file(world), prune=True))
+    assert [c.line() for c in plan.changes] == ["- old: delete, and its volumes data, logs"]
+    (row,) = living(world).values()
+    assert world.delete("d", uuids=[row.uuid]).volumes == {row.uuid: ["data", "logs"]}
+
+
 def test_a_volume_that_cannot_come_or_go_is_told_and_keeps_no_other(bworld: BootWorld) -> None:
     """It is another instance's, or at work, or named by two; one that another instance of the file gives up is free."""
     world = bworld

@@ -165,11 +165,12 @@ def test_a_guest_that_lets_go_late_or_never():
     assert ensure(guest, "detached")["changed"] and guest.asked == 2 and guest.parts == {LIVE: [], CONFIG: []}
     guest = Guest([MAC], [MAC])
     guest.deaf = 9
-    with pytest.raises(DeviceDetachFailed, match=MAC):
+    with pytest.raises(DeviceDetachFailed, match=MAC) as kept:
         ensure(guest, "detached")
     assert guest.parts == {LIVE: [MAC], CONFIG: [MAC]}, (
         "it has the interface at its next start, too, as the ledger says"
     )
+    assert "stop it" in kept.value.remedy and "Unmount" not in kept.value.remedy
 
 
 @pytest.mark.usefixtures("libvirt")
