@@ -25,7 +25,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery im
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import reservations, storage_audit
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery.audit import Todo
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery.storage_audit import Ends
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, nodes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.database import Ledger
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     audit_storage,
@@ -258,11 +258,10 @@ class ActionModule(LedgerAction):
             wanted = ledger.inspect(ledger_audit.open_todo, host, todo)
             problems: dict[str, errors.BootflowError] = {}
             if wanted:
-                parts = ledger.inspect(cleanups.of_a_part, {(host, u) for u in wanted})
                 with lease_kept(self):
-                    problems = clean_host(self, [{"uuid": u, "name": n} for u, n in sorted(wanted.items())])
+                    problems, parts = clean_host(self, [{"uuid": u, "name": n} for u, n in sorted(wanted.items())])
                 died = repaired.get("died") or {}
-                self._cleaned(ledger, host, todo, wanted, problems, died, parts)
+                self._cleaned(ledger, host, todo, wanted, problems, died, cleanup.parts_on(host, parts))
             with lease_kept(self):
                 unplugged = audit_storage.unplug(self, ledger, ends.sessions, ends.secrets)
             reserved = self._reserve(ledger, host)

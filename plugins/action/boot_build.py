@@ -136,4 +136,4 @@ class ActionModule(LedgerAction):
     def _clean(self, builds: list[Build]) -> dict[str, errors.BootflowError]:
         """Remove what was made on the host for these builds. Returns uuid -> why that failed."""
         # A build that failed before its guest ran has written nothing to its whole disks.
-        return clean_host(self, [{"uuid": b.uuid, "name": b.row.domain_name, "ran": False} for b in builds])
+        return clean_host(self, [{"uuid": b.uuid, "name": b.row.domain_name, "ran": False} for b in builds]).problems

@@ -72,10 +72,9 @@ class ActionModule(LedgerAction):
         todo = [{"uuid": c.instance_uuid, "name": c.domain_name} for c in ledger.inspect(cleanups.of_host, host)]
         if not todo:
             return []
-        parts = ledger.inspect(cleanups.of_a_part, {(host, i["uuid"]) for i in todo})
-        problems = clean_host(self, todo)
+        problems, parts = clean_host(self, todo)
         done = [i["uuid"] for i in todo if i["uuid"] not in problems]
-        ledger.transact(cleanup.finish, {host: done}, parts)
+        ledger.transact(cleanup.finish, {host: done}, cleanup.parts_on(host, parts))
         warn_of_leftovers(self, host, problems)
         return done
 

@@ -162,7 +162,7 @@ class ActionModule(LedgerAction):
             except Exception as e:  # the instances fail, never the play
                 problems = dict.fromkeys(mine, self.unexpected(e))
             failed = [i for i in items if i["uuid"] in problems and i["uuid"] not in outcomes]
-            left = clean_host(self, [{"uuid": i["uuid"], "name": i["domain"]} for i in failed])
+            left = clean_host(self, [{"uuid": i["uuid"], "name": i["domain"]} for i in failed]).problems
             clear_lost(self, built)
         self._note(problems)
         starting = work.starting if work is not None else set()

@@ -389,7 +389,7 @@ class ActionModule(MoveAction):
 
         outcomes = self.guarded(came, look)
         gone = [u for u in items if u in switched["reached"] and u not in switched["over"]]
-        problems = clean_host(self, [{"uuid": u, "name": items[u]["domain"]} for u in gone])
+        problems = clean_host(self, [{"uuid": u, "name": items[u]["domain"]} for u in gone]).problems
         outcomes.update({u: {"cleaned": u not in problems} for u in gone})
         return {"outcomes": outcomes}
 
@@ -412,10 +412,10 @@ class ActionModule(MoveAction):
         switched = self.registered(SWITCHED)
         items = {u: i for u, i in self.items().items() if i["source"] == host and u not in switched["unknown"]}
         gone = [u for u in items if u in switched["over"]]
-        problems = clean_host(self, [{"uuid": u, "name": items[u]["domain"]} for u in gone])
+        problems, parts = clean_host(self, [{"uuid": u, "name": items[u]["domain"]} for u in gone])
         done = [u for u in gone if u not in problems]
         with contextlib.closing(self.open_ledger()) as ledger:
-            ledger.transact(cleanup.finish, {host: done})
+            ledger.transact(cleanup.finish, {host: done}, cleanup.parts_on(host, parts))
         warn_of_leftovers(self, host, problems)
         stay = [u for u in items if u not in gone]
 

@@ -385,7 +385,9 @@ class ActionModule(MoveAction):
         ready = [u for u in uuids if not taken.get(u, {}).get("error")]
         outcomes = {**taken, **self.guarded(ready, lambda: self._with_volumes(ready, off))}
         to_clean = [i for i in items if (outcomes.get(i["uuid"]) or {"error": True}).get("error")]
-        problems = clean_host(self, [{"uuid": i["uuid"], "name": i["domain"]} for i in to_clean if not _stays(i)])
+        problems = clean_host(
+            self, [{"uuid": i["uuid"], "name": i["domain"]} for i in to_clean if not _stays(i)]
+        ).problems
         # What another run has taken over is settled by it.
         failed = [{"uuid": i["uuid"]} for i in to_clean if _stays(i) and i["uuid"] in self.mine]
         went_back = self._resize_disks("undone", failed)

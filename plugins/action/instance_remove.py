@@ -25,11 +25,11 @@ class ActionModule(LedgerAction):
             return {"changed": False, "skipped": True}
         host = self.task_vars["inventory_hostname"]
         ledger = self.open_ledger()
-        todo, to_power_off, parts = ledger.inspect(_todo, host)
+        todo, to_power_off = ledger.inspect(_todo, host)
         if not todo and not to_power_off:
             return {"changed": False, "removed": []}
         with lease_kept(self):
-            problems = clean_host(self, todo)
+            problems, parts = clean_host(self, todo)
             powered_off = self._power_off(to_power_off) if to_power_off else {}
         done = [i["uuid"] for i in todo if i["uuid"] not in problems]
         journalled = ledger.transact(delete.journal_unexpected, host, problems) if problems else []
@@ -70,7 +70,6 @@ class ActionModule(LedgerAction):
         return {d["uuid"]: {"power_state": states.get(d["uuid"]), "error": shown.get(d["uuid"])} for d in domains}
 
 
-def _todo(tx: Transaction, host: str) -> tuple[list[dict[str, str]], list[dict[str, t.Any]], dict[str, str]]:
-    """What is to be removed from ``host``, what is to lose its power there, and of which only a part is removed."""
-    todo = delete.of_host(tx, host)
-    return todo, delete.to_power_off(tx, host), delete.parts_on(tx, host, todo) if todo else {}
+def _todo(tx: Transaction, host: str) -> tuple[list[dict[str, str]], list[dict[str, t.Any]]]:
+    """What is to be removed from ``host``, and what is to lose its power there."""
+    return delete.of_host(tx, host), delete.to_power_off(tx, host)

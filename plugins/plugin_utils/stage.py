@@ -14,6 +14,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import claims, cleanups
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances as of_ledger
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.database import Ledger
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes, host_settings
@@ -28,8 +29,15 @@ def warn_of_leftovers(action: LedgerAction, host: str, problems: t.Mapping[str, 
         action._display.warning("Instance %s still has to be cleaned up on %s: %s" % (uuid, host, problem.message))
 
 
-def clean_host(action: LedgerAction, instances: list[dict[str, t.Any]]) -> dict[str, errors.BootflowError]:
-    """Remove domain, disks and config drive of these instances from the current host. Returns uuid -> why that failed.
+class Cleaned(t.NamedTuple):
+    """What became of cleaning a host, by the instances' uuids."""
+
+    problems: dict[str, errors.BootflowError]  # why nothing can be told as removed
+    parts: dict[str, str]  # cleanups.OLD or NEW, of those of which no more was to be removed
+
+
+def clean_host(action: LedgerAction, instances: list[dict[str, t.Any]]) -> Cleaned:
+    """Remove domain, disks and config drive of these instances from the current host.
 
     Their whole disks here are cleared, and their volumes disconnected after their guest is gone. The ledger is read for
     both now: what an instance no longer has may belong to another. Of one that was resized here, and stays, only what it was, or was to
@@ -37,13 +45,13 @@ def clean_host(action: LedgerAction, instances: list[dict[str, t.Any]]) -> dict[
     dead may go on after hours.
     """
     if not instances:
-        return {}
+        return Cleaned({}, {})
     host = action.task_vars["inventory_hostname"]
     ledger = action.open_ledger()
     try:
-        parts = ledger.inspect(cleanups.of_a_part, {(host, i["uuid"]) for i in instances})
-        left = settle_resizes(action, {uuid: part for (_host, uuid), part in parts.items()})
-        instances = [i for i in instances if (host, i["uuid"]) not in parts]
+        parts = _begin(ledger, host, [i["uuid"] for i in instances])
+        left = settle_resizes(action, parts)
+        instances = [i for i in instances if i["uuid"] not in parts]
         kept, disks, volumes = ledger.inspect(_had_on, host, [i["uuid"] for i in instances])
         left.update({uuid: _taken_over(uuid, host) for uuid in kept})
         instances = [i for i in instances if i["uuid"] not in kept]
@@ -63,7 +71,14 @@ def clean_host(action: LedgerAction, instances: list[dict[str, t.Any]]) -> dict[
                     problems.setdefault(volume.row.instance_uuid, connected[volume.id])
     finally:
         ledger.close()
-    return {**problems, **left}
+    return Cleaned({**problems, **left}, parts)
+
+
+def _begin(ledger: Ledger, host: str, uuids: t.Sequence[str]) -> dict[str, str]:
+    """See cleanups.begin(). Nothing is written where no cleanup was left to this run."""
+    if ledger.inspect(cleanups.of_instances, uuids):
+        return ledger.transact(cleanups.begin, host, uuids)
+    return {}
 
 
 def settle_resizes(action: LedgerAction, parts: t.Mapping[str, str]) -> dict[str, errors.BootflowError]:
@@ -116,7 +131,7 @@ def clear_lost(action: LedgerAction, uuids: t.Collection[str]) -> None:
     host = action.task_vars["inventory_hostname"]
     with contextlib.closing(action.open_ledger()) as ledger:
         lost = ledger.inspect(cleanup.lost_on, host, uuids)
-        problems = clean_host(action, [{"uuid": u, "name": name} for u, name in sorted(lost.gone.items())])
+        problems = clean_host(action, [{"uuid": u, "name": name} for u, name in sorted(lost.gone.items())]).problems
 
         def remember(tx: Transaction) -> None:
             for uuid, problem in sorted(problems.items()):

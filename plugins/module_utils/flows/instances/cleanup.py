@@ -17,6 +17,11 @@ from ..attachments import life
 Parts = t.Mapping[t.Tuple[str, str], str]  # (host, uuid) -> cleanups.OLD or NEW
 
 
+def parts_on(host: str, parts: t.Mapping[str, str]) -> Parts:
+    """Of one host, on which cleanups.begin() said this."""
+    return {(host, uuid): part for uuid, part in parts.items()}
+
+
 def finish(tx: Transaction, cleaned: t.Mapping[str, t.Collection[str]], partly: Parts | None = None) -> None:
     """The hosts have nothing of these instances: their volumes, claims and addresses there are free. {host: uuids}
 

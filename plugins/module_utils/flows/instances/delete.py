@@ -196,12 +196,6 @@ def of_host(tx: Transaction, host: str) -> list[dict[str, str]]:
     return [{"uuid": u, "name": n} for u, n in sorted(wanted.items())]
 
 
-def parts_on(tx: Transaction, host: str, todo: t.Iterable[t.Mapping[str, str]]) -> dict[str, str]:
-    """uuid -> the part (cleanups.OLD, NEW) that is removed of those of of_host() that stay on ``host``."""
-    found = cleanups.of_a_part(tx, {(host, i["uuid"]) for i in todo})
-    return {uuid: part for (_host, uuid), part in found.items()}
-
-
 def to_power_off(tx: Transaction, host: str) -> list[dict[str, t.Any]]:
     """The guests on ``host`` that this run soft-deletes: [{uuid, shutdown_timeout}]."""
     rows = instances.select_live(tx, run_id=tx.run.id, host=host, task_state=states.SOFT_DELETING)

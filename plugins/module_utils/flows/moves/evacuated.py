@@ -87,11 +87,10 @@ def _end(tx: Transaction, row: Instance, move: MoveRow, result: Result) -> None:
 
 
 def _go_back(tx: Transaction, row: Instance, move: MoveRow, cleaned: bool) -> bool:
-    """Whether the old host can have the instance again: it has not been cleaned of it meanwhile."""
+    """Whether the old host can have the instance again: nobody has cleaned it of that meanwhile, or begun to."""
     owed = [c for c in cleanups.of_instances(tx, [row.uuid]) if c.host == move.source_compute]
-    if not owed:
+    if not owed or not cleanups.forget(tx, owed[0]):
         return False
-    cleanups.forget(tx, owed)
     # It was resized there, or was to be, and that was still to be cleaned.
     if claims.moves_on(tx, move.source_compute, row.uuid):
         part, reason = _part_to_clean(tx, row.uuid)

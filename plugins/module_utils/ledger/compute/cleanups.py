@@ -33,6 +33,7 @@ class CleanupRow:
     reason: str
     created_at: float  # seconds since the epoch
     part: str  # ALL, OLD or NEW
+    begun_at: float | None  # seconds since the epoch; from then on the host may lack anything of this part
 
 
 def add(tx: Transaction, host: str, instance_uuid: str, domain_name: str, reason: str, part: str = ALL) -> None:
@@ -40,7 +41,7 @@ def add(tx: Transaction, host: str, instance_uuid: str, domain_name: str, reason
     c = cleanups.c
     mine = (c.host == host, c.instance_uuid == instance_uuid)
     found = tx.execute(sa.select(c.id, c.part).where(*mine)).first()
-    values = {"domain_name": domain_name, "reason": reason[:2000], "created_at": tx.now, "part": part}
+    values = {"domain_name": domain_name, "reason": reason[:2000], "created_at": tx.now, "part": part, "begun_at": None}
     if found is None:
         tx.execute(cleanups.insert().values(host=host, instance_uuid=instance_uuid, **values))
     elif part == ALL and found.part != ALL:
@@ -68,9 +69,18 @@ def hosts(tx: Transaction) -> set[str]:
     return {r.host for r in tx.execute(sa.select(cleanups.c.host).distinct())}
 
 
-def forget(tx: Transaction, due: t.Sequence[CleanupRow]) -> None:
-    """These hosts keep what they have: the instances are theirs again."""
-    tx.execute(cleanups.delete().where(bulk.among(tx, cleanups.c.id, [c.id for c in due])))
+def forget(tx: Transaction, due: CleanupRow) -> bool:
+    """The host keeps what it has: the instance is its own again. Returns whether it can be: nobody has begun to clean the host."""
+    c = cleanups.c
+    return tx.execute(cleanups.delete().where(c.id == due.id, c.begun_at.is_(None))).rowcount == 1
+
+
+def begin(tx: Transaction, host: str, uuids: t.Sequence[str]) -> dict[str, str]:
+    """``host`` is being cleaned of these instances, and none of them goes back there. Returns those of of_a_part(), instance's uuid -> part."""
+    due = [r.id for r in of_instances(tx, uuids) if r.host == host and r.begun_at is None]
+    if due:
+        tx.execute(cleanups.update().where(bulk.among(tx, cleanups.c.id, due)).values(begun_at=tx.now))
+    return {uuid: part for (_host, uuid), part in of_a_part(tx, {(host, u) for u in uuids}).items()}
 
 
 def of_a_part(tx: Transaction, pairs: t.Collection[tuple[str, str]]) -> dict[tuple[str, str], str]:
@@ -92,7 +102,7 @@ def done(
 
     Where a part was cleaned only the claim of the move ends. Where more is to be cleaned by now, that is still to be done.
 
-    :arg partly: those of which a part was cleaned, as of_a_part() said before; an instance may be deleted or evacuated meanwhile.
+    :arg partly: those of which a part was cleaned, as begin() said; an instance may be deleted or evacuated meanwhile.
     """
     parts = {**of_a_part(tx, cleaned), **(partly or {})}
     due = of_instances(tx, sorted({uuid for _host, uuid in cleaned})) if cleaned else []

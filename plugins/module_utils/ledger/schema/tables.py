@@ -382,5 +382,6 @@ cleanups = sa.Table(
     sa.Column("reason", sa.Text, nullable=False),
     sa.Column("created_at", sa.Float, nullable=False),
     sa.Column("part", sa.String(8), nullable=False, default="all", server_default="all"),  # all, old or new
+    sa.Column("begun_at", sa.Float),
     sa.UniqueConstraint("host", "instance_uuid", name="uq_cleanups_host_instance"),
 )

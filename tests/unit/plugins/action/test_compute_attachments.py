@@ -257,13 +257,13 @@ def test_a_host_is_rid_of_an_instance_with_its_volumes(pair: BootWorld) -> None:
     uuid = str(pair.attachment("data").instance_uuid)
     pair.delete("v", uuids=[uuid])
     host.fails["instance_cleanup"] = errors.LibvirtError(reason="it would not end")
-    assert stage.clean_host(host.action(), [{"uuid": uuid}])[uuid].code == "LibvirtError"
+    assert stage.clean_host(host.action(), [{"uuid": uuid}]).problems[uuid].code == "LibvirtError"
     assert host.calls == ["instance_cleanup"]  # nothing is taken from below a guest that may run
     host.fails = {"disconnected": BUSY}
-    assert stage.clean_host(host.action(), [{"uuid": uuid}])[uuid].code == "VolumePathNotRemoved"
+    assert stage.clean_host(host.action(), [{"uuid": uuid}]).problems[uuid].code == "VolumePathNotRemoved"
     assert pair.ends("data")[1:] == ("done", "done") and volume in host.volumes
     host.fails = {}
-    assert stage.clean_host(host.action(), [{"uuid": uuid}]) == {}
+    assert stage.clean_host(host.action(), [{"uuid": uuid}]).problems == {}
     assert host.volumes == {} and pair.ends("data")[1:] == ("ending", "none")
     pair.removed("h1", [uuid], "v")
     pair.storage_round("v")
@@ -282,7 +282,7 @@ def test_nothing_of_another_instance_is_touched(pair: BootWorld) -> None:
     uuid = str(pair.attachment("data").instance_uuid)
     pair.delete("v", uuids=[uuid])
     host.calls.clear()
-    assert stage.clean_host(host.action(), [{"uuid": uuid}]) == {}
+    assert stage.clean_host(host.action(), [{"uuid": uuid}]).problems == {}
     assert host.calls == ["instance_cleanup", "disconnected"]
     assert pair.ends("root") == ("attached", "done", "done")
 

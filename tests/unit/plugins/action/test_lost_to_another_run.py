@@ -237,7 +237,7 @@ def test_a_cleanup_that_wakes_up_when_the_instance_has_come_back(hosts: Hosts, m
     ports = WorldPorts(world, "r", lambda name, arguments: hosts.answer("h2", name, arguments))
     variables = {"hostvars": hosts.hostvars, "groups": {}, "inventory_hostname": "h2", **hosts.hostvars["h2"]}
     action = action_of(instance_operation, ports, variables, operation="start")
-    problems = clean_host(action, [{"uuid": row_of(world, "web").uuid, "name": "web"}])
+    problems = clean_host(action, [{"uuid": row_of(world, "web").uuid, "name": "web"}]).problems
     assert hosts.did == [] and [e.code for e in problems.values()] == ["LeaseOver"]
 
 

@@ -34,7 +34,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves impor
     live,
     live_course,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import fleet, nodes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, fleet, nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.moves import set_progress
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import this_run
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import Context
@@ -216,6 +216,7 @@ def grow(life: Life) -> None:
         course.switch(tx, [uuid])
         assert not course.finish(tx, course.RESIZE, {uuid: course.Result(1)})
         confirm.confirm(tx, Selection(uuids=[uuid]))
+        assert cleanups.begin(tx, host, [uuid])
     life.look()
 
 

@@ -435,14 +435,20 @@ class Histories(RuleBasedStateMachine):
         self.call(recovery.settle, host, powers, self.world.time)
         self.clean(host)
 
-    def clean(self, host: str) -> None:
+    @rule(host=hosts)
+    def is_cleaned_by_a_run_that_dies(self, host: str) -> None:
+        if not self.hosts[host].dead:
+            self.clean(host, dies=True)
+
+    def clean(self, host: str, dies: bool = False) -> None:
         due = [u for u, h in self.world.cleanups() if h == host]
         if due:
-            parts = self.call(cleanups.of_a_part, {(host, u) for u in due})
+            parts = self.call(cleanups.begin, host, due)
             does = {None: Host.forget, "old": Host.settle, "new": Host.revert}
             for uuid in due:
-                does[parts.get((host, uuid))](self.hosts[host], uuid)
-            self.call(cleanup.finish, {host: due})
+                does[parts.get(uuid)](self.hosts[host], uuid)
+            if not dies:
+                self.call(cleanup.finish, {host: due}, cleanup.parts_on(host, parts))
 
     # --- the laws --------------------------------------------------------------------------------------------------------
 

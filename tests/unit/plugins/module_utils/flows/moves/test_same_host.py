@@ -244,6 +244,34 @@ def test_evacuated_before_its_host_was_cleaned(world: Here) -> None:
     assert world.used("h1") == (2048, 3, 2, 1) and world.used("h2") == (0, 0, 0, 0)
 
 
+def test_evacuated_from_a_host_that_is_being_cleaned_of_it(world: Here) -> None:
+    """Its old host came back, and lacks what has been removed by now: the instance does not go back there."""
+    uuid = world.boot("web")
+    world.report("h2", memory=6)
+    world.call(service_state.set_state, ["h1"], "forced_down")
+    wanted = evacuate.Wanted(Selection(uuids=[uuid]))
+    assert world.call(evacuate.begin, wanted, world.fleet, world.options()).rows
+    assert not world.call(cleanups.begin, "h1", [uuid], run="z")
+    world.call(evacuated, {uuid: Result(error=BROKEN)})
+    assert world.state(uuid) == ("error", None, "h2") and world.parts() == {(uuid, "h1"): "all"}
+    world.call(cleanup.finish, {"h1": [uuid]}, run="z")
+    assert world.claims() == {(uuid, "h2")} and not world.parts()
+
+
+def test_evacuated_while_its_host_was_being_cleaned_of_a_resize(world: Here) -> None:
+    """The run that began died with the host. It removed nothing of what the instance has, and its host may have it again."""
+    uuid = world.boot("web")
+    world.resized(uuid)
+    world.call(confirm.confirm, Selection(uuids=[uuid]))
+    world.call(cleanups.begin, "h1", [uuid], run="z")
+    world.report("h2", memory=6)
+    world.call(service_state.set_state, ["h1"], "forced_down")
+    wanted = evacuate.Wanted(Selection(uuids=[uuid]))
+    assert world.call(evacuate.begin, wanted, world.fleet, world.options()).rows
+    world.call(evacuated, {uuid: Result(error=BROKEN)})
+    assert world.state(uuid) == ("active", None, "h1") and world.parts() == {(uuid, "h1"): "old"}
+
+
 def test_evacuated_before_its_host_was_cleaned_of_a_resize_that_failed(world: Here) -> None:
     """With "old" for "new" its host would exchange its disks for the copies of that resize, and lose what was written since."""
     uuid = world.boot("web")
@@ -266,7 +294,7 @@ def test_deleted_while_another_run_cleans_what_it_was_before(world: Here) -> Non
     uuid = world.boot("web")
     world.resized(uuid)
     world.call(confirm.confirm, Selection(uuids=[uuid]))
-    partly = world.call(cleanups.of_a_part, {("h1", uuid)}, run="z")
+    partly = cleanup.parts_on("h1", world.call(cleanups.begin, "h1", [uuid], run="z"))
     world.delete(uuids=[uuid])
     world.call(lambda tx: delete.removed(tx, {"h1": [uuid]}, {}, partly=partly), run="z")
     assert world.state(uuid) == ("active", "deleting", "h1") and world.addresses(uuid)
@@ -282,7 +310,7 @@ def test_evacuated_while_another_run_cleans_what_it_was_before(world: Here) -> N
     uuid = world.boot("web")
     world.resized(uuid)
     world.call(confirm.confirm, Selection(uuids=[uuid]))
-    partly = world.call(cleanups.of_a_part, {("h1", uuid)}, run="z")
+    partly = cleanup.parts_on("h1", world.call(cleanups.begin, "h1", [uuid], run="z"))
     world.report("h2", memory=6)
     world.call(service_state.set_state, ["h1"], "forced_down")
     wanted = evacuate.Wanted(Selection(uuids=[uuid]))
