@@ -67,7 +67,7 @@ def _fail(tx: Transaction, row: Instance, host: str, failed: Failed, error: erro
         claims.release_on(tx, {(host, row.uuid)})
         ports.release(tx, [row.uuid])
     else:
-        cleanups.add(tx, host, row.uuid, row.domain_name, failed.cleanup_reason or error.message)
+        cleanups.add(tx, cleanups.Due(host, row.uuid, row.domain_name, failed.cleanup_reason or error.message))
         ports.hold(tx, row.uuid, host)
     if failed.unreachable:
         nodes.record_unreachable(tx, host, failed.cleanup_reason or error.message)

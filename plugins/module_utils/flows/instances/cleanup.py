@@ -70,5 +70,5 @@ def left_behind(tx: Transaction, uuid: str, host: str, reason: str) -> bool:
     row = instances.any_of(tx, uuid)
     if row is None or (row.deleted == instances.LIVE and row.host == host):
         return False
-    cleanups.add(tx, host, uuid, row.domain_name, reason)
+    cleanups.add(tx, cleanups.Due(host, uuid, row.domain_name, reason))
     return True

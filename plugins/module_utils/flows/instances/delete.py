@@ -125,26 +125,21 @@ def _end_moves(tx: Transaction, rows: t.Sequence[Instance]) -> set[str]:
     hosts. source: Nova's _confirm_resize_on_deleting
     """
     found = ledger_moves.open_of(tx, [r.uuid for r in rows])
-    hosts: set[str] = set()
+    due: list[cleanups.Due] = []
     for row in rows:
         move = found.get(row.uuid)
         for host in {move.source_compute, move.dest_compute} - {row.host} if move is not None else ():
-            cleanups.add(tx, host, row.uuid, row.domain_name, "it was deleted before its move was decided")
-            hosts.add(host)
+            reason = "it was deleted before its move was decided"
+            due.append(cleanups.Due(host, row.uuid, row.domain_name, reason))
         if move is not None and ledger_moves.stays(move):
-            part = (
-                cleanups.OLD
-                if row.host is not None and ledger_moves.is_over(move, row.host, row.request_spec_id)
-                else cleanups.NEW
-            )
-            cleanups.add(
-                tx, move.dest_compute, row.uuid, row.domain_name, "it was deleted before its resize was decided", part
-            )
-            hosts.add(move.dest_compute)
+            is_over = row.host is not None and ledger_moves.is_over(move, row.host, row.request_spec_id)
+            part, reason = cleanups.OLD if is_over else cleanups.NEW, "it was deleted before its resize was decided"
+            due.append(cleanups.Due(move.dest_compute, row.uuid, row.domain_name, reason, part))
+    cleanups.add(tx, *due)
     waited = {m.id for m in found.values() if m.status == moves.FINISHED}
     ledger_moves.set_status(tx, waited, moves.CONFIRMED)
     ledger_moves.set_status(tx, {m.id for m in found.values()} - waited, moves.ERROR)
-    return hosts
+    return {d.host for d in due}
 
 
 def hosts_having(tx: Transaction, rows: t.Sequence[Instance]) -> dict[str, set[str]]:
@@ -290,9 +285,11 @@ def finish(tx: Transaction, force: bool = False) -> tuple[list[str], list[dict[s
             )
             continue
         for host in waiting.get(row.uuid, ()):
-            cleanups.add(tx, host, row.uuid, row.domain_name, "deleted by force while the host did not answer")
             ports.hold(tx, row.uuid, host)
         gone.append(row)
+    reason = "deleted by force while the host did not answer"
+    owed = [cleanups.Due(host, r.uuid, r.domain_name, reason) for r in gone for host in waiting.get(r.uuid, ())]
+    cleanups.add(tx, *owed)
     _end(tx, [r.uuid for r in gone], claimed=[r.uuid for r in gone if r.uuid not in waiting])
     return [r.display_name for r in gone], left
 

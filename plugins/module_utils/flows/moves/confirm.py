@@ -18,6 +18,7 @@ from ...core.instances import moves, states
 from ...ledger.compute import cleanups, history, instances, nodes
 from ...ledger.compute import moves as ledger_moves
 from ...ledger.compute.instances import Instance
+from ...ledger.compute.moves import MoveRow
 from ...ledger.db.transaction import Transaction
 from ..instances import operation
 from ..instances.operation import Operation, Selection
@@ -113,16 +114,20 @@ def _decide(tx: Transaction, rows: t.Sequence[Instance], begun: bool = False) ->
         operation.start(tx, CONFIRM, rows)
     done = Confirmed(rows=list(rows))
     notify = tx.context.notify_on_state_change
-    for row in rows:
-        move = found[row.uuid]
-        done.left[row.uuid] = move.source_compute
-        done.vm_states[row.uuid] = states.STOPPED if row.power_state in OFF else states.ACTIVE
-        part, reason = cleanups.ALL, "it went to %s" % move.dest_compute
-        if ledger_moves.stays(move):
-            part, reason = cleanups.OLD, "it was resized there"
-        cleanups.add(tx, move.source_compute, row.uuid, row.domain_name, reason, part)
-        instances.swap(tx, [row.uuid], [None], None, notify, vm_state=done.vm_states[row.uuid])
+    done.left = {r.uuid: found[r.uuid].source_compute for r in rows}
+    done.vm_states = {r.uuid: states.STOPPED if r.power_state in OFF else states.ACTIVE for r in rows}
+    cleanups.add(tx, *(_due_of(r, found[r.uuid]) for r in rows))
+    for vm_state in sorted(set(done.vm_states.values())):
+        mine = [uuid for uuid, its in done.vm_states.items() if its == vm_state]
+        instances.swap(tx, mine, [None], None, notify, vm_state=vm_state)
     ledger_moves.set_status(tx, [m.id for m in found.values()], moves.CONFIRMED)
     history.add_events(tx, [(r.uuid, r.host) for r in rows], CONFIRM.name, history.SUCCESS)
     operation.close(tx, CONFIRM, [r.uuid for r in rows])
     return done
+
+
+def _due_of(row: Instance, move: MoveRow) -> cleanups.Due:
+    part, reason = cleanups.ALL, "it went to %s" % move.dest_compute
+    if ledger_moves.stays(move):
+        part, reason = cleanups.OLD, "it was resized there"
+    return cleanups.Due(move.source_compute, row.uuid, row.domain_name, reason, part)

@@ -121,9 +121,8 @@ def go_back(tx: Transaction, uuids: t.Sequence[str], lost: t.Collection[str] = (
     _swap(tx, moving, states.RESIZE_REVERTING)
     ledger_moves.set_status(tx, [m.move.id for m in moving], moves.REVERTING)
     return_to_source(tx, moving)
-    for m in owing:
-        reason = "it was brought back while the host did not answer"
-        cleanups.add(tx, m.move.dest_compute, m.uuid, m.row.domain_name, reason)
+    reason = "it was brought back while the host did not answer"
+    cleanups.add(tx, *(cleanups.Due(m.move.dest_compute, m.uuid, m.row.domain_name, reason) for m in owing))
     claims.release_moves(tx, {(m.move.dest_compute, m.uuid) for m in moving if m not in owing})
     return load(tx, [m.uuid for m in moving])
 
@@ -319,8 +318,8 @@ def finish(tx: Transaction, its: Operation, results: t.Mapping[str, Result]) -> 
     runs.renew(tx)
     moving = {m.uuid: m for m in load(tx, sorted(results), lock=True)}
     of_volumes.kept(tx, moving)
-    for uuid, m in sorted(moving.items()):
-        _finish_one(tx, its, m, results[uuid])
+    leave_new_hosts(tx, [leaving for u, m in moving.items() if (leaving := _leaving(m, results[u])) is not None])
+    end(tx, [_ending(its, m, results[u]) for u, m in moving.items()])
     failed = {u: r.error for u, r in results.items() if r.error is not None and u in moving}
     failed.update(instances.swap_errors(tx, set(results) - set(moving), AT_WORK))
     known = {u: e for u, e in failed.items() if u in moving}
@@ -346,36 +345,64 @@ def journal(
     history.notify_each(tx, faults, "compute.instance.%s.error" % its.notification)
 
 
-def _finish_one(tx: Transaction, its: Operation, m: Moving, result: Result) -> None:
-    values: dict[str, t.Any] = {"power_state": result.power_state}
+@dataclass(frozen=True)
+class Ending:
+    """In what a move or a revert leaves its instance."""
+
+    moving: Moving
+    vm_state: str
+    status: str  # of the move
+    power_state: int
+    launched: bool = False  # the guest began to run on its host now
+
+
+def _ending(its: Operation, m: Moving, result: Result) -> Ending:
     if m.over:
-        status, vm_state = moves.FINISHED, states.RESIZED
-        if its is not REVERT:
+        return Ending(m, states.RESIZED, moves.FINISHED, result.power_state, launched=its is not REVERT)
+    known = result.power_state != states.NOSTATE  # else the next report tells
+    vm_state = states.STOPPED if known and result.power_state != states.RUNNING else m.move.old_vm_state
+    status = moves.REVERTED if its is REVERT else moves.ERROR
+    return Ending(m, vm_state, status, result.power_state, launched=its is REVERT)
+
+
+class Leaving(t.NamedTuple):
+    """An instance that never was on the host that it was to go to, or leaves it."""
+
+    moving: Moving
+    cleaned: bool  # the host has nothing of it
+    reason: str  # why it is there no longer
+
+
+def _leaving(m: Moving, result: Result) -> Leaving | None:
+    if m.over:
+        return None
+    if m.row.task_state == states.RESIZE_MIGRATING:
+        return Leaving(m, result.cleaned, "its move failed")
+    if ledger_moves.stays(m.move) and not result.cleaned:
+        return Leaving(m, False, "it could not be defined again as it was")
+    return None
+
+
+def leave_new_hosts(tx: Transaction, leaving: t.Sequence[Leaving]) -> None:
+    """The claims there end when the hosts have nothing of the instances."""
+    claims.release_moves(tx, {(each.moving.move.dest_compute, each.moving.uuid) for each in leaving if each.cleaned})
+    owing = [(each.moving, each.reason) for each in leaving if not each.cleaned]
+    cleanups.add(tx, *(cleanups.Due(m.move.dest_compute, m.uuid, m.row.domain_name, why, m.of_new) for m, why in owing))
+
+
+def end(tx: Transaction, endings: t.Sequence[Ending]) -> None:
+    """Write the states in which moves or reverts leave their instances, and the status of the moves."""
+    alike: dict[tuple[t.Any, ...], list[Moving]] = {}
+    by_status: dict[str, list[int]] = {}
+    for each in endings:
+        m = each.moving
+        alike.setdefault((m.row.task_state, each.vm_state, each.power_state, each.launched), []).append(m)
+        by_status.setdefault(each.status, []).append(m.move.id)
+    for (task_state, vm_state, power_state, launched), group in alike.items():
+        values: dict[str, t.Any] = {"vm_state": vm_state, "task_state": None, "power_state": power_state}
+        if launched:
             values["launched_at"] = tx.now
-    else:
-        status = moves.REVERTED if its is REVERT else moves.ERROR
-        if its is REVERT:
-            values["launched_at"] = tx.now
-        known = result.power_state != states.NOSTATE  # else the next report tells
-        vm_state = states.STOPPED if known and result.power_state != states.RUNNING else m.move.old_vm_state
-        if m.row.task_state == states.RESIZE_MIGRATING:
-            leave_new_host(tx, m, result.cleaned, "its move failed")
-        elif ledger_moves.stays(m.move) and not result.cleaned:
-            leave_new_host(tx, m, False, "it could not be defined again as it was")
-    end(tx, m, vm_state, status, **values)
-
-
-def leave_new_host(tx: Transaction, m: Moving, cleaned: bool, reason: str) -> None:
-    """An instance that never was on the host that it was to go to: the claim there ends when the host has nothing of it."""
-    if cleaned:
-        claims.release_moves(tx, {(m.move.dest_compute, m.uuid)})
-    else:
-        cleanups.add(tx, m.move.dest_compute, m.uuid, m.row.domain_name, reason, m.of_new)
-
-
-def end(tx: Transaction, m: Moving, vm_state: str, status: str, **values: t.Any) -> None:
-    """Write the state in which a move or a revert leaves its instance, and the status of the move."""
-    notify = tx.context.notify_on_state_change
-    values = {"vm_state": vm_state, "task_state": None, "run_id": tx.run.id, **values}
-    instances.swap(tx, [m.uuid], [m.row.task_state], None, notify, **values)
-    ledger_moves.set_status(tx, [m.move.id], status)
+        notify = tx.context.notify_on_state_change
+        instances.swap(tx, [m.uuid for m in group], [task_state], None, notify, run_id=tx.run.id, **values)
+    for status, ids in by_status.items():
+        ledger_moves.set_status(tx, ids, status)

@@ -155,9 +155,10 @@ def _can_go_back(tx: Transaction, rows: t.Sequence[Instance]) -> dict[str, str]:
 
 def _go_over(tx: Transaction, placed: t.Sequence[tuple[Instance, Candidate]]) -> None:
     """The instances are on their new hosts, whose claims are theirs; the old ones owe a cleanup."""
+    due = [cleanups.Due(str(r.host), r.uuid, r.domain_name, "it was evacuated to %s" % to.host) for r, to in placed]
+    cleanups.add(tx, *due)
     entered = []
     for row, to in placed:
-        cleanups.add(tx, str(row.host), row.uuid, row.domain_name, "it was evacuated to %s" % to.host)
         entered.append(
             {
                 "instance_uuid": row.uuid,

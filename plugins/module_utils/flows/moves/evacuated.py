@@ -61,8 +61,9 @@ def finish(tx: Transaction, results: t.Mapping[str, Result]) -> dict[str, errors
     rows = {u: r for u, r in rows.items() if r.task_state == EVACUATE.during}
     moving.kept(tx, rows)
     found = ledger_moves.open_of(tx, rows)
-    for uuid, row in sorted(rows.items()):
-        _end(tx, row, found[uuid], results[uuid])
+    _end(tx, {u: _ending(tx, row, found[u], results[u]) for u, row in sorted(rows.items())})
+    ledger_moves.set_status(tx, [found[u].id for u in rows if results[u].error is None], moves.DONE)
+    ledger_moves.set_status(tx, [found[u].id for u in rows if results[u].error is not None], moves.FAILED)
     failed = {u: r.error for u, r in results.items() if r.error is not None and u in rows}
     hosts = {u: found[u].dest_compute for u in rows}
     history.add_faults(tx, failed, hosts)
@@ -70,20 +71,29 @@ def finish(tx: Transaction, results: t.Mapping[str, Result]) -> dict[str, errors
     return {**failed, **instances.swap_errors(tx, set(results) - set(rows), [EVACUATE.during])}
 
 
-def _end(tx: Transaction, row: Instance, move: MoveRow, result: Result) -> None:
-    was_off = move.old_vm_state == states.STOPPED
-    values: dict[str, t.Any] = {"power_state": result.power_state, "launched_at": tx.now}
-    vm_state, status = states.STOPPED if was_off else states.ACTIVE, moves.DONE
+class _Ending(t.NamedTuple):
+    vm_state: str
+    power_state: int
+    launched: bool
+
+
+def _ending(tx: Transaction, row: Instance, move: MoveRow, result: Result) -> _Ending:
     if result.error is not None:
-        status = moves.FAILED
-        values = {"power_state": states.NOSTATE}
         goes_back = not result.may_run and _go_back(tx, row, move, result.cleaned)
-        vm_state = move.old_vm_state if goes_back else states.ERROR
-    notify = tx.context.notify_on_state_change
-    instances.swap(
-        tx, [row.uuid], [row.task_state], None, notify, vm_state=vm_state, task_state=None, run_id=tx.run.id, **values
-    )
-    ledger_moves.set_status(tx, [move.id], status)
+        return _Ending(move.old_vm_state if goes_back else states.ERROR, states.NOSTATE, launched=False)
+    was_off = move.old_vm_state == states.STOPPED
+    return _Ending(states.STOPPED if was_off else states.ACTIVE, result.power_state, launched=True)
+
+
+def _end(tx: Transaction, endings: t.Mapping[str, _Ending]) -> None:
+    """:arg endings: by the instances' uuids; instances that end alike are written together"""
+    for ending in sorted(set(endings.values())):
+        values: dict[str, t.Any] = {"vm_state": ending.vm_state, "power_state": ending.power_state, "task_state": None}
+        if ending.launched:
+            values["launched_at"] = tx.now
+        mine = [uuid for uuid, its in endings.items() if its == ending]
+        notify = tx.context.notify_on_state_change
+        instances.swap(tx, mine, [EVACUATE.during], None, notify, run_id=tx.run.id, **values)
 
 
 def _go_back(tx: Transaction, row: Instance, move: MoveRow, cleaned: bool) -> bool:
@@ -94,12 +104,12 @@ def _go_back(tx: Transaction, row: Instance, move: MoveRow, cleaned: bool) -> bo
     # It was resized there, or was to be, and that was still to be cleaned.
     if claims.moves_on(tx, move.source_compute, row.uuid):
         part, reason = _part_to_clean(tx, row.uuid)
-        cleanups.add(tx, move.source_compute, row.uuid, row.domain_name, reason, part)
+        cleanups.add(tx, cleanups.Due(move.source_compute, row.uuid, row.domain_name, reason, part))
     relocate(tx, [(row.uuid, move.source_compute, move.source_node, move.source_limits)])
     if cleaned:
         claims.release_on(tx, {(move.dest_compute, row.uuid)})
     else:
-        cleanups.add(tx, move.dest_compute, row.uuid, row.domain_name, "its evacuation failed")
+        cleanups.add(tx, cleanups.Due(move.dest_compute, row.uuid, row.domain_name, "its evacuation failed"))
     return True
 
 

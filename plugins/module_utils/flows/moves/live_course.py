@@ -70,7 +70,8 @@ def switch(tx: Transaction, uuids: t.Sequence[str], stay: t.Sequence[str] = ()) 
 def go_over(tx: Transaction, row: Instance, move: MoveRow) -> None:
     """This instance, which is locked with its volumes, is on its new host: address, volumes, claim, and what its former host owes."""
     beside.take_over(tx, [row.uuid])
-    cleanups.add(tx, move.source_compute, row.uuid, row.domain_name, "it was migrated live to %s" % move.dest_compute)
+    reason = "it was migrated live to %s" % move.dest_compute
+    cleanups.add(tx, cleanups.Due(move.source_compute, row.uuid, row.domain_name, reason))
     relocate(tx, [(row.uuid, move.dest_compute, move.dest_node, move.dest_limits)])
     ports.follow_leaving(tx, row.uuid, move.source_compute, move.dest_compute)
     between = [(move.source_compute, move.source_node), (move.dest_compute, move.dest_node)]
@@ -120,7 +121,7 @@ def end(
             claims.release_moves(tx, {(m.move.dest_compute, m.uuid)})
         else:
             reason = reason or "its live migration failed"
-            cleanups.add(tx, m.move.dest_compute, m.uuid, m.row.domain_name, reason)
+            cleanups.add(tx, cleanups.Due(m.move.dest_compute, m.uuid, m.row.domain_name, reason))
     beside.release(tx, [m.uuid], {m.row.run_id, tx.run.id})
     values: dict[str, t.Any] = {} if power_state == states.NOSTATE else {"power_state": power_state}
     if over:

@@ -367,7 +367,7 @@ class _Repair:
         kinds = (audit.ORPHAN_DOMAIN, audit.ORPHAN_FOLDER, audit.ORPHAN_DISK)
         for f in [f for kind in kinds for f in self.by_kind[kind]]:
             uuid = str(f.instance)
-            cleanups.add(self.tx, str(f.host), uuid, str(f.key), "an orphan that audit found")
+            cleanups.add(self.tx, cleanups.Due(str(f.host), uuid, str(f.key), "an orphan that audit found"))
             self._todo(f.host).leftovers.append(uuid)
 
 

@@ -76,7 +76,7 @@ def _settle(tx: Transaction, m: Moving, power_state: int | None) -> str:
     if over and reverts and power_state is None:
         # The new host began to be cleaned: the instance goes back, and the rest of it is removed there.
         course.return_to_source(tx, [m])
-        cleanups.add(tx, m.move.dest_compute, m.uuid, m.row.domain_name, DIED, m.of_new)
+        cleanups.add(tx, cleanups.Due(m.move.dest_compute, m.uuid, m.row.domain_name, DIED, m.of_new))
         vm_state, status = states.STOPPED, moves.REVERTED
     elif over:
         vm_state, status = states.RESIZED, moves.FINISHED
@@ -84,8 +84,8 @@ def _settle(tx: Transaction, m: Moving, power_state: int | None) -> str:
         vm_state = states.ACTIVE if power_state == states.RUNNING else states.STOPPED
         status = moves.REVERTED if reverts else moves.ERROR
         if m.row.task_state == states.RESIZE_MIGRATING or ledger_moves.stays(m.move):
-            course.leave_new_host(tx, m, cleaned=False, reason=DIED)
-    course.end(tx, m, vm_state, status, power_state=states.NOSTATE if power_state is None else power_state)
+            course.leave_new_hosts(tx, [course.Leaving(m, cleaned=False, reason=DIED)])
+    course.end(tx, [course.Ending(m, vm_state, status, states.NOSTATE if power_state is None else power_state)])
     remedy = (
         "Confirm it, or revert it." if vm_state == states.RESIZED else "The instance is %s where it was." % vm_state
     )

@@ -152,7 +152,8 @@ def repair(tx: Transaction, findings: t.Sequence[Finding]) -> None:
     )
     for f in todo:
         if f.key[0] == "clean":
-            cleanups.add(tx, str(f.host), str(f.instance), f.key[2], "volumes of the instance are still connected")
+            reason = "volumes of the instance are still connected"
+            cleanups.add(tx, cleanups.Due(str(f.host), str(f.instance), f.key[2], reason))
     gone = sorted({str(f.instance) for f in todo if f.key[0] == "gone"})
     life.end_with_instances(tx, gone)
     life.release_instances(tx, gone)

@@ -36,16 +36,32 @@ class CleanupRow:
     begun_at: float | None  # seconds since the epoch; from then on the host may lack anything of this part
 
 
-def add(tx: Transaction, host: str, instance_uuid: str, domain_name: str, reason: str, part: str = ALL) -> None:
-    """Record that the instance has to be cleaned up on ``host``. What was to be cleaned of a part is cleaned of all, if that is asked for."""
-    c = cleanups.c
-    mine = (c.host == host, c.instance_uuid == instance_uuid)
-    found = tx.execute(sa.select(c.id, c.part).where(*mine)).first()
-    values = {"domain_name": domain_name, "reason": reason[:2000], "created_at": tx.now, "part": part, "begun_at": None}
-    if found is None:
-        tx.execute(cleanups.insert().values(host=host, instance_uuid=instance_uuid, **values))
-    elif part == ALL and found.part != ALL:
-        tx.execute(cleanups.update().where(c.id == found.id).values(**values))
+class Due(t.NamedTuple):
+    """What is to be removed of an instance from a host, and why."""
+
+    host: str
+    instance_uuid: str
+    domain_name: str
+    reason: str
+    part: str = ALL
+
+
+def add(tx: Transaction, *due: Due) -> None:
+    """Record what is to be cleaned up. What was to be cleaned of a part is cleaned of all, if that is asked for."""
+    wanted: dict[tuple[str, str], Due] = {}
+    for each in due:
+        pair = (each.host, each.instance_uuid)
+        if pair not in wanted or (each.part == ALL and wanted[pair].part != ALL):
+            wanted[pair] = each
+    found = (
+        {(r.host, r.instance_uuid): r for r in of_instances(tx, sorted({d.instance_uuid for d in due}))} if due else {}
+    )
+    values = {
+        p: {**d._asdict(), "reason": d.reason[:2000], "created_at": tx.now, "begun_at": None} for p, d in wanted.items()
+    }
+    bulk.insert(tx, cleanups, [its for pair, its in values.items() if pair not in found])
+    wider = [p for p in values if p in found and wanted[p].part == ALL and found[p].part != ALL]
+    bulk.update(tx, cleanups, "id", [{"id": found[p].id, **values[p]} for p in wider])
 
 
 def of_host(tx: Transaction, host: str) -> list[CleanupRow]:

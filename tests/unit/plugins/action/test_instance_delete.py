@@ -190,8 +190,8 @@ def test_one_that_another_run_deletes_while_what_it_was_is_removed_is_removed_by
     one, two = of(world, "web-1"), of(world, "web-2")
     with world.ledger.write() as tx:
         mine = tx.for_run(world.context())
-        cleanups.add(mine, one.host, one.uuid, one.domain_name, "it was resized there", cleanups.OLD)
-        cleanups.add(mine, one.host, two.uuid, two.domain_name, "it went away")
+        cleanups.add(mine, cleanups.Due(one.host, one.uuid, one.domain_name, "it was resized there", cleanups.OLD))
+        cleanups.add(mine, cleanups.Due(one.host, two.uuid, two.domain_name, "it went away"))
     remove = play.remove
 
     def removes(name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

@@ -65,7 +65,7 @@ def test_hosts_with_state_room_and_problems(world: World) -> None:
     world.time += 300
     world.report("h2")
     transact(world, nodes.record_unreachable, "h2", "no route to host")
-    transact(world, cleanups.add, "h1", "0" * 36, "instance-7", "away")
+    transact(world, cleanups.add, cleanups.Due("h1", "0" * 36, "instance-7", "away"))
     result, shown = run(world, hypervisor_info, print_table=True)
     first, second, third = result["hypervisors"]
     assert (first["host"], first["state"], first["status"], first["availability_zone"]) == (

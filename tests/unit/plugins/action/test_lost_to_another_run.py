@@ -232,7 +232,8 @@ def test_a_cleanup_that_wakes_up_when_the_instance_has_come_back(hosts: Hosts, m
         world.time += 100.0
 
     with world.ledger.write() as tx:
-        cleanups.add(tx.for_run(world.context("z")), "h2", row_of(world, "web").uuid, "web", "it was there")
+        due = cleanups.Due("h2", row_of(world, "web").uuid, "web", "it was there")
+        cleanups.add(tx.for_run(world.context("z")), due)
     stands_still(monkeypatch, world, "instance_cleanup", comes_back)
     ports = WorldPorts(world, "r", lambda name, arguments: hosts.answer("h2", name, arguments))
     variables = {"hostvars": hosts.hostvars, "groups": {}, "inventory_hostname": "h2", **hosts.hostvars["h2"]}

@@ -300,7 +300,7 @@ def test_what_is_left_on_another_host_is_not_the_guests(world: World) -> None:
     claim(world, asked(uuid, "h1", pci=(A_CARD,)))
     claim(world, asked(uuid, "h2", pci=(A_GPU,)))
     with world.ledger.write() as tx:
-        cleanups.add(tx.for_run(world.context()), "h1", uuid, "vm", "busy")
+        cleanups.add(tx.for_run(world.context()), cleanups.Due("h1", uuid, "vm", "busy"))
     assert devices_of(world, uuid) == [PLAIN[0]]
     assert release(world, uuid, host="h1") == 1 and release(world, uuid) == 1
 
