@@ -300,6 +300,12 @@ options:
             power.
         type: float
         default: 0
+      keep_disks:
+        description:
+          - Whether disks in the instance's folder, and its logical volumes, keep the places and formats that they have in the domain's former definition, where
+            that has them. The settings of the host may have changed since they were made.
+        type: bool
+        default: false
       new_logins:
         description:
           - The targets, by their IQNs, whose credentials have changed. For all others of a domain that is defined again, the users in

@@ -83,6 +83,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.disk_
     DISK_BATCH_ARGUMENTS,
     make_disks_of,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.file_disks import as_recorded
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domain_batch import (
     DOMAIN_BATCH_ARGUMENTS,
     ensure_domains,
@@ -99,12 +100,18 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_lim
     keep_time_limit,
 )
 
+
+def ensure_guests(options, check_mode):
+    """The part domains, by the formats that local disks have."""
+    return ensure_domains(options, check_mode, as_recorded)
+
+
 # part -> its work, and the option whose items are those of instances
 PARTS = {
     "networks": (ensure_networks, None),
     "disks": (make_disks_of, "instances"),
     "drives": (write_drives, "drives"),
-    "domains": (ensure_domains, "domains"),
+    "domains": (ensure_guests, "domains"),
 }
 
 

@@ -95,7 +95,7 @@ def _domains(
             else:
                 how = {"state": "defined"} if build.uuid in off else {"restart": True}
                 new = [str(a.row.iqn) for a in volumes.get(build.uuid, ()) if a.id in fresh]
-                domains.append({**wanted, **how, **({"new_logins": new} if new else {})})
+                domains.append({**wanted, **how, "keep_disks": True, **({"new_logins": new} if new else {})})
     return domains
 
 

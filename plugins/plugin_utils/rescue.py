@@ -200,7 +200,7 @@ def _plan(action: LedgerAction, build: Build, image: Image, volumes: t.Sequence[
             "keep": False,
         }
     seconds = OPERATIONS["stop"].details(build.row).get("shutdown_timeout", settings.shutdown_timeout)
-    domain = {**own, "xml": core_guest.render(config), "restart": True, "shutdown_timeout": seconds}
+    domain = {**own, "xml": core_guest.render(config), "restart": True, "keep_disks": True, "shutdown_timeout": seconds}
     return _Rescue(build, image, own, domain, disk, drive)
 
 

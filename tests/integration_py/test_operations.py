@@ -256,6 +256,27 @@ def test_rebuild_makes_disks_anew_and_keeps_the_rest(flow: Flow) -> None:
 
 
 @pytest.mark.long
+def test_disks_are_what_they_were_when_the_backend_of_their_host_has_changed(flow: Flow) -> None:
+    """A disk in qcow2 that is opened as raw is no system, and what writes to it destroys it."""
+    flow.boot(entry("web", flavor="full"), **READY)
+    flow.variables["bootflow_disk_backend"] = "raw"
+    operate(flow, "reboot", "web", bootflow_reboot_type="HARD")
+    wait_ready(flow, "web")
+    operate(flow, "rescue", "web")
+    wait_ready(flow, "web")
+    operate(flow, "unrescue", "web")
+    wait_ready(flow, "web")
+    operate(flow, "migrate", "web")
+    wait_ready(flow, "web")
+    operate(flow, "confirm_resize", "web")
+    operate(flow, "rebuild", "web")
+    wait_ready(flow, "web")
+    assert "type='qcow2'" not in virsh(flow, "web", "dumpxml"), "the new ones are of the new kind"
+    flow.delete("web")
+    assert flow.residue() == {}
+
+
+@pytest.mark.long
 def test_a_hard_reboot_that_is_killed(flow: Flow) -> None:
     """The same again goes on with it, and the guest runs once."""
     flow.boot(entry("web"), **READY)

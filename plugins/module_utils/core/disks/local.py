@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import posixpath
+import typing as t
 
 from ..errors import InvalidInput
 from .logical_volumes import checked_lvm_name
@@ -29,6 +30,18 @@ BASE = "_base"
 def volume_name(uuid: str, disk: str) -> str:
     """The logical volume of an instance's disk, with Nova's name."""
     return "%s_%s" % (uuid, disk)
+
+
+def local_disks(root: t.Any, uuid: str) -> t.Iterator[tuple[str, t.Any]]:
+    """(name, <disk>) of each disk of a domain's XML that is in the instance's folder, or its logical volume."""
+    for disk in root.iterfind("devices/disk"):
+        source = disk.find("source")
+        path = "" if source is None else str(source.get("file") or source.get("dev") or "")
+        folder, _slash, name = path.rpartition("/")
+        if name.startswith(volume_name(uuid, "")):
+            yield name[len(volume_name(uuid, "")) :], disk
+        elif uuid in folder.split("/"):
+            yield name, disk
 
 
 def image_marker(image_id: str) -> str:

@@ -17,14 +17,15 @@ import typing as t
 from dataclasses import dataclass
 
 from ...core.disks.image_checks import check_fits_disk
-from ...core.disks.local import BACKENDS, FILE_SYSTEMS
+from ...core.disks.local import BACKENDS, FILE_SYSTEMS, QCOW2, RAW, local_disks
 from ...core.errors import FlavorDiskSmallerThanImage, InvalidDiskInfo, InvalidInput
+from ...core.guest.domain.element import parse, to_text
 from ..images.images import QEMU_IMG_PACKAGE, BaseImage, convert
 from ..os.batch import progress
 from ..os.command import program, run
 from ..os.files import fsync, opened, read_json, remove_files, write_json
 from ..os.module_errors import as_bootflow_error
-from ..os.paths import checked_disk_name, make_dirs
+from ..os.paths import checked_disk_name, instance_dir, make_dirs
 
 MIB = 1024**2
 KINDS = ("image", "ephemeral", "swap")
@@ -132,6 +133,23 @@ def records_of(folder: str) -> dict[str, t.Any]:
 
 def write_records(folder: str, records: t.Mapping[str, t.Any]) -> None:
     write_json(os.path.join(folder, RECORDS), records, 0o600)
+
+
+def as_recorded(instances_path: str, uuid: str, xml: str) -> str:
+    """``xml`` with the formats that disk.info has of the files in the instance's folder.
+
+    A disk that is opened in another format is lost; and as qcow2 a guest could give its host's files to itself, by what it writes to a raw one (CVE-2016-2140).
+
+    :raises InvalidInput: the UUID. source: Nova's Image.resolve_driver_format
+    """
+    records = records_of(instance_dir(instances_path, uuid))
+    root, changed = (parse(xml), False) if records else (None, False)
+    for name, disk in local_disks(root, uuid) if root is not None else ():
+        driver, form = disk.find("driver"), (records.get(name) or {}).get("format")
+        if disk.get("type") == "file" and driver is not None and form in (QCOW2, RAW) and driver.get("type") != form:
+            driver.set("type", form)
+            changed = True
+    return to_text(root) if changed else xml
 
 
 def grow(path: str, record: t.Mapping[str, t.Any], size: int) -> int:

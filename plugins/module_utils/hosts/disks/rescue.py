@@ -20,7 +20,7 @@ from ...core.errors import BootflowError, LibvirtError
 from ...core.guest.domain.element import parse
 from ...core.instances.power_states import NOSTATE
 from ..libvirt.connection import libvirt, libvirt_errors
-from ..libvirt.domains import DomainSpec, checked_xml, cut_off, with_logins
+from ..libvirt.domains import DomainSpec, checked_xml, cut_off, with_local_disks, with_logins
 from ..libvirt.power import PowerSpec, ensure_power
 from ..libvirt.running import find_domain, power_state
 from ..os.batch import progress
@@ -28,7 +28,7 @@ from ..os.files import read_text, remove_files, write_file
 from ..os.locks import host_lock
 from ..os.module_errors import failure
 from ..os.paths import instance_dir, make_dirs
-from .file_disks import records_of, write_records
+from .file_disks import as_recorded, records_of, write_records
 from .unused_images import mark_bases_used
 
 
@@ -139,7 +139,9 @@ def restore(
         if found.defined or found.domain is None:
             own, of_ledger = read_text(os.path.join(folder, DEFINITION)), spec.xml
             if found.domain is not None:
-                of_ledger = with_logins(of_ledger, _definition(found.domain))
+                before = _definition(found.domain)
+                of_ledger = with_local_disks(with_logins(of_ledger, before), before, uuid)
+            of_ledger = as_recorded(instances_path, uuid, of_ledger)
             forced = _define(connection, uuid, own, of_ledger)
         # The last that tells of a rescue: until then the next restore begins again.
         remove_files(os.path.join(folder, DEFINITION))

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import typing as t
 
 from ...core.errors import BootflowError, InvalidInput
@@ -31,6 +32,7 @@ DOMAIN_ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "state": {"type": "str", "choices": ["running", "paused", "defined"], "default": DomainSpec.state},
     "restart": {"type": "bool", "default": DomainSpec.restart},
     "shutdown_timeout": {"type": "float", "default": DomainSpec.shutdown_timeout},
+    "keep_disks": {"type": "bool", "default": DomainSpec.keep_disks},
     "new_logins": {"type": "list", "elements": "str", "default": []},
     "wait_timeout": {"type": "float", "default": DomainSpec.wait_timeout},
     "wait_console": {
@@ -66,10 +68,15 @@ DOMAIN_BATCH_ARGUMENTS: dict[str, dict[str, t.Any]] = {
 }
 
 
-def ensure_domains(params: t.Mapping[str, t.Any], check_mode: bool) -> dict[str, t.Any]:
+def ensure_domains(
+    params: t.Mapping[str, t.Any],
+    check_mode: bool,
+    adapted: t.Callable[[str, str, str], str] = lambda path, uuid, xml: xml,
+) -> dict[str, t.Any]:
     """{outcomes by uuid, diff}; see the module for the fields.
 
     :arg params: the options of the module
+    :arg adapted: instances_path, UUID and definition -> the definition as it fits to the disks that are there
     :raises BootflowError: libvirt does not answer, or a UUID is given twice.
     """
     path = params["instances_path"]
@@ -77,6 +84,7 @@ def ensure_domains(params: t.Mapping[str, t.Any], check_mode: bool) -> dict[str,
 
         def one(wanted: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
             spec = domain_spec(wanted)
+            spec = dataclasses.replace(spec, xml=adapted(path, spec.uuid, spec.xml))
             if check_mode:
                 return ensure_domain(connection, spec, check_mode=True)
             place = host_place(path, BUILDS, params["max_builds"], params["place_timeout"])
@@ -113,6 +121,7 @@ def domain_spec(args: t.Mapping[str, t.Any]) -> DomainSpec:
         state=args["state"],
         restart=args["restart"],
         shutdown_timeout=args["shutdown_timeout"],
+        keep_disks=args["keep_disks"],
         new_logins=tuple(args["new_logins"]),
         wait_timeout=args["wait_timeout"] or DomainSpec.wait_timeout,
         vif_plugging_timeout=args["vif_plugging_timeout"],

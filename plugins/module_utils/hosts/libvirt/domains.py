@@ -6,12 +6,14 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import threading
 import time
 import typing as t
 from dataclasses import dataclass, field, replace
 
+from ...core.disks.local import local_disks
 from ...core.errors import InstanceExists, InvalidInput, LibvirtError
 from ...core.guest.device_places import device_places
 from ...core.guest.domain.element import parse, to_text
@@ -57,6 +59,7 @@ class DomainSpec:
     state: str = "running"  # defined, paused, running
     restart: bool = False  # a running guest loses its power first, one that is suspended its memory
     shutdown_timeout: float = 0.0  # a guest that is to restart has so long to shut down before it loses its power
+    keep_disks: bool = False  # local disks are where, and what, they are by the definition that the domain has
     new_logins: tuple[str, ...] = ()  # targets that QEMU logs in to with other users than before
     wait_timeout: float = 60.0
     wait_console: ConsoleWait | None = None
@@ -131,6 +134,32 @@ def with_logins(xml: str, before: str, new: t.Collection[str] = ()) -> str:
     return to_text(root) if known else xml
 
 
+def with_local_disks(xml: str, before: str, uuid: str) -> str:
+    """``xml`` with the places and formats of the same local disks in the definition ``before``.
+
+    A host's settings may have changed since the disks were made: a disk that is opened in another format is lost.
+    """
+    there = dict(local_disks(parse(before), uuid))
+    root, changed = parse(xml), False
+    for name, disk in local_disks(root, uuid):
+        own = there.get(name)
+        if own is None or _place(own) == _place(disk):
+            continue
+        changed = True
+        disk.set("type", own.get("type"))
+        for tag in ("driver", "source"):
+            old, new = disk.find(tag), own.find(tag)
+            if old is not None and new is not None:
+                disk.replace(old, copy.deepcopy(new))
+    return to_text(root) if changed else xml
+
+
+def _place(disk: t.Any) -> tuple[t.Any, ...]:
+    driver, source = disk.find("driver"), disk.find("source")
+    kind = None if driver is None else driver.get("type")
+    return disk.get("type"), kind, source.get("file"), source.get("dev")
+
+
 def _logins(root: t.Any) -> t.Iterator[tuple[str, t.Any]]:
     """(name of the source, <auth>) of each disk that has one."""
     for disk in root.iterfind("devices/disk"):
@@ -165,6 +194,8 @@ def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False)
             before = domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
         if spec.restart or spec.new_logins:
             spec = replace(spec, xml=with_logins(spec.xml, before, spec.new_logins))
+        if spec.keep_disks:
+            spec = replace(spec, xml=with_local_disks(spec.xml, before, spec.uuid))
         differences = list(spec.differences(spec.xml, before)) if spec.differences else []
         with libvirt_errors():
             if not domain.isPersistent():  # somebody undefined it while it ran: without its guest libvirt forgets it

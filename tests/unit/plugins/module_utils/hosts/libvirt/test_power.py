@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import subprocess
 import sys
@@ -195,6 +196,7 @@ def world(monkeypatch):
         VIR_DOMAIN_XML_INACTIVE=2,
         VIR_DOMAIN_AFFECT_LIVE=1,
         VIR_DOMAIN_START_PAUSED=1,
+        VIR_DOMAIN_DEFINE_VALIDATE=1,
         VIR_DOMAIN_PAUSED_UNKNOWN=0,
         VIR_DOMAIN_PAUSED_USER=1,
         **{name: 100 + number for number, name in enumerate(names)},
@@ -664,3 +666,35 @@ def test_a_device_that_did_not_come_back_does_so_when_it_is_asked_again(world, p
     passed.attachDeviceFlags = attach
     assert world.to("running") == (True, 1, False)
     assert sorted(passed.live) == sorted(passed.defined)
+
+
+LOCAL = "<disk type='%s'><driver name='qemu' type='%s'/><source %s='%s'/><target dev='vda'/></disk>"
+
+
+@pytest.mark.parametrize(("own", "wanted"), [
+    (("file", "qcow2", "file", "/i/%s/disk" % UUID), ("file", "raw", "file", "/i/%s/disk" % UUID)),
+    (("file", "raw", "file", "/i/%s/disk.swap" % UUID), ("block", "raw", "dev", "/dev/vg/%s_disk.swap" % UUID)),
+    (("block", "raw", "dev", "/dev/vg/%s_disk" % UUID), ("file", "qcow2", "file", "/i/%s/disk/disk" % UUID)),
+    (("file", "qcow2", "file", "/i/%s/disk" % UUID), ("file", "qcow2", "file", "/elsewhere/%s/disk" % UUID)),
+])  # fmt: skip
+def test_a_restart_opens_local_disks_as_they_are(world, own, wanted):
+    """The settings of the host have changed since they were made: a guest with a disk that is opened in another format destroys it."""
+    guest = world.guest()
+    defined = []
+
+    def define(xml, _flags):
+        defined.append(parse(xml).find("devices/disk"))
+        return guest
+
+    world.defineXMLFlags = define
+    volume = "<disk type='block'><driver type='raw'/><source dev='/dev/disk/by-path/x'/><target dev='vdb'/></disk>"
+    xml = "<domain><uuid>%s</uuid><name>web-1</name><devices>%s%s</devices></domain>"
+    guest.XMLDesc = lambda _flags: xml % (UUID, LOCAL % own, volume)
+    differs = {"restart": True, "vif_plugging_timeout": 0.0, "differences": lambda _new, _old: ["disks"]}
+    spec = DomainSpec(UUID, guest.name(), xml % (UUID, LOCAL % wanted, volume), **differs)
+    for keep, expected in ((True, own), (False, wanted)):
+        ensure_domain(world, dataclasses.replace(spec, keep_disks=keep))
+        disk = defined[-1]
+        kind, form, attribute, path = expected
+        assert (disk.get("type"), disk.find("driver").get("type")) == (kind, form)
+        assert dict(disk.find("source").attrib) == {attribute: path}
