@@ -16,10 +16,11 @@ import typing as t
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_states import POWER_STATES
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.setting import PREFIX
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.apply import FOLLOW
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import INSTANCES, OPERATION
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import OPERATION
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import operation
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Operation, Outcome
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import find
@@ -48,6 +49,8 @@ if t.TYPE_CHECKING:
 BEGUN = "bootflow_operation_begun"
 OPERATED = "bootflow_operated"
 
+#: operation -> the variable of its image: without it an instance's own is taken, and its disks are lost to that
+MEANT = {"rebuild": "bootflow_rebuild_image", "rescue": "bootflow_rescue_image_ref"}
 _START = ("running", "rebooted")  # what Operation.power has guests start
 Items = t.List[t.Dict[str, t.Any]]
 # What is begun; those with volumes; what they were before, of a rebuild; those to be defined again, for their volumes; who exports these.
@@ -77,7 +80,8 @@ class ActionModule(LedgerAction):
     def _begin(self) -> dict[str, t.Any]:
         opened = opening.opened(self) if self.options["open_ledger"] else None
         host_settings.check_common(self)
-        variable_names.refuse(self, INSTANCES)
+        taken_for = MEANT.get(self.operation.name, "")
+        variable_names.refuse(self, OPERATION, meant={PREFIX + "image": taken_for} if taken_for else None)
         selection = operation.Selection.from_options(self.options)
         known_hosts = frozenset(self.compute_hosts())
         rebuild = self._rebuild() if self.operation.work == "rebuild" else None
@@ -136,6 +140,9 @@ class ActionModule(LedgerAction):
             item.update(volumes=row.uuid in with_volumes, details=self.operation.details(row))
             if row.uuid in lacking:
                 item["lacking"] = True
+            own, new = self._images.get(row.uuid) or (None, None)
+            if own and new:
+                item["note"] = "image %s" % tables.change(own, new)
             if row.uuid in before:
                 item["before"] = before[row.uuid]
             work.setdefault(t.cast(str, row.host), []).append(item)
@@ -383,6 +390,7 @@ class ActionModule(LedgerAction):
                     or item["vm_state"],
                     "power_state": answers[uuid].get("power_state") or item["power_state"],
                     "forced": bool(answers[uuid].get("forced")),
+                    "note": item.get("note", ""),
                     "error": None if problem is None else problem.as_dict(),
                 }
             )
@@ -470,7 +478,7 @@ class ActionModule(LedgerAction):
     def _note(self, instance: t.Mapping[str, t.Any]) -> str:
         if instance["error"]:
             return str(instance["error"]["code"])
-        return self.operation.forced if instance["forced"] else ""
+        return "; ".join(filter(None, (instance["note"], self.operation.forced if instance["forced"] else "")))
 
     def _begun(self) -> t.Mapping[str, t.Any]:
         found = host_variables.results(self.task_vars["hostvars"], [CONTROLLER], BEGUN)

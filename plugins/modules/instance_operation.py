@@ -172,6 +172,10 @@ instances:
         - After C(unrescue), whether its definition is that of the ledger, as its own was lost or refused.
       type: bool
       returned: O(phase=finish)
+    note:
+      description: Of a rebuild the image, and the one before where that is another.
+      type: str
+      returned: O(phase=finish)
     error:
       description: Why it failed, with C(code), C(status), C(message), C(remedy) and C(retryable); otherwise null.
       type: dict

@@ -22,9 +22,10 @@ def warn(action: LedgerAction, hosts: t.Mapping[str, t.Iterable[str]] | None = N
         _warn(action, names)
 
 
-def refuse(action: LedgerAction, *tables: t.Iterable[Setting]) -> None:
+def refuse(action: LedgerAction, *tables: t.Iterable[Setting], meant: t.Mapping[str, str] | None = None) -> None:
     """Refuse names that do not exist and are near one of these settings, which say what is worked on: without it, that would be something else.
 
+    :arg meant: other names that do not exist -> the variables that they are taken for.
     :raises InvalidInput: there is one.
     """
     names = strangers(action.task_vars)
@@ -34,8 +35,8 @@ def refuse(action: LedgerAction, *tables: t.Iterable[Setting]) -> None:
     from ansible_collections.bootflow.compute.plugins.plugin_utils.scheduler_settings import settings_of_users
 
     deciding = {setting.variable for settings in tables for setting in settings}
-    for name, near in table.unknown(names, settings_of_users(action)).items():
-        if near in deciding:
+    for name, near in {**table.unknown(names, settings_of_users(action)), **(meant or {})}.items():
+        if name in names and (near in deciding or name in (meant or {})):
             raise errors.InvalidInput(
                 reason="variable %s does not exist, and nothing was begun without it" % name,
                 remedy="Did you mean %s? Correct it, or remove it." % near,

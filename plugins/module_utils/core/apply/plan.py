@@ -92,6 +92,7 @@ class Present:
     launched: bool = True  # whether it ever ran
     power_state: int = power_states.NOSTATE  # of the guest, as last reported
     torn: bool = False  # a rebuild of it, or an evacuation, did not end: its disks may be missing
+    deleting: bool = False  # its deletion has begun, and has not come to its end
     locked: bool = False
     locked_reason: str = ""
     locked_by_another: str = ""  # another user than the one who applies the file
@@ -159,6 +160,7 @@ class Plan:
     drift: tuple[
         tuple[tuple[str, ...], tuple[str, ...]], ...
     ] = ()  # (what the catalogue changed, the instances that keep what they have)
+    leaving: tuple[str, ...] = ()  # names of what the file does not have, and whose deletion has begun
     same: int = 0  # instances that are as the file has them
 
     @property
@@ -181,6 +183,10 @@ class Plan:
             )
         if self.kept:
             found.append("= not in the file, kept without bootflow_prune: %s" % ", ".join(self.kept))
+        if self.leaving:
+            found.append(
+                "= not in the file, being deleted (bootflow.compute.delete ends it): %s" % ", ".join(self.leaving)
+            )
         return [*found, self.totals()]
 
     def totals(self) -> str:
@@ -200,6 +206,8 @@ class Plan:
             words.append("%d cannot be changed" % (len(left) - len(asks) - len(waits)))
         if self.kept:
             words.append("%d not in the file" % len(self.kept))
+        if self.leaving:
+            words.append("%d being deleted" % len(self.leaving))
         return "%s; %d as the file has %s." % (", ".join(words), self.same, "it" if self.same == 1 else "them")
 
 
@@ -221,14 +229,17 @@ def plan(
     there = {(p.project, p.name): p for p in present}
     changes: list[Change] = []
     kept: list[str] = []
+    leaving: list[str] = []
     drift: dict[tuple[str, ...], list[str]] = {}
     same = 0
     for key in sorted({*targets, *there}, key=lambda k: (k[0], _natural(k[1]))):
         target, instance = targets.get(key), there.get(key)
         if target is None:
-            removal = _surplus(t.cast(Present, instance), prune)
+            surplus = t.cast(Present, instance)
+            removal = _surplus(surplus, prune)
             changes += removal
-            kept += [] if removal else [key[1]]
+            if not removal:
+                (leaving if surplus.deleting else kept).append(key[1])
             continue
         if instance is None:
             changes.append(Change(BOOT, target.name, target.project, how=_after_boot(target)))
@@ -240,7 +251,7 @@ def plan(
         if planner.drift:
             drift.setdefault(planner.drift, []).append(target.name)
     by_words = tuple((words, tuple(its)) for words, its in sorted(drift.items()))
-    return Plan(tuple(changes), tuple(kept), by_words, same)
+    return Plan(tuple(changes), tuple(kept), by_words, tuple(leaving), same)
 
 
 def _natural(name: str) -> tuple[str, int, str]:

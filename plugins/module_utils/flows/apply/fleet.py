@@ -474,6 +474,7 @@ def _present(tx: Transaction, rows: t.Mapping[Key, Instance], followed: t.Collec
             launched=row.launched_at is not None,
             torn=row.uuid in torn,
             config_drive=bool(row.config_drive),
+            deleting=row.task_state in (states.DELETING, states.SOFT_DELETING),
             locked=row.locked_by is not None,
             locked_reason=row.locked_reason or "",
             locked_by_another=str(row.locked_by) if operation.is_locked(tx, row) else "",

@@ -188,6 +188,26 @@ def test_the_diff_has_the_images(fleet: Rebuilding) -> None:
     assert begun["diff"]["after"].endswith(": active, image debian\n")
 
 
+def test_the_table_has_the_images(fleet: Rebuilding) -> None:
+    fleet.check_mode = True
+    fleet.play("rebuild", names=["web-1"], rebuild_image="debian")
+    assert "image cirros -> debian" in fleet.shown[-1]
+    fleet.play("rebuild", names=["web-1"])
+    assert fleet.shown[-1].rstrip().endswith("image cirros")
+
+
+@pytest.mark.parametrize(
+    ("operation", "meant"), [("rebuild", "bootflow_rebuild_image"), ("rescue", "bootflow_rescue_image_ref")]
+)
+def test_an_image_that_nothing_reads_is_refused(fleet: Rebuilding, operation: str, meant: str) -> None:
+    """The disks would be made from the instance's own."""
+    fleet.variables["bootflow_image"] = "debian"
+    before = fleet.world.everything()
+    with pytest.raises(errors.InvalidInput) as refused:
+        fleet.play(operation, names=["web-1"])
+    assert meant in refused.value.remedy and fleet.world.everything() == before and not fleet.removed
+
+
 def test_with_its_own_image(fleet: Rebuilding) -> None:
     spec_id = row_of(fleet.world, "web-1").request_spec_id
     assert fleet.play("rebuild", names=["web-1", "web-2"])["changed"]

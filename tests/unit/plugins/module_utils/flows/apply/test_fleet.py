@@ -166,6 +166,21 @@ def test_counts_go_up_and_down(two_hosts: World, low: int, high: int) -> None:
     assert len(living(world)) == low and planned(world, few).lines()[0].startswith("nothing to do")
 
 
+def test_what_is_being_deleted_is_not_called_kept(two_hosts: World) -> None:
+    """Whoever finds the run dead completes the deletion, with prune or without."""
+    world = two_hosts
+    apply(world, file(world, request("web"), request("old"), request("other")))
+    world.delete("d", uuids=[living(world)["old"].uuid])
+    rest = file(world, request("web"))
+    plan = planned(world, rest)
+    assert plan.to_do == [] and (plan.kept, plan.leaving) == (("other",), ("old",))
+    assert plan.lines() == [
+        "= not in the file, kept without bootflow_prune: other",
+        "= not in the file, being deleted (bootflow.compute.delete ends it): old",
+        "nothing to do, 1 not in the file, 1 being deleted; 1 as the file has it.",
+    ]
+
+
 def test_never_more_than_prune_max(two_hosts: World) -> None:
     world = two_hosts
     apply(world, file(world, request("web", 3), request("db")))
