@@ -200,12 +200,21 @@ _NOT_YET = (
     errors.VolumeDeviceNotFound,
 )
 
+#: What QEMU says where it logs in by itself, and the storage host is not reached; one that refuses it fails later.
+_NO_STORAGE = "iSCSI: Failed to connect to LUN : Failed to start full connect"
+
+
+def _is_of_a_while(problem: errors.BootflowError) -> bool:
+    return isinstance(problem, _NOT_YET) or (
+        isinstance(problem, errors.LibvirtError) and _NO_STORAGE in problem.message
+    )
+
 
 def _outcome(answer: t.Mapping[str, t.Any], problem: errors.BootflowError | None, started: bool) -> Outcome:
     """Of a guest that was to be stopped, or ``started``: where that failed for good the instance is in error, as in Nova."""
     vm_state = None
     if started and problem is not None:
-        vm_state = states.ACTIVE if isinstance(problem, _NOT_YET) or answer.get("silent") else states.ERROR
+        vm_state = states.ACTIVE if _is_of_a_while(problem) or answer.get("silent") else states.ERROR
     return Outcome(int(answer.get("power_state") or 0), problem, vm_state)
 
 

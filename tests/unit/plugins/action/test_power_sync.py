@@ -373,6 +373,9 @@ def test_one_that_cannot_start_is_in_error_and_a_silent_host_is_tried_again(boot
         errors.HypervisorUnavailable(host="h1", reason="it starts"),
         errors.LedgerError(url="pg", reason="it is away"),
         errors.FailedISCSITargetPortalLogin(),
+        errors.LibvirtError(
+            reason="qemu: iSCSI: Failed to connect to LUN : Failed to start full connect Couldn't connect transport"
+        ),
         errors.VolumeDeviceNotFound(device="/dev/disk/by-path/x"),
     ],
 )
