@@ -17,6 +17,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.sel
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import delete
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Outcome, Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import Instance
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
@@ -129,7 +130,8 @@ class ActionModule(LedgerAction):
         return {"changed": bool(removed) or bool(powered_off), "removed": removed}
 
     def _finish(self) -> dict[str, t.Any]:
-        kept = {n["uuid"]: n for n in (self.task_vars["hostvars"]["localhost"].get(DELETING) or {}).get("kept") or ()}
+        begun = self.task_vars["hostvars"]["localhost"].get(DELETING) or {}
+        kept = {n["uuid"]: n for n in begun.get("kept") or ()}
         ledger = self.open_ledger()
         gone, left = ledger.transact(delete.finish, force=self.options["force"])
         off, problems = ledger.inspect(delete.soft_deleted, sorted(kept)) if kept else ([], [])
@@ -141,6 +143,12 @@ class ActionModule(LedgerAction):
                 lines.append(
                     "Deleted, can be restored for %d s: %s" % (self.options["reclaim_instance_interval"], names)
                 )
+            named = {n["uuid"]: n["name"] for n in begun.get("instances") or ()}
+            owed = ledger.inspect(cleanups.of_instances, sorted(named)) if self.options["force"] and named else []
+            lines += [
+                "%s may still run on %s, which removes it when it reports again." % (named[due.instance_uuid], due.host)
+                for due in owed
+            ]
             tables.show(self._display, lines)
         items = [
             errors.failed_item(v["name"], v["uuid"], v["fault"], host=v["host"], state="the host was not asked")
