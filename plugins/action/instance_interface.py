@@ -34,6 +34,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.attached_volumes import Attached
 from ansible_collections.bootflow.compute.plugins.plugin_utils.dhcp import restore
+from ansible_collections.bootflow.compute.plugins.plugin_utils.inventory_hosts import refuse_left_out
 from ansible_collections.bootflow.compute.plugins.plugin_utils.lease import lease_kept
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, item_errors, outcome
@@ -87,7 +88,14 @@ class ActionModule(LedgerAction):
                 return interfaces.begin_detach(tx, named, names, o["project"], known_hosts)
 
         problems.raise_if_any()
-        begun = self.write(begin)
+
+        def within_limit(tx: Transaction) -> interfaces.Begun:
+            begun = begin(tx)
+            hosts = {str(each.row.host) for each in begun.found}
+            refuse_left_out(hosts, self.within_limit(sorted(hosts)))
+            return begun
+
+        begun = self.write(within_limit)
         work: dict[str, Items] = {}
         for each in begun.found:
             work.setdefault(str(each.row.host), []).append(_item(each, each.port.id in begun.new))

@@ -47,7 +47,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.attached_volumes import connect_beside, disks_there
 from ansible_collections.bootflow.compute.plugins.plugin_utils.dhcp import reserve, restore
-from ansible_collections.bootflow.compute.plugins.plugin_utils.inventory_hosts import reachable
+from ansible_collections.bootflow.compute.plugins.plugin_utils.inventory_hosts import reachable, refuse_left_out
 from ansible_collections.bootflow.compute.plugins.plugin_utils.live_progress import Leaving
 from ansible_collections.bootflow.compute.plugins.plugin_utils.move_action import (
     Candidates,
@@ -113,6 +113,8 @@ class ActionModule(MoveAction):
         def begin(tx: Transaction) -> tuple[live.Begun, dict[str, str], dict[str, dict[str, t.Any]], list[str]]:
             candidates.rehearse(tx)
             begun = live.begin(tx, wanted, candidates.read, candidates.options, connectors)
+            sources = {m.move.source_compute for m in begun.moving}
+            refuse_left_out(sources, self.within_limit(sorted(sources)))
             addresses = {r.host: r.host_ip for r in nodes.rows(tx, ("host", "node", "host_ip"))}
             storage_hosts = reachable(self, moving.storage_hosts(tx)) if begun.with_volumes else []
             return begun, addresses, live_pins.of(tx, begun.moving), storage_hosts

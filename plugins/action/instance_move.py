@@ -49,7 +49,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.attached_volumes 
     leave_host,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.guest_of_build import blank_disk
-from ansible_collections.bootflow.compute.plugins.plugin_utils.inventory_hosts import reachable
+from ansible_collections.bootflow.compute.plugins.plugin_utils.inventory_hosts import reachable, refuse_left_out
 from ansible_collections.bootflow.compute.plugins.plugin_utils.move_action import (
     Candidates,
     Item,
@@ -163,7 +163,9 @@ class ActionModule(MoveAction):
                 told = {h: e for h, e in silent.items() if e is not None}
                 back = course.begin_revert(tx, selection, known, self.options["quotas"], told)
                 begun = cold.Begun(back.moving, back.failed, back.rows, back.unchanged)
-                return begun, course.flavors_of(tx, back.moving), nodes.forced_down(tx)
+                down = nodes.forced_down(tx)
+                self._check_limit(back.moving, down)
+                return begun, course.flavors_of(tx, back.moving), down
 
             begun, flavors, down = self.write(revert)
             return self._begun(begun, {}, {}, flavors, down=down)
@@ -173,6 +175,7 @@ class ActionModule(MoveAction):
         def begin(tx: Transaction) -> tuple[cold.Begun, dict[str, str], dict[str, Journey], Flavors, list[str]]:
             candidates.rehearse(tx)
             begun = cold.begin(tx, wanted, candidates.read, candidates.options)
+            self._check_limit(begun.moving)
             addresses = {r.host: r.host_ip for r in nodes.rows(tx, ("host", "node", "host_ip"))}
             journeys = local_disks.journeys(tx, [m.move for m in begun.moving])
             new = sorted({m.move.dest_compute for m in begun.moving if not ledger_moves.stays(m.move)})
@@ -180,6 +183,11 @@ class ActionModule(MoveAction):
             return begun, addresses, journeys, course.flavors_of(tx, begun.moving), unheard
 
         return self._begun(*self.write(begin))
+
+    def _check_limit(self, moving: t.Sequence[course.Moving], down: t.Collection[str] = ()) -> None:
+        """:raises InvalidInput: see refuse_left_out(). :arg down: hosts that are not asked"""
+        hosts = {m.move.source_compute for m in moving} | {m.move.dest_compute for m in moving}
+        refuse_left_out(hosts - set(down), self.within_limit(sorted(hosts)))
 
     def _begun(
         self,

@@ -24,9 +24,10 @@ def reachable(action: LedgerAction, hosts: t.Iterable[str]) -> list[str]:
 
 
 def in_inventory(action: LedgerAction, hosts: t.Iterable[str]) -> list[str]:
-    """``hosts``, which all have to be in the inventory. Called in the transaction that gives them work, to roll it back.
+    """``hosts``, which all have to be in the inventory, and within the limit of the run. Called in the transaction that gives them work, to
+    roll it back.
 
-    :raises DriverNotInitialized: one is not.
+    :raises DriverNotInitialized: one is not in the inventory. :raises InvalidInput: the limit leaves out one.
     """
     wanted = list(hosts)
     strangers = sorted(set(wanted) - set(reachable(action, wanted)))
@@ -35,6 +36,7 @@ def in_inventory(action: LedgerAction, hosts: t.Iterable[str]) -> list[str]:
             message="%s %s not in the inventory" % (", ".join(strangers), "is" if len(strangers) == 1 else "are"),
             remedy="Put the missing hosts back into the inventory and rerun the playbook; their work is still recorded.",
         )
+    refuse_left_out(wanted, action.within_limit(wanted))
     return wanted
 
 
@@ -46,6 +48,6 @@ def refuse_left_out(hosts: t.Iterable[str], within: t.Collection[str]) -> None:
     left_out = sorted(set(hosts) - set(within))
     if left_out:
         raise errors.InvalidInput(
-            message="the limit of this run leaves out %s, where selected instances are" % ", ".join(left_out),
+            message="the limit of this run leaves out %s, where something is to be done" % ", ".join(left_out),
             remedy="Add these hosts to the limit, or run it without one; bootflow_host selects the instances of some hosts.",
         )

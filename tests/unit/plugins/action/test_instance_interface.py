@@ -93,6 +93,29 @@ def host(world: World) -> Host:
     return Host(world, world.boot("web"))
 
 
+def test_a_limit_that_leaves_out_its_host_is_refused(host: Host) -> None:
+    hostvars = {"localhost": {"bootflow_ledger_opened": {"run_limit": ["localhost", "h2"]}}, "h1": {}}
+    variables = {"hostvars": hostvars, "groups": {"all": ["localhost", "h1"], "bootflow_compute": ["h1"]}}
+    options = {
+        "operation": "attach_interface",
+        "phase": "begin",
+        "interfaces": [{"instance": "web", "network": "net-2"}],
+        "networks": [
+            {
+                "name": "net-2",
+                "id": network(2).id,
+                "type": "network",
+                "source": "default",
+                "subnets": [{"name": "v4", "cidr": "192.0.2.0/24"}],
+            }
+        ],
+    }
+    before = host.world.everything()
+    with pytest.raises(errors.InvalidInput, match="the limit of this run leaves out h1"):
+        action_of(instance_interface, WorldPorts(host.world, "a", host.module), variables, **options).act()
+    assert host.world.everything() == before
+
+
 @pytest.mark.parametrize("silent", [False, True])
 def test_an_interface_that_another_run_detaches_before_the_guest_has_it(host: Host, silent: bool) -> None:
     """Its address is free by then, and another guest may get it. :arg silent: the host attaches it and does not say so"""

@@ -104,6 +104,18 @@ def test_a_guest_runs_on_whose_new_host_does_not_answer(fleet: Fleet, age: int, 
     assert fleet.world.claims() == {(uuid, "h1")} and not fleet.world.cleanups()
 
 
+@pytest.mark.parametrize(("module", "options"), [(instance_move, COLD), (instance_live_migrate, {})])
+def test_a_limit_that_leaves_out_the_host_of_a_guest_is_refused(
+    fleet: Fleet, module: t.Any, options: dict[str, t.Any]
+) -> None:
+    """Ansible would skip the tasks there, and the move would fail on its way."""
+    fleet.hostvars["localhost"]["bootflow_ledger_opened"] = {"run_limit": ["localhost", "h2"]}
+    before = fleet.world.everything()
+    with pytest.raises(errors.InvalidInput, match="the limit of this run leaves out h1"):
+        fleet.stage(module, "begin", **options, names=["web"])
+    assert fleet.world.everything() == before
+
+
 def test_an_unforeseen_error_of_a_host_fails_the_instance_and_is_journalled_with_its_traceback(fleet: Fleet) -> None:
     (row,) = fleet.world.rows(tables.instances)
     fleet.told(instance_move.BEGUN, fleet.stage(instance_move, "begin", **COLD, names=["web"]))
@@ -164,6 +176,12 @@ def test_a_revert_leads_from_the_new_host_to_the_former_one(fleet: Fleet) -> Non
     ]
     assert fleet.shown[-1].split()[2:] == ["h2", "resized", "RUNNING", "HostUnreachable"]
     fleet.hostvars["h1"]["bootflow_reported"] = {"reported": True, "error": None}
+    for left_out in HOSTS:
+        limit = ["localhost", *(h for h in HOSTS if h != left_out)]
+        fleet.hostvars["localhost"]["bootflow_ledger_opened"] = {"run_limit": limit}
+        with pytest.raises(errors.InvalidInput, match="leaves out %s" % left_out):
+            fleet.stage(instance_move, "begin", **revert, names=["web"])
+    del fleet.hostvars["localhost"]["bootflow_ledger_opened"]
     begun = fleet.told(instance_move.BEGUN, fleet.stage(instance_move, "begin", **revert, names=["web"]))
     assert begun["diff"]["before"] == said["after"] and begun["diff"]["after"] == said["before"]
     fleet.told(instance_move.SWITCHED, fleet.stage(instance_move, "switch", **revert))

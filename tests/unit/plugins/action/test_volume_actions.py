@@ -85,6 +85,9 @@ def test_what_is_on_a_host_outside_the_inventory_is_refused_and_stays(
     path = "attachments[0]" if module is attach_volume else ""
     assert refused(run, module, check_mode, **options) == [(path, "DriverNotInitialized")]
     run.hosts = HOSTS
+    run.registered["bootflow_ledger_opened"] = {"run_limit": ["localhost", "h1", "s2"]}
+    assert refused(run, module, check_mode, **options) == [(path, "InvalidInput")], "Ansible would skip the tasks there"
+    del run.registered["bootflow_ledger_opened"]
     result, _shown = run(module, check_mode, **options)
     assert result["changed"] is True
     hosts = result["storage_hosts"] if module is attach_volume else result["hosts"]
