@@ -241,6 +241,12 @@ def test_interfaces_of_a_file(networks: Flow) -> None:
     done = flow.run("apply", bootflow_instances=[two], **ready)
     assert done.returncode == 0, done.output
     assert len(everywhere(flow, "web")) == 2
+    # A guest that is off loses it before it is started: it need not let go of it.
+    assert flow.run("stop", bootflow_names=["web"]).returncode == 0
+    done = flow.run("apply", bootflow_instances=[{**one, "state": "running"}])
+    assert done.returncode == 0, done.output
+    actions = [r["action"] for r in flow.query("SELECT action FROM instance_actions ORDER BY id")]
+    assert actions[-3:] == ["stop", "detach_interface", "start"] and len(everywhere(flow, "web")) == 1
     flow.delete("web")
     assert flow.residue() == {}
 
