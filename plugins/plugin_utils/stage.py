@@ -32,7 +32,7 @@ def warn_of_leftovers(action: LedgerAction, host: str, problems: t.Mapping[str, 
 class Cleaned(t.NamedTuple):
     """What became of cleaning a host, by the instances' uuids."""
 
-    problems: dict[str, errors.BootflowError]  # why nothing can be told as removed
+    problems: dict[str, errors.BootflowError]  # why something of it may be there still
     parts: dict[str, str]  # cleanups.OLD or NEW, of those of which no more was to be removed
 
 

@@ -89,9 +89,8 @@ def _shut_down(_connection: t.Any, domain: t.Any, spec: PowerSpec, check_mode: b
     with libvirt_errors():
         saved = bool(domain.hasManagedSaveImage(0))
     changed, forced = state != SHUTDOWN, False
-    if (
-        saved and not changed
-    ):  # else its next start would go on where it was, whatever happened to its disks and volumes meanwhile
+    if saved and not changed:
+        # Else its next start would go on where it was, whatever happened to its disks and volumes meanwhile.
         changed = True
         if not check_mode:
             progress.mark_changed()
@@ -230,8 +229,8 @@ def _state_of_living(domain: t.Any, verb: str) -> int:
     if state in OFF:
         raise LibvirtError(
             reason="guest %s is shut down: only one that runs can be %s" % (domain.name(), verb),
-            remedy="The ledger does not know of that: reboot the instance with bootflow_reboot_type: HARD; one that is rescued, unrescue; one that is"
-            " resized, confirm or revert.",
+            remedy="The ledger does not know of that: reboot the instance with bootflow_reboot_type: HARD; unrescue it where it is rescued, confirm or"
+            " revert it where it is resized.",
         )
     return state
 
