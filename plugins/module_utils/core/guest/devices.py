@@ -331,8 +331,8 @@ def _interface(guest: GuestSpec, vif: t.Mapping[str, t.Any], model: str, queues:
             reason="the VIF %s names no %s of the host" % (vif.get("id"), kind),
             remedy="Set source on the network in bootflow_networks.",
         )
-    bandwidth: dict[str, t.Any] = {
-        name: values.quota_number(guest.flavor, "vif_%s" % name) for name in values.VIF_LIMITS
+    bandwidth: dict[str, t.Any] = {  # 0 is no limit, which libvirt's schema has no number for
+        name: values.quota_number(guest.flavor, "vif_%s" % name) or None for name in values.VIF_LIMITS
     }
     return InterfaceConfig(
         type=str(kind),

@@ -225,10 +225,15 @@ def _cpu_feature(flag: str) -> CpuFeatureConfig:
 
 
 def cputune_config(guest: GuestSpec) -> CpuTuneConfig | None:
-    """The flavor's quota:cpu_shares, _period and _quota; None without them, as the cgroup may be missing."""
+    """The flavor's quota:cpu_shares, _period and _quota; None without them, as the cgroup may be missing.
+
+    0 is libvirt's default, and any negative quota is none: its schema has neither 0 nor a number below -1.
+    """
     given: dict[str, t.Any] = {
-        name: values.quota_number(guest.flavor, "cpu_%s" % name) for name in ("shares", "period", "quota")
+        name: values.quota_number(guest.flavor, "cpu_%s" % name) or None for name in ("shares", "period", "quota")
     }
+    if given["quota"] is not None:
+        given["quota"] = max(given["quota"], -1)
     return CpuTuneConfig(**given) if any(value is not None for value in given.values()) else None
 
 

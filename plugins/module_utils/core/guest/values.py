@@ -203,8 +203,8 @@ def _limits_together(flavor: Flavor) -> t.Iterator[BootflowError]:
     if limits["disk_size_iops_sec"] and not any(limits["disk_%s_iops_sec" % way] for way in _WAYS):
         yield _together(flavor, "quota:disk_size_iops_sec needs a limit of iops")
     for way in ("inbound", "outbound"):
-        given = [what for what in ("peak", "burst") if flavor.extra_specs.get("quota:vif_%s_%s" % (way, what))]
-        if given and flavor.extra_specs.get("quota:vif_%s_average" % way) is None:
+        given = [what for what in ("peak", "burst") if limits["vif_%s_%s" % (way, what)]]
+        if given and not limits["vif_%s_average" % way]:
             yield _together(flavor, "quota:vif_%s_%s needs quota:vif_%s_average" % (way, given[0], way))
 
 

@@ -27,6 +27,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.config
     short_domain_names,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.cpu_topology import best_topology
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.values import VIF_LIMITS
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import BlockDevice, Flavor, Image
 
 from .domain.schema import assert_valid
@@ -673,6 +674,8 @@ def test_every_combination_is_valid_and_reads_back(host, machine, firmware, driv
                 "hw:cpu_sockets": "1",
             }
         },
+        {"specs": {"quota:vif_%s" % name: "0" for name in VIF_LIMITS}},
+        {"specs": {"quota:cpu_shares": "0", "quota:cpu_period": "0", "quota:cpu_quota": "-5"}},
         {"options": {"cpu_mode": "custom", "cpu_model": "Nehalem", "cpu_model_extra_flags": ("aes", "-vmx")}},
         {"options": {"cpu_mode": "maximum", "vnc_listen": "::1", "vnc_keymap": "de", "disk_discard": "unmap"}},
         {"network_info": (), "config_drive": None, "console_log": None, "options": {"vnc_enabled": False}},
