@@ -76,10 +76,12 @@ class ActionModule(LedgerAction):
             if o["operation"] == RECLAIM:  # one on a host that is gone keeps no other: it is told at the end
                 return delete.begin_reclaim(tx, keep_for) if keep_for > 0 else delete.Deleting()
             found = delete.begin(tx, chosen, o["missing_ok"], soft)
-            strangers = sorted(h for h in found.hosts if h not in inventory)
+            asked = sorted({*found.hosts, *found.storage_hosts})
+            strangers = [h for h in asked if h not in inventory]
             if strangers and not o["force"]:  # nothing is marked then
                 raise delete.strangers_error(strangers)
-            inventory_hosts.refuse_left_out(found.hosts, self.within_limit(found.hosts))
+            asked = [h for h in asked if h in inventory]
+            inventory_hosts.refuse_left_out(asked, self.within_limit(asked))
             return found
 
         found, volumes = self.write(lambda tx: _with_volumes(tx, begin(tx)))
@@ -136,6 +138,8 @@ class ActionModule(LedgerAction):
         gone, left = ledger.transact(delete.finish, force=self.options["force"])
         off, problems = ledger.inspect(delete.soft_deleted, sorted(kept)) if kept else ([], [])
         left += problems
+        named = {n["uuid"]: n["name"] for n in begun.get("instances") or ()}
+        volumes_left = ledger.inspect(delete.volumes_left, sorted(named)) if begun.get("volumes") else []
         if self.options["print_table"]:
             lines = ["Deleted: %s" % (", ".join(gone) or "nothing")] if gone or not off else []
             if off:
@@ -143,11 +147,20 @@ class ActionModule(LedgerAction):
                 lines.append(
                     "Deleted, can be restored for %d s: %s" % (self.options["reclaim_instance_interval"], names)
                 )
-            named = {n["uuid"]: n["name"] for n in begun.get("instances") or ()}
             owed = ledger.inspect(cleanups.of_instances, sorted(named)) if self.options["force"] and named else []
             lines += [
                 "%s may still run on %s, which removes it when it reports again." % (named[due.instance_uuid], due.host)
                 for due in owed
+            ]
+            lines += [
+                "Volume %s of %s was not deleted, it is %s: %s"
+                % (
+                    v["name"],
+                    named[v["instance_uuid"]],
+                    v["status"],
+                    (v["fault"] or {}).get("message") or "volume_list shows why",
+                )
+                for v in volumes_left
             ]
             tables.show(self._display, lines)
         items = [
@@ -157,7 +170,8 @@ class ActionModule(LedgerAction):
         error = errors.DeleteIncomplete(items, len(gone) + len(off) + len(left))
         changed = bool(gone) or any(kept[r.uuid]["vm_state"] != states.SOFT_DELETED for r in off)
         soft_deleted = [r.display_name for r in off]
-        return outcome(error, changed=changed, deleted=gone, soft_deleted=soft_deleted, left=left)
+        told = {"deleted": gone, "soft_deleted": soft_deleted, "left": left, "volumes_left": volumes_left}
+        return outcome(error, changed=changed, **told)
 
 
 def _named(rows: t.Iterable[Instance]) -> list[dict[str, t.Any]]:

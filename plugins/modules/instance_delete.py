@@ -126,6 +126,11 @@ left:
   type: list
   elements: dict
   returned: O(phase=finish)
+volumes_left:
+  description: The volumes that were to be deleted with the deleted instances and are there still, each with its C(status) and C(fault).
+  type: list
+  elements: dict
+  returned: O(phase=finish)
 failed_items:
   {description: ["What failed, each item with C(name), C(id), C(host), C(state),
     C(error) (its error, if one is known) and C(tried) (the errors of earlier attempts).", Missing if the task failed as a whole.],

@@ -15,7 +15,7 @@ import typing as t
 from ...core import errors
 from ...core.volumes import attach_rules, attachment, model, names, pool_hosts, states
 from ...core.volumes.attachment import DONE, IDLE, NONE, ON_THE_WAY, QEMU
-from ...ledger.compute import instances, nodes
+from ...ledger.compute import history, instances, nodes
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, deletions, volume_history, volumes
 from ...ledger.storage.attachments import Attachment, Connector, Reservation
@@ -269,8 +269,8 @@ def hosts_cleaned(tx: Transaction, cleaned: t.Collection[tuple[str, str]]) -> No
 def end_with_instances(tx: Transaction, instance_uuids: t.Iterable[str]) -> None:
     """End the attachments of ended instances, each as soon as neither host has a part of it.
 
-    Volumes with delete_on_termination are deleted then, others become available. A volume of a boot that was never placed
-    on a backend is deleted too, because Nova would not have created it.
+    Volumes with delete_on_termination are deleted then, unless snapshots or other volumes need them; others become available. A volume of a
+    boot that was never placed on a backend is deleted too, because Nova would not have created it.
     """
     rows = attachments.select(tx, instance_uuids=instance_uuids, lock=True)
     if not rows:
@@ -292,11 +292,26 @@ def deleted_with(tx: Transaction, instance_uuids: t.Collection[str]) -> dict[str
     rows = [r for r in attachments.select(tx, instance_uuids=instance_uuids, beside=False) if r.delete_on_termination]
     known = attachments.volumes_of(tx, rows)
     users = attachments.of_volumes(tx, known) if known else {}
+    needed = deletions.needed(tx, known)
     found: dict[str, list[str]] = {}
     for row in rows:
+        if row.volume_id in needed:
+            continue
         if {each.instance_uuid for each in users.get(row.volume_id, ())} <= set(instance_uuids):
             found.setdefault(row.instance_uuid, []).append(known[row.volume_id].name or row.volume_id)
     return {uuid: sorted(names) for uuid, names in found.items()}
+
+
+def storage_hosts_of(tx: Transaction, instance_uuids: t.Collection[str]) -> dict[str, set[str]]:
+    """uuid -> the storage hosts that have work when the instance is deleted: an export to end, or a volume to delete. Asked before it is marked."""
+    rows = attachments.select(tx, instance_uuids=instance_uuids)
+    known = attachments.volumes_of(tx, rows)
+    found: dict[str, set[str]] = {}
+    for row in rows:
+        volume = known.get(row.volume_id)
+        if volume is not None and volume.pool_host and (row.export != NONE or row.delete_on_termination):
+            found.setdefault(row.instance_uuid, set()).add(volumes.host_of(volume.pool_host))
+    return found
 
 
 def cut_off_ended(tx: Transaction, hosts: t.Collection[str]) -> None:
@@ -362,8 +377,12 @@ def _end(tx: Transaction, rows: t.Sequence[Attachment]) -> None:
         _release(tx, ids, status)  # before the deletion: an attached volume cannot be deleted
     unused = set(free[states.AVAILABLE])
     doomed = {v.id for r, v in ended if v.id in unused and (r.delete_on_termination or _never_placed(v))}
-    if doomed:
-        deletions.delete(tx, doomed)
+    # As in Nova, where Cinder refuses to delete them: they stay.
+    needed = deletions.needed(tx, doomed)
+    volume_history.add_events(tx, [(i, None, e.message) for i, e in needed.items()], "delete", history.ERROR)
+    volume_history.add_faults(tx, [volume_history.Fault(i, e, None) for i, e in needed.items()])
+    if doomed - set(needed):
+        deletions.delete(tx, doomed - set(needed))
 
 
 def _status_with(left: t.Collection[Attachment]) -> str:
@@ -385,5 +404,8 @@ def _release(tx: Transaction, ids: t.Sequence[str], status: str) -> None:
     busy = (states.RESERVED, states.ATTACHING, states.DETACHING, states.IN_USE)
     values: dict[str, t.Any] = {"attach_status": attach_status}
     if status == states.AVAILABLE:
+        # One whose extension failed, or is not over, is what it was before that, but not attached any more.
+        extending = {"status": (states.EXTENDING, states.ERROR_EXTENDING)}
+        volumes.swap(tx, ids, extending, previous_status=states.AVAILABLE, **values)
         values["run_id"] = None
     volumes.swap(tx, ids, {"status": busy}, status=status, **values)

@@ -10,6 +10,7 @@ is soft-deleted first: its guest is off, everything else stays until it is resto
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 from dataclasses import dataclass, field
 
@@ -20,7 +21,7 @@ from ...ledger.compute import claims, cleanups, history, instances, ports, runs
 from ...ledger.compute import moves as ledger_moves
 from ...ledger.compute.instances import Instance
 from ...ledger.db.transaction import Transaction
-from ...ledger.storage import attachments
+from ...ledger.storage import attachments, volume_history
 from ..attachments import life
 from . import cleanup, operation
 from .operation import Operation, Outcome, Selection
@@ -36,6 +37,7 @@ SHUTDOWN = "compute.instance.shutdown.%s"
 class Deleting:
     rows: list[Instance] = field(default_factory=list)
     hosts: list[str] = field(default_factory=list)  # hosts that have to remove something, or shut a guest off
+    storage_hosts: list[str] = field(default_factory=list)  # those that have to end exports, or to delete volumes
     kept: list[Instance] = field(default_factory=list)  # are soft-deleted, or were already
     volumes: dict[str, list[str]] = field(default_factory=dict)  # uuid -> names of the volumes that are deleted with it
 
@@ -61,7 +63,7 @@ def begin(tx: Transaction, selection: Selection, missing_ok: bool = False, soft:
     begun = operation.enter(tx, SOFT_DELETE, kept)
     history.start_events_on(tx, {r.uuid: r.host for r in begun.rows}, SOFT_DELETE.name)
     hosts = {r.host for r in begun.rows if r.host is not None} | _end_moves(tx, begun.rows)
-    return Deleting(found.rows, sorted(hosts.union(found.hosts)), kept, found.volumes)
+    return dataclasses.replace(found, hosts=sorted(hosts.union(found.hosts)), kept=kept)
 
 
 def _can_be_kept(row: Instance) -> bool:
@@ -112,12 +114,13 @@ def begin_reclaim(tx: Transaction, seconds: float) -> Deleting:
 def _marked(tx: Transaction, rows: list[Instance]) -> Deleting:
     """What follows for instances that are marked as deleting."""
     found = [r.uuid for r in rows]
-    volumes = life.deleted_with(tx, found)
+    volumes, storing = life.deleted_with(tx, found), life.storage_hosts_of(tx, found)
     life.end_with_instances(tx, found)
     _end_moves(tx, rows)
     hosts = {r.host for r in rows if r.host is not None} | {c.host for c in cleanups.of_instances(tx, found)}
     history.notify_each(tx, {r.uuid: {"host": r.host} for r in rows if r.host is not None}, SHUTDOWN % "start")
-    return Deleting(rows=rows, hosts=sorted(hosts), volumes=volumes)
+    storage_hosts = sorted(set().union(*storing.values()))
+    return Deleting(rows=rows, hosts=sorted(hosts), storage_hosts=storage_hosts, volumes=volumes)
 
 
 def _end_moves(tx: Transaction, rows: t.Sequence[Instance]) -> set[str]:
@@ -143,19 +146,21 @@ def _end_moves(tx: Transaction, rows: t.Sequence[Instance]) -> set[str]:
 
 
 def hosts_having(tx: Transaction, rows: t.Sequence[Instance]) -> dict[str, set[str]]:
-    """uuid -> the hosts that have something of the instance, or may have: a delete asks all of them."""
+    """uuid -> the hosts that have something of the instance or of its volumes, or may have: a delete asks all of them."""
     found = {r.uuid: {r.host} - {None} for r in rows}
     for due in cleanups.of_instances(tx, list(found)):
         found[due.instance_uuid].add(due.host)
     for uuid, move in ledger_moves.open_of(tx, list(found)).items():
         found[uuid] |= {move.source_compute, move.dest_compute}
+    for uuid, hosts in life.storage_hosts_of(tx, list(found)).items():
+        found[uuid] |= hosts
     return t.cast("dict[str, set[str]]", found)
 
 
 def strangers_error(hosts: t.Sequence[str]) -> errors.ComputeHostNotFound:
     """Hosts that have something of what is to be deleted are not in the inventory."""
     return errors.ComputeHostNotFound(
-        host=", ".join(hosts),
+        message="Host %s could not be found in the inventory." % ", ".join(hosts),
         remedy="Put it into the inventory, or delete with bootflow_delete_force: true if it is gone for good.",
     )
 
@@ -292,6 +297,28 @@ def finish(tx: Transaction, force: bool = False) -> tuple[list[str], list[dict[s
     cleanups.add(tx, *owed)
     _end(tx, [r.uuid for r in gone], claimed=[r.uuid for r in gone if r.uuid not in waiting])
     return [r.display_name for r in gone], left
+
+
+def volumes_left(tx: Transaction, uuids: t.Collection[str]) -> list[dict[str, t.Any]]:
+    """The volumes that were to be deleted with these deleted instances, and that nobody has, but that are there still: {name, id, instance_uuid,
+    status, fault}.
+    """
+    rows = attachments.select(tx, instance_uuids=uuids, beside=False, ended=True) if uuids else []
+    rows = [r for r in rows if r.delete_on_termination and r.state is None]
+    known = attachments.volumes_of(tx, rows)
+    users = attachments.of_volumes(tx, known) if known else {}
+    faults = volume_history.last_faults(tx, known) if known else {}
+    return [
+        {
+            "name": known[r.volume_id].name or r.volume_id,
+            "id": r.volume_id,
+            "instance_uuid": r.instance_uuid,
+            "status": known[r.volume_id].status,
+            "fault": history.shown_fault(faults.get(r.volume_id)),
+        }
+        for r in rows
+        if r.volume_id in known and r.volume_id not in users
+    ]
 
 
 def _end(tx: Transaction, uuids: t.Sequence[str], claimed: t.Sequence[str] = ()) -> None:

@@ -206,13 +206,7 @@ class _Check:
         self.live_runs = volumes.live_runs(tx, [*rows, *self.snapshots])
         self.in_use = attachments.exported_or_connected(tx, ids)
         self.frozen = backends.frozen_pool_hosts(tx)
-        self.readers = {} if force or not ids else self._readers(ids)
-
-    def _readers(self, ids: t.Sequence[str]) -> dict[str, str]:
-        """Id of a volume -> name of another that is being created from it, or from a snapshot of it."""
-        of = {s.id: s.volume_id for s in self.snapshots}
-        found = volumes.being_created_from(self.tx, ids, of)
-        return {source or of[str(snapshot)]: name for reader, name, source, snapshot in found if reader not in set(ids)}
+        self.readers = {} if force or not ids else deletions.readers(tx, ids, self.snapshots)
 
     def volume(self, row: VolumeRow) -> None:
         """:raises BootflowError: the volume cannot be deleted."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ...core import errors
 from ...core.volumes import attachment, states
 from ..compute import history
 from ..db import bulk
@@ -15,9 +16,34 @@ from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
 from ..schema.volume_tables import volume_snapshots
 from ..schema.volume_tables import volumes as volumes_table
-from . import attachments, volume_history, volumes
+from . import attachments, snapshots, volume_history, volumes
 from .snapshots import SnapshotRow
 from .volumes import PlacedVolume, VolumeRow
+
+
+def readers(tx: Transaction, ids: t.Collection[str], of_volumes: t.Iterable[SnapshotRow]) -> dict[str, str]:
+    """Id of a volume -> name of another that is being created from it, or from a snapshot of it. :arg of_volumes: their snapshots"""
+    of = {s.id: s.volume_id for s in of_volumes}
+    found = volumes.being_created_from(tx, ids, of)
+    return {source or of[str(snapshot)]: name for reader, name, source, snapshot in found if reader not in set(ids)}
+
+
+def needed(tx: Transaction, ids: t.Collection[str]) -> dict[str, errors.VolumeIsBusy]:
+    """Id -> why this volume cannot be deleted, although nobody has it: it has snapshots, or another one is being created from it."""
+    if not ids:
+        return {}
+    of_volumes = snapshots.select(tx, volume_ids=ids)
+    found = {
+        i: errors.VolumeIsBusy(message="deleting volume %s that volume %s is being made from" % (i, name))
+        for i, name in readers(tx, ids, of_volumes).items()
+    }
+    names: dict[str, list[str]] = {}
+    for each in of_volumes:
+        names.setdefault(each.volume_id, []).append(each.name or each.id)
+    for volume_id, its in names.items():
+        message = "deleting volume %s that has snapshot (%s)" % (volume_id, ", ".join(sorted(its)))
+        found[volume_id] = errors.VolumeIsBusy(message=message)
+    return found
 
 
 def delete(tx: Transaction, ids: t.Iterable[str]) -> None:

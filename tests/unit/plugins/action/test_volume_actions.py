@@ -14,6 +14,7 @@ from ansible_collections.bootflow.compute.plugins.action import (
     attach_volume,
     boot_accept,
     detach_volume,
+    instance_delete,
     storage_stage,
     volume_accept,
     volume_delete,
@@ -95,19 +96,57 @@ def test_what_is_on_a_host_outside_the_inventory_is_refused_and_stays(
 
 
 def test_a_volume_whose_compute_host_is_outside_the_inventory_is_neither_detached_nor_extended(run: Runner) -> None:
-    run.world.attach({"instance": "web", "volume": "data"}, run="v")
-    run.world.storage_round("v")
-    with run.world.ledger.write() as tx:
-        ids = [a.id for a in run.world.live_attachments()]
-        life.connecting(tx.for_run(run.world.context("v")), ids)
-        life.connected(tx.for_run(run.world.context("v")), dict.fromkeys(ids, "/dev/sdb"))
-        life.attached(tx.for_run(run.world.context("v")), ids)
+    attached(run)
     run.hosts = ("s1", "s2")
     for module, path, options in (
         (detach_volume, "attachments[0]", {"attachments": [{"volume": "data"}]}),
         (volume_extend, "", {"volumes": [{"name": "data", "size": 12}]}),
     ):
         assert refused(run, module, **options) == [(path, "DriverNotInitialized")]
+
+
+def attached(run: Runner, **fields: t.Any) -> None:
+    """web has data."""
+    run.world.attach({"instance": "web", "volume": "data", **fields}, run="v")
+    run.world.storage_round("v")
+    with run.world.ledger.write() as tx:
+        ids = [a.id for a in run.world.live_attachments()]
+        life.connecting(tx.for_run(run.world.context("v")), ids)
+        life.connected(tx.for_run(run.world.context("v")), dict.fromkeys(ids, "/dev/sdb"))
+        life.attached(tx.for_run(run.world.context("v")), ids)
+
+
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_an_instance_with_volumes_of_a_host_that_is_left_out_is_refused_and_stays(
+    run: Runner, check_mode: bool
+) -> None:
+    """Its guest went, and it was deleting until somebody deleted it again."""
+    attached(run)
+    run.hosts = ("h1", "s2")
+    assert refused(run, instance_delete, check_mode, names=["web"]) == [("", "ComputeHostNotFound")]
+    run.hosts = HOSTS
+    for force in (False, True):
+        run.registered["bootflow_ledger_opened"] = {"run_limit": ["localhost", "h1", "s2"]}
+        assert refused(run, instance_delete, check_mode, names=["web"], force=force) == [("", "InvalidInput")]
+    run.registered["bootflow_ledger_opened"] = {"run_limit": ["localhost", "h1", "s1"]}
+    result, _shown = run(instance_delete, check_mode, names=["web"])
+    assert result["changed"] and result["hosts"] == ["h1"]
+
+
+def test_a_deletion_tells_which_volumes_it_left(run: Runner) -> None:
+    attached(run, delete_on_termination=True)
+    data = run.world.volume("data").id
+    run.registered["bootflow_deleting"] = run(instance_delete, run="d", names=["web"])[0]
+    (uuid,) = (i["uuid"] for i in run.registered["bootflow_deleting"]["instances"])
+    run.world.disconnect("h1", [uuid], "d")
+    run.world.removed("h1", [uuid])
+    run.world.storage_round("d", fail={data: errors.VolumeBackendAPIException(data="device error")})
+    result, shown = run(instance_delete, run="d", phase="finish")
+    assert (result["deleted"], result["left"]) == (["web"], [])
+    assert [(v["name"], v["status"]) for v in result["volumes_left"]] == [("data", "error_deleting")]
+    assert (
+        "Deleted: web\nVolume data of web was not deleted, it is error_deleting: " in shown and "device error" in shown
+    )
 
 
 @pytest.mark.parametrize("check_mode", [False, True])
@@ -154,9 +193,34 @@ def test_new_volumes_go_to_hosts_of_the_inventory(run: Runner) -> None:
     plan, shown = run(volume_schedule, True, volumes=[{"name": "clone", "source_volid": "data"}])
     assert plan["failed"] and plan["error_code"] == "VolumeFailed"
     assert [i["error"]["code"] for i in plan["failed_items"]] == ["NoValidBackend"]
-    assert "Of 2 backends: 2 backends, as s1@lvm#lvm (its host is not in the inventory)." in shown
+    assert (
+        "Of 2 backends: 2 backends, as s1@lvm#lvm (its host is not in the inventory, or the limit of the run leaves it out)."
+        in shown
+    )
     assert "  - s2@lvm#lvm  the source is on s1@lvm#lvm" in shown
     assert plan["msg"].endswith("Remedy: " + plan["remedy"]) and "--check" not in plan["msg"]
+
+
+def test_a_plan_under_a_limit_has_only_its_hosts_as_the_run(run: Runner) -> None:
+    entries = [{"name": "new", "size": 1}]
+    run.registered["bootflow_ledger_opened"] = {"run_limit": ["localhost", "h1"]}
+    plan, _shown = run(volume_schedule, True, volumes=entries)
+    assert plan["failed"] and [p["host"] for p in plan["plan"]] == [None]
+    run.registered["bootflow_ledger_opened"] = {"run_limit": ["localhost", "s1"]}
+    plan, _shown = run(volume_schedule, True, volumes=entries)
+    assert [p["host"] for p in plan["plan"]] == ["s1@lvm#lvm"]
+
+
+def test_a_volume_that_a_dead_run_began_on_a_host_that_the_limit_leaves_out(run: Runner) -> None:
+    """Ansible would skip its task, and the volume would end in error."""
+    entries = [{"name": "new", "size": 1}]
+    run(volume_accept, run="dead", volumes=entries)
+    run(volume_schedule, run="dead", volumes=entries)
+    run.world.time += 3600
+    run.registered["bootflow_ledger_opened"] = {"run_limit": ["localhost", "s2"]}
+    assert refused(run, volume_accept, volumes=entries) == [("", "InvalidInput")]
+    del run.registered["bootflow_ledger_opened"]
+    assert run(volume_accept, volumes=entries)[0]["resumed"] == [run.world.volume("new").id]
 
 
 def test_storage_hosts_report_again_before_a_round_that_needs_them(run: Runner) -> None:

@@ -15,7 +15,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import life
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup, delete
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import service_state
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import volume_tables
@@ -547,6 +547,34 @@ def test_deleting_an_instance(bworld: BootWorld) -> None:
     assert bworld.status(gone) == "deleted"
     assert bworld.storage["s1"].there["lvm"].keys() == {bworld.volume("keep").id}
     assert bworld.disks(uuid) == []
+
+
+@pytest.mark.parametrize("needed_by", ["a snapshot", "a reader"])
+def test_a_volume_that_snapshots_or_readers_need_stays_when_its_instance_goes(
+    bworld: BootWorld, needed_by: str
+) -> None:
+    """As in Nova, where Cinder refuses to delete it. It ended in error_deleting, from which only a deletion leads out."""
+    bworld.report("h1")
+    bworld.store()
+    (uuid,) = bworld.boot_of(volume_request("web", from_image(delete_on_termination=True)))
+    root = volume_of(bworld, uuid).id
+    if needed_by == "a snapshot":
+        bworld.snapshot({"name": "monday", "volume": root, "force": True}, run="s")
+        bworld.work("s1", "s")
+    else:
+        bworld.request({"name": "copy", "source_volid": root}, run="s")
+    assert bworld.delete(uuids=[uuid]).volumes == {}
+    bworld.disconnect("h1", [uuid], "d")
+    bworld.removed("h1", [uuid])
+    bworld.storage_round("d")
+    assert bworld.finish() == (["web"], [])
+    row = bworld.volume(root)
+    assert (row.status, row.attach_status, bworld.live_attachments()) == ("available", "detached", [])
+    with bworld.ledger.read() as tx:
+        (left,) = delete.volumes_left(tx, [uuid])
+    assert (left["id"], left["status"], left["fault"]["code"]) == (root, "available", "VolumeIsBusy")
+    assert ("monday" if needed_by == "a snapshot" else "copy") in left["fault"]["message"]
+    assert bworld.events(root)[-1] == ("delete", None, "Error")
 
 
 def test_deleting_while_it_is_built(bworld: BootWorld) -> None:
