@@ -271,7 +271,9 @@ class BootWorld(VolumeWorld):
             volume = volumes[row.volume_id]
             assert volume.deleted == "", "a volume with an attachment is gone"
             if row.attach_status == "attached":
-                allowed = ("in-use", "detaching", "extending") + (("attaching",) if volume.multiattach else ())
+                allowed = ("in-use", "detaching", "extending", "error_extending") + (
+                    ("attaching",) if volume.multiattach else ()
+                )
                 assert volume.status in allowed
                 assert self.moves or row.export == row.connection == "done"
             state = State(row.attach_status, row.export, row.connection)

@@ -194,6 +194,11 @@ def check_reserve(volume: Volume, together: bool = False) -> Transition:
     return Transition({"multiattach": (volume.multiattach,), "status": allowed}, {"status": ATTACHING})
 
 
+_EXTENDED_AGAIN = (
+    " Run bootflow.compute.volume_extend for it again; with its present size, %d GiB, where it is not to grow."
+)
+
+
 def check_begin_detaching(volume: Volume) -> Transition:
     """The first step of detaching. :raises InvalidVolume: (400) it is not attached."""
     transition = Transition(
@@ -205,7 +210,13 @@ def check_begin_detaching(volume: Volume) -> Transition:
     if not transition.applies_to(volume):
         raise InvalidVolume(
             reason="Unable to detach volume. Volume status must be 'in-use' and attach_status must be 'attached' to detach.",
-            remedy="Volume %s is %s, attach_status %s." % (volume.id, volume.status, volume.attach_status),
+            remedy="Volume %s is %s, attach_status %s.%s"
+            % (
+                volume.id,
+                volume.status,
+                volume.attach_status,
+                _EXTENDED_AGAIN % volume.size if volume.status == ERROR_EXTENDING else "",
+            ),
         )
     return transition
 

@@ -15,11 +15,12 @@ from dataclasses import dataclass, field, replace
 from ...core import errors
 from ...core.reading.problems import Problems
 from ...core.volumes import quotas, states
+from ...core.volumes.model import PoolState
 from ...core.volumes.scheduler.options import VolumeSchedulerOptions
 from ...core.volumes.scheduler.select import VolumeScheduler
 from ...ledger.db.this_run import Context
 from ...ledger.db.transaction import Transaction
-from ...ledger.storage import attachments, backends, volumes
+from ...ledger.storage import attachments, backends, snapshots, volumes
 from ...ledger.storage.volumes import PlacedVolume, VolumeRow
 from . import requests
 from .requests import VolumeSettings
@@ -125,7 +126,7 @@ def _check_quota(tx: Transaction, growing: t.Sequence[_Growth], settings: Volume
 def _check_capacity(
     tx: Transaction, growing: t.Sequence[_Growth], options: VolumeSchedulerOptions, refusals: Problems
 ) -> None:
-    """Check that the backend of each volume takes the difference, one after the other; a silent backend does not."""
+    """Check that the backend of each volume can extend it by the difference, one after the other; a silent backend does not."""
     larger = [g for g in growing if g.size > g.row.size]
     if not larger:
         return
@@ -133,7 +134,18 @@ def _check_capacity(
     own = {g.row.pool_host for g in larger}
     pools = [replace(s, disabled=False, frozen=False) for s in backends.pool_states(tx, lock=True) if s.host in own]
     scheduler = VolumeScheduler(pools, replace(options, max_attempts=1))
+    fixed = _with_fixed_size(tx, larger, pools)
     for path, row, size in larger:
+        if row.id in fixed:
+            refusals.add(
+                path,
+                errors.InvalidVolume(
+                    reason="%s is in use and has snapshots: LVM extends an origin only while it is inactive"
+                    % (row.name or row.id),
+                    remedy="Detach the volume, or delete its snapshots (%s)." % fixed[row.id],
+                ),
+            )
+            continue
         # Capacity already taken by a failed extension is not taken again.
         base = row.size + row.pending_gb if row.pending_gb and row.made else row.size
         if size <= base:
@@ -144,6 +156,16 @@ def _check_capacity(
         )
         with refusals.collect(path):
             scheduler.select(request)
+
+
+def _with_fixed_size(tx: Transaction, larger: t.Sequence[_Growth], pools: t.Iterable[PoolState]) -> dict[str, str]:
+    """Id -> names of the snapshots of an attached thick volume, which LVM does not extend."""
+    thick = {pool.host for pool in pools if not pool.thin_provisioning_support}
+    ids = [g.row.id for g in larger if g.row.attach_status == states.ATTACHED and g.row.pool_host in thick]
+    found: dict[str, list[str]] = {}
+    for each in snapshots.select(tx, volume_ids=ids, statuses=(states.AVAILABLE,)) if ids else ():
+        found.setdefault(each.volume_id, []).append(each.name or each.id)
+    return {i: ", ".join(sorted(names)) for i, names in found.items()}
 
 
 def _extending(growth: _Growth, context: Context) -> dict[str, t.Any]:

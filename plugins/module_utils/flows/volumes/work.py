@@ -261,10 +261,8 @@ class BackendOutcomes:
         deletions.forget(self.tx, succeeded["delete"], self.host)
         self.found.done += [r.id for r in succeeded["delete"]]
         self._not_deleted(failed["delete"])
-        extending = succeeded["extend"] + [row for row, _error in failed["extend"]]
-        attach_statuses = self._attach_statuses(extending)
-        self._extended(succeeded["extend"], attach_statuses)
-        self._not_extended(failed["extend"], attach_statuses)
+        self._extended(succeeded["extend"])
+        self._not_extended(failed["extend"])
 
     def _created(self, rows: t.Sequence[VolumeRow]) -> None:
         if not rows:
@@ -315,36 +313,22 @@ class BackendOutcomes:
         volumes.update(self.tx, [{"id": r.id, "status": states.status_after("delete", e)} for r, e in failures])
         self._record_failures({r.id: e for r, e in failures}, "delete")
 
-    def _attach_statuses(self, rows: t.Sequence[VolumeRow]) -> dict[str, str]:
-        """attach_status of volumes extended in use, whose instances may have ended meanwhile."""
-        used = [r.id for r in rows if r.attach_status == states.ATTACHED]
-        there = attachments.of_volumes(self.tx, used) if used else {}
-        found = {r.id: str(r.attach_status) for r in rows}
-        for volume_id in used:
-            attached = any(a.attach_status == states.ATTACHED for a in there.get(volume_id, []))
-            found[volume_id] = states.ATTACHED if attached else states.DETACHED
-        return found
-
-    def _extended(self, rows: t.Sequence[VolumeRow], attach_statuses: t.Mapping[str, str]) -> None:
+    def _extended(self, rows: t.Sequence[VolumeRow]) -> None:
         if not rows:
             return
         tx = self.tx
-        written = []
-        for row in rows:
-            attach_status = attach_statuses[row.id]
-            previous = row.previous_status if attach_status == row.attach_status else states.AVAILABLE
-            written.append(
-                {
-                    "id": row.id,
-                    "status": states.status_after("extend", None, previous),
-                    "attach_status": attach_status,
-                    "previous_status": None,
-                    "size": row.new_size,
-                    "new_size": None,
-                    "pending_gb": self.pending(row.pending_gb),
-                    "run_id": None,
-                }
-            )
+        written = [
+            {
+                "id": row.id,
+                "status": states.status_after("extend", None, row.previous_status),
+                "previous_status": None,
+                "size": row.new_size,
+                "new_size": None,
+                "pending_gb": self.pending(row.pending_gb),
+                "run_id": None,
+            }
+            for row in rows
+        ]
         volumes.update(tx, written)
         ids = [r.id for r in rows]
         attachments.mark_grown(tx, ids)
@@ -353,12 +337,11 @@ class BackendOutcomes:
         volume_history.notify_each(tx, payloads, "volume.resize.end")
         self.found.done += ids
 
-    def _not_extended(self, failures: t.Sequence[VolumeFailure], attach_statuses: t.Mapping[str, str]) -> None:
+    def _not_extended(self, failures: t.Sequence[VolumeFailure]) -> None:
         written = [
             {
                 "id": row.id,
                 "status": states.status_after("extend", error),
-                "attach_status": attach_statuses[row.id],
                 "new_size": None,
                 "pending_gb": self.pending(row.pending_gb),
             }

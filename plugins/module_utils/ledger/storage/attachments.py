@@ -341,8 +341,8 @@ def _wanted(tx: Transaction) -> tuple[sa.ColumnElement[bool], ...]:
 
 
 def _exportable() -> sa.ColumnElement[bool]:
-    """Volumes that can be exported: existing ones."""
-    usable = (states.AVAILABLE, states.ATTACHING, states.IN_USE)
+    """Volumes that can be exported: existing ones, also while they grow, and after they could not."""
+    usable = (states.AVAILABLE, states.ATTACHING, states.IN_USE, states.EXTENDING, states.ERROR_EXTENDING)
     return sa.and_(_v.deleted == LIVE, _v.pool_host.is_not(None), _v.made.is_(True), _v.status.in_(usable))
 
 

@@ -507,3 +507,34 @@ def test_a_project_s_own_names(pair: BootWorld) -> None:
 def _of_project(world: BootWorld, *wishes: t.Any) -> t.Any:
     with world.ledger.write() as tx:
         return volume_attach.begin_attach(tx.for_run(world.context("w")), wishes, "other", world.end, True)
+
+
+def test_a_volume_whose_extension_failed_is_free_after_its_instance(pair: BootWorld) -> None:
+    """It stayed attached for ever: it could not be deleted, and there was nothing to detach."""
+    pair.attach({"instance": "web", "volume": "data"}, run="v")
+    pair.storage_round("v")
+    host_work(pair)
+    pair.extend("data", 5, run="x")
+    pair.work(run="x", data=errors.VolumeBackendAPIException(data="broken"))
+    assert (pair.status("data"), pair.volume("data").attach_status) == ("error_extending", "attached")
+    with pytest.raises(errors.InvalidRequest) as refused:
+        pair.detach({"volume": "data"}, run="y")
+    assert (
+        "bootflow.compute.volume_extend for it again; with its present size, 2 GiB" in refused.value.errors[0]["remedy"]
+    )
+    assert pair.delete_all(uuid_of(pair)) == (["web"], [])
+    row = pair.volume("data")
+    assert (row.status, row.attach_status, row.previous_status) == ("error_extending", "detached", "available")
+    assert [r.name for r in pair.remove("data").rows] == ["data"]
+
+
+def test_the_present_size_ends_a_failed_extension(pair: BootWorld) -> None:
+    pair.attach({"instance": "web", "volume": "data"}, run="v")
+    pair.storage_round("v")
+    host_work(pair)
+    pair.extend("data", 5, run="x")
+    pair.work(run="x", data=errors.VolumeBackendAPIException(data="broken"))
+    pair.extend("data", 2, run="y")
+    pair.work(run="y")
+    assert (pair.status("data"), pair.volume("data").size) == ("in-use", 2)
+    assert [a.volume_id for a in pair.detach({"volume": "data"}, run="z").rows] == [pair.volume("data").id]

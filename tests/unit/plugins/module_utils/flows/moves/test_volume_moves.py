@@ -270,6 +270,24 @@ def test_volumes_go_along_and_come_back(world: Movers) -> None:
     assert world.state(uuid)[0] == "active"
 
 
+@pytest.mark.parametrize("over", ["failed", "dead"])
+def test_a_volume_whose_extension_did_not_end_goes_along(world: Movers, over: str) -> None:
+    """No storage host exported it to the new host, nor to the former one again: the guest stayed off, and no start led out of that."""
+    uuid = world.prepare()
+    (other,) = set(HOSTS) - {world.guests[uuid]}
+    world.extend("data", 5, run="x")
+    if over == "failed":
+        world.work(run="x", data=BROKEN)
+    else:
+        world.work_of(run="x")
+        world.time += 3600
+    status = world.status("data")
+    world.migrate(uuid)
+    assert world.guests == {uuid: other} and world.status("data") == status
+    states_of = {(r.attached_host, r.attach_status, r.export, r.connection) for r in world.live_attachments()}
+    assert states_of == {(other, "attached", "done", "done")}
+
+
 def test_resized_on_its_own_host(world: Movers) -> None:
     """The host lets the volumes go, and gets them again with new credentials; so it does when the flavor goes back."""
     uuid = world.prepare()

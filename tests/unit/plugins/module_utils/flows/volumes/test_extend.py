@@ -150,7 +150,33 @@ def test_a_volume_in_use_grows_and_its_host_is_told(vw: VolumeWorld) -> None:
     # the instance ends while it grows again
     vw.extend("v", 30)
     with vw.ledger.write() as tx:
-        tx.execute(volume_tables.volume_attachments.update().values(deleted="x", attach_status="detached"))
+        life.disconnected(tx.for_run(vw.context("d")), [export.attachment_id])
+        exports.to_unexport(tx.for_run(vw.context("d")), "s1")
+        exports.unexported(tx.for_run(vw.context("d")), "s1", {export.attachment_id: None})
     vw.work()
     row = vw.volume("v")
     assert (row.status, row.attach_status, row.size) == ("available", "detached", 30)
+
+
+@pytest.mark.parametrize("thin", [False, True])
+def test_a_thick_volume_in_use_with_snapshots_is_refused_before_anything_begins(
+    vworld: VolumeWorld, thin: bool
+) -> None:
+    """LVM does not extend it: it ended in error_extending, in which it cannot be detached."""
+    vworld.store("s1", thin=thin, lvm=100)
+    volume_id = vworld.make("v", 10)
+    vworld.snapshot({"name": "monday", "volume": "v"})
+    vworld.work()
+
+    def set_status(status: str, attach_status: str) -> None:
+        with vworld.ledger.write() as tx:
+            values = {"status": status, "attach_status": attach_status}
+            tx.execute(volume_tables.volumes.update().values(**values))
+
+    set_status("in-use", "attached")
+    if thin:
+        assert [r.id for r in vworld.extend("v", 20).rows] == [volume_id]
+        return
+    assert refused(vworld, "v", 20) == "volumes[0].size InvalidVolume"
+    set_status("available", "detached")
+    assert [r.id for r in vworld.extend("v", 20).rows] == [volume_id]
