@@ -44,7 +44,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     volume_settings,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction, read_settings
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import outcome
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import outcome, unfit
 
 #: Variables with which the playbook hands the instances of its steps around.
 OF_STEPS = ("names", "uuids", "reservation_ids", "host", "all", "delete_all", "attachments", "interfaces")
@@ -249,7 +249,7 @@ class ActionModule(LedgerAction):
             "diff": {"prepared": "\n".join(lines) + "\n"} if not self.options["print_table"] else [],
         }
         total = len(boots) + len(unplaced) + len(moved)
-        message = "%d of %d instances fit on no host." % (len(items), total)
+        message = unfit(len(items), total, [p for p in boots.values() if p["error"]])
         return outcome(errors.ApplyIncomplete(items, total, message=message), **result)
 
 

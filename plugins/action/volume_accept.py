@@ -18,9 +18,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.vol
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import accept
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import backends
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import backends, volumes
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     host_settings,
+    inventory_hosts,
     storage_settings,
     tables,
     volume_settings,
@@ -56,6 +57,9 @@ class ActionModule(LedgerAction):
             problems.raise_if_any()
             if not accepted.changed:
                 return accepted, []
+            begun = {volumes.host_of(r.pool_host) for r in volumes.select(tx, ids=accepted.resumed) if r.pool_host}
+            there = inventory_hosts.reachable(self, sorted(begun))
+            inventory_hosts.refuse_left_out(there, self.within_limit(there))
             return accepted, backends.stale_hosts(tx, hosts, host_settings.facts_age(self.options))
 
         if not self.check_mode:  # apart: it locks backends, and whoever accepts locks projects first

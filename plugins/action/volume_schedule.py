@@ -109,7 +109,8 @@ class ActionModule(LedgerAction):
         context = self.context()
         ledger = self.rehearsal_ledger()
         reports = storage_reports.of_this_run(self)
-        options = volume_settings.scheduler_options(o, context.now, explain=True, hosts=storage_hosts(self))
+        hosts = self.within_limit(storage_hosts(self))
+        options = volume_settings.scheduler_options(o, context.now, explain=True, hosts=hosts)
         with ledger.rehearse() as tx:
             backends.configure(tx, configurations)
             accepted = accept.accept(tx, o["volumes"], settings)

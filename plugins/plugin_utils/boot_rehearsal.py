@@ -37,11 +37,11 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     volume_settings,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import outcome
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import outcome, unfit
 
 EXPLAINED_OF_AN_ENTRY = 3
 HOSTS_SHOWN = 50  # of those that passed, and of those that were rejected
-REMEDY = "The plan lists why each host was rejected. Request less, or fix the cause."
+REMEDY = "The plan lists why each host and backend was rejected. Request less, or fix the cause."
 
 FleetReader = t.Callable[[Transaction, fleet.Needs], Fleet]
 
@@ -104,7 +104,7 @@ def plan_of_boot(action: LedgerAction, read_fleet: FleetReader) -> dict[str, t.A
     if follows:
         return answer
     items = [errors.failed_item(p["name"], p["uuid"], {**p["error"], "remedy": ""}) for p in plan if p["error"]]
-    message = "%d of %d instances fit on no host." % (len(items), len(plan))
+    message = unfit(len(items), len(plan), [p for p in plan if p["error"]])
     return outcome(errors.BootFailed(items, len(plan), message=message, remedy=REMEDY), **answer)
 
 
@@ -128,7 +128,7 @@ def _rehearse(
             life.bind_waiting(tx, connectors)
         placed_on: dict[str, t.Any] = {}
         if makes_volumes:
-            hosts = storage_settings.storage_hosts(action)
+            hosts = action.within_limit(storage_settings.storage_hosts(action))
             settings = volume_settings.scheduler_options(action.options, tx.now, hosts=hosts)
             placed_on = {c["volume_id"]: c for c in volume_scheduling.plan(tx, settings)}
         rows = instances.select_live(tx, uuids=uuids)
@@ -173,6 +173,8 @@ def _plans(found: _Rehearsed) -> list[dict[str, t.Any]]:
         plan["lines"] += [_volume_line(v) for v in plan["volumes"]]
         if plan["error"] is not None:
             plan["lines"] = refused.setdefault((row.request_spec_id, plan["error"]["message"]), plan["lines"])
+        else:
+            plan["error"] = next((v["error"] for v in plan["volumes"] if v["error"]), None)
         plans.append(plan)
     return plans
 

@@ -127,3 +127,9 @@ def _fate(item: t.Mapping[str, t.Any]) -> tuple[str, ...]:
     if not remedies and error.get("remedy"):
         remedies = {error["remedy"]: None}
     return (*lines, *("    Remedy: " + remedy for remedy in remedies))
+
+
+def unfit(count: int, total: int, plans: t.Iterable[t.Mapping[str, t.Any]]) -> str:
+    """The message of a plan that does not fit. :arg plans: of boots that do not"""
+    what = ", or their volumes on no backend" if any(p["host"] for p in plans) else ""
+    return "%d of %d instances fit on no host%s." % (count, total, what)

@@ -21,6 +21,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.instances im
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
+from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld
 from ansible_collections.bootflow.compute.tests.unit.worlds.taking import node
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import STAGES, World
 
@@ -44,10 +45,12 @@ VARIABLES: dict[str, t.Any] = {
 class Boot:
     """One entry and these hosts; h1 has the most memory and no firmware."""
 
-    def __init__(self, world: World, *with_uefi: str, count: int = 1, **variables: t.Any):
+    def __init__(self, world: World, *with_uefi: str, count: int = 1, devices: t.Any = None, **variables: t.Any):
         self.world = world
         hosts = ("h1", "h2", "h3")
         entry = {"name": "web", "flavor": "small", "image": "efi", "networks": ["net"], "count": count}
+        if devices is not None:
+            entry["block_device_mapping"] = devices
         everywhere = {**VARIABLES, **variables, "bootflow_instances": [entry]}
         inventory = dict.fromkeys(("localhost", *hosts), everywhere)
         groups = {"all": list(inventory), "bootflow_compute": list(hosts)}
@@ -112,6 +115,19 @@ def test_a_plan_that_no_host_can_run_says_so(world: World) -> None:
     (plan,) = result["plan"]
     assert result["failed"] and (plan["host"], plan["xml"]) == (None, None)
     assert plan["error"]["code"] in ("MaxRetriesExceeded", "NoValidHost")
+
+
+def test_a_plan_whose_volume_fits_no_backend_fails_as_the_boot_does(bworld: BootWorld) -> None:
+    blank = {"source_type": "blank", "destination_type": "volume", "volume_size": 1}
+    boot = Boot(bworld, "h1", "h2", "h3", devices=[blank], bootflow_volume_attach="qemu")
+    boot.of["localhost"]["groups"]["bootflow_storage"] = ["s1"]
+    backend = {"name": "lvm", "portals": ["192.0.2.1:3260"]}
+    boot.of["localhost"]["hostvars"]["s1"] = {**VARIABLES, "bootflow_storage_backends": [backend]}
+    result, shown = boot(boot_schedule, check_mode=True)
+    (plan,) = result["plan"]
+    assert result["failed"] and (plan["host"], plan["error"]["code"]) == ("h1", "NoValidBackend")
+    assert "1 of 1 instances fit on no host, or their volumes on no backend." in result["msg"]
+    assert any("on no backend: No valid backend was found" in line for line in shown)
 
 
 def test_a_build_goes_on_to_the_host_that_has_the_firmware(world: World) -> None:

@@ -68,7 +68,7 @@ class VolumeScheduler:
     def why_out(self, state: PoolState) -> str:
         """Why a pool is excluded before the filters; "" if it is not."""
         if self.options.hosts is not None and extract_host(state.host, "host") not in self.options.hosts:
-            return "its host is not in the inventory"
+            return "its host is not in the inventory, or the limit of the run leaves it out"
         if state.disabled:
             return "disabled"
         if state.frozen:
