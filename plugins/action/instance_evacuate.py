@@ -16,7 +16,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.req
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import INSTANCES
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import moving
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import life, moving
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds as of_ledger
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
@@ -33,7 +33,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     scheduler_settings,
     variable_names,
 )
-from ansible_collections.bootflow.compute.plugins.plugin_utils.inventory_hosts import reachable
+from ansible_collections.bootflow.compute.plugins.plugin_utils.inventory_hosts import reachable, refuse_left_out
 from ansible_collections.bootflow.compute.plugins.plugin_utils.lease import lease_kept
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.move_action import (
@@ -86,7 +86,10 @@ class ActionModule(LedgerAction):
 
         def begin(tx: Transaction) -> evacuate.Begun:
             candidates.rehearse(tx)
-            return evacuate.begin(tx, wanted, candidates.read, candidates.options)
+            begun = evacuate.begin(tx, wanted, candidates.read, candidates.options)
+            asked = reachable(self, life.storage_hosts_of(tx, begun.volumes))
+            refuse_left_out(asked, self.within_limit(asked))
+            return begun
 
         begun = self.write(begin)
         storage_hosts = self._follow(begun)

@@ -25,7 +25,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import INSTANCES
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.states import ATTACHED
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import moving
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import life, moving
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds as of_ledger
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup
@@ -114,7 +114,8 @@ class ActionModule(MoveAction):
             candidates.rehearse(tx)
             begun = live.begin(tx, wanted, candidates.read, candidates.options, connectors)
             sources = {m.move.source_compute for m in begun.moving}
-            refuse_left_out(sources, self.within_limit(sorted(sources)))
+            asked = sources.union(reachable(self, life.storage_hosts_of(tx, begun.with_volumes)))
+            refuse_left_out(asked, self.within_limit(sorted(asked)))
             addresses = {r.host: r.host_ip for r in nodes.rows(tx, ("host", "node", "host_ip"))}
             storage_hosts = reachable(self, moving.storage_hosts(tx)) if begun.with_volumes else []
             return begun, addresses, live_pins.of(tx, begun.moving), storage_hosts

@@ -24,7 +24,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.req
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN, TIME_LIMITS
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import MOVE
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import moving
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import life, moving
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import OPERATIONS
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import cold, confirm, course, local_disks
@@ -164,7 +164,7 @@ class ActionModule(MoveAction):
                 back = course.begin_revert(tx, selection, known, self.options["quotas"], told)
                 begun = cold.Begun(back.moving, back.failed, back.rows, back.unchanged)
                 down = nodes.forced_down(tx)
-                self._check_limit(back.moving, down)
+                self._check_limit(tx, back.moving, down)
                 return begun, course.flavors_of(tx, back.moving), down
 
             begun, flavors, down = self.write(revert)
@@ -175,7 +175,7 @@ class ActionModule(MoveAction):
         def begin(tx: Transaction) -> tuple[cold.Begun, dict[str, str], dict[str, Journey], Flavors, list[str]]:
             candidates.rehearse(tx)
             begun = cold.begin(tx, wanted, candidates.read, candidates.options)
-            self._check_limit(begun.moving)
+            self._check_limit(tx, begun.moving)
             addresses = {r.host: r.host_ip for r in nodes.rows(tx, ("host", "node", "host_ip"))}
             journeys = local_disks.journeys(tx, [m.move for m in begun.moving])
             new = sorted({m.move.dest_compute for m in begun.moving if not ledger_moves.stays(m.move)})
@@ -184,9 +184,10 @@ class ActionModule(MoveAction):
 
         return self._begun(*self.write(begin))
 
-    def _check_limit(self, moving: t.Sequence[course.Moving], down: t.Collection[str] = ()) -> None:
+    def _check_limit(self, tx: Transaction, moving: t.Sequence[course.Moving], down: t.Collection[str] = ()) -> None:
         """:raises InvalidInput: see refuse_left_out(). :arg down: hosts that are not asked"""
         hosts = {m.move.source_compute for m in moving} | {m.move.dest_compute for m in moving}
+        hosts |= {*reachable(self, life.storage_hosts_of(tx, [m.uuid for m in moving]))}
         refuse_left_out(hosts - set(down), self.within_limit(sorted(hosts)))
 
     def _begun(

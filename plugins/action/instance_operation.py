@@ -118,6 +118,10 @@ class ActionModule(LedgerAction):
                 unconnected = moving.take_unconnected(tx, places, self._connector)
                 if unconnected:
                     lacking = sorted({*lacking, *unconnected})
+                    if limit is not None:
+                        from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import life
+
+                        refuse_left_out(reachable(self, life.storage_hosts_of(tx, unconnected)), limit)
                     return begun, with_volumes, before, lacking, reachable(self, moving.storage_hosts(tx))
             return begun, with_volumes, before, lacking, []
 

@@ -302,9 +302,16 @@ def deleted_with(tx: Transaction, instance_uuids: t.Collection[str]) -> dict[str
     return {uuid: sorted(names) for uuid, names in found.items()}
 
 
-def storage_hosts_of(tx: Transaction, instance_uuids: t.Collection[str]) -> dict[str, set[str]]:
-    """uuid -> the storage hosts that have work when the instance is deleted: an export to end, or a volume to delete. Asked before it is marked."""
-    rows = attachments.select(tx, instance_uuids=instance_uuids)
+def storage_hosts_of(tx: Transaction, instance_uuids: t.Collection[str]) -> set[str]:
+    """The storage hosts that have work when these instances go, or go to other hosts: exports to end, or volumes to delete. Asked before they
+    are marked as deleting.
+    """
+    return set().union(*storage_hosts_by_instance(tx, instance_uuids).values())
+
+
+def storage_hosts_by_instance(tx: Transaction, instance_uuids: t.Collection[str]) -> dict[str, set[str]]:
+    """uuid -> its part of storage_hosts_of(); instances without any are left out."""
+    rows = attachments.select(tx, instance_uuids=instance_uuids) if instance_uuids else []
     known = attachments.volumes_of(tx, rows)
     found: dict[str, set[str]] = {}
     for row in rows:

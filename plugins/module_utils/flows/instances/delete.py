@@ -114,13 +114,12 @@ def begin_reclaim(tx: Transaction, seconds: float) -> Deleting:
 def _marked(tx: Transaction, rows: list[Instance]) -> Deleting:
     """What follows for instances that are marked as deleting."""
     found = [r.uuid for r in rows]
-    volumes, storing = life.deleted_with(tx, found), life.storage_hosts_of(tx, found)
+    volumes, storage_hosts = life.deleted_with(tx, found), life.storage_hosts_of(tx, found)
     life.end_with_instances(tx, found)
     _end_moves(tx, rows)
     hosts = {r.host for r in rows if r.host is not None} | {c.host for c in cleanups.of_instances(tx, found)}
     history.notify_each(tx, {r.uuid: {"host": r.host} for r in rows if r.host is not None}, SHUTDOWN % "start")
-    storage_hosts = sorted(set().union(*storing.values()))
-    return Deleting(rows=rows, hosts=sorted(hosts), storage_hosts=storage_hosts, volumes=volumes)
+    return Deleting(rows=rows, hosts=sorted(hosts), storage_hosts=sorted(storage_hosts), volumes=volumes)
 
 
 def _end_moves(tx: Transaction, rows: t.Sequence[Instance]) -> set[str]:
@@ -152,7 +151,7 @@ def hosts_having(tx: Transaction, rows: t.Sequence[Instance]) -> dict[str, set[s
         found[due.instance_uuid].add(due.host)
     for uuid, move in ledger_moves.open_of(tx, list(found)).items():
         found[uuid] |= {move.source_compute, move.dest_compute}
-    for uuid, hosts in life.storage_hosts_of(tx, list(found)).items():
+    for uuid, hosts in life.storage_hosts_by_instance(tx, list(found)).items():
         found[uuid] |= hosts
     return t.cast("dict[str, set[str]]", found)
 

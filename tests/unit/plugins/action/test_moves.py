@@ -17,6 +17,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves impor
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import service_state
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
+from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld, from_image, volume_request
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
 
 HOSTS = ("h1", "h2")
@@ -36,7 +37,7 @@ class Fleet:
     def stage(self, module: t.Any, phase: str, host: str = "localhost", **options: t.Any) -> dict[str, t.Any]:
         ports = WorldPorts(self.world, "o", self.answer)
         ports.display.display = lambda text, **_how: self.shown.extend(text.strip().splitlines())
-        hosts = {"hostvars": self.hostvars, "groups": {"bootflow_compute": list(HOSTS), "all": list(HOSTS)}}
+        hosts = {"hostvars": self.hostvars, "groups": {"bootflow_compute": list(HOSTS), "all": [*HOSTS, "s1"]}}
         variables = {**self.hostvars[host], **hosts, "inventory_hostname": host, "ansible_play_hosts_all": list(HOSTS)}
         return t.cast(
             "dict[str, t.Any]", action_of(module, ports, variables, self.check_mode, phase=phase, **options).act()
@@ -114,6 +115,27 @@ def test_a_limit_that_leaves_out_the_host_of_a_guest_is_refused(
     with pytest.raises(errors.InvalidInput, match="the limit of this run leaves out h1"):
         fleet.stage(module, "begin", **options, names=["web"])
     assert fleet.world.everything() == before
+
+
+@pytest.mark.parametrize(("module", "options"), [(instance_move, COLD), (instance_live_migrate, {})])
+def test_a_limit_that_leaves_out_the_storage_host_of_a_guest_is_refused(
+    bworld: BootWorld, module: t.Any, options: dict[str, t.Any]
+) -> None:
+    """The guest was shut down, its host let its volumes go, and no storage host exported them again."""
+    bworld.report("h1")
+    bworld.store()
+    bworld.boot_of(volume_request("web", from_image()))
+    bworld.report("h2")
+    fleet = Fleet(bworld)
+    for host in HOSTS:
+        fleet.hostvars[host]["bootflow_volume_attach"] = "qemu"
+    fleet.hostvars["localhost"]["bootflow_ledger_opened"] = {"run_limit": ["localhost", *HOSTS]}
+    before = bworld.everything()
+    with pytest.raises(errors.InvalidInput, match="the limit of this run leaves out s1"):
+        fleet.stage(module, "begin", **options, names=["web"])
+    assert bworld.everything() == before
+    del fleet.hostvars["localhost"]["bootflow_ledger_opened"]
+    assert fleet.stage(module, "begin", **options, names=["web"])["instances"]
 
 
 def test_an_unforeseen_error_of_a_host_fails_the_instance_and_is_journalled_with_its_traceback(fleet: Fleet) -> None:
