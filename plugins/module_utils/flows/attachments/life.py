@@ -17,7 +17,7 @@ from ...core.volumes import attach_rules, attachment, model, names, pool_hosts, 
 from ...core.volumes.attachment import DONE, IDLE, NONE, ON_THE_WAY, QEMU
 from ...ledger.compute import history, instances, nodes
 from ...ledger.db.transaction import Transaction
-from ...ledger.storage import attachments, deletions, volume_history, volumes
+from ...ledger.storage import attachments, backends, deletions, volume_history, volumes
 from ...ledger.storage.attachments import Attachment, Connector, Reservation
 from ...ledger.storage.volumes import VolumeRow
 
@@ -75,7 +75,9 @@ def check_others(tx: Transaction, volume_row: VolumeRow, instance_uuid: str) -> 
 
     :raises VolumeLocked: another run works on one of the attachments.
     :raises InvalidVolume: the volume is still being detached from the same instance.
+    :raises VolumeIsBusy: it is being copied.
     """
+    _check_not_copied(tx, volume_row)
     if not volume_row.multiattach:
         return False
     rows = attachments.select(tx, volume_ids=[volume_row.id])
@@ -86,6 +88,23 @@ def check_others(tx: Transaction, volume_row: VolumeRow, instance_uuid: str) -> 
             remedy="The volume is still being detached from instance %s: wait until that is done." % instance_uuid,
         )
     return all(r.run_id == tx.run.id for r in rows if r.attach_status in ON_THE_WAY)
+
+
+def _check_not_copied(tx: Transaction, volume_row: VolumeRow) -> None:
+    """A thick volume that nobody has is copied as it is: a guest that writes meanwhile would spoil the copy. Of a thin one, and of one in use, a
+    snapshot is copied.
+    """
+    if volume_row.status != states.AVAILABLE or not volume_row.pool_host:
+        return
+    found = volumes.being_created_from(tx, [volume_row.id])
+    rows = volumes.select(tx, ids=[reader for reader, *_more in found]) if found else []
+    alive = volumes.live_runs(tx, rows)
+    names = [r.name or r.id for r in rows if r.run_id in alive]
+    if names and not backends.is_thin(tx, volume_row.pool_host):
+        raise errors.VolumeIsBusy(
+            message="volume %s is being copied to %s" % (volume_row.name or volume_row.id, ", ".join(names)),
+            remedy="Wait until that volume has been created.",
+        )
 
 
 def check_not_reserved(volume_row: VolumeRow, there: t.Sequence[model.Attachment], instance_uuid: str) -> None:

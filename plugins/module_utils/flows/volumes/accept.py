@@ -189,12 +189,14 @@ def take_over(tx: Transaction, instance_uuids: t.Iterable[str]) -> None:
 
 
 def known_of(tx: Transaction, entries: t.Sequence[t.Mapping[str, t.Any]], settings: VolumeSettings) -> Known:
-    """What these entries can refer to: their sources by id, the zones, and the number of backends."""
+    """What these entries can refer to: their sources by id, the zones, and the number of backends. The sources are locked: nobody attaches or
+    deletes one while it becomes one.
+    """
     named = [str(e["snapshot_id"]) for e in entries if e.get("snapshot_id")]
     snapshot_rows = snapshots.select(tx, ids=named, project=settings.project) if named else []
     sources = {str(e["source_volid"]) for e in entries if e.get("source_volid")}
     wanted = sources | {s.volume_id for s in snapshot_rows}
-    rows = {r.id: r for r in volumes.select(tx, ids=wanted)} if wanted else {}
+    rows = {r.id: r for r in volumes.select(tx, ids=wanted, lock=True)} if wanted else {}
     return Known(
         types=settings.types,
         image=settings.image,

@@ -320,9 +320,19 @@ def pool_states(tx: Transaction, lock: bool = False) -> list[PoolState]:
     return [_state(row, taken.get(row.pool_host, Promised())) for row in rows]
 
 
+def is_thin(tx: Transaction, pool_host: str) -> bool:
+    """Whether the volumes of this pool are thin."""
+    row = at_pool_hosts(tx, [pool_host]).get(pool_host)
+    return row is not None and _is_thin(row, reported(row))
+
+
+def _is_thin(row: BackendRow, found: Reported) -> bool:
+    return bool(found.report.get("thin_provisioning_support", row.configuration.get("provisioning") == THIN))
+
+
 def _state(row: BackendRow, taken: Promised) -> PoolState:
     configuration, found = row.configuration, reported(row)
-    thin = bool(found.report.get("thin_provisioning_support", configuration.get("provisioning") == THIN))
+    thin = _is_thin(row, found)
     return PoolState(
         host=row.pool_host,
         total_capacity_gb=found.total_gb or 0,

@@ -34,7 +34,10 @@ def needed(tx: Transaction, ids: t.Collection[str]) -> dict[str, errors.VolumeIs
         return {}
     of_volumes = snapshots.select(tx, volume_ids=ids)
     found = {
-        i: errors.VolumeIsBusy(message="deleting volume %s that volume %s is being made from" % (i, name))
+        i: errors.VolumeIsBusy(
+            message="deleting volume %s that volume %s is being made from" % (i, name),
+            remedy="Delete it once that volume has been created.",
+        )
         for i, name in readers(tx, ids, of_volumes).items()
     }
     names: dict[str, list[str]] = {}

@@ -20,7 +20,12 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute im
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables, volume_tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.attachments import Connector
-from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld, from_image, volume_request
+from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import (
+    BootWorld,
+    device,
+    from_image,
+    volume_request,
+)
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE
 
 REFUSED = errors.DeviceDetachFailed(device="vdb", reason="the guest did not answer")
@@ -538,3 +543,33 @@ def test_the_present_size_ends_a_failed_extension(pair: BootWorld) -> None:
     pair.work(run="y")
     assert (pair.status("data"), pair.volume("data").size) == ("in-use", 2)
     assert [a.volume_id for a in pair.detach({"volume": "data"}, run="z").rows] == [pair.volume("data").id]
+
+
+@pytest.mark.parametrize("thin", [False, True])
+def test_a_thick_volume_is_not_attached_while_it_is_copied(bworld: BootWorld, thin: bool) -> None:
+    """The storage host copies one that nobody has as it is: what a guest wrote meanwhile was in a part of the copy."""
+    bworld.report("h1", memory=9)
+    bworld.store(thin=thin)
+    data = bworld.make("data", size=2)
+    bworld.boot_of(volume_request("web", image=IMAGE))
+    bworld.request({"name": "copy", "source_volid": "data"}, run="c")
+    bworld.choose("c")
+    bworld.work_of(run="c")
+    from_data = volume_request("db", device("volume", data), image=IMAGE)
+    if not thin:
+        for check in (
+            lambda: bworld.attach({"instance": "web", "volume": "data"}, run="v"),
+            lambda: bworld.accept(from_data),
+        ):
+            with pytest.raises(errors.InvalidRequest) as refused:
+                check()
+            (error,) = refused.value.errors
+            assert error["code"] == "VolumeIsBusy" and "is being copied to copy" in error["message"]
+        bworld.work(run="c")
+    assert bworld.attach({"instance": "web", "volume": "data"}, run="v").rows
+
+
+def test_a_copy_whose_run_died_keeps_no_volume_from_a_guest(pair: BootWorld) -> None:
+    pair.request({"name": "copy", "source_volid": "data"}, run="c")
+    pair.time += 3600
+    assert pair.attach({"instance": "web", "volume": "data"}, run="v").rows
