@@ -52,6 +52,7 @@ class BootRequest:
         problems.raise_if_any()
         if reading is None and "enabled_filters" in options:
             reading = reading_by_names(options["enabled_filters"], options["weighers"])
+        self.filters = None if reading is None else reading.filters  # names of the enabled ones
         self.requests: list[ServerRequest] = server_request.parse_requests(
             options["instances"],
             self.catalogue,
@@ -67,7 +68,7 @@ class BootRequest:
                 force_config_drive=options["force_config_drive"],
                 extra_hint_names=tuple(options["scheduler_hint_names"]),
                 hints_read=None if reading is None else reading.hints,
-                enabled_filters=None if reading is None else reading.filters,
+                enabled_filters=self.filters,
                 enabled_weighers=None if reading is None else reading.weighers,
                 schema_dirs=tuple(options["schema_dirs"]),
                 quotas=options["quotas"],

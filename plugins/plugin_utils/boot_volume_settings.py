@@ -48,5 +48,7 @@ def accept_options(action: LedgerAction, request: BootRequest) -> AcceptOptions:
     volumes = BootVolumeOptions(
         settings=volume_settings.of(action.options) if made else None,
         cross_az_attach=action.options["cross_az_attach"],
+        pci_aliases=request.catalogue.pci_aliases,
+        filters=request.filters,
     )
     return dataclasses.replace(request.accept_options(), volumes=volumes)

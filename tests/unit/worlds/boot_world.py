@@ -57,6 +57,8 @@ def volume_request(
 
 class BootWorld(VolumeWorld):
     cross_az_attach = True
+    aliases: t.Sequence[t.Mapping[str, t.Any]] = ()
+    filters: t.Collection[str] | None = None  # the enabled ones
     moves = False  # volumes of guests may lose their connections
     migrates_live = False  # and two hosts may have them for a time
     down: t.Collection[str] = ()  # hosts that are forced down
@@ -75,7 +77,7 @@ class BootWorld(VolumeWorld):
         options = accept.AcceptOptions(
             networks=self.networks,
             quotas=quotas or {},
-            volumes=BootVolumeOptions(self.settings(), self.cross_az_attach),
+            volumes=BootVolumeOptions(self.settings(), self.cross_az_attach, self.aliases, self.filters),
         )
         with self.ledger.write() as tx:
             return accept.accept(tx.for_run(self.context(run, **context)), requests, options)

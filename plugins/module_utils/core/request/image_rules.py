@@ -42,11 +42,7 @@ def image_errors(
     :arg root: the image's own mapping of the root. If it is a volume, the flavor's root_gb does not count.
     source: Nova's _detect_nonbootable_image_from_properties and _validate_flavor_image_nostatus
     """
-    for rule in (lambda properties: config_drive_wanted(False, None, properties), shutdown_timeout):
-        try:
-            rule(image.properties)
-        except InvalidInput as error:
-            yield error
+    yield from property_errors(image.properties)
     if image.properties.get("cinder_encryption_key_id"):
         yield ImageUnacceptable(
             image_id=image.name,
@@ -77,6 +73,15 @@ def image_errors(
         yield FlavorDiskSmallerThanImage(flavor_size=disk, image_size=image.size)
     elif image.min_disk * _GIB > disk:
         yield FlavorDiskSmallerThanMinDisk(flavor_size=disk, image_min_disk=image.min_disk * _GIB)
+
+
+def property_errors(properties: t.Mapping[str, t.Any]) -> t.Iterator[BootflowError]:
+    """The errors of properties that only this collection's controller reads, whatever the guest boots from."""
+    for rule in (lambda its: config_drive_wanted(False, None, its), shutdown_timeout):
+        try:
+            rule(properties)
+        except InvalidInput as error:
+            yield error
 
 
 def zero_disk_gb(image: t.Mapping[str, t.Any] | None) -> int:

@@ -34,7 +34,7 @@ from .block_device_mapping import legacy_block_devices, requested_block_devices,
 from .catalogue import Catalogue
 from .guest_data import requested_files, requested_metadata, requested_user_data
 from .hints import requested_hints
-from .image_rules import disk_config, image_errors
+from .image_rules import disk_config, image_errors, property_errors
 from .later import later_fields, later_security_groups
 from .networks import requested_networks
 from .options import POLICIES, RequestOptions
@@ -390,8 +390,11 @@ class _Entry:
             with self.problems.collect(self.at("image")):
                 for error in image_errors(image, flavor, brings_root(image), self.options.allow_zero_disk):
                     self.problems.add(self.at("image"), error)
-        elif meta is not None and flavor is not None and flavor.memory_mb < meta.min_ram:
-            self.problems.add(self.at("block_device_mapping"), FlavorMemoryTooSmall())
+        elif meta is not None:
+            for error in property_errors(meta.properties):
+                self.problems.add(self.at("block_device_mapping"), error)
+            if flavor is not None and flavor.memory_mb < meta.min_ram:
+                self.problems.add(self.at("block_device_mapping"), FlavorMemoryTooSmall())
         with self.problems.collect(self.at("disk_config")):
             return disk_config(self.text("disk_config"), meta)
         return "MANUAL"

@@ -23,7 +23,8 @@ from ...core.disks.block_devices import PlannedDisk, planned_disk
 from ...core.instances.request import ServerRequest
 from ...core.model import BlockDevice, Image
 from ...core.reading.problems import Problems
-from ...core.resources.numa.constraints import numa_constraints
+from ...core.request.image_rules import property_errors
+from ...core.request.requested_resources import requested_resources
 from ...core.volumes import attach_rules, create_request, states
 from ...core.volumes.model import Attachment
 from ...ledger.compute import instances
@@ -185,7 +186,7 @@ class BootVolumeReader:
         planned = self.planned
         with self.refusals.collect(self.path + ".block_device_mapping"):
             planned.meta = self._meta()
-            self._resources(planned.properties)
+            self._resources()
             planned.plan_disks()
         paths = [(disk, self._path_of(disk)) for disk in planned.disks if disk.kind == VOLUME]
         # Existing volumes first: the others are made in their zone.
@@ -224,12 +225,21 @@ class BootVolumeReader:
         snapshot = self.sources.snapshot(str(root.uuid), self.planned.request.project)
         return None if snapshot is None else self.sources.volume_of(snapshot)
 
-    def _resources(self, properties: t.Mapping[str, t.Any]) -> None:
-        """Add the NUMA cells requested by a volume's image, which was unknown when the request was read."""
-        request = self.planned.request
-        if request.image is None and request.root_image is None and properties:
-            topology = numa_constraints(request.flavor, properties)
-            self.planned.request = replace(request, numa_topology=topology)
+    def _resources(self) -> None:
+        """Check and add what is requested by a volume's image, which was unknown when the request was read.
+
+        :raises InvalidRequest: what is wrong with it.
+        """
+        request, image = self.planned.request, self.planned.meta
+        if request.image is not None or request.root_image is not None or image is None or not image.properties:
+            return
+        path, problems = self.path + ".block_device_mapping", Problems()
+        filters = None if request.forced_host or request.forced_node else self.options.filters
+        found = requested_resources(request.flavor, image, self.options.pci_aliases, path, problems, filters)
+        for error in property_errors(image.properties):
+            problems.add(path, error)
+        problems.raise_if_any()
+        self.planned.request = replace(request, numa_topology=found.numa_topology, pci_requests=found.pci_requests)
 
     # --- volumes ------------------------------------------------------------------------------------------------------
 

@@ -77,10 +77,15 @@ class Planned:
 
 @dataclass(frozen=True)
 class BootVolumeOptions:
-    """``settings``: what volumes that a boot makes are read with; None where none are made."""
+    """``settings``: what volumes that a boot makes are read with; None where none are made.
+
+    ``pci_aliases``, ``filters``: see requested_resources(), for what the image of an existing volume asks for.
+    """
 
     settings: VolumeSettings | None = None
     cross_az_attach: bool = True
+    pci_aliases: t.Any = field(default_factory=dict)
+    filters: t.Collection[str] | None = None
 
 
 def volumes_requested(request: ServerRequest) -> list[BlockDevice]:

@@ -68,6 +68,19 @@ def test_a_root_that_is_a_volume_needs_no_image(parse, device, expected):
     assert request.volume_backed
 
 
+@pytest.mark.parametrize("property_", ["img_config_drive", "os_shutdown_timeout"])
+def test_properties_of_the_image_of_a_root_volume_are_checked(property_):
+    odd = {"name": "odd", "disk_format": "raw", "path": "/odd", "allow_unverified": True}
+    images = [{**odd, "properties": {property_: "always"}}]
+    flavors = [{"name": "small", "memory_mb": 512, "vcpus": 1}]
+    device = boot(source_type="image", uuid="odd", volume_size=2)
+    entry = {"name": "web", "flavor": "small", "networks": "none", "block_device_mapping": [device]}
+    with pytest.raises(InvalidRequest) as caught:
+        parse_requests([entry], parse_catalogue(flavors, images, [], []), RequestOptions())
+    ((path, code),) = [(e["path"], e["code"]) for e in caught.value.errors]
+    assert (path, code) == ("instances[0].block_device_mapping", "InvalidInput")
+
+
 def test_the_image_of_the_root_volume_is_what_properties_come_from(parse):
     request = parse(image=None, block_device_mapping=[boot(source_type="image", uuid="tiny", volume_size=2)])
     assert request.root_image.name == "tiny"

@@ -137,7 +137,7 @@ def test_volumes_beside_a_local_root(bworld: BootWorld) -> None:
     ]
     assert volume_of(bworld, uuid, 3).volume_type == "fast"
     assert volume_of(bworld, uuid, 4).name == "data"
-    assert bworld.used("h1")[1] == 2
+    assert bworld.used("h1")[1] == 3
     with bworld.ledger.read() as tx:
         assert _live(tx, uuid).spec["image"]["id"] == IMAGE.id
 
@@ -250,6 +250,46 @@ def test_memory_that_the_image_of_an_existing_volume_wants(bworld: BootWorld) ->
     bworld.make("golden", image="cirros")
     ((path, code, _m),) = refused(bworld, volume_request("a", device("volume", "golden", 0)))
     assert (path, code) == ("instances[0].block_device_mapping", "FlavorMemoryTooSmall")
+
+
+@pytest.mark.parametrize(
+    ("properties", "code"),
+    [
+        ({"hw_tpm_version": "2.0"}, "NotSupportedYet"),
+        ({"hw_vif_model": "ne3k"}, "UnsupportedHardware"),
+        ({"img_config_drive": "always"}, "InvalidInput"),
+        ({"os_shutdown_timeout": "soon"}, "InvalidInput"),
+        ({"hw_pci_numa_affinity_policy": "near"}, "InvalidPCINUMAAffinity"),
+        ({"hw_cpu_policy": "dedicated"}, "InvalidInput"),  # NUMATopologyFilter is not enabled
+    ],
+)
+@pytest.mark.parametrize("source", ["volume", "snapshot"])
+def test_what_the_image_of_an_existing_volume_asks_for_is_checked(
+    bworld: BootWorld, source: str, properties: dict[str, str], code: str
+) -> None:
+    """Only its NUMA cells were: a guest booted without the TPM that its image asks for, or failed on each host."""
+    bworld.store()
+    bworld.filters = ["PciPassthroughFilter"]
+    bworld.images["cirros"] = replace(IMAGE, properties=properties)
+    bworld.make("golden", image="cirros")
+    bworld.snapshot({"name": "snap", "volume": "golden"})
+    bworld.work()
+    word = {"volume": "golden", "snapshot": "snap"}[source]
+    ((path, found, _m),) = refused(bworld, volume_request("a", device(source, word, 0)))
+    assert (path, found) == ("instances[0].block_device_mapping", code)
+
+
+def test_the_policy_of_a_volume_s_image_is_that_of_the_devices(bworld: BootWorld) -> None:
+    bworld.store()
+    bworld.aliases = [{"name": "gpu", "vendor_id": "10de"}]
+    bworld.images["cirros"] = replace(IMAGE, properties={"hw_pci_numa_affinity_policy": "required"})
+    bworld.make("golden", image="cirros")
+    flavor = replace(SMALL, extra_specs={"pci_passthrough:alias": "gpu:1"})
+    asked = replace(volume_request("a", device("volume", "golden", 0)), flavor=flavor)
+    (uuid,) = bworld.accept(asked).created
+    with bworld.ledger.read() as tx:
+        (request,) = _live(tx, uuid).spec["pci_requests"]
+    assert (request["alias_name"], request["numa_policy"]) == ("gpu", "required")
 
 
 # --- the same again ------------------------------------------------------------------------------------------------------
