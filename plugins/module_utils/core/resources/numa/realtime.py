@@ -11,7 +11,7 @@ import typing as t
 from ... import errors
 from ...model import Flavor
 from .cpu_spec import parse_cpu_spec
-from .topology import DEDICATED
+from .topology import DEDICATED, ISOLATE
 
 _YES = ("1", "t", "true", "on", "y", "yes")
 
@@ -22,24 +22,28 @@ def is_realtime(specs: t.Mapping[str, t.Any]) -> bool:
 
 
 def realtime_cpus(flavor: Flavor, image_properties: t.Mapping[str, t.Any]) -> frozenset[int]:
-    """The guest's CPUs with real-time priority: all except those of the mask (``^0-1``). The image's mask comes first.
+    """The guest's CPUs with real-time priority: those of the mask (``2-3``), or all except those of it (``^0-1``). The image's mask comes first.
 
-    :raises RealtimeMaskNotFoundOrInvalid: the mask is missing, malformed, or leaves no CPU of one kind.
+    Where the emulator's threads have a CPU of their own, all may have it, and no mask means all.
+
+    :raises RealtimeMaskNotFoundOrInvalid: the mask is missing or malformed, leaves no CPU of one kind, or names one that the guest has not.
+    source: Nova's get_realtime_cpu_constraint
     """
-    mask = image_properties.get("hw_cpu_realtime_mask") or flavor.extra_specs.get("hw:cpu_realtime_mask")
-    if not mask:
+    given = image_properties.get("hw_cpu_realtime_mask") or flavor.extra_specs.get("hw:cpu_realtime_mask")
+    mask = "" if given is None else str(given).strip()
+    isolated = flavor.extra_specs.get("hw:emulator_threads_policy") == ISOLATE
+    if not mask and not isolated:
         raise errors.RealtimeMaskNotFoundOrInvalid()
     everything = frozenset(range(flavor.vcpus))
     try:
-        cpus = parse_cpu_spec("0-%d,%s" % (flavor.vcpus - 1, mask))
+        others = not mask or mask.startswith("^")
+        cpus = parse_cpu_spec("0-%d,%s" % (flavor.vcpus - 1, mask) if others else mask)
     except errors.InvalidInput as error:
+        raise errors.RealtimeMaskNotFoundOrInvalid(remedy="%r cannot be read: %s" % (mask, error.message)) from error
+    if not cpus or (cpus >= everything and not isolated) or not cpus <= everything:
         raise errors.RealtimeMaskNotFoundOrInvalid(
-            remedy="%r cannot be read: %s" % (str(mask), error.message)
-        ) from error
-    if not cpus or cpus >= everything or not cpus <= everything:
-        raise errors.RealtimeMaskNotFoundOrInvalid(
-            remedy="%r of %d vCPUs leaves %d with real-time priority. Name the CPUs without it, such as ^0."
-            % (str(mask), flavor.vcpus, len(cpus & everything))
+            remedy="%r of %d vCPUs leaves %d with real-time priority. Name the CPUs without it, such as ^0, or those with it."
+            % (mask, flavor.vcpus, len(cpus & everything))
         )
     return cpus
 

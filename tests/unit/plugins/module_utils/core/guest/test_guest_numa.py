@@ -143,13 +143,22 @@ def test_huge_pages(wish, size):
         assert access == ["shared", "shared"]
 
 
-def test_real_time():
-    root = domain({**PINNED, "hw:cpu_realtime": "yes", "hw:cpu_realtime_mask": "^0-1"})
+@pytest.mark.parametrize("mask", ["^0-1", "2-3", "0-3,^0-1"])
+def test_real_time(mask):
+    """The CPUs of a mask without ^ have it, as in Nova since Victoria: such a mask was refused."""
+    root = domain({**PINNED, "hw:cpu_realtime": "yes", "hw:cpu_realtime_mask": mask})
     assert attributes(root, "cputune/vcpusched") == [{"vcpus": "2-3", "scheduler": "fifo", "priority": "1"}]
     assert root.find("cputune/emulatorpin").get("cpuset") == "0-1"
     assert root.find("memoryBacking/locked") is not None
     assert root.find("memoryBacking/nosharepages") is not None
     assert root.find("memoryBacking/hugepages") is None
+
+
+def test_real_time_of_all_cpus_beside_an_emulator_with_a_cpu_of_its_own():
+    root = domain({**PINNED, "hw:cpu_realtime": "yes", "hw:emulator_threads_policy": "isolate"})
+    assert attributes(root, "cputune/vcpusched") == [{"vcpus": "0-3", "scheduler": "fifo", "priority": "1"}]
+    own = root.find("cputune/emulatorpin").get("cpuset")
+    assert own and own not in [pin.get("cpuset") for pin in root.iterfind("cputune/vcpupin")]
 
 
 def test_quotas_stay():

@@ -122,6 +122,8 @@ def test_emulator_threads():
 def test_realtime_is_for_pinned_cpus_with_a_mask():
     assert wish({**PINNED, "cpu_realtime": "yes", "cpu_realtime_mask": "^0-1"}) is not None
     assert wish({**PINNED, "cpu_realtime": "yes"}, {"cpu_realtime_mask": "^3"}) is not None
+    assert wish({**PINNED, "cpu_realtime": "yes", "cpu_realtime_mask": "2-3"}) is not None
+    assert wish({**PINNED, "cpu_realtime": "yes", "emulator_threads_policy": "isolate"}) is not None
 
 
 NODES_FORBIDDEN = (
@@ -240,6 +242,13 @@ MANUAL = {"numa_nodes": "2", "numa_cpus.0": "0-1", "numa_cpus.1": "2-3", "numa_m
         ({**PINNED, "cpu_realtime": "yes", "cpu_realtime_mask": "^0-3"}, {}, "RealtimeMaskNotFoundOrInvalid", None),
         ({**PINNED, "cpu_realtime": "yes", "cpu_realtime_mask": "0-3"}, {}, "RealtimeMaskNotFoundOrInvalid", None),
         ({**PINNED, "cpu_realtime": "yes", "cpu_realtime_mask": "^x"}, {}, "RealtimeMaskNotFoundOrInvalid", None),
+        ({**PINNED, "cpu_realtime": "yes", "cpu_realtime_mask": "3-4"}, {}, "RealtimeMaskNotFoundOrInvalid", None),
+        (
+            {**PINNED, "cpu_realtime": "yes", "emulator_threads_policy": "share"},
+            {},
+            "RealtimeMaskNotFoundOrInvalid",
+            None,
+        ),
     ],
 )
 def test_what_cannot_be_is_the_requests_fault(specs, image, error, text):
