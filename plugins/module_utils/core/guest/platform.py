@@ -184,13 +184,16 @@ def clock_config(guest: GuestSpec, host: HostCapabilities) -> ClockConfig:
 def cpu_config(guest: GuestSpec, host: HostCapabilities) -> CpuConfig | None:
     """The ``<cpu>`` element; None for the default.
 
-    host-model by default on KVM. On TCG the default is QEMU's own model, also with the settings host-model and
-    host-passthrough, which need hardware virtualisation.
+    host-model by default on KVM, host-passthrough on ARM, for which libvirt has no host-model. On TCG the default is QEMU's own model,
+    also with the settings host-model and host-passthrough, which need hardware virtualisation.
 
     :raises InvalidInput: an unknown mode, custom without a model; see cpu_topology for the topology.
     """
     options = guest.options
-    mode = options.cpu_mode or ("host-model" if host.virt_type == "kvm" else "none")
+    of_kvm = (
+        "host-passthrough" if host.arch == "aarch64" else "host-model"
+    )  # source: Nova's _get_guest_cpu_model_config
+    mode = options.cpu_mode or (of_kvm if host.virt_type == "kvm" else "none")
     if mode not in CPU_MODES:
         raise InvalidInput(
             reason="cpu_mode %r is unknown" % mode, remedy="bootflow_cpu_mode is one of %s." % ", ".join(CPU_MODES)

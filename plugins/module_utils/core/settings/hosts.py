@@ -380,7 +380,7 @@ GUEST = Table(
             str,
             help="CPU mode of guests.",
             choices=CPU_MODES,
-            default_text="`host-model` with KVM, else `none`",
+            default_text="`host-model` with KVM (`host-passthrough` on aarch64), else `none`",
         ),
         Setting("cpu_model", FILLED, help="CPU model of guests, with `bootflow_cpu_mode: custom`."),
         Setting(

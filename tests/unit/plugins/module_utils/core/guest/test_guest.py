@@ -695,4 +695,5 @@ def test_aarch64_is_valid():
     root = etree.fromstring(xml)
     assert root.find("os/type").get("machine") == "virt"
     assert root.find("features/apic") is None and root.findall("clock/timer") == []
+    assert root.find("cpu").get("mode") == "host-passthrough"  # libvirt has no host-model there
     assert [d.find("target").get("bus") for d in root.findall("devices/disk")] == ["virtio", "scsi"]
