@@ -218,9 +218,19 @@ def _identifier(name: str, value: t.Any) -> str:
     return text if text == ANY else _number(text, name, 0xFFFF, 4)
 
 
+_YES, _NO = ("1", "true", "on", "yes", "y", "t"), ("0", "false", "off", "no", "n", "f")
+#: Tags with which Nova treats devices otherwise, and the values with which it does not. source: Nova's PciDeviceSpec
+_AS_USUAL: t.Mapping[str, t.Sequence[str]] = {"managed": _YES, "one_time_use": _NO, "remote_managed": _NO}
+
+
 def _tags(rest: t.Mapping[str, t.Any]) -> dict[str, str | None]:
     tags: dict[str, str | None] = {}
     for name, value in rest.items():
+        if name in _AS_USUAL and value not in (None, "") and str(value).strip().lower() not in _AS_USUAL[name]:
+            raise PciConfigInvalidWhitelist(
+                reason="the tag %s (%s) would have no effect" % (name, value),
+                remedy="Leave these devices out. Guests get devices that libvirt detaches from their drivers, and that are given again when they are free.",
+            )
         if isinstance(value, bool):
             tags[str(name)] = "true" if value else "false"
         elif value is None or isinstance(value, str):

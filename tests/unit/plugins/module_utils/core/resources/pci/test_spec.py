@@ -67,6 +67,12 @@ def test_which_devices_an_entry_admits(entry, expected):
     assert names(entry) == expected
 
 
+def test_tags_that_say_what_is_done_anyway():
+    said = {"managed": "yes", "one_time_use": False, "remote_managed": "no", "trusted": "false"}
+    (spec,) = parse_device_specs([said])
+    assert spec.tags["managed"] == "yes"
+
+
 def test_without_entries_nothing_is_admitted():
     assert names() == []
     assert admitted([PLAIN], parse_device_specs(None)) == []
@@ -114,6 +120,10 @@ def test_the_first_entry_that_admits_a_device_gives_its_tags():
         ({"address": 5}, errors.PciDeviceWrongAddressFormat, "incorrect format"),
         ({"address": "*", "devname": "eth0"}, errors.PciDeviceInvalidDeviceName, "not both"),
         ({"physical_network": ["p"]}, errors.PciConfigInvalidWhitelist, "the tag physical_network"),
+        ({"managed": "no"}, errors.PciConfigInvalidWhitelist, "the tag managed .no. would have no effect"),
+        ({"managed": False}, errors.PciConfigInvalidWhitelist, "the tag managed"),
+        ({"one_time_use": "true"}, errors.PciConfigInvalidWhitelist, "the tag one_time_use"),
+        ({"remote_managed": True}, errors.PciConfigInvalidWhitelist, "the tag remote_managed"),
     ],
 )
 def test_wrong_entries_are_refused(entry, error, text):
