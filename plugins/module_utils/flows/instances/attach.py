@@ -453,14 +453,14 @@ def finish(tx: Transaction, its: Operation) -> tuple[list[dict[str, t.Any]], lis
     ids = sorted({r.volume_id for r in rows})
     names = volumes.names(tx, ids)
     uuids = sorted({r.instance_uuid for r in rows})
-    guests = {r.uuid: r.display_name for r in instances.select_live(tx, uuids=uuids)} if uuids else {}
+    guests = {r.uuid: r for r in instances.select_live(tx, uuids=uuids)} if uuids else {}
     faults = volume_history.last_faults(tx, ids) if ids else {}
     done, left = [], []
     for row in rows:
         reported: dict[str, t.Any] = {
             "volume": names.get(row.volume_id) or row.volume_id,
             "volume_id": row.volume_id,
-            "instance": guests.get(row.instance_uuid, row.instance_uuid),
+            "instance": guests[row.instance_uuid].display_name if row.instance_uuid in guests else row.instance_uuid,
             "instance_uuid": row.instance_uuid,
             "device": row.mountpoint,
             "host": row.attached_host,
@@ -474,8 +474,9 @@ def finish(tx: Transaction, its: Operation) -> tuple[list[dict[str, t.Any]], lis
     ends = {True: history.SUCCESS, False: history.ERROR}
     volume_history.finish_changes(tx, [(events[r.id], ends[is_done(its, r)]) for r in rows])
     incomplete = {each["instance_uuid"] for each in left}
-    operation.close(tx, its, [u for u in uuids if u not in incomplete], sorted(incomplete))
-    told = [(each["instance_uuid"], {"volume_id": each["volume_id"]}) for each in done]
+    ended = {u: guests[u].host if u in guests else None for u in uuids if u not in incomplete}
+    operation.close(tx, its, ended, sorted(incomplete))
+    told = [(each["instance_uuid"], {"host": each["host"], "volume_id": each["volume_id"]}) for each in done]
     history.notify_all(tx, told, "compute.instance.%s" % TOLD[its.name])
     settle(tx, [r for r in rows if r.state is not None and not is_done(its, r)])
     return done, left

@@ -169,7 +169,7 @@ def withdraw(tx: Transaction, rows: t.Sequence[Instance]) -> None:
     if not rows:
         return
     operation.enter(tx, DELETE, rows)
-    _end(tx, [r.uuid for r in rows])
+    _end(tx, rows)
 
 
 def rehearse(tx: Transaction, uuids: t.Sequence[str]) -> None:
@@ -184,7 +184,7 @@ def rehearse(tx: Transaction, uuids: t.Sequence[str]) -> None:
     life.hosts_cleaned(tx, {(a.attached_host, a.instance_uuid) for a in connected if a.attached_host})
     exported = attachments.select(tx, instance_uuids=uuids)
     life.unexported(tx, [a for a in exported if attachment.UNEXPORTED.admits(a.state)])
-    _end(tx, [r.uuid for r in rows], claimed=[r.uuid for r in rows])
+    _end(tx, rows, claimed=[r.uuid for r in rows])
 
 
 def of_host(tx: Transaction, host: str) -> list[dict[str, str]]:
@@ -294,7 +294,7 @@ def finish(tx: Transaction, force: bool = False) -> tuple[list[str], list[dict[s
     reason = "deleted by force while the host did not answer"
     owed = [cleanups.Due(host, r.uuid, r.domain_name, reason) for r in gone for host in waiting.get(r.uuid, ())]
     cleanups.add(tx, *owed)
-    _end(tx, [r.uuid for r in gone], claimed=[r.uuid for r in gone if r.uuid not in waiting])
+    _end(tx, gone, claimed=[r.uuid for r in gone if r.uuid not in waiting])
     return [r.display_name for r in gone], left
 
 
@@ -320,11 +320,12 @@ def volumes_left(tx: Transaction, uuids: t.Collection[str]) -> list[dict[str, t.
     ]
 
 
-def _end(tx: Transaction, uuids: t.Sequence[str], claimed: t.Sequence[str] = ()) -> None:
+def _end(tx: Transaction, rows: t.Sequence[Instance], claimed: t.Sequence[str] = ()) -> None:
     """:arg claimed: those whose claims end."""
+    uuids = [r.uuid for r in rows]
     life.release_instances(tx, uuids)
     ports.release(tx, uuids)
     claims.release(tx, claimed)
     instances.bury(tx, uuids)
     history.finish_actions(tx, uuids, "create", "Error")  # of instances deleted during their build
-    operation.close(tx, DELETE, uuids)
+    operation.close(tx, DELETE, {r.uuid: r.host for r in rows})

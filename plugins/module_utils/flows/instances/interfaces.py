@@ -317,6 +317,6 @@ def finish(tx: Transaction, its: Operation, outcomes: t.Mapping[str, t.Sequence[
     """Close the journal. :arg outcomes: uuid -> why interfaces of the instance failed; none: all are done"""
     runs.renew(tx)
     failed = {uuid: found[0] for uuid, found in outcomes.items() if found}
-    hosts = instances.hosts_of(tx, failed)
+    hosts = instances.hosts_of(tx, outcomes)
     history.add_faults(tx, failed, hosts)
     operation.journal(tx, its, sorted(set(outcomes) - set(failed)), failed, hosts)

@@ -82,4 +82,4 @@ def _write(
         history.start_actions(tx, its, action, tx.request_id, project, tx.actor)
     history.add_events(tx, [(r.uuid, r.host) for r in rows], action, history.SUCCESS)
     history.finish_actions(tx, uuids, action)
-    history.notify(tx, uuids, "compute.instance.%s" % action, payload)
+    history.notify_each(tx, {r.uuid: {"host": r.host, **payload} for r in rows}, "compute.instance.%s" % action)

@@ -426,14 +426,17 @@ def start(tx: Transaction, operation: Operation, rows: t.Sequence[Instance], mom
     for project in sorted({r.project for r in rows}):
         new = [r.uuid for r in rows if r.project == project and not operation.is_begun(r.task_state)]
         history.start_actions(tx, new, operation.action, tx.request_id, project, tx.actor)
-    notify(tx, operation, uuids, moment)
+    notify(tx, operation, {r.uuid: r.host for r in rows}, moment)
 
 
-def go_on(tx: Transaction, operation: Operation, uuids: t.Sequence[str]) -> None:
-    """The hosts of these instances begin to work: they are in the operation's last task_state, and its ``start`` is notified."""
+def go_on(tx: Transaction, operation: Operation, hosts: t.Mapping[str, str | None]) -> None:
+    """The hosts of these instances begin to work: they are in the operation's last task_state, and its ``start`` is notified.
+
+    :arg hosts: uuid -> the host of the instance
+    """
     on_change, rule = tx.context.notify_on_state_change, operation.rule
-    instances.swap(tx, uuids, [rule.during], tx.run.id, on_change, rule.then[:-1], task_state=operation.during)
-    notify(tx, operation, uuids, "start")
+    instances.swap(tx, sorted(hosts), [rule.during], tx.run.id, on_change, rule.then[:-1], task_state=operation.during)
+    notify(tx, operation, hosts, "start")
 
 
 def _end_others(tx: Transaction, operation: Operation, rows: t.Sequence[Instance]) -> None:
@@ -459,10 +462,11 @@ def end_others(tx: Transaction, operation: Operation, rows: t.Sequence[Instance]
         history.finish_actions(tx, its, rule.journalled or rule.known_as or name, history.ERROR)
 
 
-def notify(tx: Transaction, operation: Operation, uuids: t.Sequence[str], moment: str) -> None:
-    """Notify of a moment of the operation, if it has notifications."""
+def notify(tx: Transaction, operation: Operation, hosts: t.Mapping[str, str | None], moment: str) -> None:
+    """Notify of a moment of the operation, if it has notifications. :arg hosts: uuid -> the host where the instance is then"""
     if operation.notification:
-        history.notify(tx, uuids, "compute.instance.%s.%s" % (operation.notification, moment), {})
+        told = {u: {"host": host} for u, host in hosts.items()}
+        history.notify_each(tx, told, "compute.instance.%s.%s" % (operation.notification, moment))
 
 
 def check_quota(tx: Transaction, rows: t.Sequence[Instance], limits: t.Mapping[str, t.Any] | None) -> None:
@@ -536,7 +540,7 @@ def finish(tx: Transaction, operation: Operation, outcomes: t.Mapping[str, Outco
     lost = set(outcomes) - ended
     done = ended - set(failed)
     failed.update(instances.swap_errors(tx, lost, [operation.during]))
-    hosts = instances.hosts_of(tx, failed)
+    hosts = instances.hosts_of(tx, {*done, *failed})
     history.add_faults(tx, {u: e for u, e in failed.items() if u not in lost}, hosts)
     journal(tx, operation, sorted(done), failed, hosts)
     return failed
@@ -581,14 +585,16 @@ def journal(
     """Close action and event of these instances, and notify of their end."""
     history.finish_events(tx, done, operation.name, history.SUCCESS)
     history.fail_events(tx, {u: e.in_full for u, e in failed.items()}, operation.name)
-    close(tx, operation, done, sorted(failed))
+    close(tx, operation, {u: hosts.get(u) for u in done}, sorted(failed))
     if operation.notification:
         faults = {u: {"host": hosts.get(u), "fault": e.as_dict()} for u, e in failed.items()}
         history.notify_each(tx, faults, "compute.instance.%s.error" % operation.notification)
 
 
-def close(tx: Transaction, operation: Operation, done: t.Sequence[str], failed: t.Sequence[str] = ()) -> None:
-    """Close the action of these instances, and notify of the end of those that are done."""
-    history.finish_actions(tx, done, operation.action)
+def close(
+    tx: Transaction, operation: Operation, done: t.Mapping[str, str | None], failed: t.Sequence[str] = ()
+) -> None:
+    """Close the action of these instances, and notify of the end of those that are done. :arg done: uuid -> host"""
+    history.finish_actions(tx, list(done), operation.action)
     history.finish_actions(tx, failed, operation.action, history.ERROR)
     notify(tx, operation, done, "end")

@@ -97,8 +97,9 @@ def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: Sched
     begun.failed = {u: _told(h, wanted) for u, h in hosts.items() if isinstance(h, errors.BootflowError)}
     _enter(tx, wanted, [(found[u], h) for u, h in hosts.items() if isinstance(h, Candidate)])
     operation.finish(tx, its, {u: operation.Outcome(error=e) for u, e in begun.failed.items()})
-    operation.notify(tx, its, sorted(found), "prep.end")
-    operation.go_on(tx, its, sorted(set(found) - set(begun.failed)))
+    of_prep = {u: h.host if isinstance(h, Candidate) else found[u].row.host for u, h in sorted(hosts.items())}
+    operation.notify(tx, its, of_prep, "prep.end")
+    operation.go_on(tx, its, {u: m.row.host for u, m in found.items() if u not in begun.failed})
     moving.kept(tx, begun.failed)
     begun.moving = [m for m in load(tx, sorted(set(found) - set(begun.failed))) if m.uuid not in begun.failed]
     return begun

@@ -122,7 +122,7 @@ def _decide(tx: Transaction, rows: t.Sequence[Instance], begun: bool = False) ->
         instances.swap(tx, mine, [None], None, notify, vm_state=vm_state)
     ledger_moves.set_status(tx, [m.id for m in found.values()], moves.CONFIRMED)
     history.add_events(tx, [(r.uuid, r.host) for r in rows], CONFIRM.name, history.SUCCESS)
-    operation.close(tx, CONFIRM, [r.uuid for r in rows])
+    operation.close(tx, CONFIRM, {r.uuid: r.host for r in rows})
     return done
 
 

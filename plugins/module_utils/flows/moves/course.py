@@ -99,8 +99,10 @@ def switch(tx: Transaction, uuids: t.Sequence[str]) -> list[Moving]:
     _swap(tx, moving, states.RESIZE_FINISH, passed)
     _relocate(tx, moving, to_new=True)
     ledger_moves.set_status(tx, [m.move.id for m in moving], moves.POST_MIGRATING)
-    for moment in ("resize.end", "finish_resize.start"):
-        history.notify(tx, [m.uuid for m in moving], "compute.instance.%s" % moment, {})
+    of_source = {m.uuid: {"host": m.move.source_compute} for m in moving}
+    of_new = {m.uuid: {"host": m.move.dest_compute} for m in moving}
+    for moment, told in (("resize.end", of_source), ("finish_resize.start", of_new)):
+        history.notify_each(tx, told, "compute.instance.%s" % moment)
     return load(tx, [m.uuid for m in moving])
 
 
@@ -340,7 +342,8 @@ def journal(
     history.fail_events(tx, {u: e.in_full for u, e in failed.items()}, its.name)
     history.finish_actions(tx, done, its.called)
     history.finish_actions(tx, sorted(failed), its.called, history.ERROR)
-    history.notify(tx, done, "compute.instance.%s.end" % ("resize.revert" if its is REVERT else "finish_resize"), {})
+    told = {u: {"host": hosts.get(u)} for u in done}
+    history.notify_each(tx, told, "compute.instance.%s.end" % ("resize.revert" if its is REVERT else "finish_resize"))
     faults = {u: {"host": hosts.get(u), "fault": e.as_dict()} for u, e in failed.items()}
     history.notify_each(tx, faults, "compute.instance.%s.error" % its.notification)
 

@@ -78,7 +78,7 @@ def begin(
     moving.take(tx, list(found))  # before any node is locked
     operation.start(tx, LIVE_MIGRATE, [m.row for m in found.values()])
     history.start_events_on(tx, {u: m.row.host for u, m in found.items()}, LIVE_MIGRATE.name)
-    history.notify(tx, sorted(found), "compute.instance.%s.start" % PRE, {})
+    history.notify_each(tx, {u: {"host": found[u].row.host} for u in sorted(found)}, "compute.instance.%s.start" % PRE)
     hosts = claim(tx, list(found.values()), read_fleet, options)
     begun.failed = {u: h for u, h in hosts.items() if isinstance(h, errors.BootflowError)}
     _enter(tx, [(found[u].row, h) for u, h in hosts.items() if isinstance(h, Candidate)])

@@ -48,7 +48,8 @@ def run(tx: Transaction, uuids: t.Sequence[str]) -> list[str]:
     """The guests of these instances begin to move. Returns those that are still this run's: no other may."""
     moving = load(tx, uuids, lock=True)
     ledger_moves.set_status(tx, [m.move.id for m in moving], moves.RUNNING)
-    history.notify(tx, [m.uuid for m in moving], "compute.instance.%s.end" % PRE, {})
+    told = {m.uuid: {"host": m.move.dest_compute} for m in moving}
+    history.notify_each(tx, told, "compute.instance.%s.end" % PRE)
     return [m.uuid for m in moving]
 
 
@@ -77,8 +78,8 @@ def go_over(tx: Transaction, row: Instance, move: MoveRow) -> None:
     between = [(move.source_compute, move.source_node), (move.dest_compute, move.dest_node)]
     claims.exchange(tx, {row.uuid: between})
     ledger_moves.set_status(tx, [move.id], moves.POST_MIGRATING)
-    for what in (POST, POST_THERE):
-        history.notify(tx, [row.uuid], "compute.instance.%s.start" % what, {})
+    for what, host in ((POST, move.source_compute), (POST_THERE, move.dest_compute)):
+        history.notify(tx, [row.uuid], "compute.instance.%s.start" % what, {"host": host})
 
 
 # --- finish -------------------------------------------------------------------------------------------------------------
@@ -137,8 +138,8 @@ def _journal(tx: Transaction, m: Moving, error: errors.BootflowError | None, cle
     if error is None:
         history.finish_events(tx, [m.uuid], LIVE_MIGRATE.name, history.SUCCESS)
         history.finish_actions(tx, [m.uuid], LIVE_MIGRATE.action)
-        for what in (POST_THERE, POST):
-            history.notify(tx, [m.uuid], "compute.instance.%s.end" % what, {})
+        for what, host in ((POST_THERE, m.move.dest_compute), (POST, m.move.source_compute)):
+            history.notify(tx, [m.uuid], "compute.instance.%s.end" % what, {"host": host})
         return
     history.add_faults(tx, {m.uuid: error}, {m.uuid: m.row.host})
     history.fail_events(tx, {m.uuid: error.in_full}, LIVE_MIGRATE.name)
@@ -146,7 +147,8 @@ def _journal(tx: Transaction, m: Moving, error: errors.BootflowError | None, cle
     fault = {m.uuid: {"host": m.row.host, "fault": error.as_dict()}}
     history.notify_each(tx, fault, "compute.instance.%s.start" % ROLLBACK)
     for moment in ("start", "end") if cleaned else ():
-        history.notify(tx, [m.uuid], "compute.instance.%s.%s" % (ROLLBACK_THERE, moment), {})
+        told = {"host": m.move.dest_compute}
+        history.notify(tx, [m.uuid], "compute.instance.%s.%s" % (ROLLBACK_THERE, moment), told)
     history.notify_each(tx, fault, "compute.instance.%s.end" % ROLLBACK)
 
 
@@ -196,8 +198,8 @@ def intervened(tx: Transaction, its: Operation, failed: t.Mapping[str, str], uui
         mine = [r.uuid for r in rows if r.project == project]
         history.start_actions(tx, mine, its.action, tx.request_id, project, tx.actor)
         history.start_events_on(tx, {r.uuid: r.host for r in rows if r.uuid in mine}, its.name)
-    operation.notify(tx, its, [r.uuid for r in rows], "start")
-    done = [r.uuid for r in rows if r.uuid not in failed]
-    history.finish_events(tx, done, its.name, history.SUCCESS)
+    operation.notify(tx, its, {r.uuid: r.host for r in rows}, "start")
+    done = {r.uuid: r.host for r in rows if r.uuid not in failed}
+    history.finish_events(tx, list(done), its.name, history.SUCCESS)
     history.fail_events(tx, failed, its.name)
     operation.close(tx, its, done, sorted(failed))

@@ -48,5 +48,5 @@ def settle(
         instances.swap(tx, [row.uuid], [None], None, tx.context.notify_on_state_change, **values)
         history.start_actions(tx, [row.uuid], RESCUE.action, tx.request_id, row.project, tx.actor)
         history.add_events(tx, [(row.uuid, host)], RESCUE.name, history.SUCCESS, noted.get(row.uuid))
-    operation.close(tx, RESCUE, [r.uuid for r in rows])
+    operation.close(tx, RESCUE, {r.uuid: r.host for r in rows})
     return dict.fromkeys((r.uuid for r in rows), states.RESCUED)

@@ -129,7 +129,7 @@ def test_attached_and_detached(pair: BootWorld) -> None:
     )
     (event,) = [e for e in pair.events(volume.id) if e[0] == "attach_volume"]
     assert event == ("attach_volume", "h1", "Success")
-    assert told(pair, uuid) == [("compute.instance.volume.attach", {"volume_id": volume.id})]
+    assert told(pair, uuid) == [("compute.instance.volume.attach", {"host": "h1", "volume_id": volume.id})]
 
     begun = pair.detach({"volume": "data"}, run="w")
     assert (begun.hosts, [r.id for r in begun.rows], pair.status("data")) == (["h1"], [row.id], "detaching")
@@ -143,7 +143,7 @@ def test_attached_and_detached(pair: BootWorld) -> None:
     assert (volume.status, volume.attach_status, pair.live_attachments()) == ("available", "detached", [])
     messages = [a.message for a in pair.rows(tables.instance_actions) if a.action != "create"]
     assert messages == [None, None]
-    assert told(pair, uuid)[1:] == [("compute.instance.volume.detach", {"volume_id": volume.id})]
+    assert told(pair, uuid)[1:] == [("compute.instance.volume.detach", {"host": "h1", "volume_id": volume.id})]
 
 
 def test_the_same_again_is_unchanged(pair: BootWorld) -> None:

@@ -110,7 +110,10 @@ def test_a_lock_is_in_the_journal(world: World) -> None:
             ("unlock", "Success"),
         ]
     told = [(n.event_type, n.payload) for n in world.rows(tables.notifications)][-2:]
-    assert told == [("compute.instance.lock", {"locked_reason": "why"}), ("compute.instance.unlock", {})]
+    assert told == [
+        ("compute.instance.lock", {"host": "h1", "locked_reason": "why"}),
+        ("compute.instance.unlock", {"host": "h1"}),
+    ]
 
 
 def play(world: World, state: str, check_mode: bool = False, **options: t.Any) -> tuple[dict[str, t.Any], str]:

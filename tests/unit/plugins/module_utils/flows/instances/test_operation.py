@@ -98,6 +98,18 @@ def settle(
         return recovery.settle(tx.for_run(world.context(run)), host, dict(power), world.time - ago, rescued)
 
 
+def test_notifications_say_where_the_instance_is(world: World) -> None:
+    """They said nothing."""
+    world.report("h1")
+    uuid = world.boot("web")
+    do(world, names=["web"])
+    found = world.rows(tables.notifications, tables.notifications.c.instance_uuid == uuid)
+    assert [(n.event_type, n.payload) for n in found if "power_off" in n.event_type] == [
+        ("compute.instance.power_off.start", {"host": "h1"}),
+        ("compute.instance.power_off.end", {"host": "h1"}),
+    ]
+
+
 # --- the life of one ------------------------------------------------------------------------------------------------
 
 

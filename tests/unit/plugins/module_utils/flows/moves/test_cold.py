@@ -163,6 +163,25 @@ def test_the_notifications_are_in_the_order_of_nova(world: Movers, flavor: t.Any
     assert world.notified(uuid) == there + back + there + ["resize.confirm.start", "resize.confirm.end"]
 
 
+def test_notifications_say_where_the_instance_is(world: Movers) -> None:
+    """They said nothing: later no row of the ledger has it."""
+    uuid = world.boot("web")
+    old = world.row(uuid).host
+    world.move(uuid)
+    new = world.row(uuid).host
+    world.revert(uuid)
+    rows = world.rows(tables.notifications, tables.notifications.c.instance_uuid == uuid)
+    told = [
+        (r.event_type.replace("compute.instance.", ""), r.payload["host"])
+        for r in rows
+        if ".create." not in r.event_type
+    ]
+    assert old != new and told == [
+        ("resize.prep.start", old), ("resize.prep.end", new), ("resize.start", old), ("resize.end", old),
+        ("finish_resize.start", new), ("finish_resize.end", new), ("resize.revert.start", new), ("resize.revert.end", old),
+    ]  # fmt: skip
+
+
 def test_a_resize_reverted(world: Movers) -> None:
     uuid = world.boot("web")
     world.boot("neighbour")
