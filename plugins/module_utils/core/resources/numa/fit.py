@@ -24,9 +24,8 @@ def fit_to_host(
 ) -> GuestNUMATopology | None:
     """The guest's topology fitted to that host; None if it does not fit or either has none.
 
-    Of all assignments of guest cells to different host cells the first that fits, in this order of the host's cells: those with PCI devices
-    (``pci_cells``) first for a guest that requests some (``pci_ok``), and last for others; then those whose CPUs, and then whose memory, are
-    used least. The arguments are not changed. source: Nova's numa_fit_instance_to_host since Zed, which counts the devices
+    Of all assignments of guest cells to different host cells, in the order of the host's cells, the first that fits.
+    Without ``pci_ok`` (no PCI request) cells with PCI devices, ``pci_cells``, come last. The arguments are not changed.
     """
     if host is None or guest is None or not host.cells or not guest.cells:
         return None
@@ -46,8 +45,7 @@ def misfit(
         return "the guest asks for %s, the host has %d" % (_cells(len(guest)), len(host))
     search = _Search(host, guest, limits, (), None)
     for number, guest_cell in enumerate(guest.cells):
-        places = sorted(range(len(search.cells)), key=lambda place: search.cells[place].id)
-        lacks = [(search.cells[place].id, search.fit(number, place)) for place in places]
+        lacks = [(cell.id, search.fit(number, place)) for place, cell in enumerate(search.cells)]
         if all(isinstance(lack, str) for dummy, lack in lacks):
             return "guest cell %d fits no cell: %s" % (guest_cell.id, "; ".join("cell %d %s" % lack for lack in lacks))
     if pci_ok is not None and search.run() is not None:
@@ -57,11 +55,6 @@ def misfit(
 
 def _cells(count: int) -> str:
     return "%d NUMA cell%s" % (count, "" if count == 1 else "s")
-
-
-def _use(cell: HostCell, guest: GuestNUMATopology) -> tuple[int, int]:
-    """How much of what the guest needs is used, for comparison. source: Nova's packing_host_numa_cells_allocation_strategy, when it is false"""
-    return -len(cell.free_cpus) if guest.dedicated else cell.cpu_usage, -cell.free_memory_mb
 
 
 class _Search:
@@ -79,9 +72,8 @@ class _Search:
         self.limits = limits
         self.pci_ok = pci_ok
         self.cells: list[HostCell] = list(host.cells)
-        if len(host) > len(guest):  # else it has all of them
-            apart = pci_ok is None
-            self.cells.sort(key=lambda cell: ((cell.id in pci_cells) is apart, *_use(cell, guest)))
+        if pci_ok is None:
+            self.cells.sort(key=lambda cell: cell.id in pci_cells)
         self._fits: dict[tuple[int, int], Fit] = {}
         self._dead: set[int] = set()
 

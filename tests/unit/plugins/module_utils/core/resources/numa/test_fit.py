@@ -70,25 +70,6 @@ def test_who_asks_for_devices_is_not_kept_from_them():
     assert fit_to_host(host(100, 100), guest(50), pci_cells={0}, pci_ok=lambda cells: True).host_cells == [0]
 
 
-def test_guests_are_spread_over_the_cells():
-    """All of them came to the first cell until it was full."""
-    there = host(1000, 1000, 1000)
-    placed = []
-    for _guest in range(6):
-        found = fit_to_host(there, guest(100))
-        placed += found.host_cells
-        there = apply_usage(there, found)
-    assert placed == [0, 1, 2, 0, 1, 2]
-    assert fit_to_host(there, guest(100, 100, 100)).host_cells == [0, 1, 2]  # it has all of them
-
-
-def test_a_guest_with_devices_comes_to_their_cell_before_others():
-    """Its policy may permit others, too: Nova's preferred."""
-    busy = HostNUMATopology((HostCell(0, frozenset({0, 1}), 100), HostCell(1, frozenset({2, 3}), 100, cpu_usage=1)))
-    assert fit_to_host(busy, guest(50), pci_cells={1}, pci_ok=lambda cells: True).host_cells == [1]
-    assert fit_to_host(busy, guest(50), pci_cells={0}).host_cells == [1]
-
-
 def test_devices_decide_between_cells():
     asked = []
 
@@ -160,15 +141,8 @@ def test_sixteen_cells_on_sixteen_cells_end():
 
 
 def by_brute_force(there, wish, limit):
-    """The definition: each permutation of the host's cells, the least used first, each pair of cells looked at alone."""
-    order = list(there.cells)
-    if len(order) > len(wish):
-        order.sort(key=lambda cell: cell.memory_mb - cell.memory_usage_mb, reverse=True)
-        if wish.dedicated:
-            order.sort(key=lambda cell: len(cell.cpus - cell.pinned_cpus), reverse=True)
-        else:
-            order.sort(key=lambda cell: cell.cpu_usage)
-    for cells in itertools.permutations(order, len(wish)):
+    """The definition: each permutation of the host's cells, each pair of cells looked at alone."""
+    for cells in itertools.permutations(there.cells, len(wish)):
         fits = [
             fit_cell(cell, part, limit, 1 if wish.emulator_isolated and not number else 0)
             for number, (cell, part) in enumerate(zip(cells, wish.cells))
