@@ -26,16 +26,6 @@ class Flavor:
     flavorid: str = ""
     disabled: bool = False
 
-    @property
-    def swap_gb(self) -> int:
-        """GB that its swap counts for: claims are in whole GB. source: Nova's convert_mb_to_ceil_gb"""
-        return swap_gb(self.swap)
-
-
-def swap_gb(swap_mb: int) -> int:
-    """GB that a claim has for that swap."""
-    return -(-swap_mb // 1024)
-
 
 @dataclass(frozen=True)
 class Image:

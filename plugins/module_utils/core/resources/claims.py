@@ -30,7 +30,7 @@ class Overhead:
 
 @dataclass(frozen=True)
 class ResourceRequest:
-    """The claim of one instance: its disk is root, ephemeral and swap; and the hypervisor's overhead."""
+    """The claim of one instance: root + ephemeral disk without swap, and the hypervisor's overhead."""
 
     memory_mb: int
     disk_gb: int

@@ -256,7 +256,7 @@ class Fleet:
     def consume(self, row: int, spec: RequestSpec, sign: int = 1, limits: t.Mapping[str, t.Any] | None = None) -> None:
         """Take (``sign`` 1) or release (-1) what one instance of ``spec`` needs of a host.
 
-        Raises nothing: claims are checked later.
+        Swap is not taken, as in Nova. Raises nothing: claims are checked later.
 
         :arg limits: those that the claim will get: with them the same cells, devices and disks are taken as by the claim.
         """

@@ -62,14 +62,14 @@ class RequestSpec:
 
     @property
     def disk_gb(self) -> int:
-        """GB of a claim: root (0 if that is a volume), ephemeral, swap and the hypervisor's overhead."""
+        """GB of a claim: root (0 if that is a volume), ephemeral and the hypervisor's overhead, without swap."""
         root_gb = 0 if self.is_bfv else self.flavor.root_gb or self.zero_disk_gb
-        return root_gb + self.flavor.ephemeral_gb + self.flavor.swap_gb + self.disk_overhead_gb
+        return root_gb + self.flavor.ephemeral_gb + self.disk_overhead_gb
 
     @property
     def disk_mb(self) -> int:
-        """MB that must be free to pass the DiskFilter: what is claimed."""
-        return 1024 * self.disk_gb
+        """MB that must be free to pass the DiskFilter: root, ephemeral and swap."""
+        return 1024 * self.disk_gb + self.flavor.swap
 
     @property
     def takes_dedicated(self) -> bool:

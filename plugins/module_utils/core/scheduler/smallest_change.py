@@ -56,8 +56,8 @@ _DISK = _Resource(
     "GiB of disk",
     lambda missing: disk(missing * 1024, up=True) + " of disk",
     1024,
-    lambda spec: spec.disk_gb - spec.flavor.swap_gb - spec.disk_overhead_gb,
-    lambda spec, available: math.floor(available / 1024) - spec.flavor.swap_gb - spec.disk_overhead_gb,
+    lambda spec: spec.disk_gb - spec.disk_overhead_gb,
+    lambda spec, available: math.floor((available - spec.flavor.swap) / 1024) - spec.disk_overhead_gb,
     lambda fleet, row: math.inf,
     _disk_shrunk,
 )

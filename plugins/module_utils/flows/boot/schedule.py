@@ -16,7 +16,7 @@ from ...core import errors
 from ...core.disks.whole_disks import WholeDiskRequest
 from ...core.instances import retry, states
 from ...core.instances.server_groups import ServerGroup
-from ...core.model import Flavor, swap_gb
+from ...core.model import Flavor
 from ...core.request.image_rules import local_root_gb, zero_disk_gb
 from ...core.resources.claims import Overhead, ResourceRequest
 from ...core.resources.dedicated import DedicatedRequest
@@ -284,12 +284,12 @@ def request_spec(
 
 
 def resource_request(spec: t.Mapping[str, t.Any]) -> ResourceRequest:
-    """The claim of one instance of a stored request: root, ephemeral and swap, without a root that is a volume."""
+    """The claim of one instance of a stored request: root + ephemeral, without swap and without a root that is a volume."""
     flavor, overhead = spec["flavor"], _overhead(spec)
     root_gb = local_root_gb(flavor["root_gb"], spec.get("image"), bool(spec.get("is_bfv")))
     return ResourceRequest(
         memory_mb=flavor["memory_mb"],
-        disk_gb=root_gb + flavor["ephemeral_gb"] + swap_gb(flavor["swap"]),
+        disk_gb=root_gb + flavor["ephemeral_gb"],
         vcpus=flavor["vcpus"],
         memory_overhead_mb=overhead.memory_mb,
         disk_overhead_gb=overhead.disk_gb,

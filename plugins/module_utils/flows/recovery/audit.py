@@ -21,7 +21,6 @@ from ...core.audit.plan import Evidence, Finding
 from ...core.instances import states
 from ...core.instances.power_states import POWER_STATES
 from ...core.instances.power_sync import RESUME
-from ...core.model import swap_gb
 from ...core.resources.claims import Overhead, ResourceRequest, usage_delta
 from ...ledger.compute import claims, cleanups, groups, instances, moves, nodes, ports, requests, runs
 from ...ledger.compute.instances import InstanceSize
@@ -147,7 +146,7 @@ def _instances(
     wanted: dict[tuple[t.Any, ...], audit.Amounts] = {}
     found = {}
     for r in rows.values():
-        size = (r.memory_mb, r.vcpus, r.root_gb, r.ephemeral_gb, r.swap_mb, overheads.get(r.request_spec_id, none))
+        size = (r.memory_mb, r.vcpus, r.root_gb, r.ephemeral_gb, overheads.get(r.request_spec_id, none))
         if size not in wanted:
             wanted[size] = amounts(*size)
         found[r.uuid] = audit.Instance(
@@ -180,12 +179,10 @@ def _operation(task_state: str | None) -> str:
     return BY_TASK_STATE[task_state].name if task_state in BY_TASK_STATE else ""
 
 
-def amounts(
-    memory_mb: int, vcpus: int, root_gb: int, ephemeral_gb: int, swap_mb: int, overhead: Overhead
-) -> audit.Amounts:
+def amounts(memory_mb: int, vcpus: int, root_gb: int, ephemeral_gb: int, overhead: Overhead) -> audit.Amounts:
     """(memory, disk, vCPUs) of an instance's claim, as in the scheduler."""
     its = astuple(overhead)
-    delta = usage_delta(ResourceRequest(memory_mb, root_gb + ephemeral_gb + swap_gb(swap_mb), vcpus, *its))
+    delta = usage_delta(ResourceRequest(memory_mb, root_gb + ephemeral_gb, vcpus, *its))
     return delta.memory_mb_used, delta.local_gb_used, delta.vcpus_used
 
 

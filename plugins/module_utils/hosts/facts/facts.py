@@ -18,7 +18,6 @@ from ...core.guest.domain.element import parse, to_text
 from ...core.guest.domain.metadata import NovaInstanceConfig
 from ...core.guest.domain.namespaces import NOVA_NAMESPACE
 from ...core.instances.power_states import power_state_of
-from ...core.model import swap_gb
 from ..disks.devices import isolated_disks
 from ..disks.local_storage import group_facts
 from ..iscsi.connector_facts import initiator_name, qemu_opens_iscsi
@@ -245,7 +244,7 @@ def _owner(xml: t.Any) -> dict[str, t.Any]:
     if nova is None or nova.flavor is None:
         return {"ledger": found}
     local = nova.flavor.disk if nova.root_type == "image" else 0
-    return {"ledger": found, "disk_gb": local + nova.flavor.ephemeral + swap_gb(nova.flavor.swap)}
+    return {"ledger": found, "disk_gb": local + nova.flavor.ephemeral}
 
 
 def instance_folders(instances_path: str, ledger_id: str = "") -> list[str]:

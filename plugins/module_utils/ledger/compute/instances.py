@@ -49,7 +49,7 @@ class InstancePower(InstanceAtWork):
 
 
 class InstanceSize(InstanceAtWork):
-    """An instance, live or deleted, with its use of the node, for living_and(). Memory and swap are MB, disk GB."""
+    """An instance, live or deleted, with its use of the node, for living_and(). Memory is MB, disk GB."""
 
     display_name: str
     node: str | None
@@ -57,7 +57,6 @@ class InstanceSize(InstanceAtWork):
     vcpus: int
     root_gb: int
     ephemeral_gb: int
-    swap_mb: int
     request_spec_id: int
     deleted_at: float | None
     deleted: str  # LIVE while it lives, its uuid afterwards
@@ -75,6 +74,7 @@ class InstanceRow(InstanceSize):
     power_state: int
     launched_on: str | None  # the host that it was placed on last
     availability_zone: str | None
+    swap_mb: int
     config_drive: bool
     key_name: str | None
     limits: dict[str, t.Any] | None  # of its host, as the scheduler set them
@@ -356,7 +356,7 @@ def living_and(tx: Transaction, named: t.Iterable[str]) -> dict[str, InstanceSiz
     """uuid -> row of every live instance, and of the deleted ones among ``named``."""
     c = instances.c
     who = (c.uuid, c.display_name, c.host, c.node, c.vm_state, c.task_state, c.run_id)
-    size = (c.memory_mb, c.vcpus, c.root_gb, c.ephemeral_gb, c.swap_mb, c.request_spec_id)
+    size = (c.memory_mb, c.vcpus, c.root_gb, c.ephemeral_gb, c.request_spec_id)
     query = sa.select(*who, c.deleted, c.deleted_at, c.updated_at, *size)
     rows = {r.uuid: r for r in tx.rows(query.where(c.deleted == LIVE), InstanceSize)}
     gone = bulk.among(tx, c.uuid, sorted(set(named) - set(rows)))

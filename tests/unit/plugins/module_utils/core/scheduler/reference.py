@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import random
 from dataclasses import dataclass
 
@@ -51,7 +50,7 @@ class Host:
         self.io_ops += 1
         self.instances.add(uuid)
         self.free_ram -= spec.flavor.memory_mb + spec.memory_overhead_mb
-        self.free_disk_mb -= disk_mb(spec.flavor)
+        self.free_disk_mb -= (spec.flavor.root_gb + spec.flavor.ephemeral_gb) * 1024
         self.vcpus_used += spec.flavor.vcpus
 
 
@@ -68,10 +67,6 @@ def of(state, now):
     )  # fmt: skip
 
 
-def disk_mb(flavor):
-    return 1024 * (flavor.root_gb + flavor.ephemeral_gb + math.ceil(flavor.swap / 1024))
-
-
 def passes(host, spec):
     flavor = spec.flavor
     if (host.name, host.node) in spec.retry_hosts:
@@ -84,7 +79,11 @@ def passes(host, spec):
     if ram > host.total_ram or ram > host.total_ram * host.ram_ratio - (host.total_ram - host.free_ram):
         return False
     total = host.total_disk_gb * 1024
-    if disk_mb(flavor) > total or disk_mb(flavor) > total * host.disk_ratio - (total - host.free_disk_mb):
+    if 1024 * (flavor.root_gb + flavor.ephemeral_gb) + flavor.swap > total:
+        return False
+    if 1024 * (flavor.root_gb + flavor.ephemeral_gb) + flavor.swap > total * host.disk_ratio - (
+        total - host.free_disk_mb
+    ):
         return False
     if not host.vcpus:
         return True

@@ -219,12 +219,12 @@ def test_what_is_missing_has_names_and_units():
 
 
 def test_what_is_missing_is_the_difference_that_is_shown():
-    """Of a swap of 64 MiB, which counts for a whole GiB."""
+    """Of a swap of 64 MiB; what has to be free is in whole GiB, as hosts report."""
     swap = RequestSpec(["u0"], Flavor("f", 64, 1, 1, swap=64))
     with pytest.raises(NoValidHost) as caught:
         select_destinations(Fleet([host("a", local_gb=1)]), swap, OPTIONS)
     (line,) = [x for x in explanation_text(caught.value.details["decision"]) if "nearest miss" in x]
-    assert line.startswith("  nearest miss: a lacks 1 GiB of disk")
+    assert line.startswith("  nearest miss: a lacks 0.1 GiB of disk")
     assert caught.value.details["decision"]["nearest_miss"]["smallest_change"]["changes"][0]["free"] == 1
 
 

