@@ -83,6 +83,30 @@ def domains(host) -> set[str]:
     return set(host.run("virsh", "-q", "-c", "qemu:///system", "list", "--all", "--uuid").stdout.split())
 
 
+def test_a_host_that_gets_another_hostname(flow: Flow) -> None:
+    flow.boot(entry("one"))
+    one = flow.instances()["one"]
+    host = flow.lab.host(one["host"])
+    before = flow.query("SELECT * FROM compute_nodes ORDER BY id")
+    host.run("hostname", "renamed.example.org")
+    try:
+        _done, planned = audit(flow, "--check")
+        _done, found = audit(flow)
+        assert planned == found
+        assert [(f["what"], f["from"], f["to"]) for f in found] == [("compute_node", host.name, "renamed.example.org")]
+        assert idle_audit(flow) == []
+        after = flow.query("SELECT * FROM compute_nodes ORDER BY id")
+        assert [(r["id"], r["host"], r["vcpus_used"], r["num_instances"]) for r in after] == [
+            (r["id"], r["host"], r["vcpus_used"], r["num_instances"]) for r in before
+        ]
+        assert flow.instances()["one"]["node"] == "renamed.example.org"
+        assert flow.run("reboot", bootflow_names=["one"], bootflow_reboot_type="HARD").returncode == 0
+    finally:
+        host.run("hostname", host.name)
+    flow.delete("one")
+    assert flow.residue() == {}
+
+
 def test_a_wrong_ledger_and_a_lost_domain(flow: Flow) -> None:
     flow.boot(entry("one"), entry("two"))
     one, two = flow.instances()["one"], flow.instances()["two"]

@@ -142,10 +142,17 @@ class World:
     # --- the flow --------------------------------------------------------------------------------------------------
 
     def report(
-        self, host: str = "h1", memory: int = 4, node: str | None = None, ledger: t.Any = None, **configuration: t.Any
+        self,
+        host: str = "h1",
+        memory: int = 4,
+        node: str | None = None,
+        ledger: t.Any = None,
+        host_uuid: str = "",
+        **configuration: t.Any,
     ) -> int:
         """``memory`` in instances of the flavor SMALL, which fill the host exactly."""
         facts = {"hypervisor_hostname": node or host, "memory_mb": memory * 1024, "local_gb": 4000, "vcpus": 500}
+        facts["host_uuid"] = host_uuid
         settings = {
             "ram_allocation_ratio": 1.0,
             "disk_allocation_ratio": 1.0,

@@ -390,7 +390,8 @@ class _Plan:
         for host, snapshot in self.evidence.snapshots.items():
             row = self.node_of.get((host, snapshot.node))
             if row is None:
-                self.add(HOST_FACTS, host, None, "compute_node", None, snapshot.node, RECORD)
+                former = ", ".join(n.node for n in self.ledger.nodes if n.host == host) or None
+                self.add(HOST_FACTS, host, None, "compute_node", former, snapshot.node, RECORD)
                 continue
             for name, value in snapshot.columns.items():
                 if row.columns.get(name) != value:

@@ -16,7 +16,7 @@ from ..db.kept import Kept
 from ..db.locks import insert_new
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
-from ..schema.tables import claims, compute_nodes
+from ..schema.tables import claims, compute_nodes, device_claims, instances, migrations
 from ..schema.tables import node_facts as node_facts_table
 from . import profiles
 
@@ -81,10 +81,11 @@ def record_report(
 ) -> int:
     """Enter a host's report; usage is the node's reserve plus the sum of its claims. Returns the node's id.
 
-    A second report updates the row of (host, node).
+    A second report updates the row of (host, node), also after the machine got another hostname.
     """
     c = compute_nodes.c
     node = facts["hypervisor_hostname"]
+    _follow_name(tx, host, node, facts.get("host_uuid") or "")
     values = {
         "host_uuid": facts.get("host_uuid") or "",
         **{COLUMNS[name]: _reported(facts, name, unreported) for name, unreported in REPORTED.items()},
@@ -111,6 +112,54 @@ def record_report(
             tx.execute(table.update().where(its).values(facts=dict(facts)))
     recount(tx, [node_id])
     return node_id
+
+
+def _follow_name(tx: Transaction, host: str, node: str, host_uuid: str) -> None:
+    """The row of a machine that got another hostname is that of the new name: with a row for each, all that it has would be claimed twice.
+
+    What it has under several names is put together, unless two instances have the same device.
+    """
+    c = compute_nodes.c
+    query = sa.select(c.id, c.node).where(c.host == host, c.host_uuid == host_uuid).order_by(c.reported_at, c.id)
+    rows = tx.rows(query, NodeRow) if host_uuid else []
+    former = [r for r in rows if r.node != node]
+    if not former:
+        return
+    lock(tx, [r.id for r in rows])
+    if len(former) == len(rows):
+        tx.execute(compute_nodes.update().where(c.id == former[-1].id).values(node=node))
+        _rename(tx, host, former.pop().node, node)
+    mine = tx.execute(sa.select(c.id).where(c.host == host, c.node == node)).scalar_one()
+    for row in former:
+        if not _claimed_twice(tx, mine, row.id):
+            for table in (claims, device_claims):
+                tx.execute(table.update().where(table.c.compute_node_id == row.id).values(compute_node_id=mine))
+            tx.execute(node_facts_table.delete().where(node_facts_table.c.compute_node_id == row.id))
+            tx.execute(compute_nodes.delete().where(c.id == row.id))
+            _rename(tx, host, row.node, node)
+
+
+def _rename(tx: Transaction, host: str, former: str, node: str) -> None:
+    """What is on ``host`` is on ``node``, in the rows that have its name."""
+    i, m = instances.c, migrations.c
+    for its_host, its_node in ((i.host, i.node), (m.source_compute, m.source_node), (m.dest_compute, m.dest_node)):
+        mine = (its_host == host, its_node == former)
+        tx.execute(its_node.table.update().where(*mine).values({its_node.name: node}))
+
+
+def _claimed_twice(tx: Transaction, one: int, other: int) -> bool:
+    """Whether the two rows of a machine have claims that one row cannot have."""
+    for table, same in (
+        (device_claims, ("kind", "device")),
+        (claims, ("instance_uuid", "kind")),
+        (claims, ("server_group_id", "group_slot")),
+    ):
+        a, b = table.alias(), table.alias()
+        alike = [a.c[name] == b.c[name] for name in same]
+        query = sa.select(sa.literal(1)).where(a.c.compute_node_id == one, b.c.compute_node_id == other, *alike)
+        if tx.execute(query.limit(1)).first() is not None:
+            return True
+    return False
 
 
 def _reported(facts: t.Mapping[str, t.Any], name: str, unreported: t.Any) -> t.Any:
