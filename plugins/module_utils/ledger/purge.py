@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import typing as t
 
-from ..core.instances import moves
 from .compute.instances import LIVE
 from .database import Ledger
 from .db.sqlalchemy_import import sa
@@ -41,6 +40,12 @@ NOT_ITS = ("volumes",)
 # Rows of a volume, in the order of their removal: those first that no others refer to
 OF_VOLUMES = (volume_attachments, volume_snapshots, volume_events, volume_faults, volume_notifications)
 
+# A resize under way brings its instance another request, and its end may bring the former one back; those of moves that ended are shown with them.
+_OF_MOVES = (
+    migrations.c.old_request_spec_id == request_specs.c.id,
+    migrations.c.new_request_spec_id == request_specs.c.id,
+)
+
 
 def cutoff(now: float, retention_days: float) -> float | None:
     """The time before which history is removed; None: never."""
@@ -61,7 +66,7 @@ def plan(tx: Transaction, before: float) -> dict[str, int]:
     specs = [
         request_specs.c.reservation_id.in_(sa.select(reservations.c.id).where(reservations.c.created_at < before)),
         ~_refers(instances, *_of_spec(), sa.not_(gone)),
-        ~_refers(migrations, *_of_move(), migrations.c.instance_uuid.not_in(over)),
+        *(~_refers(migrations, its, migrations.c.instance_uuid.not_in(over)) for its in _OF_MOVES),
     ]
     counts["request_specs"] = _count(tx, request_specs, *specs)
     counts["reservations"] = _count(
@@ -165,11 +170,6 @@ def _of_spec() -> list[Condition]:
     ]
 
 
-def _of_move() -> list[Condition]:
-    """A resize that is reverted brings the former request back."""
-    return [migrations.c.old_request_spec_id == request_specs.c.id, migrations.c.status.in_(moves.OPEN)]
-
-
 def _refers(table: sa.Table, *where: Condition) -> sa.Exists:
     return sa.exists(sa.select(sa.literal(1)).select_from(table).where(*where))
 
@@ -203,7 +203,7 @@ def _request_specs(tx: Transaction, before: float, size: int) -> dict[str, int]:
         .where(
             reservations.c.created_at < before,
             ~_refers(instances, *_of_spec()),
-            ~_refers(migrations, *_of_move()),
+            *(~_refers(migrations, its) for its in _OF_MOVES),
         )
     )
     return _by_key(tx, request_specs, request_specs.c.id, unused, size)

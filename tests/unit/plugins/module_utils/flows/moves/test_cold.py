@@ -584,6 +584,37 @@ def test_the_former_request_outlives_a_purge(world: Movers) -> None:
     assert world.size(uuid) == OLD
 
 
+def test_the_request_that_a_resize_brings_outlives_a_purge_beside_it(world: Movers) -> None:
+    uuid = world.boot("web")
+    assert not world.set_out(uuids=[uuid], flavor=LARGE).failed
+    far = world.time + 10**9
+    assert "request_specs" not in {**world.ledger.inspect(purge.plan, far), **purge.purge(world.ledger, far)}
+    world.call(course.switch, [uuid])
+    assert world.call(course.finish, course.RESIZE, {uuid: course.Result(states.RUNNING)}) == {}
+    assert world.size(uuid) == NEW
+    world.revert(uuid)
+    purge.purge(world.ledger, far)
+    (row,) = world.call(lambda tx: cold.instances.select_live(tx, uuids=[uuid]))
+    (shown,) = world.call(instance_info.views.details, [row])
+    assert [(m["old_flavor"], m["new_flavor"]) for m in shown["migrations"]] == [("small", "large")]
+
+
+def test_hosts_that_get_other_hostnames_while_an_instance_moves(world: Movers) -> None:
+    for host in ("h1", "h2"):
+        world.report(host, host_uuid="uuid-%s" % host)
+    uuid = world.boot("web")
+    source = str(world.row(uuid).host)
+    world.set_out(uuids=[uuid], flavor=LARGE)
+    for host in ("h1", "h2"):
+        world.report(host, node="new-" + host, host_uuid="uuid-%s" % host)
+    world.call(course.switch, [uuid])
+    assert world.call(course.finish, course.RESIZE, {uuid: course.Result(states.RUNNING)}) == {}
+    assert (world.row(uuid).host, world.row(uuid).node) == (other(source), "new-" + other(source))
+    world.revert(uuid)
+    assert (world.row(uuid).host, world.row(uuid).node) == (source, "new-" + source) and world.size(uuid) == OLD
+    assert world.claims() == {(uuid, source)} and len(world.rows(tables.compute_nodes)) == 2
+
+
 def test_two_runs_want_the_last_place(world: Movers) -> None:
     """Each has read the fleet before the other claims: the second is refused under the lock of the host."""
     one, two = world.boot("one"), world.boot("two")
