@@ -45,6 +45,9 @@ class ActionModule(LedgerAction):
         for row in done.waiting:
             text = "%s is not confirmed: %s, where it is now, did not answer. What it left on its former host may be all that there is of it."
             self._display.warning(text % (row.display_name, row.host))
+        for row in done.unsure:
+            text = "%s is confirmed on %s, which is down: what %s has of it is removed, and may be all that there is."
+            self._display.warning(text % (row.display_name, row.host, done.left[row.uuid]))
         return {
             "changed": bool(shown),
             "ask": [],

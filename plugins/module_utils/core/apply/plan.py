@@ -64,6 +64,8 @@ _OTHERWISE = {
     states.ERROR: "it is in error: write state: running, or delete it",
 }
 
+_MAY_BE_LOST = "its host is down: revert_resize brings it back with its disks, confirm_resize gives them up"
+
 Key = t.Tuple[str, str]  # project and name
 
 
@@ -91,6 +93,7 @@ class Present:
     digest: t.Mapping[str, t.Any]
     launched: bool = True  # whether it ever ran
     power_state: int = power_states.NOSTATE  # of the guest, as last reported
+    away: bool = False  # its host is down
     torn: bool = False  # a rebuild of it, or an evacuation, did not end: its disks may be missing
     deleting: bool = False  # its deletion has begun, and has not come to its end
     locked: bool = False
@@ -374,7 +377,8 @@ class _Planner:
         if not self._confirms():
             return []
         what = "resize to %s" % (self.target.digest["flavor"] or {}).get("name")
-        return [self._change(CONFIRM, what, "confirm", field="flavor", steps=(CONFIRM,))]
+        change = self._change(CONFIRM, what, "confirm", field="flavor", steps=(CONFIRM,))
+        return [not_done(change, _MAY_BE_LOST) if self.instance.away else change]
 
     def _confirms(self) -> bool:
         resized = self.instance.vm_state == states.RESIZED and not any(d.field == "flavor" for d in self.differing)

@@ -48,7 +48,7 @@ from ..boot import accept
 from ..instances import attach, delete, interfaces, lock, operation, redefine
 from ..instances.operations import find
 from ..moves import cold
-from ..moves.confirm import CONFIRM, is_there
+from ..moves.confirm import CONFIRM, is_there, silent_hosts
 from ..moves.course import RESIZE as RESIZING
 from ..moves.evacuated import EVACUATE
 from ..moves.place import Mover
@@ -463,6 +463,7 @@ def _present(tx: Transaction, rows: t.Mapping[Key, Instance], followed: t.Collec
     torn = history.whose_last_failed(tx, in_error, OF_DISKS)
     has, loses = (ports.ports_of(tx, sorted(followed), leaving=each) for each in (False, True))
     half_attached = history.whose_last_failed(tx, sorted(followed), (interfaces.ATTACH.action,))
+    away = silent_hosts(tx) if any(r.vm_state == states.RESIZED for r in rows.values()) else set()
     return [
         Present(
             uuid=row.uuid,
@@ -472,6 +473,7 @@ def _present(tx: Transaction, rows: t.Mapping[Key, Instance], followed: t.Collec
             power_state=row.power_state,
             digest=row.digest,
             launched=row.launched_at is not None,
+            away=row.host in away,
             torn=row.uuid in torn,
             config_drive=bool(row.config_drive),
             deleting=row.task_state in (states.DELETING, states.SOFT_DELETING),

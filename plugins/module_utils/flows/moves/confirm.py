@@ -35,6 +35,7 @@ class Confirmed:
     rows: list[Instance] = field(default_factory=list)
     unchanged: list[Instance] = field(default_factory=list)  # were confirmed before
     waiting: list[Instance] = field(default_factory=list)  # have waited long enough, on a host that does not answer
+    unsure: list[Instance] = field(default_factory=list)  # are confirmed, on a host that does not answer
     left: dict[str, str] = field(default_factory=dict)  # uuid -> the host that it left, and that is to be cleaned
     vm_states: dict[str, str] = field(default_factory=dict)  # uuid -> what it is now
 
@@ -44,7 +45,8 @@ def confirm(tx: Transaction, selection: Selection, window: float = 0.0) -> Confi
 
     :arg window: without a selection: those that have waited for so many seconds, on hosts that answer; a lock does not keep them from it, as
         in Nova, where the new host does this. 0: none.
-    :raises BootflowError: see operation.begin(). :raises InstanceInvalidState: nobody knows whether its host has the guest of one of them.
+    :raises BootflowError: see operation.begin(). :raises InstanceInvalidState: nobody knows whether its host has the guest of one of them; or one
+        that is not named is on a host that does not answer.
     """
     if selection.is_empty and window > 0:
         due = _due(tx, window)
@@ -57,8 +59,12 @@ def confirm(tx: Transaction, selection: Selection, window: float = 0.0) -> Confi
     unchanged = those_that_ended(tx, rows, moves.CONFIRMED)
     entered = operation.enter(tx, CONFIRM, [r for r in rows if r not in unchanged]).rows
     _check_there(entered)
+    away = silent_hosts(tx) if entered else set()
+    unsure = [r for r in entered if r.host in away]
+    if not selection.is_by_name:
+        operation.refuse([_may_be_lost(r) for r in unsure])
     done = _decide(tx, entered, begun=True)
-    done.unchanged = unchanged
+    done.unchanged, done.unsure = unchanged, unsure
     return done
 
 
@@ -103,6 +109,14 @@ def _check_there(rows: t.Sequence[Instance]) -> None:
             for row in rows
             if not is_there(row)
         ]
+    )
+
+
+def _may_be_lost(row: Instance) -> errors.InstanceInvalidState:
+    return errors.InstanceInvalidState(
+        message="Cannot '%s' instance %s: %s, where it is now, is down" % (CONFIRM.called, row.uuid, row.host),
+        remedy="What its former host has may be all that there is of it: bootflow.compute.revert_resize brings it back there. Who gives that up names the"
+        " instance.",
     )
 
 

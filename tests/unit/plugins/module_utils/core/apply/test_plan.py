@@ -116,6 +116,8 @@ def test_a_run_resizes_to_several_flavors_and_confirms_what_a_dead_one_left() ->
     ]
     assert [c.steps for c in found.to_do] == [("resize",), ("resize",), ("confirm_resize",)]
     assert not plan.plan(want[2:], have[2:]).to_do, "somebody else's decision"
+    away = plan.plan(want[2:], [present("c", flavor="large", vm_state=states.RESIZED, away=True)], allow=["resize"])
+    assert not away.to_do and "! c resize to large: its host is down" in away.lines()[0]
 
 
 def test_metadata_changes_live_and_the_config_drive_is_told() -> None:

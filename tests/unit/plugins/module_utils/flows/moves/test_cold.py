@@ -799,6 +799,29 @@ def test_before_the_window_confirms_it_the_new_host_is_asked(world: Movers) -> N
     assert (done["ask"], done["hosts"]) == ([], [source]) and world.state(uuid)[0] == "active"
 
 
+@pytest.mark.parametrize("how", ["forced down", "silent"])
+def test_what_is_on_a_host_that_is_down_is_confirmed_by_name_only(world: Movers, how: str) -> None:
+    """Its former host may have all that there is of it."""
+    uuid = world.boot("web")
+    source = world.row(uuid).host
+    there = other(source)
+    world.move(uuid)
+    if how == "silent":
+        world.call(nodes.record_unreachable, there, "no route")
+    else:
+        world.call(service_state.set_state, [there], service_state.FORCED_DOWN)
+    for selection in (Selection(hosts=[there]), Selection(project="default", everything=True)):
+        with pytest.raises(errors.InstanceInvalidState, match="is down") as refused:
+            world.call(confirm.confirm, selection)
+        assert "revert_resize" in refused.value.remedy and world.state(uuid)[0] == "resized"
+    ports = WorldPorts(world, "t")
+    hosts = {"groups": {"bootflow_compute": ["h1", "h2"]}, "hostvars": {}, "inventory_hostname": "localhost"}
+    done = action_of(instance_confirm, ports, hosts, False, uuids=[uuid]).act()
+    assert [i["left"] for i in done["instances"]] == [source] and world.state(uuid) == ("active", None, there)
+    assert len(ports.warnings) == 1 and "may be all that there is" in ports.warnings[0]
+    assert world.cleanups() == {(uuid, source)}
+
+
 def test_a_late_end_of_a_cleanup_takes_nothing_from_one_that_came_since(world: Movers) -> None:
     uuid = world.boot("web")
     source = world.row(uuid).host
