@@ -14,7 +14,7 @@ import contextlib
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_states import POWER_STATES
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_states import NOSTATE, POWER_STATES
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.setting import PREFIX
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.apply import FOLLOW
@@ -324,7 +324,10 @@ class ActionModule(LedgerAction):
                 "workers": host_settings.workers(self, len(domains)),
             },
         )
-        return self._with(result["outcomes"], item_errors(result, [d["uuid"] for d in domains]))
+        problems = item_errors(result, [d["uuid"] for d in domains])
+        gone = {u for u, e in problems.items() if self.operation.gone and isinstance(e, errors.InstanceNotFound)}
+        off = {u: {"changed": True, "power_state": NOSTATE, "gone": True} for u in gone}
+        return {**self._with(result["outcomes"], {u: e for u, e in problems.items() if u not in gone}), **off}
 
     def _with(
         self, outcomes: t.Mapping[str, dict[str, t.Any]], lacking: t.Mapping[str, errors.BootflowError]
@@ -384,7 +387,7 @@ class ActionModule(LedgerAction):
                 ledger.close()
         instances = []
         for uuid, (host, item) in items.items():
-            problem = failed.get(uuid)
+            problem, gone = failed.get(uuid), answers[uuid].get("gone")
             instances.append(
                 {
                     "name": item["name"],
@@ -392,9 +395,9 @@ class ActionModule(LedgerAction):
                     "host": host,
                     "vm_state": operation.vm_state_after(self.operation, _outcome(answers[uuid], problem))
                     or item["vm_state"],
-                    "power_state": answers[uuid].get("power_state") or item["power_state"],
+                    "power_state": NOSTATE if gone else answers[uuid].get("power_state") or item["power_state"],
                     "forced": bool(answers[uuid].get("forced")),
-                    "note": item.get("note", ""),
+                    "note": self.operation.gone if gone else item.get("note", ""),
                     "error": None if problem is None else problem.as_dict(),
                 }
             )

@@ -131,7 +131,7 @@ def test_a_wrong_ledger_and_a_lost_domain(flow: Flow) -> None:
     assert by_kind["missing_claim", "claim"]["instance"] == two["uuid"]
     told = by_kind["instance_without_domain", "domain"]
     assert (told["host"], told["instance"], told["action"]) == (two["host"], two["uuid"], "report")
-    assert "Delete the instance and boot it again" in done.output
+    assert "reboot the instance with bootflow_reboot_type: HARD" in done.output
     flow.check_ledger()
     assert flow.instances()["two"]["vm_state"] == "active", "the state is somebody else's to change"
     assert [f["kind"] for f in idle_audit(flow)] == ["instance_without_domain"]

@@ -95,6 +95,13 @@ _RESERVE = (
     " bootflow_reserved_memory_mb, bootflow_reserved_disk_gb and bootflow_reserved_vcpus."
 )
 
+_REBOOTABLE = (states.ACTIVE, states.PAUSED, states.SUSPENDED, states.STOPPED)
+_REBOOT = (
+    "The domain is gone from the host: reboot the instance with bootflow_reboot_type: HARD, which defines it again. If its disks are gone too,"
+    " rebuild it, or delete it and boot it again."
+)
+_DEFINE = "The domain is gone from the host. Delete the instance and boot it again, or define its domain again."
+
 _HALF_DETACHED = (
     "A run began to detach this interface, whose addresses stay taken. If that run has ended, run bootflow.compute.detach_interface"
     " with port_id: %s."
@@ -751,7 +758,7 @@ class _Plan:
                 instance.vm_state,
                 instance.vm_state,
                 REPORT,
-                "The domain is gone from the host. Delete the instance and boot it again, or define its domain again.",
+                _REBOOT if instance.vm_state in _REBOOTABLE else _DEFINE,
                 key=instance.name,
             )
 

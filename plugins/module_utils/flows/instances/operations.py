@@ -25,13 +25,15 @@ def _shutdown(row: Instance) -> dict[str, t.Any]:
 
 
 CUT_OFF = "lost its power: it did not shut down in time"
+GONE = "its domain is gone from the host: reboot it with bootflow_reboot_type: HARD"
 REDEFINED = "has its definition from the ledger: its own was lost, or libvirt refused it"
 RESET = "was reset: it did not restart by itself"
 
 OPERATIONS: dict[str, Operation] = {
     o.name: o
     for o in (
-        Operation("stop", "power_off", power="shutdown", forced=CUT_OFF, details=_shutdown),
+        # source: Nova's power_off, to which an instance that its host does not have is off
+        Operation("stop", "power_off", power="shutdown", forced=CUT_OFF, gone=GONE, details=_shutdown),
         Operation("start", "power_on", power="running", connects_volumes=True, recovers_volumes=True),
         Operation("pause", "pause", power="paused"),
         Operation("unpause", "unpause", power="unpaused"),

@@ -222,8 +222,25 @@ def test_check_mode_asks_the_hosts_and_writes_nothing(fleet: Fleet) -> None:
     assert "Would stop" in fleet.shown[-1] and fleet.world.everything() == before
     fleet.gone = {result["instances"][0]["uuid"]}
     result = fleet.play("stop", names=["web-1", "web-2"])
+    assert result["changed"] and not result.get("failed") and "its domain is gone" in fleet.shown[-1]
+    result = fleet.play("pause", names=["web-1", "web-2"])
     assert result["error_code"] == "OperationFailed" and [i["name"] for i in result["failed_items"]] == ["web-1"]
     assert fleet.world.everything() == before
+
+
+def test_an_instance_whose_domain_is_gone_is_off(fleet: Fleet) -> None:
+    """As to Nova. It is not started by a definition that nobody has."""
+    rows = {r.display_name: r for r in fleet.world.rows(tables.instances)}
+    fleet.gone = {rows["web-1"].uuid}
+    result = fleet.play("stop", names=["web-1", "web-2"])
+    assert not result.get("failed") and vm_states(fleet.world) == dict.fromkeys(("web-1", "web-2"), ("stopped", None))
+    first, second = sorted(result["instances"], key=lambda i: i["name"])
+    assert (first["power_state"], second["power_state"]) == (states.NOSTATE, states.SHUTDOWN)
+    assert "bootflow_reboot_type: HARD" in first["note"] and first["note"] in fleet.shown[-1] and not second["note"]
+    assert fleet.world.row(first["uuid"]).power_state == states.NOSTATE
+    result = fleet.play("start", names=["web-1"])
+    assert result["failed_items"][0]["error"]["code"] == "InstanceNotFound"
+    assert fleet.world.state(first["uuid"])[:2] == ("stopped", None)
 
 
 def test_where_nothing_could_begin_its_error_is_all_that_is_told(fleet: Fleet) -> None:
