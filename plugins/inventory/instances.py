@@ -204,7 +204,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
             content = self._content(path, cache)
         except errors.BootflowError as e:
             raise AnsibleParserError("%s. %s" % (e.message.rstrip("."), e.remedy)) from e
-        self._add_instances(content["instances"])
+        self._add_instances(content["instances"], content.get("fleet", ()))
         for host in content["compute_hosts"]:
             self._add_host(host["host"], "compute_hosts", _state(host), {"bootflow_compute_host": host})
         for name, backends in content["storage_hosts"].items():
@@ -246,7 +246,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
                 ledger = replica.open_reader(address, found["ledger_read_url"], self.display.warning)
         except errors.LedgerMissing as e:
             self.display.warning("No instances. %s." % e.message.rstrip("."))
-            return {"instances": [], "compute_hosts": [], "storage_hosts": {}}
+            return {"instances": [], "fleet": [], "compute_hosts": [], "storage_hosts": {}}
         for text in ledger.warnings:
             self.display.warning(text)
         run = this_run.identify(os.getpid(), this_run.controller_name(), "")
@@ -283,21 +283,24 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         networks = self.get_option("networks")
         if networks is not None:
             shown = [view for view in shown if any(port["network"] in networks for port in view["ports"])]
-        content: Data = {"instances": shown, "compute_hosts": [], "storage_hosts": {}}
+        backends = volume_views.backends(tx)
+        known = {*nodes.hosts(tx), *(backend["host"] for backend in backends)}
+        content: Data = {"instances": shown, "fleet": sorted(known), "compute_hosts": [], "storage_hosts": {}}
         if self.get_option("compute_hosts"):
             content["compute_hosts"] = hypervisors.views(tx, sorted(nodes.hosts(tx)), service_down_time)
         if self.get_option("storage_hosts"):
             since = utc(tx.now - service_down_time) or ""
-            for backend in volume_views.backends(tx):
+            for backend in backends:
                 up = not backend["error"] and (backend["reported_at"] or "") >= since
                 content["storage_hosts"].setdefault(backend["host"], []).append({**backend, "up": up})
         return content
 
     # --- the inventory ----------------------------------------------------------------------------------------------
 
-    def _add_instances(self, found: t.Sequence[Data]) -> None:
+    def _add_instances(self, found: t.Sequence[Data], fleet: t.Sequence[str]) -> None:
+        """:arg fleet: compute and storage hosts, which another inventory that is read later may add."""
         group = self.inventory.add_group(self.get_option("group"))
-        known = {"localhost", "all", "ungrouped", *self.inventory.hosts, *self.inventory.groups}
+        known = {"localhost", "all", "ungrouped", *fleet, *self.inventory.hosts, *self.inventory.groups}
         named: dict[str, list[Data]] = {}
         for view in found:
             named.setdefault(self._name(view), []).append(view)

@@ -217,6 +217,23 @@ def test_a_name_that_is_not_one_host_is_left_out(world: World, reader: Reader) -
 
 
 @SQLITE
+def test_a_guest_with_the_name_of_a_host_of_the_fleet_is_left_out(world: World, reader: Reader) -> None:
+    """Whichever inventory is read first: what is meant for the host would be done in the guest."""
+    world.report("h1", memory=9)
+    for name in ("h1", "db"):
+        world.boot(name)
+    files = reader.files("guests", {"h1": {}}, {})
+    sources = [word for path in reversed(files) for word in ("-i", path)]
+    printed, warnings = reader.process("ansible-inventory", *sources, "--list")
+    found = json.loads(printed)
+    assert found["instances"]["hosts"] == ["db"] and "h1" not in found["_meta"]["hostvars"]
+    assert "The inventory has a host or group h1: left out" in warnings
+    (beside,) = reader.read({"compute_hosts": True})
+    assert beside["groups"]["instances"] == ["db"]
+    assert "bootflow_compute_host" in beside["hosts"]["h1"] and "bootflow_instance" not in beside["hosts"]["h1"]
+
+
+@SQLITE
 def test_via_the_compute_host(world: World, reader: Reader) -> None:
     world.report("h1", memory=9)
     world.boot("web")
