@@ -15,7 +15,12 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute im
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import tables, variable_names
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import READS, RUN_LIMIT, LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import STATISTICS, item_lines, statistics
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import (
+    STATISTICS,
+    error_result,
+    item_lines,
+    statistics,
+)
 
 
 class ActionModule(LedgerAction):
@@ -43,11 +48,13 @@ class ActionModule(LedgerAction):
         try:
             ledger = self.open_ledger() if o["refresh"] else self.open_reader()
         except errors.LedgerMissing as e:
+            if o["details"] or o["history"]:
+                raise
             if o["print_table"]:
                 tables.show(self._display, ["No instances. %s." % e.message])
             return {"changed": False, "instances": [], **(statistics([]) if o["set_stats"] else {})}
 
-        def read(tx: Transaction) -> list[dict[str, t.Any]]:
+        def read(tx: Transaction) -> tuple[list[dict[str, t.Any]], errors.BootflowError | None]:
             rows = instances.select_live(
                 tx,
                 names=o["names"],
@@ -57,19 +64,22 @@ class ActionModule(LedgerAction):
                 hosts=o["host"],
             )
             if o["details"]:
-                return views.details(tx, rows)
+                return views.details(tx, rows), self._unknown(tx, rows)
             if o["history"]:
-                return views.histories(tx, [*rows, *self._deleted(tx, rows)])
+                found = [*rows, *self._deleted(tx, rows)]
+                return views.histories(tx, found), self._unknown(tx, found)
             shown = views.instance_views(tx, rows)
             if o["events"]:
                 for view in shown:
                     view["events"] = history.events_of(tx, view["uuid"])
-            return shown
+            return shown, None
 
-        shown = ledger.inspect(read)
-        if o["print_table"]:
+        shown, unknown = ledger.inspect(read)
+        if o["print_table"] and (shown or unknown is None):
             lines = self._lines(shown)
-            if o["project"] is not None and not shown:
+            if o["details"] or o["history"]:
+                pass
+            elif o["project"] is not None and not shown:
                 where = "The list of projects with instances"
                 lines.append(suggestion(o["project"], ledger.inspect(instances.projects), where))
             elif set(o["names"] or ()) - {v["name"] for v in shown}:
@@ -77,7 +87,21 @@ class ActionModule(LedgerAction):
                 strange = [name for name in o["names"] if name not in living | {v["name"] for v in shown}]
                 lines += [suggestion(strange[0], living, "The list of instances")] if strange else []
             tables.show(self._display, lines)
+        if unknown is not None:
+            return error_result(unknown, instances=shown)
         return {"changed": False, "instances": shown, **(statistics(shown) if o["set_stats"] else {})}
+
+    def _unknown(self, tx: Transaction, rows: t.Sequence[instances.InstanceRow]) -> errors.BootflowError | None:
+        """Who asks for one that there is not is told so by an error, as by Nova's client; a list without it is none."""
+        from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import operation
+
+        o = self.options
+        chosen = operation.Selection(o["names"], o["uuids"], o["reservation_ids"], o["host"], o["project"])
+        try:
+            operation.refuse_unknown(tx, rows, chosen, self.compute_hosts())
+        except errors.BootflowError as e:
+            return e
+        return None
 
     def _deleted(self, tx: Transaction, living: t.Sequence[instances.Instance]) -> list[instances.InstanceRow]:
         """The deleted ones of the instances that are named: by UUID, or the last of a name that none has now."""
@@ -90,6 +114,10 @@ class ActionModule(LedgerAction):
         return [r for r in found if r is not None and r.deleted != instances.LIVE and o["project"] in (None, r.project)]
 
     def _lines(self, shown: t.Sequence[dict[str, t.Any]]) -> list[str]:
+        if shown and self.options["history"]:
+            return [line for view in shown for line in ["", *tables.history_table(view)]]
+        if shown and self.options["details"]:
+            return [line for view in shown for line in ["", *tables.whole(view)]]
         names, uuids = set(self.options["names"] or ()), set(self.options["uuids"] or ())
         lines = ["No instance is called %s." % name for name in sorted(names - {v["name"] for v in shown})]
         lines += ["No instance has the UUID %s." % uuid for uuid in sorted(uuids - {v["uuid"] for v in shown})]
@@ -100,10 +128,6 @@ class ActionModule(LedgerAction):
             ]
         if not shown:
             return lines or ["No instances."]
-        if self.options["history"]:
-            return [*lines, *(line for view in shown for line in ["", *tables.history_table(view)])]
-        if self.options["details"]:
-            return [*lines, *(line for view in shown for line in ["", *tables.whole(view)])]
         lines = [*tables.instance_table(shown), *lines]
         faulty = [v for v in shown if v["fault"]]
         items = [errors.failed_item(v["name"], v["uuid"], v["fault"], host=v["fault"]["host"]) for v in faulty]

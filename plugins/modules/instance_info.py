@@ -30,7 +30,7 @@ options:
   details:
     description:
       - Return of each instance also its journal, its disks, its scheduler hints and the numbers of its flavor, and print all of it.
-      - Needs O(names), O(uuids) or O(reservation_ids).
+      - Needs O(names), O(uuids) or O(reservation_ids). Fails with C(InstanceNotFound) if one of them does not exist, as with O(history).
     type: bool
     default: false
   history:

@@ -21,7 +21,7 @@ from ...core.instances import quotas, states
 from ...core.reading.nearest import suggestion
 from ...ledger import projects
 from ...ledger.compute import history, instances, nodes, runs
-from ...ledger.compute.instances import Instance
+from ...ledger.compute.instances import Instance, InstanceRow
 from ...ledger.db.locks import take_turns
 from ...ledger.db.transaction import Transaction
 
@@ -286,7 +286,7 @@ def _where(tx: Transaction, word: str, project: str | None) -> str | None:
 
 
 def refuse_unknown(
-    tx: Transaction, rows: t.Sequence[Instance], selection: Selection, known_hosts: t.Collection[str] = ()
+    tx: Transaction, rows: t.Sequence[InstanceRow], selection: Selection, known_hosts: t.Collection[str] = ()
 ) -> None:
     """The remedy has the nearest names.
 

@@ -296,7 +296,13 @@ def test_what_happened_to_a_deleted_instance(world: World) -> None:
     assert run(world, instance_info, names=["web"])[0]["instances"] == []
     result, shown = run(world, instance_info, names=["web", "wed"], project="p", history=True, print_table=True)
     assert [v["uuid"] for v in result["instances"]] == [uuid], "the last of that name"
-    assert "No instance is called wed." in shown and "No instance is called web." not in shown
+    assert (result["failed"], result["error_code"]) == (True, "InstanceNotFound") and "wed" in result["msg"]
+    assert "web" not in result["msg"].partition("\n")[0] and "delete" in shown
+    for unknown in ({"names": ["wed"]}, {"uuids": ["nobody"]}, {"reservation_ids": ["r-0"]}):
+        for told in ("history", "details"):
+            result, shown = run(world, instance_info, print_table=True, **{**unknown, told: True})
+            assert (result["error_code"], result["instances"], shown) == ("InstanceNotFound", [], "")
+        assert not run(world, instance_info, **unknown)[0].get("failed"), "an empty list is one"
     assert "No instance has the UUID nobody." in run(world, instance_info, uuids=["nobody"], print_table=True)[1]
     (found,) = run(world, instance_info, uuids=[uuid, "nobody"], project="p", history=True)[0]["instances"]
     assert (found["vm_state"], [a["action"] for a in found["actions"]]) == ("deleted", ["create", "delete"])
