@@ -216,6 +216,20 @@ def test_a_running_guest_that_somebody_undefined_restarts(host):
     assert (again["changed"], again["differences"]) == (False, [])
 
 
+def test_a_lost_domain_is_defined_only_where_its_disks_are(host):
+    """One without them would pass for the instance, whose disks may be on another host."""
+    disk = host.make_disk(1)
+    again = host.wanted(1, restart=True, keep_disks=True)
+    os.rename(disk, disk + ".away")
+    for check in (True, False):
+        problem = host.domains(again, check=check)["outcomes"][guest(1)]["error"]
+        assert problem["code"] == "Conflict" and disk in problem["message"]
+        assert guest(1) not in host.virsh("list", "--all", "--uuid")
+    os.rename(disk + ".away", disk)
+    outcome = host.domains(again)["outcomes"][guest(1)]
+    assert (outcome["error"], outcome["started"]) == (None, True)
+
+
 def test_one_failing_does_not_fail_the_others(host):
     for n in (1, 2):
         host.make_disk(n)

@@ -95,6 +95,7 @@ _RESERVE = (
     " bootflow_reserved_memory_mb, bootflow_reserved_disk_gb and bootflow_reserved_vcpus."
 )
 
+_OFF = (states.NOSTATE, states.SHUTDOWN, states.CRASHED)
 _REBOOTABLE = (states.ACTIVE, states.PAUSED, states.SUSPENDED, states.STOPPED)
 _REBOOT = (
     "The domain is gone from the host: reboot the instance with bootflow_reboot_type: HARD, which defines it again. If its disks are gone too,"
@@ -727,12 +728,21 @@ class _Plan:
                 "The ledger has the instance on %s, which does not have it or was not asked. Check that host before removing either."
                 % instance.host,
             )
+        elif domain.ours and domain.power_state not in _OFF and self._is_at_home(domain.uuid):
+            home = self.ledger.instances[domain.uuid].host
+            remedy = "%s and %s have its domain, and that of %s has power. See which has the instance's data, and end and undefine the other with virsh."
+            self.add(INSTANCE_ELSEWHERE, host, domain.uuid, "host", home, host, REPORT, remedy % (home, host, host))
         elif not domain.ours:
             remedy = "The domain is left alone. Add its memory to the host's bootflow_reserved_memory_mb."
             self.add(FOREIGN_DOMAIN, host, domain.uuid, "domain", has, has, REPORT, remedy)
         else:
             hint = "If the domain is not needed, audit with bootflow_audit_remove_orphans: true removes it."
             self._orphan(ORPHAN_DOMAIN, host, domain.uuid, "domain", has, domain.name, hint)
+
+    def _is_at_home(self, uuid: str) -> bool:
+        """Whether the ledger has the instance on a host, which has its domain."""
+        instance = self.ledger.instances.get(uuid)
+        return instance is not None and not instance.deleted and uuid in self.domains.get(instance.host or "", ())
 
     def _has_it_at_home(self, instance: Instance) -> bool:
         """Whether a domain on another host is superfluous: the instance has its own domain, or has no host."""

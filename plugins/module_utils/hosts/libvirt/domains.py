@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import re
 import threading
 import time
@@ -14,7 +15,7 @@ import typing as t
 from dataclasses import dataclass, field, replace
 
 from ...core.disks.local import local_disks
-from ...core.errors import InstanceExists, InvalidInput, LibvirtError
+from ...core.errors import Conflict, InstanceExists, InvalidInput, LibvirtError
 from ...core.guest.device_places import device_places
 from ...core.guest.domain.element import parse, to_text
 from ...core.guest.domain.namespaces import OWNER_NAMESPACE
@@ -154,6 +155,24 @@ def with_local_disks(xml: str, before: str, uuid: str) -> str:
     return to_text(root) if changed else xml
 
 
+def _check_disks(spec: DomainSpec) -> None:
+    """A domain that was lost is defined for disks that are there: one without them would pass for the instance.
+
+    :raises Conflict: the host does not have them.
+    """
+    root = parse(spec.xml)
+    sources = [disk.find("source") for _name, disk in local_disks(root, spec.uuid)]
+    paths = [str(source.get("file") or source.get("dev")) for source in sources if source is not None]
+    paths += [os.path.dirname(log.get("file")) for log in root.iterfind("devices/serial/log[@file]")]
+    missing = [path for path in paths if not os.path.exists(path)]
+    if missing:
+        raise Conflict(
+            message="%s has neither a domain nor the disks of instance %s: %s is missing"
+            % (os.uname().nodename, spec.uuid, missing[0]),
+            remedy="They may be on another host: bootflow.compute.audit says where its domain is. If they are lost, rebuild the instance, or delete it.",
+        )
+
+
 def _place(disk: t.Any) -> tuple[t.Any, ...]:
     driver, source = disk.find("driver"), disk.find("source")
     kind = None if driver is None else driver.get("type")
@@ -176,7 +195,7 @@ def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False)
     After a failure the caller must remove the domain.
 
     :raises InvalidInput: see checked_xml.
-    :raises InstanceExists: another domain has the name.
+    :raises InstanceExists: another domain has the name. :raises Conflict: see _check_disks().
     :raises LibvirtError, HypervisorUnavailable: libvirt fails or is not running; or the guest ended immediately.
     :raises VirtualInterfaceCreateException: see vifs.wait_plugged.
     :raises NetworkError: see dhcp.reserve.
@@ -187,6 +206,8 @@ def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False)
     domain: t.Any = find_domain(connection, spec.uuid)
     before, differences = "", ["not defined"]
     if domain is None:
+        if spec.keep_disks:
+            _check_disks(spec)
         spec = _with_free_name(connection, spec)
     else:
         with libvirt_errors():

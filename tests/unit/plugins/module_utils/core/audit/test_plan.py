@@ -323,6 +323,9 @@ def test_a_second_domain_of_an_instance_is_an_orphan_only_when_it_has_one_at_hom
     said = ledger(instance(host="h2"), nodes=(node(), node(2, claims=1)), claims=(claim(node_id=2),))
     evidence = seen(snapshot(1, DOMAIN), snapshot(2, DOMAIN), remove_orphans=True)
     assert short(audit.plan(said, evidence)) == [(audit.ORPHAN_DOMAIN, "h1", "u1", audit.REMOVE)]
+    for power in (states.RUNNING, states.POWER_PAUSED, states.POWER_SUSPENDED):  # it may be the one with the data
+        running = seen(snapshot(1, replace(DOMAIN, power_state=power)), snapshot(2, DOMAIN), remove_orphans=True)
+        assert short(audit.plan(said, running)) == [(audit.INSTANCE_ELSEWHERE, "h1", "u1", audit.REPORT)]
     alone = seen(snapshot(1, DOMAIN), snapshot(2), remove_orphans=True)
     assert short(audit.plan(said, alone)) == [(audit.INSTANCE_ELSEWHERE, "h1", "u1", audit.REPORT)]
     unasked = seen(snapshot(1, DOMAIN), remove_orphans=True)
