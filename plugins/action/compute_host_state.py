@@ -21,6 +21,7 @@ WORDS = {
     service_state.DISABLED: "disabled",
     service_state.FORCED_DOWN: "forced down",
     service_state.UP: "no longer forced down",
+    service_state.DELETED: "deleted from the ledger",
 }
 
 

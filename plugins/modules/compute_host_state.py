@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: compute_host_state
-short_description: Disable, enable or force down compute hosts
+short_description: Disable, enable, force down or delete compute hosts
 version_added: "0.1.0"
 description:
   - A host that is disabled or forced down gets no new instances. Its running instances are not affected.
@@ -29,9 +29,12 @@ options:
     description:
       - V(disabled) and V(enabled) are one pair, V(forced_down) and V(up) another. A host can be disabled and forced down at the same time.
       - V(up) ends V(forced_down); then the reports of the host decide whether it is up.
+      - >-
+        V(deleted) is for a machine that is gone for good: the ledger forgets it, with claims and addresses that wait for it to be cleaned. It must be
+        forced down and have no instances. A host that reports again is a new one.
       - Read from the variable C(bootflow_host_state).
     type: str
-    choices: [enabled, disabled, forced_down, up]
+    choices: [enabled, disabled, forced_down, up, deleted]
     required: true
   reason:
     description:

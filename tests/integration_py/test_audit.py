@@ -107,6 +107,29 @@ def test_a_host_that_gets_another_hostname(flow: Flow) -> None:
     assert flow.residue() == {}
 
 
+def test_a_host_that_is_gone_for_good_is_deleted_and_a_new_one_when_it_reports(flow: Flow) -> None:
+    flow.boot(entry("one"))
+    one = flow.instances()["one"]
+    host = flow.lab.host(one["host"])
+    host.fail("network")
+    try:
+        refused = flow.run("host", bootflow_host=host.name, bootflow_host_state="deleted")
+        assert refused.returncode == 2 and "ComputeServiceInUse" in refused.output
+        assert flow.run("host", bootflow_host=host.name, bootflow_host_state="forced_down").returncode == 0
+        flow.delete("one", bootflow_delete_force=True)
+        assert [f["action"] for f in audit(flow)[1] if f["kind"] == "cleanup"] == ["wait"]
+        deleted = flow.run("host", bootflow_host=host.name, bootflow_host_state="deleted")
+        assert deleted.returncode == 0 and "deleted from the ledger" in deleted.output, deleted.output
+        assert not flow.query("SELECT * FROM cleanups") and not flow.query("SELECT * FROM ip_allocations")
+        assert host.name not in {r["host"] for r in flow.query("SELECT host FROM compute_nodes")}
+    finally:
+        host.restore()
+    assert flow.run("heartbeat").returncode == 0
+    assert [(f["kind"], f["host"]) for f in idle_audit(flow)] == [("orphan_domain", host.name)]
+    audit(flow, bootflow_audit_remove_orphans=True)
+    assert flow.residue() == {}
+
+
 def test_a_wrong_ledger_and_a_lost_domain(flow: Flow) -> None:
     flow.boot(entry("one"), entry("two"))
     one, two = flow.instances()["one"], flow.instances()["two"]

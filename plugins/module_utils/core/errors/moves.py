@@ -43,7 +43,7 @@ class DiskCopyFailed(BootflowError):
 
 
 class ComputeServiceInUse(Conflict):
-    """An evacuation from a host that is not forced down. The message is Nova's."""
+    """An evacuation from a host that is not forced down, or its deletion. The message is Nova's."""
 
     msg_fmt = "Compute service of %(host)s is still in use."
     remedy = "See that the host is off, or its guests would run twice; then force it down: bootflow.compute.host with bootflow_host_state: forced_down."

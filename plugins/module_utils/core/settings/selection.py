@@ -9,7 +9,7 @@ from __future__ import annotations
 from ..reading.setting import CAPITALS, REQUESTS, UUIDS, Setting, Table
 from .request import QUOTA
 
-HOST_STATES = ("enabled", "disabled", "forced_down", "up")
+HOST_STATES = ("enabled", "disabled", "forced_down", "up", "deleted")
 
 SELECTION = Table(
     (

@@ -8,16 +8,53 @@ from __future__ import annotations
 
 import typing as t
 
-from ...ledger.compute import service_state
+from ...core import errors
+from ...ledger.compute import cleanups, instances, moves, nodes, service_state
 from ...ledger.db.transaction import Transaction
 from ..attachments import life
+from ..instances import cleanup
+from ..instances.operation import MOST_NAMED
 
 
 def set_state(tx: Transaction, hosts: t.Sequence[str], state: str, reason: str) -> list[dict[str, t.Any]]:
     """Give these hosts a state. The volumes of instances that were deleted on hosts that are forced down become free.
 
     Returns and raises what ledger.compute.service_state.set_state() does.
+
+    :raises ComputeServiceInUse, Conflict: of one that is to be deleted; see _delete().
     """
+    if state == service_state.DELETED:
+        return _delete(tx, sorted(set(hosts)), service_state.set_state(tx, hosts, state, reason))
     if state == service_state.FORCED_DOWN:
         life.cut_off_ended(tx, hosts)
     return service_state.set_state(tx, hosts, state, reason)
+
+
+def _delete(tx: Transaction, hosts: t.Sequence[str], changes: list[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
+    """The machines are gone for good: the ledger forgets the hosts, and with them what they were still to be cleaned of.
+
+    :raises ComputeServiceInUse: one is not forced down. :raises Conflict: one has instances, or a move from or to it is not decided.
+    source: Nova's os-services (delete)
+    """
+    rows = instances.select_live(tx, hosts=hosts, lock=True)
+    down = nodes.forced_down(tx)
+    for host in hosts:
+        if host not in down:
+            raise errors.ComputeServiceInUse(host=host)
+        named = sorted(r.display_name for r in rows if r.host == host)
+        if named:
+            text = "%s cannot be deleted: the ledger has instances there (%s)"
+            raise errors.Conflict(
+                message=text % (host, ", ".join(named[:MOST_NAMED])),
+                remedy="Evacuate them, or delete them with bootflow_delete_force: true.",
+            )
+    for move in moves.open_between(tx, hosts):
+        host = move.source_compute if move.source_compute in hosts else move.dest_compute
+        raise errors.Conflict(
+            message="%s cannot be deleted: a move of instance %s is not decided" % (host, move.instance_uuid),
+            remedy="bootflow.compute.confirm_resize or bootflow.compute.revert_resize decides it, bootflow.compute.audit what a dead run left.",
+        )
+    life.cut_off_ended(tx, hosts)
+    cleanup.finish(tx, {host: [c.instance_uuid for c in cleanups.of_host(tx, host)] for host in hosts})
+    nodes.forget(tx, hosts)
+    return changes

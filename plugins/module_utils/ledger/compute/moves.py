@@ -86,6 +86,13 @@ def open_to(tx: Transaction, host: str, migration_type: str) -> list[MoveRow]:
     return tx.rows(sa.select(migrations).where(*mine).order_by(c.id), MoveRow)
 
 
+def open_between(tx: Transaction, hosts: t.Collection[str]) -> list[MoveRow]:
+    """The moves from or to one of these hosts that are under way, or wait to be confirmed."""
+    c, names = migrations.c, sorted(hosts)
+    mine = sa.or_(bulk.among(tx, c.source_compute, names), bulk.among(tx, c.dest_compute, names))
+    return tx.rows(sa.select(migrations).where(mine, c.status.in_(moves.OPEN)).order_by(c.id), MoveRow)
+
+
 def all_of(tx: Transaction, uuids: t.Collection[str]) -> dict[str, list[MoveRow]]:
     """uuid -> all moves of the instance, live or deleted, oldest first."""
     found: dict[str, list[MoveRow]] = {uuid: [] for uuid in uuids}

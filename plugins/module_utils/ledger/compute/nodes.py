@@ -359,6 +359,17 @@ def hosts(tx: Transaction) -> set[str]:
     return set(tx.execute(sa.select(compute_nodes.c.host).distinct()).scalars())
 
 
+def forget(tx: Transaction, hosts: t.Collection[str]) -> None:
+    """Remove the rows of these hosts, and the claims and devices that are still on them."""
+    c = compute_nodes.c
+    ids = [
+        r.id for r in lock(tx, tx.execute(sa.select(c.id).where(bulk.among(tx, c.host, sorted(hosts)))).scalars().all())
+    ]
+    for table in (device_claims, claims, node_facts_table):
+        tx.execute(table.delete().where(bulk.among(tx, table.c.compute_node_id, ids)))
+    tx.execute(compute_nodes.delete().where(bulk.among(tx, c.id, ids)))
+
+
 def forced_down(tx: Transaction) -> set[str]:
     """Hosts that are forced down: their instances may be evacuated."""
     c = compute_nodes.c

@@ -22,7 +22,8 @@ ENABLED = "enabled"
 DISABLED = "disabled"
 FORCED_DOWN = "forced_down"
 UP = "up"
-STATES = (ENABLED, DISABLED, FORCED_DOWN, UP)
+DELETED = "deleted"  # the ledger forgets it
+STATES = (ENABLED, DISABLED, FORCED_DOWN, UP, DELETED)
 
 MOST_REASON = 255
 
@@ -37,7 +38,7 @@ _COLUMNS = {
 
 def set_state(tx: Transaction, hosts: t.Sequence[str], state: str, reason: str = "") -> list[dict[str, t.Any]]:
     """Set the ``state`` of ``hosts``. Disabled and forced down are independent: a host may be both, and each has its own state
-    to end it.
+    to end it. Nothing is written for those to be deleted.
 
     Returns the changes: [{host, what, from, to}], empty if all hosts were already in the state.
 
@@ -45,7 +46,7 @@ def set_state(tx: Transaction, hosts: t.Sequence[str], state: str, reason: str =
     :raises ComputeHostNotFound: an unknown host. Nothing was written then.
     """
     reason = reason.strip()
-    if state not in _COLUMNS:
+    if state not in STATES:
         raise errors.InvalidInput(
             reason="bootflow_host_state is %r" % state, remedy="Give one of: %s." % ", ".join(STATES)
         )
@@ -54,26 +55,25 @@ def set_state(tx: Transaction, hosts: t.Sequence[str], state: str, reason: str =
             reason="bootflow_host_reason has %d characters" % len(reason),
             remedy="Give at most %d, in words." % MOST_REASON,
         )
-    if reason and state in (ENABLED, UP):
+    if reason and state in (ENABLED, UP, DELETED):
         raise errors.InvalidInput(
             reason="a host that is %s has no reason" % state,
             remedy="Leave bootflow_host_reason out, or give the state disabled or forced_down.",
         )
     if not hosts:
         raise errors.InvalidInput(reason="bootflow_host contains no host", remedy="Give a compute host.")
-    column, value, reason_column = _COLUMNS[state]
     c = compute_nodes.c
+    if state == DELETED:  # only looked for
+        found = set(tx.execute(sa.select(c.host).where(bulk.among(tx, c.host, sorted(set(hosts))))).scalars())
+        _refuse_unknown(set(hosts) - found)
+        return [{"host": h, "what": "host", "from": h, "to": None} for h in sorted(found)]
+    column, value, reason_column = _COLUMNS[state]
     wanted = sorted(set(hosts))
     named = bulk.among(tx, c.host, wanted)
     lock(tx, tx.execute(sa.select(c.id).where(named)).scalars().all())
     query = sa.select(c.id, c.host, c[column], c[reason_column]).where(named).order_by(c.id)
     rows = tx.rows(query, NodeRow)  # with these columns only
-    unknown = sorted(set(wanted) - {r.host for r in rows})
-    if unknown:
-        raise errors.ComputeHostNotFound(
-            host=", ".join(unknown),
-            remedy="Name a host of the inventory that has reported; the playbook heartbeat lets all report.",
-        )
+    _refuse_unknown(set(wanted) - {r.host for r in rows})
     changed: dict[tuple[str, str], dict[str, t.Any]] = {}
     for row in rows:
         values = {column: value, reason_column: reason}
@@ -85,6 +85,14 @@ def set_state(tx: Transaction, hosts: t.Sequence[str], state: str, reason: str =
             if before[what] != values[what]:
                 changed[row.host, what] = {"host": row.host, "what": what, "from": before[what], "to": values[what]}
     return list(changed.values())
+
+
+def _refuse_unknown(unknown: t.Collection[str]) -> None:
+    if unknown:
+        raise errors.ComputeHostNotFound(
+            host=", ".join(sorted(unknown)),
+            remedy="Name a host of the inventory that has reported; the playbook heartbeat lets all report.",
+        )
 
 
 def states_of(tx: Transaction, hosts: t.Sequence[str]) -> dict[str, dict[str, t.Any]]:
