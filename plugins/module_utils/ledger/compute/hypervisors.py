@@ -15,6 +15,8 @@ from ..db.transaction import Transaction
 from ..schema.identity import ledger_id
 from . import cleanups, fleet, nodes
 
+# The problem of a machine that the ledger has as several hosts.
+_TWICE = "the same machine as %s, by hostname and libvirt's UUID: what it has is given out twice; keep one of them in the inventory"
 # The problem of a host on which another ledger has guests: its id, then what guests_of_others() counts.
 _GUESTS = "guests of ledger %s: %d; no claim counts their memory (%d MiB), vCPUs (%d) and disks (%d GiB)"
 
@@ -24,8 +26,9 @@ def views(tx: Transaction, hosts: t.Sequence[str], service_down_time: float) -> 
     left: dict[str, list[str]] = {}
     for cleanup in cleanups.rows(tx):
         left.setdefault(cleanup.host, []).append(cleanup.domain_name)
-    silent = {r.host for r in nodes.rows(tx, ("host", "unreachable_reason")) if r.unreachable_reason is not None}
-    mine = ledger_id(tx)
+    rows = nodes.rows(tx, ("host", "node", "host_uuid", "unreachable_reason"))
+    silent = {r.host for r in rows if r.unreachable_reason is not None}
+    mine, twice = ledger_id(tx), _machines([r for r in rows if r.host_uuid])
     others = {where: guests_of_others(map(Domain.of, facts), mine) for where, facts in nodes.domains_on(tx).items()}
     found = []
     for state in fleet.read(tx, hosts).hosts:
@@ -51,6 +54,7 @@ def views(tx: Transaction, hosts: t.Sequence[str], service_down_time: float) -> 
                 "reported_at": utc(state.updated_at),
                 "report_age": None if age is None else round(age),
                 "problems": [
+                    *(_TWICE % other for other in twice.get((state.host, state.nodename), ())),
                     *_problems(state, age, service_down_time, state.host in silent, left.get(state.host, ())),
                     *(
                         _GUESTS % (ledger, *has.values())
@@ -60,6 +64,16 @@ def views(tx: Transaction, hosts: t.Sequence[str], service_down_time: float) -> 
             }
         )
     return found
+
+
+def _machines(rows: t.Sequence[nodes.NodeRow]) -> dict[tuple[str, str], list[str]]:
+    """(host, node) -> the other hosts that are the same machine: two names of it in the inventory, or its former one. A UUID alone is that of
+    several machines of some makers.
+    """
+    hosts: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        hosts.setdefault((row.node, row.host_uuid), []).append(row.host)
+    return {(r.host, r.node): [h for h in hosts[r.node, r.host_uuid] if h != r.host] for r in rows}
 
 
 def _room(name: str, total: int, used: int, ratio: float | None) -> dict[str, t.Any]:

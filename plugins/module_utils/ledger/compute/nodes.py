@@ -68,7 +68,8 @@ class NodeRow(NodeUsageRow):
     disabled_reason: str
     unreachable_reason: str | None  # None: it answered when it was asked last
     reported_at: float | None
-    host_ip: str  # as the host reported it, like the next one
+    host_uuid: str  # libvirt's, as the host reported it, like the next two
+    host_ip: str
     hypervisor_version: int
     service_disabled: bool  # in the ledger (service_state), like the three that follow
     service_disabled_reason: str

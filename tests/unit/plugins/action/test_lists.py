@@ -81,6 +81,15 @@ def test_hosts_with_state_room_and_problems(world: World) -> None:
     assert "  h3: the host never reported" in shown
 
 
+def test_a_machine_with_two_names_in_the_inventory_is_a_problem(world: World) -> None:
+    """What it has is given out for each."""
+    for host, node, uuid in (("h1", "kvm1", "u1"), ("h2", "kvm1", "u1"), ("h3", "kvm3", "u1"), ("h4", "kvm1", "")):
+        world.report(host, node=node, host_uuid=uuid)
+    views = {v["host"]: v["problems"] for v in run(world, hypervisor_info)[0]["hypervisors"]}
+    assert "the same machine as h2" in views["h1"][0] and "the same machine as h1" in views["h2"][0]
+    assert not [p for h in ("h3", "h4") for p in views[h] if "machine" in p]
+
+
 def test_guests_of_another_ledger_are_a_problem_of_their_host(world: World) -> None:
     """No claim counts what they use."""
     web = {"uuid": "0" * 36, "name": "web", "power_state": 1, "memory_mb": 512, "vcpus": 2, "disk_gb": 3}
