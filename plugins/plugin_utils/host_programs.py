@@ -99,7 +99,10 @@ def without(action: ActionBase) -> t.Iterator[None]:
 
 def may_read_the_web(arguments: t.Mapping[str, t.Any]) -> bool:
     """Whether a module with these arguments may fetch an image by its URL."""
-    images = [i for i in arguments.get("images") or () if i["id"] not in (arguments.get("uploads") or ())]
+    images = arguments.get("images") or ()
+    if not isinstance(images, (list, tuple)):  # compute_unused is told whether to look at them, and fetches none
+        return False
+    images = [i for i in images if i["id"] not in (arguments.get("uploads") or ())]
     return bool(arguments.get("fetch", True)) and any(image.get("url") for image in images)
 
 

@@ -130,6 +130,15 @@ def test_a_host_that_is_gone_for_good_is_deleted_and_a_new_one_when_it_reports(f
     assert flow.residue() == {}
 
 
+def test_hosts_are_purged_again_and_again(flow: Flow) -> None:
+    """From the second time on the module goes to them as a program that an earlier run has kept."""
+    assert flow.run("heartbeat").returncode == 0
+    for _again in range(3):
+        done = flow.run("purge")
+        assert done.returncode == 0, done.output
+        assert all("%s: removed nothing" % host.name in done.output for host in flow.lab.hosts), done.output
+
+
 def test_a_wrong_ledger_and_a_lost_domain(flow: Flow) -> None:
     flow.boot(entry("one"), entry("two"))
     one, two = flow.instances()["one"], flow.instances()["two"]

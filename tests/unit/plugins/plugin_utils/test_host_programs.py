@@ -144,6 +144,7 @@ def test_what_reads_the_web_is_ansibles() -> None:
         ({"images": [web], "fetch": False}, False),
         ({"images": [web], "uploads": {"1": "/tmp/it"}}, False),
         ({"images": [{"id": "1", "url": None}]}, False),
+        ({"images": True}, False),  # of compute_unused
         ({}, False),
     ):
         assert host_programs.may_read_the_web(arguments) is may, arguments
