@@ -137,7 +137,7 @@ def test_volumes_beside_a_local_root(bworld: BootWorld) -> None:
     ]
     assert volume_of(bworld, uuid, 3).volume_type == "fast"
     assert volume_of(bworld, uuid, 4).name == "data"
-    assert bworld.used("h1")[1] == 3
+    assert bworld.used("h1")[1] == 2
     with bworld.ledger.read() as tx:
         assert _live(tx, uuid).spec["image"]["id"] == IMAGE.id
 
