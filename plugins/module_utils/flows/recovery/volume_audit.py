@@ -23,7 +23,7 @@ _ATTACHED = (states.ATTACHING, states.IN_USE, states.DETACHING)
 
 def plan(tx: Transaction, evidence: Evidence) -> list[Finding]:
     """The findings about volumes in the current ledger. Writes nothing."""
-    found = [*_left_half_done(tx), *_without_instances(tx), *_free(tx)]
+    found = [*_left_half_done(tx), *_without_instances(tx), *_free(tx), *_due(tx, evidence.storage.storage)]
     hosts = evidence.hosts
     return [f for f in found if hosts is None or f.host in hosts]
 
@@ -102,6 +102,25 @@ def _without_instances(tx: Transaction) -> t.Iterator[Finding]:
                 audit.RELEASE,
                 key=("gone", row.id, row.run_id),
             )
+
+
+def _due(tx: Transaction, answered: t.Container[str]) -> t.Iterator[Finding]:
+    """Exports that wait for their storage host to end them, with the volumes that are deleted after that. :arg answered: storage hosts"""
+    rows = attachments.left_to_unexport(tx)
+    known = attachments.volumes_of(tx, rows)
+    doomed = life.deleted_with(tx, {r.instance_uuid for r in rows}) if rows else {}
+    for row in rows:
+        name = known[row.volume_id].name if row.volume_id in known else ""
+        yield Finding(
+            audit.ATTACHMENT,
+            row.storage_host,
+            row.instance_uuid,
+            "volume %s" % (name or row.volume_id),
+            "exported",
+            states.DELETED if (name or row.volume_id) in doomed.get(row.instance_uuid, ()) else None,
+            audit.RELEASE if row.storage_host in answered else audit.WAIT,
+            key=("due", row.id),
+        )
 
 
 def _free(tx: Transaction) -> t.Iterator[Finding]:

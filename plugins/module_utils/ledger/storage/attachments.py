@@ -357,6 +357,11 @@ def to_unexport(tx: Transaction, host: str) -> list[Attachment]:
     return _free(tx, _locked(tx, _a.storage_host == host, *_unwanted()))
 
 
+def left_to_unexport(tx: Transaction) -> list[Attachment]:
+    """Those that the next run with work on their storage host stops exporting: no run is at it."""
+    return _select(tx, *_unwanted(), _a.run_id.is_(None))
+
+
 def _unwanted() -> tuple[sa.ColumnElement[bool], ...]:
     return _a.deleted == LIVE, _a.export == ENDING, _a.connection == NONE, _a.storage_host.is_not(None)
 

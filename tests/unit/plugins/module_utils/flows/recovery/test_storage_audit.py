@@ -29,7 +29,12 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances i
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import audit, storage_audit
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import volume_tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volumes
-from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld, from_image, volume_request
+from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import (
+    BootWorld,
+    device,
+    from_image,
+    volume_request,
+)
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE
 
 from ..instances.test_attach import attach, finish, host_work
@@ -435,6 +440,32 @@ def test_what_became_somebodys_is_not_removed(auditor: StorageAuditor, one: Boot
     assert auditor.hold("h2", storage_audit.COMPUTE, data) == [data], "a session on a host that it is not attached to"
     assert one.status("data") == "in-use"
     assert finish(one, volume_attach.ATTACH) == (["data"], [])
+
+
+# --- what waits for its storage host ---------------------------------------------------------------------------------------
+
+
+def test_exports_that_end_and_volumes_that_go_with_the_next_work_are_told(
+    auditor: StorageAuditor, one: BootWorld
+) -> None:
+    made = device("blank", volume_size=3, delete_on_termination=True)
+    (uuid,) = one.boot_of(volume_request("db", made, device("volume", "data"), image=IMAGE))
+    (own,) = {r.volume_id for r in one.live_attachments()} - {id_of(one)}
+    one.delete("d", uuids=[uuid])
+    one.disconnect("h1", [uuid], "d")
+    one.removed("h1", [uuid], "d")
+    one.finish("d", force=True)
+    one.time += 10
+    due = [(rules.ATTACHMENT, "volume %s" % own, "deleted"), (rules.ATTACHMENT, "volume data", None)]
+    before = one.everything()
+    for evidence, action in ((auditor.told(), rules.RELEASE), (Evidence(), rules.WAIT)):
+        found = auditor.plan(evidence)
+        assert sorted((f.kind, f.what, f.new) for f in found) == sorted(due, key=str)
+        assert {(f.host, f.instance, f.action) for f in found} == {("s1", uuid, action)}
+    assert one.everything() == before
+    auditor.repair(auditor.told())
+    one.storage_round("audit")
+    assert auditor.plan(auditor.told()) == [] and one.status("data") == "available"
 
 
 # --- what the hosts are asked for -----------------------------------------------------------------------------------------
