@@ -77,12 +77,11 @@ class ActionModule(LedgerAction):
         shown, unknown = ledger.inspect(read)
         if o["print_table"] and (shown or unknown is None):
             lines = self._lines(shown)
-            if o["details"] or o["history"]:
-                pass
-            elif o["project"] is not None and not shown:
+            is_list = not (o["details"] or o["history"])  # else the error says what is not there
+            if is_list and o["project"] is not None and not shown:
                 where = "The list of projects with instances"
                 lines.append(suggestion(o["project"], ledger.inspect(instances.projects), where))
-            elif set(o["names"] or ()) - {v["name"] for v in shown}:
+            elif is_list and set(o["names"] or ()) - {v["name"] for v in shown}:
                 living = ledger.inspect(instances.names, o["project"])
                 strange = [name for name in o["names"] if name not in living | {v["name"] for v in shown}]
                 lines += [suggestion(strange[0], living, "The list of instances")] if strange else []

@@ -190,9 +190,8 @@ def cpu_config(guest: GuestSpec, host: HostCapabilities) -> CpuConfig | None:
     :raises InvalidInput: an unknown mode, custom without a model; see cpu_topology for the topology.
     """
     options = guest.options
-    of_kvm = (
-        "host-passthrough" if host.arch == "aarch64" else "host-model"
-    )  # source: Nova's _get_guest_cpu_model_config
+    # source: Nova's _get_guest_cpu_model_config
+    of_kvm = "host-passthrough" if host.arch == "aarch64" else "host-model"
     mode = options.cpu_mode or (of_kvm if host.virt_type == "kvm" else "none")
     if mode not in CPU_MODES:
         raise InvalidInput(

@@ -20,9 +20,8 @@ class GuestOptions:
 
     machine_type: str | None = None  # None: pc on x86, virt on aarch64
     firmware: str | None = None  # bios, uefi; None: bios on x86, uefi on aarch64
-    cpu_mode: str | None = (
-        None  # none, host-model, host-passthrough, maximum, custom; None: host-model on KVM, on ARM host-passthrough
-    )
+    # none, host-model, host-passthrough, maximum, custom; None: host-model on KVM, on ARM host-passthrough
+    cpu_mode: str | None = None
     cpu_model: str | None = None  # with custom
     cpu_model_extra_flags: t.Sequence[str] = ()  # pcid, +pcid, -vmx
     vnc_enabled: bool = True

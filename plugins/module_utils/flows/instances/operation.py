@@ -43,9 +43,7 @@ class Operation:
     work: str = ""  # what else its host does: a name in WORKS of plugin_utils/operation_works
     fails_to: str | None = None  # vm_state after a failure whose guest does not run; None: always as before
     forced: str = ""  # what people are told of a guest that had to be forced
-    gone: str = (
-        ""  # and of one whose host has no domain of it, where that is as good as the result; empty: it is an error
-    )
+    gone: str = ""  # and of one without a domain, where that is as good as the result; empty: it is an error
     details: t.Callable[[Instance], dict[str, t.Any]] = lambda row: {}  # details of one instance for the host
     ends: t.Callable[[float], dict[str, t.Any]] = lambda now: {}  # what its success writes beside the result
     counts_again: bool = False  # for the quota

@@ -115,7 +115,7 @@ def _check_there(rows: t.Sequence[Instance]) -> None:
 def _may_be_lost(row: Instance) -> errors.InstanceInvalidState:
     return errors.InstanceInvalidState(
         message="Cannot '%s' instance %s: %s, where it is now, is down" % (CONFIRM.called, row.uuid, row.host),
-        remedy="What its former host has may be all that there is of it: bootflow.compute.revert_resize brings it back there. Who gives that up names the"
+        remedy="What its former host has may be all that there is of it: bootflow.compute.revert_resize brings it back there. To give that up, name the"
         " instance.",
     )
 

@@ -18,6 +18,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ...errors import PciConfigInvalidWhitelist, PciDeviceInvalidDeviceName, PciDeviceWrongAddressFormat
+from ...reading.formats import FALSE_WORDS, TRUE_WORDS
 from .device import PciDevice
 
 ANY = "*"
@@ -218,9 +219,12 @@ def _identifier(name: str, value: t.Any) -> str:
     return text if text == ANY else _number(text, name, 0xFFFF, 4)
 
 
-_YES, _NO = ("1", "true", "on", "yes", "y", "t"), ("0", "false", "off", "no", "n", "f")
 #: Tags with which Nova treats devices otherwise, and the values with which it does not. source: Nova's PciDeviceSpec
-_AS_USUAL: t.Mapping[str, t.Sequence[str]] = {"managed": _YES, "one_time_use": _NO, "remote_managed": _NO}
+_AS_USUAL: t.Mapping[str, t.Container[str]] = {
+    "managed": TRUE_WORDS,
+    "one_time_use": FALSE_WORDS,
+    "remote_managed": FALSE_WORDS,
+}
 
 
 def _tags(rest: t.Mapping[str, t.Any]) -> dict[str, str | None]:
@@ -229,7 +233,7 @@ def _tags(rest: t.Mapping[str, t.Any]) -> dict[str, str | None]:
         if name in _AS_USUAL and value not in (None, "") and str(value).strip().lower() not in _AS_USUAL[name]:
             raise PciConfigInvalidWhitelist(
                 reason="the tag %s (%s) would have no effect" % (name, value),
-                remedy="Leave these devices out. Guests get devices that libvirt detaches from their drivers, and that are given again when they are free.",
+                remedy="Leave these devices out: libvirt detaches devices from their drivers, and one that is free again is given to the next guest.",
             )
         if isinstance(value, bool):
             tags[str(name)] = "true" if value else "false"
