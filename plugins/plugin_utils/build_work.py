@@ -245,6 +245,7 @@ class BuildWork:
 
     def _end(self, builds: t.Iterable[Build], result: t.Mapping[str, t.Any]) -> None:
         """The guests of these builds run."""
+        settings = host_settings.of(self.action)
         for build in builds:
             outcome = result["outcomes"][build.uuid]
             name = outcome.get("name") or build.row.domain_name
@@ -255,6 +256,7 @@ class BuildWork:
                 name if name != build.row.domain_name else None,
                 bool(build.volumes),
                 self.passed[build.uuid],
+                guest_of_build.machine_type(build, settings),
             )
 
     # --- stage by stage -----------------------------------------------------------------------------------------------

@@ -25,11 +25,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.local 
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.logical_volumes import device_path
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import config as core_guest
-from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import devices, metadata
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import devices, metadata, platform
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.domain import DomainConfig, render
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.element import to_text
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.password_hash import sha512_crypt
-from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.platform import is_windows
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.setting import Values
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.guest_data import GuestSecrets
@@ -46,6 +45,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.attached_volumes 
 
 VERSION = "0.1.0"  # of the collection, in the domain's metadata
 VOLUME = "volume"  # kind of a planned disk that an attachment brings
+MACHINE_TYPE = "hw_machine_type"  # property of an image
 
 
 def folder(build: Build, settings: Values) -> str:
@@ -109,7 +109,7 @@ def instance_metadata(
     image = image or spec["image"] or {}
     properties = image.get("properties") or {}
     given = secrets is not None and bool(secrets.admin_password)
-    as_hash = (given or settings.inject_password) and not is_windows(properties)
+    as_hash = (given or settings.inject_password) and not platform.is_windows(properties)
     user = str(properties.get("os_admin_user") or "root")  # source: Nova's set_admin_password
     return metadata.InstanceMetadata(
         uuid=row.uuid,
@@ -272,6 +272,9 @@ def guest_spec(build: Build, settings: Values, volumes: t.Sequence[Attached] = (
     row, spec = build.row, build.row.spec
     image = spec["image"] or {}
     numa = build.allocation.get("numa")
+    properties = image.get("properties") or {}
+    if row.machine_type and not properties.get(MACHINE_TYPE):
+        properties = {**properties, MACHINE_TYPE: row.machine_type}
     return core_guest.GuestSpec(
         uuid=row.uuid,
         name=row.domain_name,
@@ -280,7 +283,7 @@ def guest_spec(build: Build, settings: Values, volumes: t.Sequence[Attached] = (
         vcpus=row.vcpus,
         flavor=Flavor(**spec["flavor"]),
         disks=[_placed(d, build, settings, volumes) for d in build.disks],
-        image_properties=image.get("properties") or {},
+        image_properties=properties,
         config_drive=config_drive_path(build, settings) if row.config_drive else None,
         config_drive_format=settings.config_drive_format,
         network_info=build.network_info,
@@ -296,6 +299,16 @@ def guest_spec(build: Build, settings: Values, volumes: t.Sequence[Attached] = (
         creation_time=utc(row.created_at),
         package_version=VERSION,
     )
+
+
+def machine_type(build: Build, settings: Values) -> str | None:
+    """The machine type that a build is defined with by its host's setting or by default, and keeps; None where its image names one,
+    where it has kept one, or where libvirt chooses. source: Nova's instances, whose image_hw_machine_type is recorded (Wallaby)
+    """
+    properties = (build.row.spec["image"] or {}).get("properties") or {}
+    if build.row.machine_type or properties.get(MACHINE_TYPE):
+        return None
+    return platform.machine_type(properties, settings.machine_type, host_capabilities(build))
 
 
 def host_capabilities(build: Build) -> core_guest.HostCapabilities:

@@ -21,6 +21,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.disks import
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.local import QCOW2, RAW
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import config as core_guest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import drive_files, metadata
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.platform import machine_type
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Image
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue import parse_images
@@ -163,12 +164,12 @@ def _plan(action: LedgerAction, build: Build, image: Image, volumes: t.Sequence[
     own = build_parts.definition(build, settings, volumes)
     backend = RAW if settings.disk_backend == RAW else QCOW2
     guest = guest_of_build.guest_spec(build, settings, volumes)
-    machine = guest.image_properties.get("hw_machine_type")
     host = guest_of_build.host_capabilities(build)
+    machine = machine_type(guest.image_properties, guest.options.machine_type, host)
     folder = guest_of_build.folder(build, settings)
     disks = [
         disk.placed("%s/%s" % (folder, disk.name), backend) if disk.name == core_rescue.DISK else disk
-        for disk in core_rescue.rescue_plan(guest.disks, image, str(machine) if machine else None, host.arch)
+        for disk in core_rescue.rescue_plan(guest.disks, image, machine, host.arch)
     ]
     path = "%s/%s" % (folder, core_rescue.CONFIG_DRIVE)
     config = core_guest.guest_config(

@@ -215,7 +215,10 @@ class World:
     def spawned(self, host: str, uuids: t.Iterable[str], run: str = "a") -> tuple[list[str], list[str]]:
         uuids = list(uuids)
         with_volumes = self.with_volumes(uuids)
-        ended = [builds.Ended(u, host, power_states.RUNNING, with_volumes=u in with_volumes) for u in uuids]
+        ended = [
+            builds.Ended(u, host, power_states.RUNNING, with_volumes=u in with_volumes, machine_type="pc")
+            for u in uuids
+        ]
         with self.ledger.write() as tx:
             return builds.spawned(tx.for_run(self.context(run)), ended)
 

@@ -26,6 +26,7 @@ from .disk_names import (
     config_drive_bus,
     default_bus,
     free_name,
+    is_q35,
 )
 
 
@@ -244,6 +245,23 @@ def config_drive_disk(
         readonly=device_type == "cdrom",
         delete_on_termination=True,
     )
+
+
+def on_machine(disks: t.Iterable[PlannedDisk], machine: str | None) -> list[PlannedDisk]:
+    """The disks as the guest's machine can have them: a CD-ROM that was planned for IDE is on SATA with q35, under a free name.
+
+    A plan is made before the guest has a host, whose setting gives the machine type where the image names none.
+    """
+    fitted = list(disks)
+    if not is_q35(machine):
+        return fitted
+    taken = {disk.dev for disk in fitted}
+    for number, disk in enumerate(fitted):
+        if disk.device_type == "cdrom" and disk.disk_bus == "ide":
+            name = free_name("sata", taken)
+            taken.add(name)
+            fitted[number] = dataclasses.replace(disk, disk_bus="sata", device_name=prepend_dev(name))
+    return fitted
 
 
 class _Planner:

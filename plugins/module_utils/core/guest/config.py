@@ -13,7 +13,7 @@ import ipaddress
 import re
 import typing as t
 
-from ..disks.block_devices import PlannedDisk, config_drive_disk
+from ..disks.block_devices import PlannedDisk, config_drive_disk, on_machine
 from ..errors import InvalidInput
 from . import devices, platform
 from .domain.domain import DomainConfig, render
@@ -47,7 +47,7 @@ def guest_config(guest: GuestSpec, host: HostCapabilities) -> DomainConfig:
     """
     _check(guest)
     platform.check_architecture(guest, host)
-    machine = platform.machine_type(guest, host)
+    machine = platform.machine_type(guest.image_properties, guest.options.machine_type, host)
     disks = _all_disks(guest, host, machine)
     serials, consoles = devices.console_configs(guest)
     memory = guest.memory_mb * KIB_PER_MIB
@@ -108,7 +108,7 @@ def _check(guest: GuestSpec) -> None:
 
 
 def _all_disks(guest: GuestSpec, host: HostCapabilities, machine: str | None) -> list[PlannedDisk]:
-    disks = list(guest.disks)
+    disks = on_machine(guest.disks, machine)
     disks += devices.whole_disk_plan(guest, disks, host.virt_type, machine, host.arch)
     if guest.config_drive:
         drive = config_drive_disk(

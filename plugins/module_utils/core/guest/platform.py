@@ -44,12 +44,12 @@ def is_windows(image_properties: t.Mapping[str, t.Any]) -> bool:
     return str(image_properties.get("os_type", "")).lower() == "windows"
 
 
-def machine_type(guest: GuestSpec, host: HostCapabilities) -> str | None:
+def machine_type(image_properties: t.Mapping[str, t.Any], of_setting: str | None, host: HostCapabilities) -> str | None:
     """The image's hw_machine_type, else the setting, else the architecture's default; None: libvirt's default.
 
     :raises HostLacksHardware: the host's QEMU lacks the requested machine.
     """
-    wanted = guest.image_properties.get("hw_machine_type") or guest.options.machine_type
+    wanted = image_properties.get("hw_machine_type") or of_setting
     machine = str(wanted or _DEFAULT_MACHINES.get(host.arch, ""))
     if host.machine_types and machine not in host.machine_types:
         if wanted:

@@ -367,7 +367,12 @@ def _cache_modes(value: t.Any) -> dict[str, str]:
 #: Fields of core.guest.spec.GuestOptions.
 GUEST = Table(
     (
-        Setting("machine_type", FILLED, help="Machine type of guests.", default_text="as the image or the host says"),
+        Setting(
+            "machine_type",
+            FILLED,
+            help="Machine type of guests whose image names none, when they are booted; later they keep theirs.",
+            default_text="as the image or the host says",
+        ),
         Setting(
             "firmware",
             str,

@@ -305,6 +305,7 @@ class Ended:
     domain_name: t.Optional[str] = None  # if its domain got another name, because a domain of the host has its own
     with_volumes: bool = False  # it has volumes, which become attached
     passed: Passed = field(default_factory=dict)
+    machine_type: t.Optional[str] = None  # that it is to keep; None: its image names it, or it has kept one
 
 
 def spawned(tx: Transaction, ended: t.Iterable[Ended]) -> tuple[list[str], list[str]]:
@@ -316,12 +317,13 @@ def spawned(tx: Transaction, ended: t.Iterable[Ended]) -> tuple[list[str], list[
     found = {e.uuid: e for e in ended}
     active: list[str] = []
     for task_state, uuids in sorted(_by_task_state(tx, found).items()):
-        by_power: dict[int, list[str]] = {}
+        alike: dict[tuple[int, str], list[str]] = {}
         for uuid in uuids:
-            by_power.setdefault(found[uuid].power_state, []).append(uuid)
+            alike.setdefault((found[uuid].power_state, found[uuid].machine_type or ""), []).append(uuid)
         stages = STAGES[AT[task_state] :]
-        for power_state, its in sorted(by_power.items()):
-            values = {"task_state": None, "power_state": power_state, "launched_at": tx.now}
+        for (power_state, machine), its in sorted(alike.items()):
+            kept = {"machine_type": machine} if machine else {}
+            values = {"task_state": None, "power_state": power_state, "launched_at": tx.now, **kept}
             moved = _swap(tx, its, [task_state], stages[1:], vm_state=states.ACTIVE, **values)
             _journal_passed(tx, stages, {u: found[u].host for u in moved}, {u: found[u].passed for u in moved})
             active += sorted(moved)

@@ -130,7 +130,8 @@ def _run(_connection: t.Any, domain: t.Any, spec: PowerSpec, check_mode: bool) -
         if resume or (begins and spec.vif_plugging_timeout > 0):
             missing = go_on(domain, spec.vif_plugging_timeout, spec.vif_plugging_is_fatal)
         wait_for_state(domain, RUNNING, domain.name(), spec.wait_timeout)
-        attached = pci_devices.attach_missing(domain)
+        if saved or not begins:  # one that has just begun by its definition has all of them
+            attached = pci_devices.attach_missing(domain)
         if saved and (begins or resume):
             _set_clock(domain)
     return {"changed": begins or resume or attached or crashed, "vifs_missing": missing}

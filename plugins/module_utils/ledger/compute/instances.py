@@ -85,6 +85,7 @@ class InstanceRow(InstanceSize):
     server_group_id: str | None
     locked_by: str | None  # the user without whom nothing can be done with it
     locked_reason: str | None
+    machine_type: str | None  # that it was booted with, where its image names none
 
 
 class Instance(InstanceRow):

@@ -89,6 +89,22 @@ class Boot:
             return [(e["event"], e["result"]) for e in history.events_of(tx, uuid)]
 
 
+@pytest.mark.parametrize(
+    ("properties", "setting", "kept"),
+    [({}, {}, "pc"), ({}, {"bootflow_machine_type": "q35"}, "q35"), ({"hw_machine_type": "q35"}, {}, None)],
+)
+def test_an_instance_keeps_the_machine_type_of_its_boot(
+    world: World, properties: dict[str, t.Any], setting: dict[str, t.Any], kept: str | None
+) -> None:
+    given = {"bootflow_images": [{**IMAGE, "properties": properties}], **setting}
+    boot = Boot(world, **given)
+    for host in boot.schedule():
+        boot.task(boot_build, host)
+    boot.refresh()
+    assert boot.states() == {("active", None)}
+    assert {world.row(uuid).machine_type for uuid in boot.uuids} == {kept}
+
+
 def test_hosts_are_given_their_builds_and_the_controller_writes_what_they_did(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

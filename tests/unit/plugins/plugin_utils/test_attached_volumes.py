@@ -123,6 +123,7 @@ def build(*disks, image=None, **more):
     flavor = {"name": "tiny", "vcpus": 1, "memory_mb": 256, "root_gb": 1}
     values = {
         "uuid": GUEST,
+        "machine_type": None,
         "domain_name": "web-" + GUEST,
         "display_name": "web",
         "hostname": "web",

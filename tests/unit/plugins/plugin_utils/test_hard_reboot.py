@@ -63,6 +63,17 @@ def test_the_volumes_come_first_and_are_in_the_domain(bworld: BootWorld) -> None
     assert problems == {} and outcomes[host.uuid]["power_state"] == 1
 
 
+@pytest.mark.parametrize(("kept", "machine"), [("pc", "pc"), (None, "q35")])
+def test_a_guest_keeps_its_machine_type(bworld: BootWorld, kept: str | None, machine: str) -> None:
+    host = Host(bworld)
+    host.action.task_vars["bootflow_machine_type"] = "q35"
+    with bworld.ledger.write() as tx:
+        tx.execute(tables.instances.update().values(machine_type=kept))
+    hard_reboot.reboot(host.action, [host.uuid])
+    (domain,) = host.calls[2][1]["domains"]
+    assert etree.fromstring(domain["xml"]).find("os/type").get("machine") == machine
+
+
 def test_a_guest_whose_volumes_are_not_there_keeps_its_power(bworld: BootWorld) -> None:
     host = Host(bworld)
     host.login = BROKEN

@@ -191,6 +191,19 @@ def test_an_iso_is_a_cdrom_behind_the_guests_own_names(bworld: BootWorld) -> Non
     assert [b.get("dev") for b in root.iterfind("os/boot")] == ["cdrom"], "the first CD-ROM is that of the rescue"
 
 
+def test_an_iso_is_on_a_bus_that_the_machine_has(bworld: BootWorld) -> None:
+    host = Host(bworld, rescue_image_ref="cd")
+    host.there = True
+    with bworld.ledger.write() as tx:
+        tx.execute(tables.instances.update().values(machine_type="q35"))
+    assert host.rescue()[1] == {}
+    (domain,) = host.given("domain")["domains"]
+    buses = {
+        d.find("target").get("dev"): d.find("target").get("bus") for d in etree.fromstring(domain["xml"]).iter("disk")
+    }
+    assert buses == {"vda": "virtio", "sda": "sata", "sdb": "scsi"}
+
+
 def test_an_image_that_the_host_lacks_comes_to_it(bworld: BootWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     host = Host(bworld, rescue_image_ref="helper")
     copied: list[str] = []

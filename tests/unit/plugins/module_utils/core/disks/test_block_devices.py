@@ -18,6 +18,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.block_
     attached_disk,
     block_device_plan,
     config_drive_disk,
+    on_machine,
     planned_disk,
     resized,
 )
@@ -368,6 +369,25 @@ def test_config_drive(drive_format, machine, arch, properties, expected):
     assert disk.name == "disk.config"
     assert disk.readonly == (expected[0] == "cdrom")
     assert disk.boot_index is None
+
+
+@pytest.mark.parametrize(
+    ("machine", "expected"),
+    [
+        (None, [("hda", "ide"), ("sda", "scsi")]),
+        ("pc", [("hda", "ide"), ("sda", "scsi")]),
+        ("pc-q35-7.2", [("sdb", "sata"), ("sda", "scsi")]),
+    ],
+)
+def test_a_planned_cdrom_has_a_bus_that_its_machine_has(machine, expected):
+    disks = [*block_device_plan(flavor(), image("iso")), *block_device_plan(flavor(), image(hw_disk_bus="scsi"))]
+    assert [(d.dev, d.disk_bus) for d in on_machine(disks, machine)] == expected
+    assert [d.dev for d in disks] == ["hda", "sda"]
+
+
+def test_a_disk_on_ide_stays_there():
+    disks = block_device_plan(flavor(), image(hw_disk_bus="ide"))
+    assert [d.disk_bus for d in on_machine(disks, "q35")] == ["ide"]  # refused when it is defined
 
 
 def test_config_drive_beside_disks_of_its_bus():
