@@ -159,7 +159,7 @@ class ActionModule(LedgerAction):
                     work.builds = {b.uuid: b for b in work.good(work.builds.values())}
                 work.run()
                 outcomes = {u: {"power_state": e.power_state} for u, e in work.ended.items()}
-                problems = {**work.problems, **work.write_names()}
+                problems = {**work.problems, **work.write_domains()}
             except errors.BootflowError as e:
                 problems = dict.fromkeys(mine, e)
             except Exception as e:  # the instances fail, never the play

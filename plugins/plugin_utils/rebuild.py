@@ -27,6 +27,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.o
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.rebuild import Wanted
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import Instance
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     attached_volumes,
     build_parts,
@@ -112,6 +113,7 @@ class Rebuilding(BuildWork):
         found = read_settings(_VARIABLES, {}, action.variable)
         super().__init__(action, builds, found["images"], SecretsOfRequest(found["instances"], found["project"]).of)
         self.stay_off = {b.uuid for b in builds if b.row.vm_state == states.STOPPED}
+        self.machine_types: dict[str, str | None] = {}  # that the instances of self.forget_machine_types() had
 
     def connect(self, builds: list[Build], found: t.Mapping[str, t.Sequence[Attached]]) -> build_parts.Problems:
         return attached_volumes.reconnect(self.action, [a for b in builds for a in found.get(b.uuid, ())])
@@ -153,14 +155,25 @@ class Rebuilding(BuildWork):
             lost = {b.uuid for b in builds} - mine
             self.problems.update(ledger.inspect(instances.swap_errors, lost, [states.REBUILD_SPAWNING]))
 
-    def write_names(self) -> build_parts.Problems:
-        """Write the names that domains got where another one has theirs. Returns uuid -> why that failed."""
+    def forget_machine_types(self) -> None:
+        """They become what the image or the host says now. source: Nova's API.rebuild, which forgets what it knew of the image"""
+        for uuid, build in self.builds.items():
+            self.machine_types[uuid], build.row.machine_type = build.row.machine_type, None
+
+    def write_domains(self) -> build_parts.Problems:
+        """Write the names that domains got where another one has theirs, and the machine types that changed. Returns uuid -> why that failed."""
         renamed = {u: name for u, e in self.ended.items() if (name := e.domain_name)}
+        machines = {u: e.machine_type for u, e in self.ended.items() if e.machine_type != self.machine_types.get(u)}
+
+        def write(tx: Transaction) -> None:
+            instances.rename_domains(tx, renamed)
+            instances.write_machine_types(tx, machines)
+
         try:
-            if renamed:
-                self.action.open_ledger().transact(instances.rename_domains, renamed)
+            if renamed or machines:
+                self.action.open_ledger().transact(write)
         except errors.BootflowError as e:  # the guest runs: a hard reboot finds its domain by its uuid
-            return dict.fromkeys(renamed, e)
+            return dict.fromkeys({**renamed, **machines}, e)
         return {}
 
     def have_images(self) -> None:
@@ -225,8 +238,9 @@ def rebuild(action: LedgerAction, uuids: t.Sequence[str]) -> tuple[Outcomes, bui
     removed = remove_instances(action, gone_parts, {})
     work.problems.update(removed)
     work.builds = {b.uuid: b for b in work.good(left)}
+    work.forget_machine_types()
     work.run()
-    late = work.write_names()
+    late = work.write_domains()
     outcomes: Outcomes = {}
     for build in builds:
         ended = work.ended.get(build.uuid)

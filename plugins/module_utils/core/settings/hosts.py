@@ -370,7 +370,7 @@ GUEST = Table(
         Setting(
             "machine_type",
             FILLED,
-            help="Machine type of guests whose image names none, when they are booted; later they keep theirs.",
+            help="Machine type of guests whose image names none, when they are booted or rebuilt; otherwise they keep theirs.",
             default_text="as the image or the host says",
         ),
         Setting(

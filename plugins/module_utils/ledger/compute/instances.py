@@ -322,6 +322,11 @@ def rename_domains(tx: Transaction, names: t.Mapping[str, str]) -> None:
     bulk.update(tx, instances, "uuid", [{"uuid": uuid, "domain_name": name} for uuid, name in names.items()])
 
 
+def write_machine_types(tx: Transaction, machine_types: t.Mapping[str, str | None]) -> None:
+    """Write the machine type that each instance keeps (uuid -> type; None: its image names it)."""
+    bulk.update(tx, instances, "uuid", [{"uuid": u, "machine_type": kind} for u, kind in machine_types.items()])
+
+
 def lock(tx: Transaction, uuids: t.Iterable[str]) -> None:
     """Lock these instances, live or deleted, by uuid, until the transaction ends."""
     c = instances.c

@@ -208,6 +208,26 @@ def test_an_image_that_nothing_reads_is_refused(fleet: Rebuilding, operation: st
     assert meant in refused.value.remedy and fleet.world.everything() == before and not fleet.removed
 
 
+@pytest.mark.parametrize(
+    ("setting", "properties", "machine", "kept"),
+    [
+        ({}, {}, "pc", "pc"),
+        ({"bootflow_machine_type": "q35"}, {}, "q35", "q35"),
+        ({}, {"hw_machine_type": "q35"}, "q35", None),
+    ],
+)
+def test_the_machine_type_is_that_of_the_image_or_the_host_now(
+    fleet: Rebuilding, setting: dict[str, str], properties: dict[str, str], machine: str, kept: str | None
+) -> None:
+    """As Nova forgets with a rebuild what it had kept."""
+    image = {**OTHER, "properties": properties}
+    fleet.variables.update(bootflow_images=catalogue(image), **setting)
+    assert fleet.play("rebuild", names=["web-1"], rebuild_image="debian")["changed"]
+    row = row_of(fleet.world, "web-1")
+    assert "machine='%s'" % machine in xml(fleet, row)
+    assert row.machine_type == kept and row_of(fleet.world, "web-2").machine_type == "pc"
+
+
 def test_with_its_own_image(fleet: Rebuilding) -> None:
     spec_id = row_of(fleet.world, "web-1").request_spec_id
     assert fleet.play("rebuild", names=["web-1", "web-2"])["changed"]
