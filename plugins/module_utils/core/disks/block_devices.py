@@ -247,13 +247,16 @@ def config_drive_disk(
     )
 
 
-def on_machine(disks: t.Iterable[PlannedDisk], machine: str | None) -> list[PlannedDisk]:
+def on_machine(
+    disks: t.Iterable[PlannedDisk], properties: t.Mapping[str, t.Any], machine: str | None
+) -> list[PlannedDisk]:
     """The disks as the guest's machine can have them: a CD-ROM that was planned for IDE is on SATA with q35, under a free name.
 
-    A plan is made before the guest has a host, whose setting gives the machine type where the image names none.
+    A plan is made before the guest has a host, whose setting gives the machine type where the image names none. An image whose properties
+    name the bus (hw_cdrom_bus) keeps it, and is refused where the machine lacks it.
     """
     fitted = list(disks)
-    if not is_q35(machine):
+    if not is_q35(machine) or properties.get("hw_cdrom_bus"):
         return fitted
     taken = {disk.dev for disk in fitted}
     for number, disk in enumerate(fitted):

@@ -108,7 +108,7 @@ def _check(guest: GuestSpec) -> None:
 
 
 def _all_disks(guest: GuestSpec, host: HostCapabilities, machine: str | None) -> list[PlannedDisk]:
-    disks = on_machine(guest.disks, machine)
+    disks = on_machine(guest.disks, guest.image_properties, machine)
     disks += devices.whole_disk_plan(guest, disks, host.virt_type, machine, host.arch)
     if guest.config_drive:
         drive = config_drive_disk(

@@ -372,22 +372,23 @@ def test_config_drive(drive_format, machine, arch, properties, expected):
 
 
 @pytest.mark.parametrize(
-    ("machine", "expected"),
+    ("machine", "properties", "expected"),
     [
-        (None, [("hda", "ide"), ("sda", "scsi")]),
-        ("pc", [("hda", "ide"), ("sda", "scsi")]),
-        ("pc-q35-7.2", [("sdb", "sata"), ("sda", "scsi")]),
+        (None, {}, [("hda", "ide"), ("sda", "scsi")]),
+        ("pc", {}, [("hda", "ide"), ("sda", "scsi")]),
+        ("pc-q35-7.2", {}, [("sdb", "sata"), ("sda", "scsi")]),
+        ("q35", {"hw_cdrom_bus": "ide"}, [("hda", "ide"), ("sda", "scsi")]),  # refused when it is defined
     ],
 )
-def test_a_planned_cdrom_has_a_bus_that_its_machine_has(machine, expected):
+def test_a_planned_cdrom_has_a_bus_that_its_machine_has(machine, properties, expected):
     disks = [*block_device_plan(flavor(), image("iso")), *block_device_plan(flavor(), image(hw_disk_bus="scsi"))]
-    assert [(d.dev, d.disk_bus) for d in on_machine(disks, machine)] == expected
+    assert [(d.dev, d.disk_bus) for d in on_machine(disks, properties, machine)] == expected
     assert [d.dev for d in disks] == ["hda", "sda"]
 
 
 def test_a_disk_on_ide_stays_there():
     disks = block_device_plan(flavor(), image(hw_disk_bus="ide"))
-    assert [d.disk_bus for d in on_machine(disks, "q35")] == ["ide"]  # refused when it is defined
+    assert [d.disk_bus for d in on_machine(disks, {}, "q35")] == ["ide"]  # refused when it is defined
 
 
 def test_config_drive_beside_disks_of_its_bus():
