@@ -33,7 +33,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     scheduler_settings,
     variable_names,
 )
-from ansible_collections.bootflow.compute.plugins.plugin_utils.inventory_hosts import reachable, refuse_left_out
+from ansible_collections.bootflow.compute.plugins.plugin_utils.inventory_hosts import all_of, reachable, refuse_left_out
 from ansible_collections.bootflow.compute.plugins.plugin_utils.lease import lease_kept
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.move_action import (
@@ -65,7 +65,7 @@ class ActionModule(LedgerAction):
         return phases[self.options["phase"]]()
 
     def _wanted(self, built_as: Wanted) -> evacuate.Wanted:
-        return evacuate.Wanted(Selection.from_options(self.options), built_as.secrets_of)
+        return evacuate.Wanted(Selection.from_options(self.options), built_as.secrets_of, all_of(self))
 
     # --- on the controller ----------------------------------------------------------------------------------------------
 

@@ -49,7 +49,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.attached_volumes 
     leave_host,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.guest_of_build import blank_disk
-from ansible_collections.bootflow.compute.plugins.plugin_utils.inventory_hosts import reachable, refuse_left_out
+from ansible_collections.bootflow.compute.plugins.plugin_utils.inventory_hosts import all_of, reachable, refuse_left_out
 from ansible_collections.bootflow.compute.plugins.plugin_utils.move_action import (
     Candidates,
     Item,
@@ -161,7 +161,7 @@ class ActionModule(MoveAction):
                 recovery.settle_on_lost(tx, selection)
                 silent = {h: _silence(h, reports.get(h) or {}) for h in course.former_hosts(tx, selection)}
                 told = {h: e for h, e in silent.items() if e is not None}
-                back = course.begin_revert(tx, selection, known, self.options["quotas"], told)
+                back = course.begin_revert(tx, selection, known, self.options["quotas"], told, all_of(self))
                 begun = cold.Begun(back.moving, back.failed, back.rows, back.unchanged)
                 down = nodes.forced_down(tx)
                 self._check_limit(tx, back.moving, down)

@@ -19,6 +19,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.at
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     attached_volumes,
     host_settings,
+    inventory_hosts,
     scheduler_settings,
     time_limits,
 )
@@ -32,7 +33,8 @@ def wanted(action: LedgerAction, selection: Selection, to_host: str | None = Non
     """:arg to_host: None: the scheduler chooses"""
     hosts = action.compute_hosts()
     variables = scheduler_settings.variables_of_hosts(action)
-    return live.Wanted(selection, frozenset(hosts), {h: HOST.of(variables[h]).disk_backend for h in hosts}, to_host)
+    backends = {h: HOST.of(variables[h]).disk_backend for h in hosts}
+    return live.Wanted(selection, frozenset(hosts), backends, to_host, inventory_hosts.all_of(action))
 
 
 def connectors(action: LedgerAction, hosts: t.Collection[str]) -> life.Connectors:

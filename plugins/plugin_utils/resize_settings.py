@@ -12,7 +12,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.model import
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.hosts import HOST
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import cold
-from ansible_collections.bootflow.compute.plugins.plugin_utils import scheduler_settings
+from ansible_collections.bootflow.compute.plugins.plugin_utils import inventory_hosts, scheduler_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
 
@@ -36,5 +36,6 @@ def wanted(
         action.options["instance_overhead"],
         scheduler_settings.reading_of(action).filters,
         action.options["quotas"],
+        inventory_hosts.all_of(action),
         action.options["allow_resize_to_same_host"],
     )

@@ -23,12 +23,14 @@ from ...ledger.storage.attachments import OWN, Attachment, Connector, Reservatio
 from . import life, moving
 
 
-def refusals(tx: Transaction, places: t.Mapping[str, str | None]) -> dict[str, errors.BootflowError]:
+def refusals(
+    tx: Transaction, places: t.Mapping[str, str | None], inventory: t.Collection[str] | None = None
+) -> dict[str, errors.BootflowError]:
     """uuid -> why the volumes of this instance cannot follow its guest while it runs. Writes nothing.
 
-    :arg places: uuid -> its host.
+    :arg places: uuid -> its host. :arg inventory: as of moving.refusals()
     """
-    found = moving.refusals(tx, places)
+    found = moving.refusals(tx, places, inventory=inventory)
     for uuid, rows in attachments.of_instances(tx, places).items():
         for row in rows:
             if uuid in found or row.attach_status != states.ATTACHED:

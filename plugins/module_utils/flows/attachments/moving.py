@@ -18,17 +18,22 @@ from ...core.volumes import attachment, states
 from ...core.volumes.attachment import DONE, ENDING, NONE
 from ...ledger.compute import instances, nodes
 from ...ledger.db.transaction import Transaction
-from ...ledger.storage import attachments
+from ...ledger.storage import attachments, volumes
 from ...ledger.storage.attachments import Attachment
+from ...ledger.storage.volumes import VolumeRow
 from . import life
 
 
 def refusals(
-    tx: Transaction, places: t.Mapping[str, str | None], down: t.Collection[str] = ()
+    tx: Transaction,
+    places: t.Mapping[str, str | None],
+    down: t.Collection[str] = (),
+    inventory: t.Collection[str] | None = None,
 ) -> dict[str, errors.BootflowError]:
     """uuid -> why the volumes of this instance cannot be taken. Writes nothing.
 
     :arg places: uuid -> its host. :arg down: hosts that are forced down, and that storage hosts can cut off
+    :arg inventory: the hosts that plays reach: others export nothing to another host; None: not asked
     """
     of_instances = attachments.of_instances(tx, places)
     rows = [r for group in of_instances.values() for r in group]
@@ -47,6 +52,7 @@ def refusals(
                     reason="volume %s of instance %s is %s" % (row.volume_id, row.instance_uuid, row.attach_status),
                     remedy="Wait until the run that attaches or detaches it is over; if it is dead, run bootflow.compute.audit.",
                 )
+            _check_storage_host(row, volume, inventory)
             if volume is not None:  # one session may serve several guests: one run at a time works on them
                 attachments.check_not_locked(tx, volume, others[volume.id])
             if row.connection != NONE and row.attached_host not in (places[row.instance_uuid], *down):
@@ -57,6 +63,19 @@ def refusals(
         except errors.BootflowError as e:
             found[row.instance_uuid] = e
     return found
+
+
+def _check_storage_host(row: Attachment, volume: VolumeRow | None, inventory: t.Collection[str] | None) -> None:
+    """:raises MoveNotSupported: no play reaches the storage host of a volume, which alone lets another host in"""
+    if inventory is None or volume is None or not volume.pool_host:
+        return
+    host = volumes.host_of(volume.pool_host)
+    if host not in inventory:
+        raise errors.MoveNotSupported(
+            instance_uuid=row.instance_uuid,
+            reason="its volume %s is on storage host %s, which is not in the inventory" % (volume.id, host),
+            remedy="Put that host back into the inventory.",
+        )
 
 
 def take(tx: Transaction, uuids: t.Iterable[str]) -> list[Attachment]:

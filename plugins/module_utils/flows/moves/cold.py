@@ -47,6 +47,7 @@ class Wanted:
     overhead: t.Mapping[str, float] = field(default_factory=dict)  # bootflow_instance_overhead
     filters: t.Collection[str] | None = None  # names of the enabled filters
     quotas: t.Mapping[str, t.Any] = field(default_factory=dict)
+    inventory: t.Collection[str] | None = None  # hosts that plays reach, those of storage among them; None: not asked
     same_host: bool = False  # bootflow_allow_resize_to_same_host; a migration goes to another host in any case
 
     @property
@@ -154,7 +155,7 @@ def judge(
     :arg detached: instances whose volumes are detached first.
     """
     places = {r.uuid: r.host for r in rows if r.uuid not in detached}
-    problems = moving.refusals(tx, places) if places else {}
+    problems = moving.refusals(tx, places, inventory=wanted.inventory) if places else {}
     specs: dict[tuple[int, str], dict[str, t.Any]] = {}  # by the id of the present request, and the new flavor
     resizes = wanted.operation is RESIZE
     disks = instances.disks_of(tx, [r.uuid for r in rows]) if resizes else {}

@@ -211,12 +211,15 @@ def begin_revert(
     known_hosts: t.Collection[str],
     limits: t.Mapping[str, t.Any] | None = None,
     silent: t.Mapping[str, errors.BootflowError] | None = None,
+    inventory: t.Collection[str] | None = None,
 ) -> Reverting:
     """Begin to bring the selected instances back: all of them, or with an error none. One whose former host is ``silent`` fails alone, and is
     left alone: the host where it is would be cleaned of its disks, and it could run nowhere.
 
     :arg limits: bootflow_quotas. :arg silent: host -> why it does not answer
+    :arg inventory: the hosts that plays reach, those of storage among them; None: not asked
     :raises BootflowError: see operation.begin(). :raises InvalidVolume, VolumeLocked: another run works on a volume of one of them.
+    :raises MoveNotSupported: no play reaches the storage host of a volume.
     :raises OverQuota: the former flavor has more, and that is too much now.
     """
     if limits:  # take turns with others that add to the usage, before any row is locked
@@ -232,7 +235,7 @@ def begin_revert(
         e.remedy = "Put the host into the inventory. One that is lost and forced down need not answer."
         raise
     history.start_events_on(tx, {r.uuid: r.host for r in begun.rows}, REVERT.name)
-    operation.refuse(list(of_volumes.refusals(tx, {r.uuid: r.host for r in begun.rows}).values()))
+    operation.refuse(list(of_volumes.refusals(tx, {r.uuid: r.host for r in begun.rows}, inventory=inventory).values()))
     of_volumes.take(tx, [r.uuid for r in begun.rows])
     found = ledger_moves.open_of(tx, [r.uuid for r in begun.rows])
     refuse_without_move(begun.rows, found, REVERT)

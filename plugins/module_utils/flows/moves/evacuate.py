@@ -37,6 +37,7 @@ from .place import Mover, ReadFleet, claim
 class Wanted:
     selection: Selection
     secrets_of: t.Callable[[str, str], GuestSecrets | None] = lambda project, name: None  # as of a rebuild
+    inventory: t.Collection[str] | None = None  # hosts that plays reach, those of storage among them; None: not asked
 
 
 @dataclass
@@ -102,7 +103,7 @@ def _check(tx: Transaction, wanted: Wanted, rows: t.Sequence[Instance]) -> dict[
     operation.refuse_unknown(tx, rows, wanted.selection)
     down = nodes.forced_down(tx)
     dead = operation.dead_runs(tx, rows)
-    volumes = moving.refusals(tx, {r.uuid: r.host for r in rows}, down) if rows else {}
+    volumes = moving.refusals(tx, {r.uuid: r.host for r in rows}, down, wanted.inventory) if rows else {}
     away = _can_go_back(tx, [r for r in rows if r.host in down])
     refused: dict[str, errors.BootflowError] = {}
     for row in rows:

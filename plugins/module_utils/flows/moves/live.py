@@ -42,6 +42,7 @@ class Wanted:
     known_hosts: t.Collection[str]
     backends: t.Mapping[str, str]  # host -> its backend of local disks
     to_host: str | None = None  # None: the scheduler chooses
+    inventory: t.Collection[str] | None = None  # hosts that plays reach, those of storage among them; None: not asked
 
 
 @dataclass
@@ -142,7 +143,7 @@ def sort_out(
     """(uuid -> what is to be moved, uuid -> why others cannot be)."""
     dead = operation.dead_runs(tx, rows)
     has = claims.allocations_of(tx, [r.uuid for r in rows if r.spec.get("numa_topology")])
-    volumes = beside.refusals(tx, {r.uuid: r.host for r in rows}) if rows else {}
+    volumes = beside.refusals(tx, {r.uuid: r.host for r in rows}, wanted.inventory) if rows else {}
     versions = {n.host: n.hypervisor_version for n in nodes.rows(tx, ("host", "node", "hypervisor_version"))}
     found: dict[str, Mover] = {}
     refused: dict[str, errors.BootflowError] = {}

@@ -422,3 +422,16 @@ def test_whatever_fails_or_dies(history: list[tuple[str, str, int, bool]]) -> No
                 assert world.claims() == {(uuid, host)}
     finally:
         world.ledger.close()
+
+
+def test_a_guest_whose_storage_host_no_play_reaches_stays_on_a_drained_host(world: LiveMovers) -> None:
+    uuid = world.prepare()
+    home, chosen = world.guests[uuid], Selection(uuids=[uuid])
+    running = live.Wanted(chosen, HOSTS, BACKENDS, inventory=HOSTS)
+    with pytest.raises(errors.MoveNotSupported, match="on storage host s1, which is not in the inventory"):
+        world.ask(live.begin, running, world.fleet, world.options(), world.end)
+    found = world.ask(drain.begin, home, cold.Wanted(chosen, HOSTS, BACKENDS, inventory=HOSTS), running)
+    assert [type(e) for e in found.stays.values()] == [errors.MoveNotSupported]
+    assert not found.live and not found.leaves
+    running = live.Wanted(chosen, HOSTS, BACKENDS, inventory=[*HOSTS, "s1"])
+    assert [r.uuid for r in world.ask(drain.begin, home, cold.Wanted(chosen, HOSTS, BACKENDS), running).live] == [uuid]

@@ -475,3 +475,29 @@ def test_whatever_fails_or_dies(history: list[tuple[str, str, int]]) -> None:
             well(world, uuid, world.row(uuid).host)
     finally:
         world.ledger.close()
+
+
+def test_a_storage_host_that_no_play_reaches(world: Movers) -> None:
+    """Nobody can export a volume to another host: the guest is left where it runs, not shut down to come back."""
+    uuid = world.prepare()
+    host, chosen = world.guests[uuid], Selection(uuids=[uuid])
+    unreached = pytest.raises(
+        errors.MoveNotSupported, match="its volume [0-9a-f-]{36} is on storage host s1, which is not in the inventory"
+    )
+
+    def wanted(*inventory: str) -> cold.Wanted:
+        return cold.Wanted(chosen, HOSTS, dict.fromkeys(HOSTS, "qcow2"), inventory=inventory)
+
+    with unreached:
+        world.ask(cold.begin, wanted(*HOSTS), world.fleet, world.options())
+    assert world.state(uuid) == ("active", None, host)
+    world.migrate(uuid)
+    with unreached:
+        world.ask(lambda tx: course.begin_revert(tx, chosen, HOSTS, inventory=HOSTS))
+    assert world.state(uuid)[:2] == ("resized", None)
+    world.age += 1
+    world.revert(uuid)
+    world.ask(service_state.set_state, [host], service_state.FORCED_DOWN)
+    with unreached:
+        world.ask(evacuate.begin, evacuate.Wanted(chosen, inventory=HOSTS), world.fleet, world.options())
+    assert world.row(uuid).host == host
