@@ -84,6 +84,9 @@ instances:
       With O(history) each has C(name), C(uuid), C(project), C(host), C(vm_state), C(task_state), C(created_at), C(deleted_at), and lists of C(actions) (who did
       what in which run), C(events) (the steps on hosts), C(faults) and C(notifications), oldest first.
     - >-
+      With O(details) each has its C(machine_type), which its guest keeps until it is rebuilt; it is null where the image names one, or where it was booted by a
+      release that kept none.
+    - >-
       With O(details) or O(history) each has its C(migrations), oldest first: C(migration_type) (V(resize), V(migration), V(evacuation), V(live-migration)),
       C(status) as in Nova, C(source_compute), C(dest_compute), C(old_flavor), C(new_flavor), C(created_at), C(updated_at). A live migration that has begun
       has C(progress) (per cent of memory and local disks) too, and C(memory_total_bytes), C(memory_processed_bytes), C(memory_remaining_bytes) and the

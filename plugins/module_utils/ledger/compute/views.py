@@ -108,7 +108,7 @@ def _addresses(port: PortRecord, network: Network) -> list[dict[str, t.Any]]:
 
 
 def details(tx: Transaction, rows: t.Sequence[Instance]) -> list[dict[str, t.Any]]:
-    """instance_views with the flavor's numbers, the disks, the moves and the journal of each."""
+    """instance_views with the flavor's numbers, the kept machine type, the disks, the moves and the journal of each."""
     uuids = [r.uuid for r in rows]
     disks, moved = instances.disks_of(tx, uuids), migrations(tx, uuids)
     return [
@@ -116,6 +116,7 @@ def details(tx: Transaction, rows: t.Sequence[Instance]) -> list[dict[str, t.Any
             **view,
             "flavor_details": row.spec["flavor"],
             "scheduler_hints": row.spec["scheduler_hints"],
+            "machine_type": row.machine_type,
             "disks": disks[row.uuid],
             "migrations": moved[row.uuid],
             "events": history.events_of(tx, row.uuid),

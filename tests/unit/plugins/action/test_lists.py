@@ -176,6 +176,7 @@ def test_one_instance_whole(world: World) -> None:
             "name: web",
             "description: the shop",
             "  memory_mb: 1024",
+            "machine_type: pc",
             "- event: schedule",
             "vm_state: active",
         ):
