@@ -110,7 +110,7 @@ class ActionModule(LedgerAction):
             "changed": bool(items or failed),
             "instances": items,
             "not_placed": failed,
-            "hosts": sorted({str(i["destination"]) for i in items}),
+            "hosts": [] if self.check_mode else sorted({str(i["destination"]) for i in items}),  # they do nothing then
             "storage_hosts": storage_hosts,
             "diff": diff(
                 "instances",

@@ -139,8 +139,9 @@ class ActionModule(MoveAction):
             "changed": bool(items or failed),
             "instances": items,
             "not_placed": failed,
-            "sources": sorted({i["source"] for i in items}),
-            "destinations": sorted({i["destination"] for i in items}),
+            # Hosts do nothing in check mode: no task goes to them.
+            "sources": [] if self.check_mode else sorted({i["source"] for i in items}),
+            "destinations": [] if self.check_mode else sorted({i["destination"] for i in items}),
             "storage_hosts": [] if self.check_mode else storage_hosts,
             "diff": diff("instances", before, after),
         }

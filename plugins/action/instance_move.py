@@ -214,6 +214,7 @@ class ActionModule(MoveAction):
             }
             for m in begun.moving
         ]
+        there = [] if self.reverts or self.check_mode else items  # hosts do nothing in check mode: no task goes to them
         failed = not_placed(begun.rows, begun.failed)
         unchanged = [
             {
@@ -242,8 +243,8 @@ class ActionModule(MoveAction):
             "instances": items,
             "not_placed": failed,
             "unchanged": unchanged,
-            "sources": [] if self.reverts else sorted({i["source"] for i in items}),
-            "destinations": [] if self.reverts else sorted({i["destination"] for i in items}),
+            "sources": sorted({i["source"] for i in there}),
+            "destinations": sorted({i["destination"] for i in there}),
             "unheard": list(unheard),
             "diff": diff("instances", before, after),
         }

@@ -163,6 +163,9 @@ def test_check_mode_tells_both_states(fleet: Fleet) -> None:
     fleet.check_mode = True
     begun = fleet.told(instance_move.BEGUN, fleet.stage(instance_move, "begin", **COLD, names=["web"]))
     assert [i["destination"] for i in begun["instances"]] == ["h2"]
+    assert (begun["sources"], begun["destinations"]) == ([], []), "no task is for a host that does nothing"
+    live = fleet.stage(instance_live_migrate, "begin", names=["web"])
+    assert [i["destination"] for i in live["instances"]] == ["h2"] and not live["sources"] + live["destinations"]
     done = fleet.stage(instance_move, "finish", **COLD)
     assert [i["vm_state"] for i in done["instances"]] == ["resized"]
     assert fleet.shown[0] == "Would migrate (nothing is touched):" and " active -> resized" in fleet.shown[-1]
