@@ -7,9 +7,7 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import select
 import time
 import typing as t
 
@@ -29,12 +27,15 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery.po
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings
+from ansible_collections.bootflow.compute.plugins.plugin_utils.events_file import EventsFile
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_LIMIT, LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.listening import Heard, Listening, Lost, command
 from ansible_collections.bootflow.compute.plugins.plugin_utils.syncs import Done, Syncs
 
 LOOK = 1.0  # seconds between two looks at whether it is to end
 PAUSE_OF_LEDGER = 5.0  # seconds until hosts are asked again after the ledger could not be written
+SLOW = 0.1  # the same while somebody reads the events more slowly than they come
+NOT_READ = "Nobody reads the events in %s, and those that wait there are left out. When they are read again, all hosts are Listening anew."
 LISTENING, LOST = "Listening", "Lost"  # beside Nova's names, in the file of events
 
 
@@ -51,14 +52,15 @@ class ActionModule(LedgerAction):
         # uuid -> the state of its guest of which people were told that power_sync ends it
         self._told: dict[str, int] = {}
         programs = self._programs()
+        self._hosts = sorted(programs)
         if not programs:
             self._warn("There is no host to listen to.")
         elif self.options["write"]:
             self._open().close()  # a wrong URL, or a ledger that is not there, ends the task at once
         with contextlib.ExitStack() as stack:
-            file: t.BinaryIO | None = None
+            file: EventsFile | None = None
             if self.options["events_file"] is not None:
-                file = stack.enter_context(open(self.options["events_file"], "ab", buffering=0))
+                file = stack.enter_context(EventsFile(self.options["events_file"]))
             listening = stack.enter_context(Listening(programs, lambda: self.context().now))
             self._listen(listening, file, bool(programs))
         if self._syncs is not None and os.getppid() == self._parent:
@@ -82,15 +84,16 @@ class ActionModule(LedgerAction):
                 self._warn(e.paragraph)
         return found
 
-    def _listen(self, listening: Listening, file: t.BinaryIO | None, hosts: bool) -> None:
+    def _listen(self, listening: Listening, file: EventsFile | None, hosts: bool) -> None:
         end = time.monotonic() + (self.options["seconds"] or float("inf"))
-        while hosts and time.monotonic() < end and os.getppid() == self._parent and _is_read(file):
+        while hosts and time.monotonic() < end and os.getppid() == self._parent and (file is None or file.is_read()):
             now = time.monotonic()
             due = [host for host, when in self._again.items() if when <= now]
             listening.ask(due)
             for host in due:
                 del self._again[host]
-            found = listening.wait(min(LOOK, max(0.0, end - now)))
+            look = SLOW if file is not None and file.waits else LOOK
+            found = listening.wait(min(look, max(0.0, end - now)))
             heard = [each for each in found if isinstance(each, Heard)]
             for each in found:
                 if isinstance(each, Lost):
@@ -98,6 +101,8 @@ class ActionModule(LedgerAction):
                 elif each.events is None:
                     self._tell_listening(each)
             try:
+                if file is not None and self._is_read_again(file):
+                    listening.ask(self._hosts)
                 self._keep(found, file)
             except BrokenPipeError:  # who read the events is gone
                 return
@@ -154,7 +159,8 @@ class ActionModule(LedgerAction):
         if left:
             self._told[found.uuid] = found.reported
             if self._syncs is not None:
-                self._syncs.want([found.host])
+                # Who starts a guest has to know that no other host runs it.
+                self._syncs.want(self._hosts if found.action == RESUME else [found.host])
 
     # --- people and files -----------------------------------------------------------------------------------------------
 
@@ -184,7 +190,14 @@ class ActionModule(LedgerAction):
             self._told.clear()
             self._warn("power_sync of %s failed. The next one tries it again." % ", ".join(done.hosts))
 
-    def _keep(self, found: t.Sequence[Heard | Lost], file: t.BinaryIO | None) -> None:
+    def _is_read_again(self, file: EventsFile) -> bool:
+        """Write what waits. Whether events were left out before: then all hosts are Listening anew."""
+        file.write()
+        again = file.full and not file.waits
+        file.full = file.full and not again
+        return again
+
+    def _keep(self, found: t.Sequence[Heard | Lost], file: EventsFile | None) -> None:
         """Count the events, and write them into the file."""
         for each in found:
             at = self.context().now if isinstance(each, Lost) else each.asked_at
@@ -204,16 +217,10 @@ class ActionModule(LedgerAction):
                         {**entry, "uuid": event.uuid, "event": event.name, "power_state": state, "late": late}
                     )
             if file is not None:
-                file.write("".join(json.dumps(line) + "\n" for line in entries).encode())
-
-
-def _is_read(file: t.BinaryIO | None) -> bool:
-    """Whether somebody reads the pipe; true for a file."""
-    if file is None:
-        return True
-    poll = select.poll()
-    poll.register(file, 0)
-    return not poll.poll(0)
+                was_full = file.full
+                file.add(entries)
+                if file.full and not was_full:
+                    self._warn(NOT_READ % self.options["events_file"])
 
 
 def _follow(tx: Transaction, reports: t.Mapping[str, Report], noticed: t.Mapping[str, Noticed]) -> list[Synced]:

@@ -54,6 +54,9 @@ _RESTARTED = "Its host restarted. Starting the guest again."  # ours
 _HELD_BACK = (
     "Its host restarted, but is forced down. Set the host up, and the next sync starts the guest; or evacuate it."
 )
+_RUNS_ELSEWHERE = (
+    "Its host restarted, but the guest runs on %s, and is not started twice. bootflow.compute.audit tells what to do."
+)
 
 Row = t.Dict[int, t.Tuple[t.Optional[str], str]]
 
@@ -83,12 +86,20 @@ TABLE: dict[str, Row] = {
 }
 
 
-def decide(known: Known, host: str, power_state: int, restarted: bool = False, forced_down: bool = False) -> Decision:
+def decide(
+    known: Known,
+    host: str,
+    power_state: int,
+    restarted: bool = False,
+    forced_down: bool = False,
+    runs_on: str | None = None,
+) -> Decision:
     """What follows from ``power_state``, which ``host`` reports of the guest; NOSTATE where it has none.
 
     :arg restarted: the host has restarted, and its guests are to run again as they did: an active instance whose guest is off did not shut
         itself down. source: Nova's ComputeManager._resume_guests_state
     :arg forced_down: the host is. Its instances may be evacuated at any time, and none is to run there then.
+    :arg runs_on: another host, where the guest has power: the ledger may be a restored one, from before the instance moved.
     :raises InvalidInput: there is no such power state.
     """
     if power_state not in POWER_STATES:
@@ -103,6 +114,8 @@ def decide(known: Known, host: str, power_state: int, restarted: bool = False, f
     action, reason = TABLE.get(known.vm_state, {}).get(power_state, (None, ""))
     if restarted and known.vm_state == states.ACTIVE and power_state in (NOSTATE, SHUTDOWN, CRASHED):
         action, reason = (None, _HELD_BACK) if forced_down else (RESUME, _RESTARTED)
+        if runs_on is not None:
+            action, reason = None, _RUNS_ELSEWHERE % runs_on
     if action == STOP and known.shutdown_terminate and power_state in (SHUTDOWN, CRASHED):
         action = DELETE
     return Decision(None if power_state == known.power_state else power_state, action, reason)

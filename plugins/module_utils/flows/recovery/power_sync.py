@@ -15,8 +15,8 @@ import typing as t
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
-from ...core.instances import power_sync
-from ...core.instances.power_states import NOSTATE, SHUTDOWN
+from ...core.instances import power_sync, states
+from ...core.instances.power_states import CRASHED, NOSTATE, SHUTDOWN
 from ...core.instances.power_sync import Decision, Known
 from ...ledger.compute import history, instances, nodes, runs
 from ...ledger.compute.instances import Instance, InstancePower
@@ -26,6 +26,7 @@ from ..instances.operations import OPERATIONS
 from . import dead_runs, operations
 
 STOP = OPERATIONS["stop"]
+OFF = (NOSTATE, SHUTDOWN, CRASHED)
 RESUME = OPERATIONS["hard_reboot"]  # as Nova's resume_state_on_host_boot: networks, volumes and definition anew
 
 
@@ -106,7 +107,8 @@ def _restarted(reports: t.Mapping[str, Report], known: t.Mapping[str, str]) -> s
 def resumed(tx: Transaction, reports: t.Mapping[str, Report], left: t.Collection[str] = ()) -> None:
     """The guests of these hosts were started, as far as they can be. :arg left: instances that are to be tried again"""
     rows = instances.powers(tx, hosts=reports)
-    busy = {str(r.host) for r in rows if r.task_state is not None or r.uuid in left}
+    waits = {r.uuid for r in rows if r.vm_state == states.ACTIVE and r.power_state in OFF}  # for its guest elsewhere
+    busy = {str(r.host) for r in rows if r.task_state is not None or r.uuid in waits or r.uuid in left}
     nodes.record_boots(tx, {h: its.boot_id for h, its in reports.items() if its.boot_id and h not in busy})
 
 
@@ -142,6 +144,8 @@ def sync(tx: Transaction, reports: t.Mapping[str, Report], stops: bool = False) 
     does not keep them from it, as it does not keep Nova's own tasks.
 
     :arg reports: by host.
+    A guest that runs on another of these hosts is not started on its own.
+
     :arg stops: guests that have power and should not have it are taken into the operation stop (``to_stop``), those that lost it with
         their host's restart into a hard reboot (``to_resume``), which the caller does on their hosts and finishes. Otherwise they
         are only found. A host's start counts as dealt with when none is left, so that a run that dies on the way leaves them to the next one.
@@ -151,7 +155,8 @@ def sync(tx: Transaction, reports: t.Mapping[str, Report], stops: bool = False) 
     known = _known_boots(tx, reports)
     again = _restarted(reports, known)
     down = nodes.forced_down(tx) if again else set()
-    differing = list(_differing(rows, reports, again, down))
+    running = _running(reports) if again else {}
+    differing = list(_differing(rows, reports, again, down, running))
     suspects = {r.uuid: str(r.host) for r, decision in differing if _holds(tx, r, reports, decision)}
     # What this report cannot decide may be theirs.
     waiting = {
@@ -167,7 +172,7 @@ def sync(tx: Transaction, reports: t.Mapping[str, Report], stops: bool = False) 
     for row in instances.powers(tx, uuids=suspects):
         host = suspects[row.uuid]
         reported = reports[host].power_states.get(row.uuid, NOSTATE)
-        decision = _decide(row, host, reported, host in again, host in down)
+        decision = _decide(row, host, reported, host in again, host in down, running.get(row.uuid))
         if not decision.skipped and _holds(tx, row, reports, decision):
             decided.append((row, reported, decision))
     _finish(tx, decided, synced, stops)
@@ -190,9 +195,19 @@ def _counts(rows: t.Sequence[InstancePower], reports: t.Mapping[str, Report]) ->
     return {host: (ours, theirs) for host, (ours, theirs) in numbers.items() if ours != theirs}
 
 
-def _decide(row: InstancePower, host: str, reported: int, again: bool, down: bool) -> Decision:
+def _running(reports: t.Mapping[str, Report]) -> dict[str, str]:
+    """uuid of each guest that has power -> its host."""
+    return {
+        u: host
+        for host, its in reports.items()
+        for u, power_state in its.power_states.items()
+        if power_state not in OFF
+    }
+
+
+def _decide(row: InstancePower, host: str, reported: int, again: bool, down: bool, runs_on: str | None) -> Decision:
     known = Known(row.host, row.vm_state, row.task_state, row.power_state)
-    return power_sync.decide(known, host, reported, again, down)
+    return power_sync.decide(known, host, reported, again, down, runs_on)
 
 
 def _differing(
@@ -200,22 +215,24 @@ def _differing(
     reports: t.Mapping[str, Report],
     again: t.Collection[str],
     down: t.Collection[str],
+    running: t.Mapping[str, str],
 ) -> t.Iterator[tuple[InstancePower, Decision]]:
     """Those for which something follows. Few are different, so that few are locked and read again."""
-    follows: dict[tuple[str, str | None, int, int, bool, bool], Decision] = {}
+    follows: dict[tuple[str, str | None, int, int, bool, bool, str | None], Decision] = {}
     for row in rows:
         reported = reports[str(row.host)].power_states.get(row.uuid, NOSTATE)
-        states = (
+        its = (
             row.vm_state,
             row.task_state,
             row.power_state,
             reported,
             str(row.host) in again,
             str(row.host) in down,
+            running.get(row.uuid) if str(row.host) in again else None,
         )
-        if states not in follows:
-            follows[states] = _decide(row, str(row.host), reported, *states[-2:])
-        decision = follows[states]
+        if its not in follows:
+            follows[its] = _decide(row, str(row.host), reported, *its[-3:])
+        decision = follows[its]
         if decision != Decision() and not decision.skipped:
             yield row, decision
 

@@ -409,6 +409,22 @@ def test_on_a_host_that_is_forced_down_none_runs_again_before_it_is_up(booted: F
     assert {fleet.guests["h1"][u] for u in mine} == {RUNNING}
 
 
+def test_one_that_runs_on_another_host_is_not_started_twice(booted: Fleet) -> None:
+    """The ledger was restored from before the instance went there, and the machine that it was on came back."""
+    fleet = booted
+    moved, *others = restart(fleet, "h1")
+    assert others
+    fleet.guests["h2"][moved] = RUNNING
+    for _sync in range(2):
+        fleet.play()
+        assert fleet.guests["h1"][moved] == OFF and {fleet.guests["h1"][u] for u in others} == {RUNNING}
+        assert fleet.world.state(moved)[:2] == (states.ACTIVE, None)
+        assert "the guest runs on h2, and is not started twice" in fleet.shown[-1]
+        assert boot_of(fleet, "h1") == "first", "it still waits"
+    del fleet.guests["h2"][moved]
+    assert fleet.play()["changed"] and fleet.guests["h1"][moved] == RUNNING and boot_of(fleet, "h1") == "first again"
+
+
 def test_check_mode_tells_what_would_run_again(booted: Fleet) -> None:
     fleet = booted
     mine = restart(fleet, "h1")

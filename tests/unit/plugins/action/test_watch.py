@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import shlex
@@ -20,6 +22,8 @@ import pytest
 from ansible_collections.bootflow.compute.plugins.action import watch
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import nodes
+from ansible_collections.bootflow.compute.plugins.plugin_utils import events_file
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
 
@@ -29,7 +33,7 @@ import json, sys
 uuid, states = sys.argv[1], json.loads(sys.argv[2])
 sys.stdin.read(int(sys.stdin.readline()))
 say = lambda **words: print("bootflow " + json.dumps(words), flush=True)
-say(listening=True)
+say(listening=True, boot_id=sys.argv[3])
 for line in sys.stdin:
     question = json.loads(line)
     say(answer=question["ask"], states={uuid: states.pop(0)})
@@ -51,6 +55,8 @@ class Watch:
         self.variables: dict[str, t.Any] = {}  # of the hosts
         self.lines: list[str] = []
         self.sync_ends = 0  # as power_sync does
+        self.boot_id = ""  # of the hosts
+        self.deaf = {"h2"}
 
     def __call__(self, check_mode: bool = False, **options: t.Any) -> dict[str, t.Any]:
         self.ports = ports = WorldPorts(self.world, "w")
@@ -69,9 +75,9 @@ class Watch:
 
     def program(self, host: str, variables: t.Mapping[str, t.Any], line: str) -> list[str]:
         self.lines.append(line)
-        if host == "h2":
+        if host in self.deaf:
             raise errors.HostUnreachable(host=host, reason="events need an SSH key")
-        return [sys.executable, "-c", GUEST, self.uuid, json.dumps(self.states)]
+        return [sys.executable, "-c", GUEST, self.uuid, json.dumps(self.states), self.boot_id]
 
     def display(self, text: str, **_how: t.Any) -> None:
         if text.startswith("[WARNING]: "):
@@ -145,6 +151,17 @@ def test_what_somebody_started_is_stopped_by_a_sync(
     assert (failed in watching.ports.warnings) == bool(ends)
 
 
+def test_before_guests_are_started_again_all_hosts_say_what_they_run(
+    watching: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "warning", lambda text: None)
+    with watching.world.ledger.write() as tx:
+        nodes.record_boots(tx, {"h1": "first"})
+    watching.states, watching.boot_id, watching.deaf = [OFF, OFF], "second", set()
+    watching(sync=True, seconds=1.5)
+    assert 'power_sync with {"bootflow_hosts": ["h1", "h2"]}' in watching.ports.shown
+
+
 def test_a_sync_is_run_only_where_the_ledger_is_written(watching: Watch) -> None:
     watching.states = [OFF]
     watching()
@@ -195,6 +212,61 @@ def test_it_ends_when_nobody_reads_the_pipe(watching: Watch, tmp_path: Path, mon
     watching(write=False, events_file=str(path))
     reader.join()
     assert time.monotonic() - begun < 30 and b"Listening" in read[0]
+
+
+def test_who_does_not_read_the_pipe_does_not_keep_the_ledger_from_following(
+    watching: Watch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    filler = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+    try:
+        fcntl.fcntl(filler, fcntl.F_SETPIPE_SZ, 4096)
+        os.write(filler, b"x" * 4095 + b"\n")  # there is no room now
+        monkeypatch.setattr(events_file, "MOST_WAITING", 2)
+        watching.states = [ON, OFF] * 4
+        assert watching(events_file=str(path))["stopped"] == 1 and watching.is_now == (states.STOPPED, states.SHUTDOWN)
+        assert len([w for w in watching.ports.warnings if "Nobody reads the events in %s" % path in w]) == 1
+    finally:
+        os.close(filler)
+        os.close(reader)
+
+
+def test_what_was_left_out_is_found_by_listening_anew(
+    watching: Watch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    filler = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+    read: list[bytes] = []
+
+    def told(text: str) -> None:
+        if "Nobody reads" in text:
+            threading.Thread(target=lambda: read.append(os.read(reader, 1 << 20)), daemon=True).start()
+
+    monkeypatch.setattr(watching, "warning", told)
+    monkeypatch.setattr(events_file, "MOST_WAITING", 1)
+    try:
+        fcntl.fcntl(filler, fcntl.F_SETPIPE_SZ, 4096)
+        os.write(filler, b"x" * 4095 + b"\n")
+        watching.states = [ON] * 30
+        watching(write=False, seconds=3.0, events_file=str(path))
+        with contextlib.suppress(BlockingIOError):
+            read.append(os.read(reader, 1 << 20))
+    finally:
+        os.close(filler)
+        os.close(reader)
+    filling, *lines = b"".join(read).decode().splitlines()
+    assert set(filling) == {"x"} and "Listening" in [json.loads(line)["event"] for line in lines]
+
+
+@pytest.mark.parametrize("where", ["no/such", "/dev/full"])
+def test_a_file_that_cannot_be_written(watching: Watch, tmp_path: Path, where: str) -> None:
+    with pytest.raises(errors.InvalidInput, match="cannot be written") as refused:
+        watching(write=False, events_file=str(tmp_path / where))
+    assert "bootflow_watch_events_file" in refused.value.remedy
 
 
 def test_a_ledger_that_is_away_is_written_later(watching: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
