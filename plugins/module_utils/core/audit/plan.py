@@ -103,10 +103,14 @@ _REBOOT = (
 )
 _DEFINE = "The domain is gone from the host. Delete the instance and boot it again, or define its domain again."
 
+_UNSEEN = " If the ledger was restored from a backup, see first that no host that did not answer runs the guest: %s."
+
 _HALF_DETACHED = (
     "A run began to detach this interface, whose addresses stay taken. If that run has ended, run bootflow.compute.detach_interface"
     " with port_id: %s."
 )
+
+MOST_NAMED = 10  # hosts in a remedy
 
 Amounts = t.Tuple[int, int, int]  # memory in MB, disk in GB, vCPUs
 
@@ -749,6 +753,8 @@ class _Plan:
         return instance.host is None or instance.uuid in self.domains.get(instance.host, ())
 
     def _without_domain(self) -> None:
+        silent = sorted({node.host for node in self.ledger.nodes} - set(self.evidence.snapshots))
+        unseen = _UNSEEN % ", ".join(silent[:MOST_NAMED]) if silent else ""
         for instance in self.ledger.instances.values():
             snapshot = self.evidence.snapshots.get(instance.host or "")
             if (
@@ -768,7 +774,7 @@ class _Plan:
                 instance.vm_state,
                 instance.vm_state,
                 REPORT,
-                _REBOOT if instance.vm_state in _REBOOTABLE else _DEFINE,
+                (_REBOOT if instance.vm_state in _REBOOTABLE else _DEFINE) + unseen,
                 key=instance.name,
             )
 

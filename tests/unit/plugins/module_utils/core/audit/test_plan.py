@@ -393,6 +393,17 @@ def test_instances_without_domain(vm_state: str) -> None:
     assert all(f.remedy for f in told)
 
 
+def test_a_remedy_that_starts_a_guest_again_names_who_may_run_it() -> None:
+    """With a restored ledger a guest may run where the ledger does not have it; a reboot makes a second one."""
+    both = ledger(instance(vm_state=states.ACTIVE))
+    unseen = "see first that no host that did not answer runs the guest: h2."
+    for evidence in (seen(snapshot(1)), replace(seen(snapshot(1)), unreachable={"h2": "x"})):
+        (told,) = [f for f in audit.plan(both, evidence) if f.kind == audit.INSTANCE_WITHOUT_DOMAIN]
+        assert told.remedy.endswith(unseen)
+    (told,) = [f for f in audit.plan(both, seen(snapshot(1), snapshot(2))) if f.kind == audit.INSTANCE_WITHOUT_DOMAIN]
+    assert "restored" not in told.remedy
+
+
 @pytest.mark.parametrize(
     ("fields", "evidence"),
     [
