@@ -102,6 +102,16 @@ _REBOOT = (
     " rebuild it, or delete it and boot it again."
 )
 _DEFINE = "The domain is gone from the host. Delete the instance and boot it again, or define its domain again."
+#: vm_state -> what leads out where the domain is gone.
+_DEFINES = {
+    **dict.fromkeys(_REBOOTABLE, _REBOOT),
+    states.RESCUED: "The domain is gone from the host: bootflow.compute.unrescue defines it again.",
+    states.SOFT_DELETED: "The domain is gone from the host: bootflow.compute.restore defines it again, bootflow.compute.force_delete deletes the instance.",
+    states.RESIZED: (
+        "The domain is gone from the host. bootflow.compute.revert_resize brings the instance back to its former host, with the disks that it left there;"
+        " what it wrote since is lost."
+    ),
+}
 
 _UNSEEN = " If the ledger was restored from a backup, see first that no host that did not answer runs the guest: %s."
 
@@ -774,7 +784,7 @@ class _Plan:
                 instance.vm_state,
                 instance.vm_state,
                 REPORT,
-                (_REBOOT if instance.vm_state in _REBOOTABLE else _DEFINE) + unseen,
+                _DEFINES.get(instance.vm_state, _DEFINE) + unseen,
                 key=instance.name,
             )
 
