@@ -35,7 +35,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.syncs import Done
 LOOK = 1.0  # seconds between two looks at whether it is to end
 PAUSE_OF_LEDGER = 5.0  # seconds until hosts are asked again after the ledger could not be written
 SLOW = 0.1  # the same while somebody reads the events more slowly than they come
-NOT_READ = "Nobody reads the events in %s, and those that wait there are left out. When they are read again, all hosts are Listening anew."
+NOT_READ = "The events in %s are not read, and those that wait are left out. When they are read again, each host is Listening again."
 LISTENING, LOST = "Listening", "Lost"  # beside Nova's names, in the file of events
 
 

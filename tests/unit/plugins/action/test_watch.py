@@ -227,7 +227,7 @@ def test_who_does_not_read_the_pipe_does_not_keep_the_ledger_from_following(
         monkeypatch.setattr(events_file, "MOST_WAITING", 2)
         watching.states = [ON, OFF] * 4
         assert watching(events_file=str(path))["stopped"] == 1 and watching.is_now == (states.STOPPED, states.SHUTDOWN)
-        assert len([w for w in watching.ports.warnings if "Nobody reads the events in %s" % path in w]) == 1
+        assert len([w for w in watching.ports.warnings if "The events in %s are not read" % path in w]) == 1
     finally:
         os.close(filler)
         os.close(reader)
@@ -243,7 +243,7 @@ def test_what_was_left_out_is_found_by_listening_anew(
     read: list[bytes] = []
 
     def told(text: str) -> None:
-        if "Nobody reads" in text:
+        if "are not read" in text:
             threading.Thread(target=lambda: read.append(os.read(reader, 1 << 20)), daemon=True).start()
 
     monkeypatch.setattr(watching, "warning", told)
