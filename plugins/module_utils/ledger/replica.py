@@ -7,13 +7,18 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 import typing as t
 
 from ..core import errors
 from .database import Ledger, open_ledger
 from .db.address import LedgerAddress, is_server_url, normalise_url, shown
+from .db.sqlalchemy_import import sa
+from .db.transaction import Transaction
 
 VARIABLE = "bootflow_ledger_read_url"
+MOST_BEHIND = 60.0  # seconds that a replica that is read may be behind the ledger
+CATCHES_UP = 1.0  # seconds in which one that follows shows what was written just now
 
 
 def check(address: LedgerAddress, url: str) -> None:
@@ -33,7 +38,7 @@ def check(address: LedgerAddress, url: str) -> None:
 def open_reader(address: LedgerAddress, url: str, tell: t.Callable[[str], None]) -> Ledger:
     """The replica at ``url``, with the settings of ``address``, or the ledger itself where the replica does not serve.
 
-    The ledger is asked for its id, once. While it does not answer, the replica is read without.
+    The ledger is asked for its id and how far it is, once. While it does not answer, the replica is read without.
 
     :arg tell: is given a sentence for a person where one of the two cannot be used.
     :raises LedgerError: ``url`` is of another ledger, which is never read in place of this one.
@@ -48,7 +53,7 @@ def open_reader(address: LedgerAddress, url: str, tell: t.Callable[[str], None])
         return open_ledger(address, tell=tell)
     try:
         ledger = open_ledger(dataclasses.replace(address, retry_timeout=0), check_revision=False)
-        expected = ledger.id
+        expected, written = ledger.id, ledger.inspect(_written)
         ledger.close()
     except errors.LedgerError as e:
         tell("%s. Read is its replica %s, which may be behind." % (e.message.rstrip("."), shown(url)))
@@ -60,4 +65,36 @@ def open_reader(address: LedgerAddress, url: str, tell: t.Callable[[str], None])
             reason="it is ledger %s, and no replica of %s, which is ledger %s" % (found, address, expected),
             remedy="Correct %s, or leave it out." % VARIABLE,
         )
+    if written is not None and _is_behind(replica, written):
+        replica.close()
+        tell(
+            "%s: %s is more than %d s behind the ledger: look why it does not follow. The ledger itself is read."
+            % (VARIABLE, shown(url), MOST_BEHIND)
+        )
+        return open_ledger(address, tell=tell)
     return replica
+
+
+def _written(tx: Transaction) -> str | None:
+    """How far the server has written; None: it is a standby itself."""
+    query = "SELECT CASE WHEN pg_is_in_recovery() THEN NULL ELSE pg_current_wal_flush_lsn()::text END"
+    return t.cast("str | None", tx.execute(sa.text(query)).scalar_one())
+
+
+def _lacks(tx: Transaction, written: str) -> bool:
+    """Whether a standby has not come so far, and the last that it shows is too old."""
+    query = (
+        "SELECT pg_is_in_recovery() AND pg_last_wal_replay_lsn() < CAST(:written AS pg_lsn)"
+        " AND COALESCE(clock_timestamp() - pg_last_xact_replay_timestamp() > make_interval(secs => :most), TRUE)"
+    )
+    return bool(tx.execute(sa.text(query), {"written": written, "most": MOST_BEHIND}).scalar_one())
+
+
+def _is_behind(replica: Ledger, written: str) -> bool:
+    """Where nothing was written for long, what was written just now is on its way."""
+    until = time.monotonic() + CATCHES_UP
+    while replica.inspect(_lacks, written):
+        if time.monotonic() > until:
+            return True
+        time.sleep(CATCHES_UP / 10)
+    return False

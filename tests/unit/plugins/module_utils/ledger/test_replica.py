@@ -95,6 +95,26 @@ def test_a_replica_of_another_revision_is_not_read(
     assert not found and "revision 0001" in text and checked == [True, False]
 
 
+def test_a_replica_that_does_not_follow_is_not_read(
+    server: PostgresServer, standby: Standby, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its replication broke yesterday: it answers, with what was then."""
+    with standby.connect() as conn:
+        conn.execute("SELECT pg_wal_replay_pause()")
+        while conn.execute("SELECT pg_get_wal_replay_pause_state()").fetchone()[0] != "paused":
+            pass
+        try:
+            World(server.url(name)).report("h1")
+            assert opened(server.url(name), standby.url(name)) == (True, []), "it may be a little behind"
+            monkeypatch.setattr(replica, "MOST_BEHIND", 0.0)
+            found, (text,) = opened(server.url(name), standby.url(name))
+        finally:
+            conn.execute("SELECT pg_wal_replay_resume()")
+    assert not found and "behind the ledger" in text and text.endswith("The ledger itself is read.")
+    standby.catch_up()
+    assert opened(server.url(name), standby.url(name)) == (True, [])
+
+
 def test_a_ledger_that_is_away_leaves_the_replica(server: PostgresServer, standby: Standby, name: str) -> None:
     away = "postgresql://postgres@/%s?host=/nowhere" % name
     found, (text,) = opened(away, standby.url(name))
