@@ -21,13 +21,27 @@ def set_state(tx: Transaction, hosts: t.Sequence[str], state: str, reason: str) 
 
     Returns and raises what ledger.compute.service_state.set_state() does.
 
-    :raises ComputeServiceInUse, Conflict: of one that is to be deleted; see _delete().
+    :raises ComputeServiceInUse, Conflict: of one that is to be deleted; see _delete(). :raises Conflict: the machine of one that is to be forced
+        down, with instances, answers under another name.
     """
     if state == service_state.DELETED:
         return _delete(tx, sorted(set(hosts)), service_state.set_state(tx, hosts, state, reason))
     if state == service_state.FORCED_DOWN:
+        _refuse_renamed(tx, hosts)
         life.cut_off_ended(tx, hosts)
     return service_state.set_state(tx, hosts, state, reason)
+
+
+def _refuse_renamed(tx: Transaction, hosts: t.Collection[str]) -> None:
+    """An evacuation would run their guests twice. :raises Conflict: the machine of one with instances answers under another name."""
+    named = nodes.other_names(tx, hosts)
+    placed = {str(r.host) for r in instances.powers(tx, hosts=named)} if named else set()
+    for host in sorted(placed):
+        raise errors.Conflict(
+            message="%s cannot be forced down: its machine answers as %s, and its guests may run there"
+            % (host, named[host]),
+            remedy="Name the machine %s in the inventory again, instead of %s." % (host, named[host]),
+        )
 
 
 def _delete(tx: Transaction, hosts: t.Sequence[str], changes: list[dict[str, t.Any]]) -> list[dict[str, t.Any]]:

@@ -360,6 +360,19 @@ def hosts(tx: Transaction) -> set[str]:
     return set(tx.execute(sa.select(compute_nodes.c.host).distinct()).scalars())
 
 
+def other_names(tx: Transaction, hosts: t.Collection[str]) -> dict[str, str]:
+    """host -> another one, of those whose machine, by hostname and libvirt's UUID, answered later as that one."""
+    c, other = compute_nodes.c, compute_nodes.alias().c
+    same = sa.and_(other.node == c.node, other.host_uuid == c.host_uuid, other.host != c.host)
+    answers = sa.and_(
+        other.unreachable_reason.is_(None), other.reported_at > c.reported_at, other.forced_down.is_(sa.false())
+    )
+    query = sa.select(c.host, other.host.label("name")).where(
+        bulk.among(tx, c.host, sorted(hosts)), c.host_uuid != "", same, answers
+    )
+    return {str(r.host): str(r.name) for r in tx.execute(query.order_by(other.reported_at))}
+
+
 def forget(tx: Transaction, hosts: t.Collection[str]) -> None:
     """Remove the rows of these hosts, and the claims and devices that are still on them."""
     c = compute_nodes.c

@@ -21,6 +21,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema imp
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
 
+MACHINE = "4c4c4544-0042-4a10-8054-b7c04f4d3732"
+
 
 def set_state(world: World, state: str, *hosts: str) -> list[dict[str, t.Any]]:
     with world.ledger.write() as tx:
@@ -55,6 +57,23 @@ def test_a_host_that_is_gone_for_good(world: World) -> None:
         assert not audit.plan(tx.for_run(world.context()), core_audit.Evidence(strangers=("h1",)))
     world.report("h1", memory=9)  # another machine of that name
     assert world.addresses(world.boot("next")) == address
+
+
+def test_a_host_whose_machine_answers_under_another_name_is_not_forced_down(world: World) -> None:
+    """Renamed in the inventory, it looked dead; an evacuation would have run its guests twice."""
+    world.report("h1", node="kvm", host_uuid=MACHINE)
+    uuid = world.boot("web")
+    world.report("h3", node="other", host_uuid=MACHINE)  # some makers give all machines one UUID
+    world.time += 60
+    set_state(world, service_state.FORCED_DOWN)
+    set_state(world, service_state.UP)
+    world.report("h2", node="kvm", host_uuid=MACHINE)
+    with pytest.raises(errors.Conflict, match="its machine answers as h2") as refused:
+        set_state(world, service_state.FORCED_DOWN, "h1", "h3")
+    assert "Name the machine h1 in the inventory again" in refused.value.remedy
+    world.delete(uuids=[uuid])
+    world.finish(force=True)
+    set_state(world, service_state.FORCED_DOWN)  # it has nothing any more, and can be deleted
 
 
 @pytest.mark.parametrize("end", ["source_compute", "dest_compute"])
