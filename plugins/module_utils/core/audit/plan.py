@@ -739,7 +739,8 @@ class _Plan:
                 instance.host,
                 host,
                 REPORT,
-                "The ledger has the instance on %s, which does not have it or was not asked. Check that host before removing either."
+                "The ledger has the instance on %s, which does not have it or was not asked. If it is there too, see which of the two has the instance's data,"
+                " and remove the other; else bring its domain and folder back there. Until then a start, hard reboot or rebuild may run it twice."
                 % instance.host,
             )
         elif domain.ours and domain.power_state not in _OFF and self._is_at_home(domain.uuid):
