@@ -128,6 +128,8 @@ class Change:
         default_factory=dict
     )  # to attach or detach, in the form of bootflow_attachments
     interface: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)  # the same of bootflow_interfaces
+    # Interfaces of its network that the instance has and keeps: each has its entry when one more is attached, or it would meet that one's.
+    beside: tuple[t.Mapping[str, t.Any], ...] = ()
 
     def line(self, hosts: t.Mapping[str, str] | None = None) -> str:
         """As people read it. :arg hosts: name -> where it would be booted"""
@@ -485,10 +487,18 @@ class _Planner:
         old, new = (_interfaces_of(d) for d in (self.instance.digest, self.target.digest))
         met = take_met(new, self.instance.ports)
         found: list[Change] = []
-        for number, wanted in enumerate(new):
-            if number not in met or (self.instance.half_attached and wanted in _without(new, old)):
-                given = {n: v for n, v in dataclasses.asdict(wanted.request).items() if v is not None}
-                found.append(self._interface(ATTACH_INTERFACE, wanted.request, given))
+        attached = {
+            number: wanted
+            for number, wanted in enumerate(new)
+            if number not in met or (self.instance.half_attached and wanted in _without(new, old))
+        }
+        for wanted in attached.values():
+            network = wanted.request.network
+            beside = [new[n].request for n in met if n not in attached and new[n].request.network == network]
+            change = self._interface(ATTACH_INTERFACE, wanted.request, _given(wanted.request))
+            found.append(
+                replace(change, beside=tuple({"instance": self.instance.uuid, **_given(each)} for each in beside))
+            )
         left = [port for port in self.instance.ports if port not in met.values()]
         removed = _without(old, new)
         for ports in (self.instance.leaving, left):
@@ -503,6 +513,10 @@ class _Planner:
         what = "%s %s" % (kind.replace("_", " "), words)
         change = self._change(kind, what, field="networks", interface={"instance": self.instance.uuid, **given})
         return self._in_states(change, kind)
+
+
+def _given(request: NetworkRequest) -> dict[str, t.Any]:
+    return {name: value for name, value in dataclasses.asdict(request).items() if value is not None}
 
 
 def _interfaces_of(digest: t.Mapping[str, t.Any]) -> list[WantedInterface]:

@@ -66,6 +66,8 @@ _KINDS = {
     RESIZE: RESIZING,
     planning.CONFIRM: CONFIRM,
 }
+#: Operations that the playbook does before volumes and interfaces come and go: the guest runs by then.
+BEFORE_DEVICES = ("unpause", "resume", planning.HARD_REBOOT)
 #: Fields that are compared with what an instance has, not with what its request said.
 RECORDED = (BLOCK_DEVICES, "config_drive", NETWORKS)
 
@@ -167,19 +169,27 @@ def _with_volumes(tx: Transaction, plan: Plan) -> Plan:
     return dataclasses.replace(plan, changes=tuple(changes))
 
 
-def _asked(change: Change) -> NetworkRequest:
-    return NetworkRequest(**{name: value for name, value in change.interface.items() if name != "instance"})
+def _wanted_interface(path: str, entry: t.Mapping[str, t.Any]) -> WantedInterface:
+    asked = {name: value for name, value in entry.items() if name != "instance"}
+    return WantedInterface(path, str(entry["instance"]), NetworkRequest(**asked))
+
+
+def _beside(changes: t.Iterable[Change]) -> list[t.Mapping[str, t.Any]]:
+    """The interfaces beside those that are attached, each once. They come first: what is there already is theirs."""
+    of_networks = {(c.uuid, c.interface.get("network")): c.beside for c in changes}
+    return [each for its in of_networks.values() for each in its]
 
 
 def _with_addresses(tx: Transaction, file: File, changes: t.Sequence[Change]) -> list[Change]:
     """The changes, of which interfaces that cannot be attached now are not to be done: one of them keeps no other from its own."""
-    wanted = {
-        str(i): WantedInterface(str(i), str(c.uuid), _asked(c))
-        for i, c in enumerate(changes)
-        if c.done and c.kind == ATTACH_INTERFACE
-    }
-    if not wanted:
+    attached = {i: c for i, c in enumerate(changes) if c.done and c.kind == ATTACH_INTERFACE}
+    if not attached:
         return list(changes)
+    wanted = [_wanted_interface("", each) for each in _beside(attached.values())]
+    wanted += [_wanted_interface(str(i), c.interface) for i, c in attached.items()]
+    risen = [str(c.uuid) for c in changes if c.done and c.steps and c.steps[0] in BEFORE_DEVICES]
+    if risen:
+        instances.write(tx, risen, vm_state=states.ACTIVE)
     gone = [str(c.interface["port_id"]) for c in changes if c.done and c.kind == DETACH_INTERFACE]
     if gone:  # their places in the quota, and their addresses, are free by then
         ports.begin_leaving(tx, gone)
@@ -187,7 +197,7 @@ def _with_addresses(tx: Transaction, file: File, changes: t.Sequence[Change]) ->
     known_hosts = file.moves.known_hosts if file.moves is not None else None
     options = file.options
     try:
-        begun = interfaces.begin_attach(tx, [*wanted.values()], options.networks, None, known_hosts, options.quotas)
+        begun = interfaces.begin_attach(tx, wanted, options.networks, None, known_hosts, options.quotas)
         why = {r.entry.path: r.error.paragraph for r in begun.refused}
     except errors.InvalidRequest as e:
         why = {str(each["path"]): "%s %s" % (each["message"], each["remedy"]) for each in e.errors}
@@ -237,14 +247,14 @@ def begin(tx: Transaction, file: File) -> Begun:
             begun.attach.append(dict(change.volume))
         elif change.kind == DETACH:
             begun.detach.append(dict(change.volume))
-        elif change.kind == ATTACH_INTERFACE:
-            begun.attach_interfaces.append(dict(change.interface))
         elif change.kind == DETACH_INTERFACE:
             begun.detach_interfaces.append(dict(change.interface))
         for step in change.steps if change.uuid is not None else ():
             its = begun.operations.setdefault(step, [])
             its += [] if change.uuid in its else [str(change.uuid)]
         begun.changed = begun.changed or change.kind in (LIVE, LOCK)
+    attached = [c for c in found.plan.to_do if c.kind == ATTACH_INTERFACE]
+    begun.attach_interfaces = [dict(each) for each in (*_beside(attached), *(c.interface for c in attached))]
     begun.flavors = {uuid: flavor.name for uuid, flavor in _flavors(file, found).items()}
     _redefine(tx, file, found, fields)
     return begun

@@ -740,3 +740,45 @@ def test_an_interface_comes_before_what_is_booted(world: World) -> None:
 def _ports_on(world: World, uuid: str, network_id: str) -> list[t.Any]:
     with world.ledger.read() as tx:
         return [(p, n) for p, n in ports.ports_of(tx, [uuid])[uuid] if n.id == network_id]
+
+
+def test_two_interfaces_of_one_network_are_two(world: World) -> None:
+    """What an instance has is not taken for the one that is missing; the network's last address is told to be gone."""
+    world.know(network(2, addresses=2))
+    world.report("h1")
+    net = network(2).id
+    apply(world, file(world, request("web", networks=(net,))))
+    two = file(world, request("web", networks=(net, net)))
+    assert [(c.kind, c.done) for c in planned(world, two).changes] == [("attach_interface", True)]
+    for _time in range(2):
+        _attach(world, two)
+    uuid = living(world)["web"].uuid
+    assert planned(world, two).changes == () and len(_ports_on(world, uuid, net)) == 2
+
+    three = planned(world, file(world, request("web", networks=(net, net, net))))
+    assert [(c.kind, c.done, c.later) for c in three.changes] == [("attach_interface", False, True)]
+    assert "No fixed IP addresses available for network: net-2" in three.lines()[0]
+
+
+def _attach(world: World, its: fleet.File) -> None:
+    """As the playbook attaches the interfaces that are missing."""
+    with world.ledger.write() as tx:
+        tx = tx.for_run(world.context())
+        begun = fleet.begin(tx, its).attach_interfaces
+        wanted = [WantedInterface("", e["instance"], NetworkRequest(network=e["network"])) for e in begun]
+        if wanted:
+            found = interfaces.begin_attach(tx, wanted, world.networks, None, ["h1"], {}).found
+            interfaces.finish(tx, interfaces.ATTACH, {each.row.uuid: [] for each in found})
+
+
+def test_an_interface_comes_to_a_guest_that_goes_on_first(two_hosts: World) -> None:
+    """Suspended, an instance gets none; the playbook resumes it before."""
+    world = two_hosts
+    world.know(network(2))
+    apply(world, file(world, request("web", state="suspended")))
+    assert living(world)["web"].vm_state == states.SUSPENDED
+    both = (network(1).id, network(2).id)
+    told = planned(world, file(world, request("web", networks=both)))
+    assert told.lines()[0] == "! web attach interface net-2: not while it is suspended"
+    plan = planned(world, file(world, request("web", networks=both, state="running")))
+    assert [(c.kind, c.done) for c in plan.changes] == [("attach_interface", True), ("state", True)]
