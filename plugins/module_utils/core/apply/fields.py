@@ -39,18 +39,18 @@ class Field:
     why: str = ""  # NEVER: why not; LIVE: what the guest notices
 
 
-_DRIVE = "the guest's config drive keeps the old one"
+ON_OLD_DRIVE = "the guest's config drive keeps the old one"
 _PLACED = "it counts when an instance is placed"
 
 FIELDS: dict[str, Field] = {
     "description": Field(LIVE),
-    "metadata": Field(LIVE, _DRIVE),
+    "metadata": Field(LIVE, ON_OLD_DRIVE),
     "tags": Field(LIVE),
     "access_ip_v4": Field(LIVE),
     "access_ip_v6": Field(LIVE),
     "disk_config": Field(LIVE),
     "extra": Field(LIVE),
-    "name": Field(LIVE),  # of the entry: the instance has the same name before and after
+    "name": Field(LIVE, "of its entry; the instance keeps its name"),
     "block_device_mapping": Field(VOLUMES, "disks are made when an instance is booted"),
     "flavor": Field(RESIZE),
     "image": Field(REBUILD),
@@ -58,7 +58,7 @@ FIELDS: dict[str, Field] = {
     "user_data": Field(REBUILD),
     "key_name": Field(REBUILD),
     "injected_files": Field(REBUILD),
-    "hostname": Field(LIVE, _DRIVE),
+    "hostname": Field(LIVE, ON_OLD_DRIVE),
     "config_drive": Field(NEVER, "it is made when an instance is booted"),
     "networks": Field(INTERFACES),
     "security_groups": Field(NEVER, "they count when an instance is booted"),

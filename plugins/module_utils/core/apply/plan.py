@@ -310,6 +310,8 @@ class _Planner:
         found += self._of_volumes()
         found += self._of_interfaces()
         found += self._of_state(rebuilt=any(c.kind == REBUILD and c.done for c in found))
+        if not instance.config_drive or any(c.kind == REBUILD and c.done for c in found):  # a rebuild makes it anew
+            found = [replace(c, how="") if c.how == fields.ON_OLD_DRIVE else c for c in found]
         if instance.locked_by_another:
             who = "locked by %s" % instance.locked_by_another
             found = [not_done(c, who) if c.done else c for c in found]
@@ -322,7 +324,8 @@ class _Planner:
         """A boot that failed, or whose run died, is done again; as another one where the file has another one now."""
         if {d.field for d in self.differing} <= set(expand.IN_PLACE):
             return [self._change(BOOT, how=_after_boot(self.target))]
-        change = self._change(REPLACE, "boot again", "it never ran, and the file has another definition now")
+        why = "it never ran, and the file has another definition now"
+        change = self._change(REPLACE, "boot again", "; ".join(filter(None, (why, _after_boot(self.target)))))
         who = self.instance.locked_by_another
         return [not_done(change, "locked by %s" % who) if who else change]
 
@@ -418,7 +421,9 @@ class _Planner:
             return [self._change(STATE, what, why, done=False, field="state")]
         for step, kind in ((HARD_REBOOT, RESTART), (REBUILD, REBUILD)):
             if step in steps:
-                return [self._allowed(kind, what, field="state", steps=steps)]
+                change = self._allowed(kind, what, field="state", steps=steps)
+                then = ", then ".join((change.how, *(s for s in steps if s != step)))
+                return [replace(change, how=then) if change.done else change]
         return [self._change(STATE, what, ", then ".join(steps), field="state", steps=steps)]
 
     # --- its lock -----------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import typing as t
+from collections import Counter
 from dataclasses import asdict, dataclass
 
 from ..instances.request import ServerRequest
@@ -41,11 +42,26 @@ def first_names(request: ServerRequest) -> tuple[str, str]:
     return request.name, instance_names(request, 2)[0]
 
 
-def names_with(request: ServerRequest, names: t.Sequence[str], there: t.Container[str]) -> list[str]:
-    """Its ``names`` (server_names) with that of the first instance as it is: it was made while the count was another one.
+def names_of_all(
+    requests: t.Sequence[ServerRequest], there: t.Mapping[tuple[str, str], t.Container[str]]
+) -> list[list[str]]:
+    """The names of each request's instances (server_names) with that of the first instance as it is: it was made while the count was another
+    one. A name that another request has is that one's.
 
-    :arg there: names of instances of this request that exist.
+    :arg there: project and name of a request -> names of instances of it that exist.
     """
+    named = [server_names(r) for r in requests]
+    found = [_names_with(r, n, there.get((r.project, r.name), ())) for r, n in zip(requests, named)]
+    if found == named:
+        return found
+    times = Counter((r.project, n) for r, names in zip(requests, found) for n in names)
+    return [
+        names if times[r.project, its[0]] > 1 and its[0] not in names else its
+        for r, names, its in zip(requests, named, found)
+    ]
+
+
+def _names_with(request: ServerRequest, names: t.Sequence[str], there: t.Container[str]) -> list[str]:
     first, *others = names
     if first not in there:
         first = next((name for name in first_names(request) if name in there), first)

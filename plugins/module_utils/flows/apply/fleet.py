@@ -448,8 +448,7 @@ def _names(file: File, rows: t.Mapping[Key, Instance]) -> tuple[dict[Key, int], 
     for row in rows.values():
         made.setdefault((row.project, row.digest["name"]), set()).add(row.display_name)
     entries: dict[Key, int] = {}
-    for index, request in enumerate(file.requests):
-        named = expand.names_with(request, expand.server_names(request), made.get((request.project, request.name), ()))
+    for index, (request, named) in enumerate(zip(file.requests, expand.names_of_all(file.requests, made))):
         entries.update({(request.project, name): index for name in named})
     return entries, [expand.request_digest(r) for r in file.requests]
 

@@ -111,7 +111,7 @@ def accept(tx: Transaction, entries: t.Sequence[ServerRequest], options: AcceptO
     made: dict[tuple[str, str], set[str]] = {}  # (project, name of an entry) -> names of its instances
     for row in living.values():
         made.setdefault((row.project, row.digest["name"]), set()).add(row.display_name)
-    wanted = [expand.names_with(r, n, made.get((r.project, r.name), ())) for r, n in zip(entries, named)]
+    wanted = expand.names_of_all(entries, made)
     found = _sort(tx, entries, digests, wanted, living, options, refusals)
     delete.withdraw(tx, found.replaced)
     try:

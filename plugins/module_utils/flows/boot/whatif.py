@@ -91,7 +91,7 @@ def ask(
     answers = []
     for request, spec in zip(entries, stored):
         made = [n for n in expand.first_names(request) if there.get((request.project, n)) == request.name]
-        names = expand.names_with(request, expand.server_names(request), made)
+        (names,) = expand.names_of_all([request], {(request.project, request.name): made})
         living = sum((request.project, n) in there for n in names)
         asked = replace(
             schedule.request_spec(spec, [], None, request.project),

@@ -131,6 +131,13 @@ def test_metadata_changes_live_and_the_config_drive_is_told() -> None:
         "! web-1 metadata.role db -> web: it is rescued: unrescue it first",
         "! web-1 tags a -> a, b: it is rescued: unrescue it first",
     ]
+    without = [dataclasses.replace(have[0], config_drive=False)]
+    assert lines(want=want, have=without)[0] == "~ web-1 metadata.role db -> web"
+    rebuilt = [wanted(metadata={"role": "web"}, tags=("a",), user_data="new", allow=["rebuild"])]
+    assert lines(want=rebuilt, have=have)[:2] == [
+        "~ web-1 metadata.role db -> web",
+        "~ web-1 user_data none -> set: rebuild, replaces the guest's local disks",
+    ], "the drive is made anew"
 
 
 def test_drift_of_the_catalogue_is_told_and_nothing_is_done() -> None:
@@ -166,6 +173,9 @@ def test_an_error_is_left_only_where_a_restart_is_allowed() -> None:
     )
     assert lines(want=[dataclasses.replace(want[0], allow=frozenset(["restart"]))], have=have)[0].startswith("~ web-1")
     assert plan.plan([wanted()], have).changes == plan.plan(want, have).changes, "no file wants an error"
+    assert lines(want=[wanted(state="paused", allow=["restart"])], have=have)[0] == (
+        "~ web-1 state error -> paused: hard reboot, restarts the guest, then pause"
+    )
 
 
 @pytest.mark.parametrize(
@@ -222,6 +232,8 @@ def test_an_instance_that_never_ran_does_not_keep_its_name() -> None:
     (replaced,) = plan.plan([wanted(flavor="large")], [failed]).changes
     assert (replaced.kind, replaced.done) == (plan.REPLACE, True)
     assert replaced.line() == "+ web-1 boot again: it never ran, and the file has another definition now"
+    (replaced,) = plan.plan([wanted(flavor="large", state="stopped")], [failed]).changes
+    assert replaced.line().endswith("and the file has another definition now; then stop")
 
 
 def test_volumes_come_and_go_and_what_the_file_never_had_stays() -> None:

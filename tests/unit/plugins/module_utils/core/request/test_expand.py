@@ -15,7 +15,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.request.expa
     Difference,
     difference,
     instance_names,
-    names_with,
+    names_of_all,
     request_digest,
     server_names,
 )
@@ -40,7 +40,17 @@ def test_instance_names(parse, count, names):
 )
 def test_the_first_instance_keeps_its_name_when_the_count_changes(parse, count, there, names):
     request = parse(count=count)
-    assert names_with(request, server_names(request), there) == names
+    assert names_of_all([request], {(request.project, "web"): there}) == [names]
+
+
+def test_a_name_that_another_entry_has_is_not_taken_for_a_first_instance(parse):
+    """web-1 was made for an entry web of several; the file has both names now."""
+    entries = [parse(name="web"), parse(name="web-1"), parse(name="db")]
+    there = {(entries[0].project, "web"): {"web-1", "web-2"}}
+    assert names_of_all(entries, there) == [["web"], ["web-1"], ["db"]]
+    assert names_of_all(entries[::-1], there) == [["db"], ["web-1"], ["web"]]
+    several = {**there, (entries[0].project, "web-1"): {"web-1-1"}}
+    assert names_of_all(entries, several) == [["web-1"], ["web-1-1"], ["db"]]
 
 
 def test_server_names(parse):

@@ -166,6 +166,23 @@ def test_counts_go_up_and_down(two_hosts: World, low: int, high: int) -> None:
     assert len(living(world)) == low and planned(world, few).lines()[0].startswith("nothing to do")
 
 
+def test_one_of_several_becomes_that_of_an_entry_with_its_name(two_hosts: World) -> None:
+    world = two_hosts
+    apply(world, file(world, request("web", 3)))
+    before = living(world)
+    both = file(world, request("web"), request("web-1"), prune=True)
+    assert planned(world, both).lines() == [
+        "+ web boot",
+        "~ web-1 name web -> web-1: of its entry; the instance keeps its name",
+        "- web-2: delete",
+        "- web-3: delete",
+        "1 to boot, 1 to change, 2 to delete; 0 as the file has them.",
+    ]
+    apply(world, both, "b")
+    assert set(living(world)) == {"web", "web-1"} and living(world)["web-1"].uuid == before["web-1"].uuid
+    assert planned(world, both).lines() == ["nothing to do; 2 as the file has them."]
+
+
 def test_what_is_being_deleted_is_not_called_kept(two_hosts: World) -> None:
     """Whoever finds the run dead completes the deletion, with prune or without."""
     world = two_hosts
