@@ -323,11 +323,12 @@ class _Planner:
     def _never_ran(self) -> list[Change]:
         """A boot that failed, or whose run died, is done again; as another one where the file has another one now."""
         if {d.field for d in self.differing} <= set(expand.IN_PLACE):
-            return [self._change(BOOT, how=_after_boot(self.target))]
-        why = "it never ran, and the file has another definition now"
-        change = self._change(REPLACE, "boot again", "; ".join(filter(None, (why, _after_boot(self.target)))))
+            change = self._change(BOOT, "boot", _after_boot(self.target))
+        else:
+            why = "it never ran, and the file has another definition now"
+            change = self._change(REPLACE, "boot again", "; ".join(filter(None, (why, _after_boot(self.target)))))
         who = self.instance.locked_by_another
-        return [not_done(change, "locked by %s" % who) if who else change]
+        return [not_done(change, "locked by %s" % who) if who and (self.differing or self.drift) else change]
 
     def _of_fields(self) -> list[Change]:
         found = []

@@ -172,14 +172,14 @@ def _sort(
         replaced = set()
         for row in there:
             difference = expand.difference(row.digest, digest, known)
-            if difference and _never_placed(row) and row.uuid not in with_volumes:
-                found.replaced.append(row)
-                replaced.add(row.display_name)
-                continue
             with refusals.collect(path):
-                built = row.launched_at is not None or is_another_runs(tx, row, dead)
-                if options.follow and built and not is_deleted(row):
+                if options.follow and not is_deleted(row) and _is_left(tx, row, difference, dead):
                     found.done.append(row)
+                    continue
+                if difference and _never_placed(row) and row.uuid not in with_volumes:
+                    _check_not_locked(tx, row)
+                    found.replaced.append(row)
+                    replaced.add(row.display_name)
                     continue
                 _check_same(tx, row, difference, dead)
                 (found.done if _is_done(row) else found.resume).append(row)
@@ -270,6 +270,13 @@ def is_another_runs(tx: Transaction, row: Instance, dead: t.Collection[str]) -> 
 def is_deleted(row: Instance) -> bool:
     """Whether it is being deleted, or is soft-deleted."""
     return row.vm_state == states.SOFT_DELETED or row.task_state in (states.DELETING, states.SOFT_DELETING)
+
+
+def _is_left(tx: Transaction, row: Instance, difference: expand.Difference, dead: t.Collection[str]) -> bool:
+    """Whether a boot of apply leaves the instance as it is, whatever its request says now."""
+    if row.launched_at is not None or is_another_runs(tx, row, dead):
+        return True
+    return bool(difference) and operation.is_locked(tx, row)
 
 
 def _check_not_locked(tx: Transaction, row: Instance) -> None:

@@ -293,13 +293,48 @@ def test_an_error_is_told_with_what_leads_out_of_it(two_hosts: World, operations
 def test_what_another_user_locked_is_told_and_stays(two_hosts: World) -> None:
     world = two_hosts
     apply(world, file(world, request("web"), request("old")))
-    with world.ledger.write() as tx:
-        other = dataclasses.replace(world.context("l").run, actor="bob")
-        ours = dataclasses.replace(world.context("l"), run=other)
-        lock.lock(tx.for_run(ours), Selection(names=["web", "old"], project="default"))
+    _lock_as(world, "bob", "web", "old")
     plan = apply(world, file(world, request("web", metadata={"a": "b"}), prune=True), "b")
     assert plan.to_do == [] and len([c for c in plan.changes if "locked by bob" in c.how]) == 2
     assert set(living(world)) == {"web", "old"} and living(world)["web"].spec["metadata"] == {}
+
+
+@pytest.mark.parametrize("placed", [True, False])
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"flavor": dataclasses.replace(SMALL, name="other")}, "! web boot again: locked by bob"),
+        ({"description": "new"}, "! web boot: locked by bob"),
+        ({"image": dataclasses.replace(IMAGE, checksum="sha256:" + "ab" * 32)}, "! web boot: locked by bob"),
+    ],
+)
+def test_what_never_ran_and_another_user_locked_stays_and_keeps_no_other(
+    two_hosts: World, placed: bool, change: dict[str, t.Any], line: str
+) -> None:
+    world = two_hosts
+    world.accept(request("web"))
+    (row,) = living(world).values()
+    with world.ledger.write() as tx:
+        host = "h1" if placed else None
+        instances.write(tx, [row.uuid], vm_state=states.ERROR, task_state=None, run_id=None, host=host)
+    _lock_as(world, "bob", "web")
+    if not placed:  # one that has a host is not replaced by boot
+        with pytest.raises(errors.InvalidRequest) as refused:
+            world.accept(request("web", **change), run="b")
+        assert [e["code"] for e in refused.value.errors] == ["InstanceIsLocked"]
+    both = file(world, request("web", **change), request("db"))
+    assert planned(world, both, "c").lines()[:2] == ["+ db boot", line]
+    apply(world, both, "c")
+    after = living(world)
+    assert (after["web"].uuid, after["web"].vm_state) == (row.uuid, states.ERROR)
+    assert after["db"].vm_state == states.ACTIVE
+
+
+def _lock_as(world: World, user: str, *names: str) -> None:
+    with world.ledger.write() as tx:
+        other = dataclasses.replace(world.context("l").run, actor=user)
+        ours = dataclasses.replace(world.context("l"), run=other)
+        lock.lock(tx.for_run(ours), Selection(names=list(names), project="default"))
 
 
 def test_what_another_run_works_on_is_told_and_keeps_no_other(two_hosts: World) -> None:
