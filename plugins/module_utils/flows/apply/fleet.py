@@ -327,6 +327,7 @@ def _read(tx: Transaction, file: File, locked: bool = False) -> _Read:
     entries, digests = _names(file, rows)
     ids, names = _volumes(tx, digests, rows.values())
     names.update(accept.names_of_ids(file.options.networks))
+    names.update({r.server_group.id: r.server_group.name for r in file.requests if r.server_group is not None})
     plan = planning.plan(
         [_wanted(file.requests[index], digests[index], key) for key, index in entries.items()],
         _present(tx, rows, [rows[key].uuid for key in entries if key in rows]),

@@ -255,3 +255,10 @@ def test_what_could_not_be_done_fails_and_says_why(fleet: Fleet) -> None:
     )
     assert failed["error_code"] == "ApplyIncomplete" and failed["applied"] < 30
     assert {i["error"]["code"] for i in failed["failed_items"]} == {"NoValidHost"}
+
+
+def test_a_server_group_is_told_by_its_name(fleet: Fleet) -> None:
+    fleet.apply(entry("web"))
+    groups = {"bootflow_server_groups": [{"name": "apart", "policy": "anti-affinity"}]}
+    fleet.apply(entry("web", scheduler_hints={"group": "apart"}), check=True, **groups)
+    assert fleet.shown[1].startswith("! web scheduler_hints.group none -> apart: cannot be changed, ")
