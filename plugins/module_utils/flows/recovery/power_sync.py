@@ -143,9 +143,7 @@ def sync(tx: Transaction, reports: t.Mapping[str, Report], stops: bool = False) 
     Instances that were shut down from inside, or behind our back, are stopped: with action, event and notifications. A lock
     does not keep them from it, as it does not keep Nova's own tasks.
 
-    :arg reports: by host.
-    A guest that runs on another of these hosts is not started on its own.
-
+    :arg reports: by host. A guest that runs on another of these hosts is not started on its own.
     :arg stops: guests that have power and should not have it are taken into the operation stop (``to_stop``), those that lost it with
         their host's restart into a hard reboot (``to_resume``), which the caller does on their hosts and finishes. Otherwise they
         are only found. A host's start counts as dealt with when none is left, so that a run that dies on the way leaves them to the next one.
