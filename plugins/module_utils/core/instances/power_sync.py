@@ -58,6 +58,9 @@ _RUNS_ELSEWHERE = (
     "Its host restarted, but the guest runs on %s, and is not started twice. bootflow.compute.audit tells what to do."
 )
 
+#: What a host reports of a guest without power; NOSTATE where it has none.
+OFF = (NOSTATE, SHUTDOWN, CRASHED)
+
 Row = t.Dict[int, t.Tuple[t.Optional[str], str]]
 
 
@@ -76,7 +79,7 @@ TABLE: dict[str, Row] = {
         POWER_PAUSED: (None, _PAUSED),  # something else may have paused it for a while: Nova's bug 1097806
         NOSTATE: (None, _NOT_FOUND),  # the hypervisor may just be starting
     },
-    states.STOPPED: _in_others((NOSTATE, SHUTDOWN, CRASHED), FORCE_STOP, _NOT_STOPPED),
+    states.STOPPED: _in_others(OFF, FORCE_STOP, _NOT_STOPPED),
     states.PAUSED: {
         SHUTDOWN: (FORCE_STOP, _PAUSED_SHUT_DOWN),
         CRASHED: (FORCE_STOP, _PAUSED_SHUT_DOWN),
@@ -112,7 +115,7 @@ def decide(
         reason = "During sync_power_state the instance has a pending task (%s). Skip." % known.task_state
         return Decision(reason=reason, skipped=True)
     action, reason = TABLE.get(known.vm_state, {}).get(power_state, (None, ""))
-    if restarted and known.vm_state == states.ACTIVE and power_state in (NOSTATE, SHUTDOWN, CRASHED):
+    if restarted and known.vm_state == states.ACTIVE and power_state in OFF:
         action, reason = (None, _HELD_BACK) if forced_down else (RESUME, _RESTARTED)
         if runs_on is not None:
             action, reason = None, _RUNS_ELSEWHERE % runs_on

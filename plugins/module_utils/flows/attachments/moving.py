@@ -33,7 +33,7 @@ def refusals(
     """uuid -> why the volumes of this instance cannot be taken. Writes nothing.
 
     :arg places: uuid -> its host. :arg down: hosts that are forced down, and that storage hosts can cut off
-    :arg inventory: the hosts that plays reach: others export nothing to another host; None: not asked
+    :arg inventory: the hosts that plays reach: others export nothing to another host; None: any host
     """
     of_instances = attachments.of_instances(tx, places)
     rows = [r for group in of_instances.values() for r in group]

@@ -47,7 +47,7 @@ class Wanted:
     overhead: t.Mapping[str, float] = field(default_factory=dict)  # bootflow_instance_overhead
     filters: t.Collection[str] | None = None  # names of the enabled filters
     quotas: t.Mapping[str, t.Any] = field(default_factory=dict)
-    inventory: t.Collection[str] | None = None  # hosts that plays reach, those of storage among them; None: not asked
+    inventory: t.Collection[str] | None = None  # hosts that plays reach, those of storage among them; None: any host
     same_host: bool = False  # bootflow_allow_resize_to_same_host; a migration goes to another host in any case
 
     @property

@@ -217,7 +217,7 @@ def begin_revert(
     left alone: the host where it is would be cleaned of its disks, and it could run nowhere.
 
     :arg limits: bootflow_quotas. :arg silent: host -> why it does not answer
-    :arg inventory: the hosts that plays reach, those of storage among them; None: not asked
+    :arg inventory: the hosts that plays reach, those of storage among them; None: any host
     :raises BootflowError: see operation.begin(). :raises InvalidVolume, VolumeLocked: another run works on a volume of one of them.
     :raises MoveNotSupported: no play reaches the storage host of a volume.
     :raises OverQuota: the former flavor has more, and that is too much now.

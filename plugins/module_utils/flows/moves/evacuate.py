@@ -37,7 +37,7 @@ from .place import Mover, ReadFleet, claim
 class Wanted:
     selection: Selection
     secrets_of: t.Callable[[str, str], GuestSecrets | None] = lambda project, name: None  # as of a rebuild
-    inventory: t.Collection[str] | None = None  # hosts that plays reach, those of storage among them; None: not asked
+    inventory: t.Collection[str] | None = None  # hosts that plays reach, those of storage among them; None: any host
 
 
 @dataclass

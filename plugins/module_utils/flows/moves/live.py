@@ -42,7 +42,7 @@ class Wanted:
     known_hosts: t.Collection[str]
     backends: t.Mapping[str, str]  # host -> its backend of local disks
     to_host: str | None = None  # None: the scheduler chooses
-    inventory: t.Collection[str] | None = None  # hosts that plays reach, those of storage among them; None: not asked
+    inventory: t.Collection[str] | None = None  # hosts that plays reach, those of storage among them; None: any host
 
 
 @dataclass

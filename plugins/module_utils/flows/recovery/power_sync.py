@@ -16,7 +16,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 from ...core.instances import power_sync, states
-from ...core.instances.power_states import CRASHED, NOSTATE, SHUTDOWN
+from ...core.instances.power_states import NOSTATE, SHUTDOWN
 from ...core.instances.power_sync import Decision, Known
 from ...ledger.compute import history, instances, nodes, runs
 from ...ledger.compute.instances import Instance, InstancePower
@@ -26,7 +26,6 @@ from ..instances.operations import OPERATIONS
 from . import dead_runs, operations
 
 STOP = OPERATIONS["stop"]
-OFF = (NOSTATE, SHUTDOWN, CRASHED)
 RESUME = OPERATIONS["hard_reboot"]  # as Nova's resume_state_on_host_boot: networks, volumes and definition anew
 
 
@@ -107,7 +106,9 @@ def _restarted(reports: t.Mapping[str, Report], known: t.Mapping[str, str]) -> s
 def resumed(tx: Transaction, reports: t.Mapping[str, Report], left: t.Collection[str] = ()) -> None:
     """The guests of these hosts were started, as far as they can be. :arg left: instances that are to be tried again"""
     rows = instances.powers(tx, hosts=reports)
-    waits = {r.uuid for r in rows if r.vm_state == states.ACTIVE and r.power_state in OFF}  # for its guest elsewhere
+    waits = {
+        r.uuid for r in rows if r.vm_state == states.ACTIVE and r.power_state in power_sync.OFF
+    }  # for its guest elsewhere
     busy = {str(r.host) for r in rows if r.task_state is not None or r.uuid in waits or r.uuid in left}
     nodes.record_boots(tx, {h: its.boot_id for h, its in reports.items() if its.boot_id and h not in busy})
 
@@ -199,7 +200,7 @@ def _running(reports: t.Mapping[str, Report]) -> dict[str, str]:
         u: host
         for host, its in reports.items()
         for u, power_state in its.power_states.items()
-        if power_state not in OFF
+        if power_state not in power_sync.OFF
     }
 
 
