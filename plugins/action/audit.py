@@ -365,6 +365,7 @@ def _snapshot(host: str, answer: t.Mapping[str, t.Any], resumes: bool) -> Snapsh
         networks=_networks(answer["dhcp"]),
         networks_error=answer["dhcp"].get("error"),
         boot_id=facts.get("boot_id") or "",
+        at_work=frozenset(facts.get("at_work") or ()),
         resumes=resumes,
     )
 

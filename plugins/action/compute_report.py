@@ -95,7 +95,9 @@ def _record(
     moving = {d["uuid"]: d["moving"] for d in facts["domains"] if d.get("moving")}
     reports = {host: power_sync.Report(asked_at, power_states, facts.get("boot_id") or "", resumes)}
     restarted = host in power_sync.restarted(tx, reports)
-    settled = operations.settle(tx, host, power_states, asked_at, rescued, restarted, moving)
+    settled = operations.settle(
+        tx, host, power_states, asked_at, rescued, restarted, moving, facts.get("at_work") or ()
+    )
     synced = power_sync.sync(tx, reports)
     nodes.record_report(tx, host, facts, configuration)
     return settled, synced

@@ -96,7 +96,7 @@ class ActionModule(LedgerAction):
             asked = self._registered(host, ASKED)
             if asked.get("answered"):
                 its = (asked["asked_at"], asked["power_states"], asked["boot_id"])
-                reports[host] = Report(*its, host_settings.resumes(self, host))
+                reports[host] = Report(*its, host_settings.resumes(self, host), asked.get("at_work") or ())
             else:
                 silent.append(host)
         return reports, silent

@@ -240,6 +240,11 @@ compute_node:
       type: list
       elements: dict
       returned: success
+    at_work:
+      description: UUIDs of the guests that a module of this collection defines, starts or stops now. What is reported of them is not their last state.
+      type: list
+      elements: str
+      returned: success
     instance_volumes:
       description:
         - Names of the logical volumes in O(volume_group) that are tagged for an instance, by UUID of the instance.

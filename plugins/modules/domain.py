@@ -135,6 +135,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.dom
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.running import login_users
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.locks import at_work
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (
     TIME_LIMIT_ARGUMENTS,
@@ -152,7 +153,8 @@ def main():
     keep_time_limit(module)
     module.no_log_values |= login_users(*(wanted["xml"] for wanted in module.params["domains"]))
     try:
-        result = ensure_domains(module.params, module.check_mode)
+        with at_work([wanted["uuid"] for wanted in module.params["domains"]], module.check_mode):
+            result = ensure_domains(module.params, module.check_mode)
     except Exception as error:
         fail(module, error)
     module.no_log_values |= login_users(*(each["before"] for each in result["diff"]))

@@ -42,6 +42,11 @@ power_states:
   type: dict
   returned: success
   sample: {6a2c1f0e-3c5e-5d7b-8d3f-9f1c2b3a4d5e: 1}
+at_work:
+  description: UUIDs of the guests that a module of this collection defines, starts or stops now. Their states are not their last.
+  type: list
+  elements: str
+  returned: success
 boot_id:
   description: The kernel's name for the host's start, another one after each restart; empty if the host has none.
   type: str
@@ -59,6 +64,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.boots im
     boot_id,
     check_not_ending,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.locks import guests_at_work
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (
     TIME_LIMIT_ARGUMENTS,
@@ -71,13 +77,15 @@ def main():
     keep_time_limit(module)
     args = module.params
     try:
+        working = guests_at_work()
         boot = boot_id()  # before the states: those of a later start are never taken for this one's
         with connect(args["libvirt_uri"], args["libvirt_timeout"]) as connection:
             found = power_states(connection)
         check_not_ending()  # after the states, which change first
+        working |= guests_at_work()
     except Exception as error:
         fail(module, error)
-    module.exit_json(changed=False, power_states=found, boot_id=boot)
+    module.exit_json(changed=False, power_states=found, boot_id=boot, at_work=sorted(working))
 
 
 if __name__ == "__main__":

@@ -146,6 +146,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.pow
     ensure_power,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed, run_batch
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.locks import at_work
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (
     TIME_LIMIT_ARGUMENTS,
@@ -196,7 +197,8 @@ def main():
                 return ensure_power(connection, power_spec(args, domain), module.check_mode)
 
             workers = MOST_AT_ONCE if args["state"] in ("shutdown", "rebooted") else args["workers"]
-            results = run_batch([(d["uuid"], d) for d in args["domains"]], one, workers)
+            with at_work([d["uuid"] for d in args["domains"]], module.check_mode):
+                results = run_batch([(d["uuid"], d) for d in args["domains"]], one, workers)
     except Exception as error:
         fail(module, error)
     module.exit_json(changed=any_changed(results), outcomes=results)

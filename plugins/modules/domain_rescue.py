@@ -133,6 +133,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.con
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.power import PowerSpec
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.running import login_users
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed, run_batch
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.locks import at_work
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (
     TIME_LIMIT_ARGUMENTS,
@@ -177,7 +178,8 @@ def main():
                 power = PowerSpec(spec.uuid, "running", **{name: args[name] for name in OF_A_START})
                 return restore(connection, args["instances_path"], spec, power, module.check_mode)
 
-            results = run_batch([(d["uuid"], d) for d in args["domains"]], one, args["workers"])
+            with at_work([d["uuid"] for d in args["domains"]], module.check_mode):
+                results = run_batch([(d["uuid"], d) for d in args["domains"]], one, args["workers"])
     except Exception as error:
         fail(module, error)
     module.exit_json(changed=any_changed(results), outcomes=results)

@@ -94,6 +94,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.net
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.running import login_users
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.locks import at_work
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (
     TIME_LIMIT_ARGUMENTS,
@@ -149,7 +150,8 @@ def main():
     keep_time_limit(module)
     module.no_log_values |= login_users(*(wanted["xml"] for wanted in module.params["domains"]))
     try:
-        parts = build(module.params, module.check_mode)
+        with at_work([wanted["uuid"] for wanted in module.params["domains"]], module.check_mode):
+            parts = build(module.params, module.check_mode)
     except Exception as error:
         fail(module, error)
     batches = [part["outcomes"] for part in parts.values()]

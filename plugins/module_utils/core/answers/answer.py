@@ -27,7 +27,7 @@ _ANSWERS: dict[str, tuple[dict[str, Shape], dict[str, Shape]]] = {
     "compute_unused": ({"images": compute.UNUSED_IMAGES, "networks": names}, {"failed_items": compute.KEPT_UNUSED}),
     "virtual_network": ({"outcomes": outcomes.NETWORKS}, {"reservations": outcomes.ANY}),
     "domain": ({"outcomes": outcomes.DOMAINS}, {}),
-    "domain_info": ({"power_states": compute.POWER_STATES, "boot_id": compute.BOOT_ID}, {}),
+    "domain_info": ({"power_states": compute.POWER_STATES, "boot_id": compute.BOOT_ID}, {"at_work": compute.AT_WORK}),
     "domain_migration": ({"outcomes": outcomes.MIGRATED}, {}),
     "domain_migration_info": ({"outcomes": outcomes.LEAVING}, {}),
     "domain_migration_job": ({"outcomes": outcomes.INTERVENED}, {}),

@@ -137,6 +137,7 @@ _PROFILE: dict[str, Shape] = {
 # What many nodes share: see ledger/compute/profiles.py.
 PROFILE: Shape = record({}, _PROFILE)
 BOOT_ID: Shape = text(64)
+AT_WORK: Shape = items(uuid)
 NODE: Shape = record(
     {
         "hypervisor_hostname": name,
@@ -148,6 +149,7 @@ NODE: Shape = record(
     {
         "host_uuid": text(36),
         "boot_id": BOOT_ID,
+        "at_work": AT_WORK,
         "host_ip": text(64, pattern=re.compile(r"[0-9a-fA-F:.]+")),
         "memory_mb_used": count,
         "local_gb_used": count,

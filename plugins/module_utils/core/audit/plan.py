@@ -187,6 +187,9 @@ class Snapshot:
     networks: t.Optional[t.Mapping[str, DhcpNetwork]] = None  # of libvirt, by name; None: they were not read
     networks_error: t.Optional[t.Mapping[str, t.Any]] = None  # why not
     boot_id: str = ""  # of the start of the host, as the kernel names it; "": not known
+    at_work: t.Collection[
+        str
+    ] = ()  # UUIDs of the guests that a module on the host works on, as one of a run that was killed
     resumes: bool = True  # its guests run again after a restart: bootflow_resume_guests_state_on_host_boot
 
 
@@ -514,6 +517,8 @@ class _Plan:
         waits = "" if snapshot is not None else "The operation is settled when the host answers."
         if not states.is_over(instance.operation, power_state):
             waits = "libvirt still writes the memory of the guest: run the audit again."
+        elif snapshot is not None and instance.uuid in snapshot.at_work:
+            waits = "The module of the dead run still works on the guest: run the audit again."
         now = "%s/%s" % (instance.vm_state, instance.task_state)
         self.add(
             DEAD_OPERATION,

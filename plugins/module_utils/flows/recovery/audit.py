@@ -336,7 +336,9 @@ class _Repair:
             rescued = [d.uuid for d in snapshot.domains if d.rescued]
             restarted = host in power_sync.restarted(self.tx, {host: report})
             moving = {d.uuid: d.moving for d in snapshot.domains if d.moving}
-            operations.settle(self.tx, host, report.power_states, snapshot.began_at, rescued, restarted, moving)
+            operations.settle(
+                self.tx, host, report.power_states, snapshot.began_at, rescued, restarted, moving, snapshot.at_work
+            )
             # What a resize there left is all that an instance is still to become: it cannot be started before.
             parts = [c.instance_uuid for c in cleanups.of_host(self.tx, host) if c.part != cleanups.ALL]
             known = {f.instance for f in self.by_kind[audit.CLEANUP] if f.host == host}

@@ -34,6 +34,7 @@ def settle(
     rescued: t.Collection[str] | None = None,
     restarted: bool = False,
     moving: t.Mapping[str, str] | None = None,
+    at_work: t.Collection[str] = (),
 ) -> dict[str, str]:
     """Settle operations of dead runs on ``host``, and rescues that nobody heard of. Returns uuid -> its vm_state now.
 
@@ -42,10 +43,11 @@ def settle(
     :arg restarted: the host has restarted: an active guest that is off in the middle of its reboot is active still, and is started again.
     :arg moving: of guests that migrate, see live_moves.settle().
     :arg rescued: uuids of guests whose domains are those of a rescue; None: not known, and what depends on it waits.
+    :arg at_work: uuids of guests that the module of a dead run still works on: their operations wait.
     """
     migrated = live_moves.settle(tx, host, power_states, moving, asked_at)
     migrated.update(rescues.settle(tx, host, rescued or (), power_states, asked_at))
-    found = {r.uuid: r for r in left(tx, host) if r.updated_at < asked_at}
+    found = {r.uuid: r for r in left(tx, host) if r.updated_at < asked_at and r.uuid not in at_work}
     if not found:
         return migrated
     runs.renew(tx)

@@ -37,6 +37,9 @@ class Report:
     power_states: t.Mapping[str, int]  # uuid of each of its domains, also of those that are no instances
     boot_id: str = ""  # of the start of the host that these are from; "": not known
     resumes: bool = True  # bootflow_resume_guests_state_on_host_boot of the host
+    at_work: t.Collection[
+        str
+    ] = ()  # uuids of the guests that a module on the host works on: what dead runs left there waits
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ def follow(tx: Transaction, reports: t.Mapping[str, Report], stops: bool = True)
     again = restarted(tx, {host: reports[host] for host in left})
     for host in left:
         its = reports[host]
-        operations.settle(tx, host, its.power_states, its.asked_at, restarted=host in again)
+        operations.settle(tx, host, its.power_states, its.asked_at, restarted=host in again, at_work=its.at_work)
     return sync(tx, reports, stops=stops)
 
 

@@ -25,7 +25,7 @@ from ..libvirt.power import PowerSpec, ensure_power
 from ..libvirt.running import find_domain, power_state
 from ..os.batch import progress
 from ..os.files import read_text, remove_files, write_file
-from ..os.locks import host_lock
+from ..os.locks import guest_lock, host_lock
 from ..os.module_errors import failure
 from ..os.paths import instance_dir, make_dirs
 from .file_disks import as_recorded, records_of, write_records
@@ -61,6 +61,16 @@ def _look(connection: t.Any, uuid: str) -> _Found:
         return _Found(domain, defined, active, active and is_rescue(parse(domain.XMLDesc(0)), uuid))
 
 
+@contextlib.contextmanager
+def _held(instances_path: str, uuid: str, check_mode: bool) -> t.Iterator[None]:
+    """The guest and its folder, while nothing else works on them, be it the module of a run that was killed."""
+    if check_mode:
+        yield
+        return
+    with host_lock(instances_path, "instance-" + uuid), guest_lock(uuid):
+        yield
+
+
 # --- before a rescue ------------------------------------------------------------------------------------------------------
 
 
@@ -71,15 +81,16 @@ def save(connection: t.Any, instances_path: str, spec: RescuedSpec, check_mode: 
     ``ran``: the guest's own runs. It is left alone.
 
     :raises InvalidInput: the UUID. :raises LibvirtError, HypervisorUnavailable: libvirt fails or is not running.
+    :raises WaitTimeout: see locks.
     """
     folder = instance_dir(instances_path, spec.uuid)
     uuid = os.path.basename(folder)
-    found = _look(connection, uuid)
-    result = {"changed": True, "ran": found.active and not found.alive, "power_state": _state_of(found.domain)}
-    if check_mode:
-        return result
     kept = os.path.join(folder, DEFINITION)
-    with host_lock(instances_path, "instance-" + uuid):
+    with _held(instances_path, uuid, check_mode):
+        found = _look(connection, uuid)
+        result = {"changed": True, "ran": found.active and not found.alive, "power_state": _state_of(found.domain)}
+        if check_mode:
+            return result
         progress.mark_changed()
         make_dirs(folder)
         if not found.defined or not os.path.exists(kept):
@@ -127,11 +138,11 @@ def restore(
     """
     folder = instance_dir(instances_path, spec.uuid)
     uuid = os.path.basename(folder)
-    found = _look(connection, uuid)
-    if check_mode:
-        return {"changed": True, "forced": False, "power_state": _state_of(found.domain)}
     forced = False
-    with host_lock(instances_path, "instance-" + uuid):
+    with _held(instances_path, uuid, check_mode):
+        found = _look(connection, uuid)
+        if check_mode:
+            return {"changed": True, "forced": False, "power_state": _state_of(found.domain)}
         progress.mark_changed()
         if found.alive or (found.defined and not found.active):
             cut_off(found.domain)

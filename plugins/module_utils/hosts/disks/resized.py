@@ -30,7 +30,7 @@ from ..libvirt.running import find_domain
 from ..os.batch import progress
 from ..os.command import program, run
 from ..os.files import fsync, remove_files, write_file
-from ..os.locks import host_lock
+from ..os.locks import guest_lock, host_lock
 from ..os.module_errors import as_bootflow_error
 from ..os.ownership import check_owner, ledger_of_folder
 from ..os.paths import checked_disk_name, instance_dir, make_dirs
@@ -212,10 +212,11 @@ def back(
         taken = bool(there) or exchanged
         if taken:
             progress.mark_changed()
-            domain = _domain(connection, uuid, ledger_id)
-            if domain is not None:
-                cut_off(domain)
-                _undefine(domain)
+            with guest_lock(uuid):
+                domain = _domain(connection, uuid, ledger_id)
+                if domain is not None:
+                    cut_off(domain)
+                    _undefine(domain)
         if own_system and exchanged:
             mounted.unmount(group, folder)
         remove_files(*(os.path.join(folder, n) for n in added if not own_system))

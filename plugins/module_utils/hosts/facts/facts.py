@@ -25,6 +25,7 @@ from ..libvirt.connection import libvirt, libvirt_errors
 from ..libvirt.domains import ledger_of_domain
 from ..live.state import moving_of
 from ..os.boots import boot_id
+from ..os.locks import guests_at_work
 from ..os.ownership import is_of_another, ledger_of_folder
 from ..os.paths import checked_instances_path, checked_uuid
 from .metrics import cpu_metrics
@@ -66,6 +67,7 @@ def compute_node(
     :raises HypervisorUnavailable: libvirt is not running, or virt_type is kvm and libvirt does not offer it.
     """
     instances_path = checked_instances_path(instances_path)
+    working = guests_at_work()  # and again after their states: that of a guest in between is not told for its last
     with libvirt_errors():
         capabilities = parse(connection.getCapabilities())
         domains = list_domains(connection)
@@ -113,6 +115,7 @@ def compute_node(
     node["virt_type"] = verdict.virt_type
     node["virt_type_reason"] = verdict.reason
     node["domains"] = domain_facts(domains)
+    node["at_work"] = sorted(working | guests_at_work())
     node["instance_folders"] = instance_folders(instances_path, ledger_id)
     node["running_domains"] = sum(1 for d in domains if d["active"])
     return node

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
 import re
@@ -15,12 +16,13 @@ import typing as t
 from dataclasses import dataclass, field, replace
 
 from ...core.disks.local import local_disks
-from ...core.errors import Conflict, InstanceExists, InvalidInput, LibvirtError
+from ...core.errors import Conflict, InstanceExists, InvalidInput, LibvirtError, WaitTimeout
 from ...core.guest.device_places import device_places
 from ...core.guest.domain.element import parse, to_text
 from ...core.guest.domain.namespaces import OWNER_NAMESPACE
 from ...core.instances.power_states import CRASHED, NOSTATE, POWER_PAUSED, RUNNING, SHUTDOWN, power_state_of
 from ..os.batch import progress
+from ..os.locks import guest_lock
 from ..os.ownership import check_owner
 from ..os.paths import checked_uuid
 from .connection import libvirt, libvirt_errors, tolerating
@@ -192,17 +194,36 @@ def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False)
     Returns {name, changed, defined, started, resumed, reserved, power_state, seconds, differences, diff, console_match, vifs_missing}, and
     ``devices`` (see device_places) if the requested state is ``defined``, ``forced`` if a guest was asked to shut down.
     A running domain with another definition gets the new definition for its next start and keeps running.
-    After a failure the caller must remove the domain.
+    After a failure the caller must remove the domain. It waits for others that define, start or stop the guest.
 
     :raises InvalidInput: see checked_xml.
     :raises InstanceExists: another domain has the name. :raises Conflict: see _check_disks().
     :raises LibvirtError, HypervisorUnavailable: libvirt fails or is not running; or the guest ended immediately.
     :raises VirtualInterfaceCreateException: see vifs.wait_plugged.
     :raises NetworkError: see dhcp.reserve.
-    :raises WaitTimeout: an awaited event did not happen.
+    :raises WaitTimeout: an awaited event did not happen, or see locks.guest_lock.
     """
     begin = time.monotonic()
     checked_xml(spec)
+    with contextlib.nullcontext() if check_mode else guest_lock(spec.uuid):
+        domain, spec, result, console_from = _ensure(connection, spec, check_mode)
+    if spec.state == "running" and not check_mode:
+        alive = _still_running(domain, spec)
+        if spec.wait_console:
+            result["console_match"] = wait_for_console(spec.wait_console, console_from, alive)
+        if spec.wait_address:
+            wait_for_address(spec.wait_address, alive)
+        if spec.wait_agent:
+            wait_for_agent(domain, spec.wait_agent, alive)
+    result["power_state"] = NOSTATE if domain is None else power_state(domain)
+    result["seconds"] = round(time.monotonic() - begin, 3)
+    return result
+
+
+def _ensure(
+    connection: t.Any, spec: DomainSpec, check_mode: bool
+) -> tuple[t.Any, DomainSpec, dict[str, t.Any], tuple[int, int] | None]:
+    """The domain, the spec with its name and definition, the result so far, and from where its console counts."""
     domain: t.Any = find_domain(connection, spec.uuid)
     before, differences = "", ["not defined"]
     if domain is None:
@@ -251,10 +272,9 @@ def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False)
             domain, spec = _define(connection, spec)
     result["reserved"] = [r.address for r in spec.reservations if reserve(connection, r, check_mode)]
     result["changed"] = result["changed"] or bool(result["reserved"])
+    result["name"] = spec.name
     if check_mode:
-        result["power_state"] = NOSTATE if domain is None else power_state(domain)
-        result["seconds"] = round(time.monotonic() - begin, 3)
-        return result
+        return domain, spec, result, None
     console_from = spec.wait_console.mark() if spec.wait_console and begins and spec.wait_console.appended else None
     if begins:
         progress.mark_changed()
@@ -272,18 +292,7 @@ def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False)
         wait_for_state(
             domain, POWER_PAUSED if spec.state == "paused" and begins else RUNNING, spec.name, spec.wait_timeout
         )
-    if spec.state == "running":
-        alive = _still_running(domain, spec)
-        if spec.wait_console:
-            result["console_match"] = wait_for_console(spec.wait_console, console_from, alive)
-        if spec.wait_address:
-            wait_for_address(spec.wait_address, alive)
-        if spec.wait_agent:
-            wait_for_agent(domain, spec.wait_agent, alive)
-    result["name"] = spec.name
-    result["power_state"] = power_state(domain)
-    result["seconds"] = round(time.monotonic() - begin, 3)
-    return result
+    return domain, spec, result, console_from
 
 
 def _with_free_name(connection: t.Any, spec: DomainSpec) -> DomainSpec:
@@ -369,16 +378,47 @@ def remove_domain(
 ) -> list[str]:
     """Destroy and undefine the domain with its managed save, metadata of snapshots and checkpoints, NVRAM, and DHCP reservations.
 
-    Returns what was (or would be) removed, as texts; empty without such a domain.
+    Returns what was (or would be) removed, as texts; empty without such a domain. It waits for others that define, start or stop the guest, which has
+    lost its power by then: nobody waits until it has shut down.
 
     :arg stopped: called when the guest is stopped but still defined: if it raises, the definition is kept.
     :arg ledger_id: the ledger of the instance.
     :arg defined_again: the definition comes back without what was removed: only there are the users with whom QEMU logs in to volumes.
 
     :raises Conflict: the domain belongs to another ledger; it is left alone.
-    :raises LibvirtError, HypervisorUnavailable: libvirt fails or is not running.
+    :raises LibvirtError, HypervisorUnavailable: libvirt fails or is not running. :raises WaitTimeout: see locks.guest_lock.
     """
-    domain = find_domain(connection, checked_uuid(uuid))
+    if check_mode:
+        return _remove(connection, checked_uuid(uuid), True, stopped, ledger_id, defined_again)
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(guest_lock(checked_uuid(uuid), timeout=0))
+        except WaitTimeout:
+            _destroy(connection, uuid, ledger_id)
+            held.enter_context(guest_lock(uuid))
+        return _remove(connection, uuid, False, stopped, ledger_id, defined_again)
+
+
+def _destroy(connection: t.Any, uuid: str, ledger_id: str) -> None:
+    """The guest loses its power, so that nobody waits until it has shut down."""
+    domain = find_domain(connection, uuid)
+    if domain is not None:
+        with libvirt_errors():
+            name, xml = domain.name(), domain.XMLDesc(0)
+        check_owner("domain %s" % name, ledger_of_domain(parse(xml)), ledger_id)
+        progress.mark_changed()
+        tolerating(domain.destroy, "VIR_ERR_NO_DOMAIN", "VIR_ERR_OPERATION_INVALID")
+
+
+def _remove(
+    connection: t.Any,
+    uuid: str,
+    check_mode: bool,
+    stopped: t.Callable[[], t.Any] | None,
+    ledger_id: str,
+    defined_again: bool,
+) -> list[str]:
+    domain = find_domain(connection, uuid)
     if domain is None:
         return []
     with libvirt_errors():

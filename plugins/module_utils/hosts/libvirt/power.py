@@ -23,6 +23,7 @@ from ...core.errors import (
 )
 from ...core.instances.power_states import CRASHED, POWER_PAUSED, RUNNING, SHUTDOWN
 from ..os.batch import progress
+from ..os.locks import guest_lock
 from ..os.paths import checked_uuid
 from . import pci_devices
 from .connection import libvirt, libvirt_errors, tolerating
@@ -57,11 +58,19 @@ class PowerSpec:
 def ensure_power(connection: t.Any, spec: PowerSpec, check_mode: bool = False) -> dict[str, t.Any]:
     """Bring a guest into the state of ``spec``, doing only what is missing. Gives {changed, power_state, forced, seconds, ...}.
 
+    It waits for others that define, start or stop the guest.
+
     :raises InstanceNotFound: the host has no such domain.
     :raises LibvirtError, HypervisorUnavailable: libvirt refuses, or is gone; the guest ended at once, or is off and cannot be paused.
-    :raises VirtualInterfaceCreateException, WaitTimeout: see running.wait_for_state.
+    :raises VirtualInterfaceCreateException, WaitTimeout: see running.wait_for_state, locks.guest_lock.
     """
     begin = time.monotonic()
+    with contextlib.nullcontext() if check_mode else guest_lock(checked_uuid(spec.uuid)):
+        found = _ensure(connection, spec, check_mode)
+    return {**found, "seconds": round(time.monotonic() - begin, 3)}
+
+
+def _ensure(connection: t.Any, spec: PowerSpec, check_mode: bool) -> dict[str, t.Any]:
     domain = find_domain(connection, checked_uuid(spec.uuid))
     if domain is None:
         raise InstanceNotFound(
@@ -70,12 +79,7 @@ def ensure_power(connection: t.Any, spec: PowerSpec, check_mode: bool = False) -
             " and boot it again.",
         )
     found = _STATES[spec.state](connection, domain, spec, check_mode)
-    return {
-        "forced": False,
-        **found,
-        "power_state": power_state(domain),
-        "seconds": round(time.monotonic() - begin, 3),
-    }
+    return {"forced": False, **found, "power_state": power_state(domain)}
 
 
 # --- off ------------------------------------------------------------------------------------------------------------------

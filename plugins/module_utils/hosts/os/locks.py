@@ -9,18 +9,21 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import time
 import typing as t
 
 from ...core.errors import WaitTimeout
 from .paths import LOCKS, checked_id, checked_instances_path, own_folder
 
-#: Directory of the locks of this host's storage: volume groups, targets, sessions. All runs share them. Nobody but root can
+#: Directory of the locks of this host's storage and guests: volume groups, targets, sessions, domains. All runs share them. Nobody but root can
 #: make it, or files in it: not below /run/lock, where everybody may.
 LOCK_ROOT = "/run/bootflow"
 
 #: The places of builds, see host_place().
 BUILDS = "build"
+
+_WORK = re.compile("work-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-[0-9]+")  # the locks of at_work(): UUID, process
 
 
 @contextlib.contextmanager
@@ -69,6 +72,59 @@ def host_place(instances_path: str, name: str, count: int, timeout: float = 600.
                 )
             time.sleep(pause)
             pause = min(pause * 2, 0.2)
+
+
+@contextlib.contextmanager
+def guest_lock(uuid: str, timeout: float = 600.0) -> t.Iterator[None]:
+    """Hold the guest of an instance while it is defined, started or stopped. Others that do so wait: the ledger keeps runs that live
+    from that, but the module of a run that was killed works on until it ends.
+
+    :arg timeout: seconds to wait for another holder.
+    :raises WaitTimeout: another process held it longer.
+
+    source: Nova's utils.synchronized(instance.uuid)
+    """
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(host_lock(LOCK_ROOT, "guest-" + uuid, timeout))
+        except WaitTimeout:
+            raise WaitTimeout(
+                what="release of guest %s by the module of another run" % uuid,
+                seconds=int(timeout),
+                host=os.uname().nodename,
+                remedy="That run may have been killed, and its module ends later. Run this again then.",
+            ) from None
+        yield
+
+
+@contextlib.contextmanager
+def at_work(uuids: t.Iterable[str], check_mode: bool = False) -> t.Iterator[None]:
+    """Let guests_at_work() tell that this process works on the guests of these instances. Nobody waits for that.
+
+    :raises InvalidInput: a UUID could not be a file name.
+    """
+    with contextlib.ExitStack() as held:
+        for uuid in () if check_mode else sorted({uuid.lower() for uuid in uuids}):
+            held.enter_context(host_lock(LOCK_ROOT, "work-%s-%d" % (uuid, os.getpid())))
+        yield
+
+
+def guests_at_work() -> set[str]:
+    """UUIDs of the instances on whose guests a module works now, be it one of a run that was killed."""
+    found: set[str] = set()
+    path = os.path.join(LOCK_ROOT, LOCKS)
+    if not os.path.isdir(path):
+        return found
+    with own_folder(path, 0o700) as folder:
+        for name in os.listdir(path):
+            its = _WORK.fullmatch(name)
+            if its is None:
+                continue
+            try:
+                release(folder, name, take(folder, name, fcntl.LOCK_EX | fcntl.LOCK_NB))  # its process was killed
+            except BlockingIOError:
+                found.add(its.group(1))
+    return found
 
 
 def _take(folder: int, path: str, timeout: float) -> int:

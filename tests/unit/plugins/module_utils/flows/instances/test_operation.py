@@ -91,11 +91,13 @@ def settle(
     run: str = "s",
     ago: float = 0.0,
     rescued: t.Collection[str] | None = None,
+    at_work: t.Collection[str] = (),
     **power: int,
 ) -> dict[str, str]:
     world.time += 1
     with world.ledger.write() as tx:
-        return recovery.settle(tx.for_run(world.context(run)), host, dict(power), world.time - ago, rescued)
+        mine = tx.for_run(world.context(run))
+        return recovery.settle(mine, host, dict(power), world.time - ago, rescued, at_work=at_work)
 
 
 def test_notifications_say_where_the_instance_is(world: World) -> None:
@@ -656,18 +658,38 @@ def test_a_half_done_rescue_is_what_the_domain_is(
     put(world, uuid, vm_state=states.ACTIVE)
 
 
+@pytest.mark.parametrize("name", ["rescue", "stop"])
+def test_what_a_dead_run_left_waits_until_its_module_has_ended(world: World, name: str) -> None:
+    """The guest is not what it will be: a rescue was settled as active, and its guest booted the rescue a moment later."""
+    world.report("h1")
+    uuid = world.boot("web")
+    begin(world, name, "dead", names=["web"])
+    world.time += 601
+    before = world.everything()
+    assert settle(world, "h1", rescued=(), at_work=[uuid], **{uuid: states.RUNNING}) == {}
+    finding = audit(world, {uuid: states.RUNNING}, at_work=[uuid])
+    assert finding.action == core_audit.WAIT and "still works on the guest" in finding.remedy
+    assert world.everything() == before and hosts_to_ask(world) == {"h1"}
+    other = audit(world, {uuid: states.RUNNING}, at_work=["2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11"])
+    assert (other.action, other.new) == (core_audit.SETTLE, states.ACTIVE)
+
+
 def hosts_to_ask(world: World) -> set[str]:
     with world.ledger.read() as tx:
         return dead_runs.hosts_to_ask(tx.for_run(world.context("s")))
 
 
 def audit(
-    world: World, guests: t.Mapping[str, int] | None, run: str = "audit", rescued: t.Collection[str] = ()
+    world: World,
+    guests: t.Mapping[str, int] | None,
+    run: str = "audit",
+    rescued: t.Collection[str] = (),
+    at_work: t.Collection[str] = (),
 ) -> core_audit.Finding:
     """One audit of h1, which shows these guests (None: it does not answer). Returns what it found of operations."""
     world.time += 1
     domains = [core_audit.Domain(u, "web", 1024, True, p, rescued=u in rescued) for u, p in (guests or {}).items()]
-    snapshot = core_audit.Snapshot("h1", "h1", world.time, domains)
+    snapshot = core_audit.Snapshot("h1", "h1", world.time, domains, at_work=at_work)
     evidence = core_audit.Evidence(
         snapshots={} if guests is None else {"h1": snapshot}, unreachable={"h1": "no route"} if guests is None else {}
     )
