@@ -22,7 +22,7 @@ from ...core.instances.power_states import NOSTATE
 from ..libvirt.connection import libvirt, libvirt_errors
 from ..libvirt.domains import DomainSpec, checked_xml, cut_off, with_local_disks, with_logins
 from ..libvirt.power import PowerSpec, ensure_power
-from ..libvirt.running import find_domain, power_state
+from ..libvirt.running import find_domain, power_state, refuse_gone
 from ..os.batch import progress
 from ..os.files import read_text, remove_files, write_file
 from ..os.locks import guest_lock, host_lock
@@ -63,11 +63,12 @@ def _look(connection: t.Any, uuid: str) -> _Found:
 
 @contextlib.contextmanager
 def _held(instances_path: str, uuid: str, check_mode: bool) -> t.Iterator[None]:
-    """The guest and its folder, while nothing else works on them, be it the module of a run that was killed."""
+    """The guest and its folder, while nothing else works on them, be it the module of a run that was killed. :raises RemoteError: this is one."""
     if check_mode:
         yield
         return
     with host_lock(instances_path, "instance-" + uuid), guest_lock(uuid):
+        refuse_gone(uuid)
         yield
 
 

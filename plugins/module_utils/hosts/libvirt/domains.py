@@ -35,6 +35,7 @@ from .running import (
     hidden_logins,
     is_active,
     power_state,
+    refuse_gone,
     shut_down,
     start,
     wait_for_state,
@@ -194,7 +195,8 @@ def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False)
     Returns {name, changed, defined, started, resumed, reserved, power_state, seconds, differences, diff, console_match, vifs_missing}, and
     ``devices`` (see device_places) if the requested state is ``defined``, ``forced`` if a guest was asked to shut down.
     A running domain with another definition gets the new definition for its next start and keeps running.
-    After a failure the caller must remove the domain. It waits for others that define, start or stop the guest.
+    After a failure the caller must remove the domain. It waits for others that define, start or stop the guest, and does nothing where
+    the run is gone that asks for it.
 
     :raises InvalidInput: see checked_xml.
     :raises InstanceExists: another domain has the name. :raises Conflict: see _check_disks().
@@ -206,6 +208,7 @@ def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False)
     begin = time.monotonic()
     checked_xml(spec)
     with contextlib.nullcontext() if check_mode else guest_lock(spec.uuid):
+        refuse_gone(spec.uuid)
         domain, spec, result, console_from = _ensure(connection, spec, check_mode)
     if spec.state == "running" and not check_mode:
         alive = _still_running(domain, spec)

@@ -35,6 +35,7 @@ from .running import (
     hidden_logins,
     is_active,
     power_state,
+    refuse_gone,
     shut_down,
     start,
     wait_for_state,
@@ -58,7 +59,7 @@ class PowerSpec:
 def ensure_power(connection: t.Any, spec: PowerSpec, check_mode: bool = False) -> dict[str, t.Any]:
     """Bring a guest into the state of ``spec``, doing only what is missing. Gives {changed, power_state, forced, seconds, ...}.
 
-    It waits for others that define, start or stop the guest.
+    It waits for others that define, start or stop the guest, and does nothing where the run is gone that asks for it.
 
     :raises InstanceNotFound: the host has no such domain.
     :raises LibvirtError, HypervisorUnavailable: libvirt refuses, or is gone; the guest ended at once, or is off and cannot be paused.
@@ -66,6 +67,7 @@ def ensure_power(connection: t.Any, spec: PowerSpec, check_mode: bool = False) -
     """
     begin = time.monotonic()
     with contextlib.nullcontext() if check_mode else guest_lock(checked_uuid(spec.uuid)):
+        refuse_gone(spec.uuid)
         found = _ensure(connection, spec, check_mode)
     return {**found, "seconds": round(time.monotonic() - begin, 3)}
 

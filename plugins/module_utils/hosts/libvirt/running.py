@@ -95,14 +95,14 @@ def shut_down(domain: t.Any, uuid: str, seconds: float) -> bool:
 
 
 def ask(domain: t.Any, seconds: float, hears: t.Callable[[], bool]) -> bool:
-    """Press the guest's power button, again and again. Returns whether it has heard within ``seconds``."""
+    """Press the guest's power button, again and again. Returns whether it has heard within ``seconds``, and while the run is there."""
     asked: float | None = None
     deadline = time.monotonic() + seconds
     while True:
         now = time.monotonic()
         if hears():
             return True
-        if now >= deadline:
+        if now >= deadline or run_is_gone():
             return False
         if asked is None or now - asked >= ASK_AGAIN:
             asked = now
@@ -118,6 +118,12 @@ def run_is_gone() -> bool:
     poll = select.poll()
     poll.register(1, 0)
     return any(event & (select.POLLERR | select.POLLHUP) for _descriptor, event in poll.poll(0))
+
+
+def refuse_gone(uuid: str) -> None:
+    """:raises RemoteError: the run that started this module is gone: another one has the guest, which is left as it is."""
+    if run_is_gone():
+        raise RemoteError(reason="guest %s is left as it is: the run that asked for this is gone" % uuid)
 
 
 def go_on(domain: t.Any, vif_plugging_timeout: float, vif_plugging_is_fatal: bool) -> list[str]:

@@ -174,6 +174,43 @@ def test_a_rescue_looks_at_the_guest_when_it_has_it(monkeypatch: pytest.MonkeyPa
     assert steps == ["the other has ended", "looked"]
 
 
+GONE = """
+import os, sys
+from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import RemoteError
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import rescue
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domains, power
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import locks
+root, uuid, xml, word = sys.argv[1:]
+locks.LOCK_ROOT = root + "/run"
+does = {
+    "power": lambda: power.ensure_power(None, power.PowerSpec(uuid, "running")),
+    "domain": lambda: domains.ensure_domain(None, domains.DomainSpec(uuid, "web", xml)),
+    "save": lambda: rescue.save(None, root, rescue.RescuedSpec(uuid, xml)),
+    "restore": lambda: rescue.restore(None, root, rescue.RescuedSpec(uuid, xml, False), None),
+}
+sys.stdin.readline()
+try:
+    does[word]()
+except RemoteError as error:
+    sys.stderr.write("refused: %s" % error)
+"""
+
+
+@pytest.mark.parametrize("word", ["power", "domain", "save", "restore"])
+def test_the_module_of_a_run_that_is_gone_does_no_more(tmp_path: t.Any, word: str) -> None:
+    """Its output has nobody who reads it. libvirt is not even asked."""
+    argv = [sys.executable, "-c", GONE, str(tmp_path), UUID, XML, word]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(argv, text=True, **pipes) as process:  # type: ignore[call-overload]
+        process.stdout.close()
+        process.stdin.write("go\n")
+        process.stdin.close()
+        said = process.stderr.read()
+        process.wait()
+    assert said == "refused: guest %s is left as it is: the run that asked for this is gone" % UUID
+    assert not (tmp_path / UUID).exists()
+
+
 def test_who_waits_too_long_is_told() -> None:
     held = Held([])
     try:

@@ -156,7 +156,7 @@ class World:
     def __init__(self):
         self.clock = Clock()
         self.domains = {}
-        self.closed = False
+        self.closed_at = float("inf")
 
     def lookupByUUIDString(self, uuid):
         if uuid not in self.domains:
@@ -206,7 +206,7 @@ def world(monkeypatch):
     world = World()
     for module in (power, domains, running, pci_devices):
         monkeypatch.setattr(module, "time", world.clock)
-    monkeypatch.setattr(running, "run_is_gone", lambda: world.closed)
+    monkeypatch.setattr(running, "run_is_gone", lambda: world.clock.now >= world.closed_at)
     return world
 
 
@@ -239,10 +239,10 @@ def test_it_is_off_between_the_last_look_and_the_switch(world):
 
 def test_a_guest_keeps_its_power_when_the_run_is_gone(world):
     guest = world.guest()
-    world.closed = True
+    world.closed_at = world.clock.now + 3.0
     with pytest.raises(RemoteError, match="keeps its power"):
-        world.to("shutdown", shutdown_timeout=5.0)
-    assert guest.calls == [] and guest.isActive()
+        world.to("shutdown", shutdown_timeout=50.0)
+    assert guest.calls == [] and guest.isActive() and world.clock.now < 5.0, "the next run need not wait so long"
 
 
 def test_a_guest_that_is_off_stays_off(world):
@@ -431,7 +431,7 @@ def test_a_restart_asks_the_guest_before(world, shuts_down, forced, calls):
 
 def test_a_restart_that_nobody_waits_for_any_more_leaves_the_guest_alone(world):
     guest = world.guest()
-    world.closed = True
+    world.closed_at = world.clock.now + 3.0
     with pytest.raises(RemoteError, match="keeps its power"):
         world.restart(shutdown_timeout=5.0)
     assert guest.calls == [] and guest.isActive()
