@@ -367,6 +367,7 @@ def _snapshot(host: str, answer: t.Mapping[str, t.Any], resumes: bool) -> Snapsh
         boot_id=facts.get("boot_id") or "",
         at_work=frozenset(facts.get("at_work") or ()),
         resumes=resumes,
+        machine=facts.get("host_uuid") or "",
     )
 
 

@@ -161,6 +161,7 @@ def _owner(lv: Answer, backends: t.Sequence[Answer]) -> Answer:
 def _cables(host: str, answer: Answer) -> CableSnapshot:
     iscsi = answer["iscsi"]
     error = iscsi.get("error") or {}
+    facts = answer.get("compute_node") or {}
     return CableSnapshot(
         host=host,
         began_at=answer["began_at"],
@@ -168,6 +169,7 @@ def _cables(host: str, answer: Answer) -> CableSnapshot:
         secrets=[Secret(s["iqn"], s["volume_id"]) for s in iscsi["secrets"]],
         error=error.get("message", ""),
         remedy=error.get("remedy") or "",
+        machine=(facts.get("hypervisor_hostname") or "", facts.get("host_uuid") or ""),
     )
 
 

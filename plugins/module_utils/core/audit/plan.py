@@ -191,6 +191,7 @@ class Snapshot:
         str
     ] = ()  # UUIDs of the guests that a module on the host works on, as one of a run that was killed
     resumes: bool = True  # its guests run again after a restart: bootflow_resume_guests_state_on_host_boot
+    machine: str = ""  # libvirt's UUID of it; with ``node`` it tells a machine that has two names in the inventory
 
 
 @dataclass(frozen=True)
@@ -730,7 +731,14 @@ class _Plan:
             return True
         if instance.touched_at >= snapshot.began_at:
             return False
-        return instance.deleted or not (instance.host == snapshot.host or instance.busy)
+        return instance.deleted or not (instance.host in self._names_of(snapshot) or instance.busy)
+
+    def _names_of(self, snapshot: Snapshot) -> set[str]:
+        """The host, and other names that its machine answered by: what it has there is no copy."""
+        if not snapshot.machine:
+            return {snapshot.host}
+        its = (snapshot.node, snapshot.machine)
+        return {s.host for s in self.evidence.snapshots.values() if (s.node, s.machine) == its}
 
     def _domain(self, host: str, domain: Domain) -> None:
         has = {"name": domain.name, "memory_mb": domain.memory_mb}

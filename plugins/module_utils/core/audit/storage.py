@@ -196,8 +196,14 @@ class _Plan:
     def _is_plugged(self, host: str, end: t.Union[Session, Secret], began_at: float) -> bool:
         cables = self.cables.get(end.volume_id, ())
         # An instance without a host may still come here.
-        here = any(c.attached_host in (host, None) for c in cables)
+        names = {None, host, *self._names_of(host)}
+        here = any(c.attached_host in names for c in cables)
         return here or self._is_moving(end.volume_id, began_at)
+
+    def _names_of(self, host: str) -> set[str]:
+        """The names by which the machine of a compute host answered."""
+        machine = self.evidence.compute[host].machine
+        return {h for h, its in self.evidence.compute.items() if machine[1] and its.machine == machine}
 
     def _is_elsewhere(self, volume_id: str) -> str:
         """Why a session or target may be the attachment's only one: its host in the ledger did not answer. Else ""."""

@@ -102,6 +102,10 @@ class CableSnapshot:
     secrets: t.Sequence[Secret] = ()
     error: str = ""
     remedy: str = ""
+    machine: t.Tuple[str, str] = (
+        "",
+        "",
+    )  # its hostname and libvirt's UUID; the same of a machine with two names; without a UUID not known
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from ...core.scheduler.placement import Selection, select_destinations
 from ...core.scheduler.registry import make_filters, make_weighers, user_classes
 from ...core.scheduler.request_spec import RequestSpec
 from ...core.scheduler.weighers.base import Weigher
-from ...ledger.compute import claims, cleanups, groups, history, instances, ports, runs
+from ...ledger.compute import claims, cleanups, groups, history, instances, nodes, ports, runs
 from ...ledger.compute.fleet import Needs
 from ...ledger.compute.instances import Instance
 from ...ledger.db import bulk
@@ -170,8 +170,10 @@ def _place_together(tx: Transaction, rows: t.Sequence[Instance], zones: t.Mappin
     """Group the instances. An instance never goes to a host with its leftovers: their cleanup would remove the new build too."""
     barred: dict[str, set[str]] = {}
     been = [r.uuid for r in rows if r.launched_on is not None]
-    for cleanup in cleanups.of_instances(tx, been) if been else ():
-        barred.setdefault(cleanup.instance_uuid, set()).add(cleanup.host)
+    left = cleanups.of_instances(tx, been) if been else ()
+    named = nodes.same_machines(tx, {cleanup.host for cleanup in left}) if left else {}
+    for cleanup in left:
+        barred.setdefault(cleanup.instance_uuid, set()).update({cleanup.host, *named.get(cleanup.host, ())})
     found: dict[tuple[t.Any, ...], list[Instance]] = {}
     for row in rows:
         tried = tuple(map(tuple, (row.retry or {}).get("hosts", ())))

@@ -19,7 +19,7 @@ from ...core.resources.dedicated import DedicatedRequest
 from ...core.scheduler.columns import Fleet
 from ...core.scheduler.options import SchedulerOptions
 from ...core.scheduler.placement import select_destinations
-from ...ledger.compute import claims, cleanups, groups
+from ...ledger.compute import claims, cleanups, groups, nodes
 from ...ledger.compute.claims import Candidate
 from ...ledger.compute.fleet import Needs
 from ...ledger.compute.instances import PlacedInstance
@@ -53,7 +53,8 @@ def claim(
 
     :arg kind: of the claims.
 
-    An instance never goes to a host with leftovers of it, and to its own only where it may. A host that its boot forced does not bind its moves.
+    An instance never goes to a host with leftovers of it, to another name of its own machine, where it would be its own leftover, and to its own
+    host only where it may. A host that its boot forced does not bind its moves.
     """
     uuids = [m.row.uuid for m in movers]
     members = groups.load(tx, {m.row.server_group_id for m in movers if m.row.server_group_id}, lock=True)
@@ -61,6 +62,10 @@ def claim(
     barred: dict[str, set[str]] = defaultdict(set)
     for due in cleanups.of_instances(tx, uuids):
         barred[due.instance_uuid].add(due.host)
+    named = nodes.same_machines(tx, {m.row.host for m in movers}.union(*barred.values()))
+    for mover in movers:
+        for host in {mover.row.host, *barred[mover.row.uuid]}:
+            barred[mover.row.uuid] |= named.get(host, set())
     found: dict[str, Candidate | errors.BootflowError] = {}
     requests = []
     bound = [m.row.uuid for m in movers if not m.spec.get("cross_az_attach", True)]

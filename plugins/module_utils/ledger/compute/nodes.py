@@ -360,6 +360,19 @@ def hosts(tx: Transaction) -> set[str]:
     return set(tx.execute(sa.select(compute_nodes.c.host).distinct()).scalars())
 
 
+def same_machines(tx: Transaction, hosts: t.Collection[str]) -> dict[str, set[str]]:
+    """host -> other names of its machine, by hostname and libvirt's UUID; hosts without any are left out."""
+    c, other = compute_nodes.c, compute_nodes.alias().c
+    same = sa.and_(other.node == c.node, other.host_uuid == c.host_uuid, other.host != c.host)
+    query = sa.select(c.host, other.host.label("name")).where(
+        bulk.among(tx, c.host, sorted(hosts)), c.host_uuid != "", same
+    )
+    found: dict[str, set[str]] = {}
+    for r in tx.execute(query):
+        found.setdefault(str(r.host), set()).add(str(r.name))
+    return found
+
+
 def other_names(tx: Transaction, hosts: t.Collection[str]) -> dict[str, str]:
     """host -> another one, of those whose machine, by hostname and libvirt's UUID, answered later as that one."""
     c, other = compute_nodes.c, compute_nodes.alias().c

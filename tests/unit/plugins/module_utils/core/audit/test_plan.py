@@ -594,3 +594,23 @@ def test_a_reservation_that_no_guest_uses_is_reported_with_the_command_that_remo
     assert left.action == audit.REPORT and "virsh net-update bf-n delete ip-dhcp-host" in left.remedy
     assert dhcp(own, Reservation(OTHER, "10.3.0.6", True, True)) == []  # of another ledger's guest
     assert dhcp(own, Reservation(OTHER, "10.3.0.6", True, False), ours=False) == []
+
+
+# --- one machine under two names ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("power_state", [states.RUNNING, states.SHUTDOWN])
+def test_a_machine_with_two_names_has_no_orphans_of_its_own(power_state: int) -> None:
+    """The audit removed the only domain and disks of a stopped instance: what the second name showed seemed to be a copy."""
+    own = Domain("u1", "web", 1024, ours=True, power_state=power_state)
+    one = Snapshot("h1", "same", BEGAN, [own], ["u1"], volumes={"u1": ["u1_disk"]}, machine="m")
+    nodes = [replace(node(1, claims=1), node="same"), replace(node(2), node="same")]
+    has = ledger(instance(node="same", vm_state=states.STOPPED), claims=[claim()], nodes=nodes)
+
+    def found(**other: t.Any) -> list[tuple[str, str | None]]:
+        seen = Evidence(snapshots={"h1": one, "h2": replace(one, host="h2", **other)}, remove_orphans=True)
+        return [(f.kind, f.host) for f in audit.plan(has, seen) if f.kind != audit.HOST_FACTS]
+
+    assert found() == []
+    copy = audit.INSTANCE_ELSEWHERE if power_state == states.RUNNING else audit.ORPHAN_DOMAIN
+    assert found(machine="n") == found(node="h2") == [(copy, "h2")], "some makers give one UUID to several machines"

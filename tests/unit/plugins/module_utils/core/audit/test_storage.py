@@ -420,3 +420,16 @@ def test_only_what_is_on_the_hosts_that_were_named() -> None:
     assert {f.host for f in plan(ledger(), evidence, hosts=["h1"])} == {"h1"}
     assert plan(ledger(), evidence, hosts=["h9"]) == []
     assert len(plan(ledger(), evidence)) == 2
+
+
+def test_sessions_of_a_machine_with_two_names_are_those_of_either() -> None:
+    """The audit ended the session, and removed the secret, that the guest needs: its second name has no attachment."""
+    mine = CableSnapshot("h1", ASKED, [session()], [Secret(iqn(), "v")], machine=("same", "m"))
+
+    def found(**other: t.Any) -> set[str]:
+        its = StorageEvidence({}, {}, {"h1": mine, "h2": replace(mine, host="h2", **other)})
+        return {f.kind for f in plan(ledger(item(), cables=[cable()]), its, remove_orphans=True)}
+
+    assert found() == set()
+    copies = {audit.ORPHAN_SESSION, audit.ORPHAN_SECRET}
+    assert found(machine=("same", "n")) == found(machine=("h2", "m")) == copies

@@ -148,6 +148,16 @@ def test_an_unreachable_host_is_left_and_the_build_goes_elsewhere(world: World) 
     assert world.state(uuid) == (states.ACTIVE, None, "h2")
 
 
+def test_a_build_does_not_go_to_another_name_of_the_machine_that_is_still_to_be_cleaned(world: World) -> None:
+    """The clean-up under the first name removed it."""
+    world.report("h1", memory=9, node="same", host_uuid="m")
+    world.report("h2", memory=4, node="same", host_uuid="m")
+    world.report("h3", memory=2)
+    uuid = world.boot("web", "spawning")
+    assert world.fail("h1", uuid, AWAY, cleaned=False, unreachable=True) == "rescheduled"
+    assert world.schedule().placed[uuid].host == "h3"
+
+
 def test_a_wished_address_that_may_be_in_use_stops_the_build(world: World) -> None:
     world.report("h1", memory=9)
     world.report("h2", memory=2)

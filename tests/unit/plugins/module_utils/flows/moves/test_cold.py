@@ -833,3 +833,15 @@ def test_a_late_end_of_a_cleanup_takes_nothing_from_one_that_came_since(world: M
     before = world.claims(), world.addresses(uuid), world.used(source)
     world.call(cleanup.finish, {source: [uuid]}, run="z")
     assert (world.claims(), world.addresses(uuid), world.used(source)) == before
+
+
+def test_no_instance_moves_to_another_name_of_its_machine(world: Movers) -> None:
+    """It would be copied onto itself, and its clean-up on the former host would remove it."""
+    for host in ("h1", "h2"):
+        world.report(host, node="same", host_uuid="m")
+    uuid = world.boot()
+    begun = world.set_out(uuids=[uuid])
+    assert [e.code for e in begun.failed.values()] == ["NoValidHost"]
+    world.report("h3", node="h3", host_uuid="m")
+    (move,) = world.set_out(uuids=[uuid]).moving
+    assert move.move.dest_compute == "h3"
