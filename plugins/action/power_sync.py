@@ -27,6 +27,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action imp
 # As playbooks/power_sync.yml registers what the controller and the hosts answered. What is to be stopped, and then what is to be
 # started again, is handed to the module instance_operation, which reads it under the third name and answers under the last two.
 BEGUN = "bootflow_power_begun"
+OTHERS = "bootflow_power_others"
 ASKED = "bootflow_power_asked"
 SYNCED = "bootflow_operation_begun"
 OPERATED = "bootflow_operated"
@@ -40,7 +41,7 @@ COUNTS = (
 
 class ActionModule(LedgerAction):
     ARGUMENTS = {
-        "phase": {"type": "str", "choices": ["begin", "ask", "sync", "resume", "finish"], "default": "begin"},
+        "phase": {"type": "str", "choices": ["begin", "ask", "others", "sync", "resume", "finish"], "default": "begin"},
         **RUN.options("print_table"),
     }
 
@@ -48,6 +49,7 @@ class ActionModule(LedgerAction):
         phases = {
             "begin": self._begin,
             "ask": self._ask,
+            "others": self._others,
             "sync": self._sync,
             "resume": self._resume,
             "finish": self._finish,
@@ -55,7 +57,15 @@ class ActionModule(LedgerAction):
         return phases[self.options["phase"]]()
 
     def _begin(self) -> dict[str, t.Any]:
-        return {"changed": False, "hosts": self.hosts_to_use()}
+        hosts = self.hosts_to_use()
+        others = [h for h in self.within_limit(self.compute_hosts()) if h not in hosts]
+        return {"changed": False, "hosts": hosts, "others": others}
+
+    def _others(self) -> dict[str, t.Any]:
+        """The hosts to ask before guests are started: any of them may run one, of a ledger that was restored."""
+        reports, _silent = self._reports()
+        again = self.write(lambda tx: power_sync.restarted(tx, reports))
+        return {"changed": False, "hosts": self._registered("localhost", BEGUN)["others"] if again else []}
 
     def _ask(self) -> dict[str, t.Any]:
         asked_at = self.context().now
@@ -71,7 +81,8 @@ class ActionModule(LedgerAction):
 
     def _sync(self) -> dict[str, t.Any]:
         reports, silent = self._reports()
-        synced = self.write(lambda tx: power_sync.follow(tx, reports))
+        others, _silent = self._reports(OTHERS)
+        synced = self.write(lambda tx: power_sync.follow(tx, reports, others=others))
         for host, counts in synced.counts.items():
             self._display.warning(COUNTS % (host, *counts))
         work, resume = _work(STOP, synced.to_stop), _work(RESUME, synced.to_resume)
@@ -89,10 +100,10 @@ class ActionModule(LedgerAction):
             "resume": resume,
         }
 
-    def _reports(self) -> tuple[dict[str, Report], list[str]]:
-        """What the hosts answered, and those that did not."""
+    def _reports(self, of: str = BEGUN) -> tuple[dict[str, Report], list[str]]:
+        """What the hosts answered, and those that did not. :arg of: the step that named them"""
         reports, silent = {}, []
-        for host in self._registered("localhost", BEGUN).get("hosts", []):
+        for host in self._registered("localhost", of).get("hosts", []):
             asked = self._registered(host, ASKED)
             if asked.get("answered"):
                 its = (asked["asked_at"], asked["power_states"], asked["boot_id"])

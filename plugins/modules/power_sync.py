@@ -12,6 +12,7 @@ short_description: Let the ledger follow the power states of the guests
 version_added: "0.1.0"
 description:
   - One step of the playbook C(power_sync), by Nova's rules. O(phase=begin) names the hosts, O(phase=ask) asks one of them for the states of its domains,
+    O(phase=others) names those that are asked as well, as guests of a host that restarted may run there,
     O(phase=sync) writes what differs for all hosts in one transaction, and O(phase=finish) writes what came of those that had to be stopped or started.
   - The power state of each guest is written.
   - An instance that is active or paused, and whose guest is off, is stopped. An instance that is stopped, and whose guest has power, is stopped again on
@@ -29,7 +30,7 @@ options:
   phase:
     description: Which step. V(ask) runs on the compute hosts, the others on the controller.
     type: str
-    choices: [begin, ask, sync, resume, finish]
+    choices: [begin, ask, others, sync, resume, finish]
     default: begin
   print_table:
     description: Print what was found and done. Read from the variable C(bootflow_print_table), else true.
@@ -37,8 +38,8 @@ options:
 notes:
   - Runs on the controller, inside the ansible-playbook process. With O(phase=ask) it runs M(bootflow.compute.domain_info) on the host.
   - >-
-    The steps read what others returned from C(bootflow_power_begun) and C(bootflow_operation_begun) of C(localhost), and C(bootflow_power_asked)
-    C(bootflow_operated) and C(bootflow_resumed) of the hosts; register them under these names, O(phase=sync) and O(phase=resume) as
+    The steps read what others returned from C(bootflow_power_begun), C(bootflow_power_others) and C(bootflow_operation_begun) of C(localhost), and
+    C(bootflow_power_asked), C(bootflow_operated) and C(bootflow_resumed) of the hosts; register them under these names, O(phase=sync) and O(phase=resume) as
     C(bootflow_operation_begun), since M(bootflow.compute.instance_operation) reads it.
 seealso:
   - module: bootflow.compute.domain_info
@@ -59,8 +60,13 @@ hosts:
   description: The hosts to ask, or those that have guests to stop.
   type: list
   elements: str
-  returned: O(phase=begin) and O(phase=sync)
+  returned: O(phase=begin), O(phase=others) and O(phase=sync)
   sample: [kvm1, kvm2]
+others:
+  description: The hosts of the inventory that are not asked, unless one of those that are has restarted.
+  type: list
+  elements: str
+  returned: O(phase=begin)
 answered:
   description: Whether the host answered.
   type: bool

@@ -95,4 +95,5 @@ def test_documentation_and_rulebook_name_what_there_is() -> None:
     (rulebook,) = yaml.safe_load((EDA / "rulebooks" / "power_sync.yml").read_text())
     assert [set(s) - {"name"} for s in rulebook["sources"]] == [{"bootflow.compute.lifecycle"}]
     playbooks = {r["action"]["run_playbook"]["name"] for r in rulebook["rules"] if "run_playbook" in r["action"]}
+    assert [r["throttle"]["group_by_attributes"] for r in rulebook["rules"] if "throttle" in r] == [["event.host"]]
     assert playbooks == {"bootflow.compute.power_sync"} and (ROOT / "playbooks" / "power_sync.yml").exists()

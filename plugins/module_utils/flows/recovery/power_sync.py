@@ -81,14 +81,19 @@ class Synced:
         return bool(self.written or self.stopped or self.to_stop or self.to_resume)
 
 
-def follow(tx: Transaction, reports: t.Mapping[str, Report], stops: bool = True) -> Synced:
+def follow(
+    tx: Transaction,
+    reports: t.Mapping[str, Report],
+    stops: bool = True,
+    others: t.Mapping[str, Report] | None = None,
+) -> Synced:
     """The sync of a run: what dead runs left half done on these hosts is settled first. See sync()."""
     left = sorted(dead_runs.hosts_to_ask(tx) & set(reports))
     again = restarted(tx, {host: reports[host] for host in left})
     for host in left:
         its = reports[host]
         operations.settle(tx, host, its.power_states, its.asked_at, restarted=host in again, at_work=its.at_work)
-    return sync(tx, reports, stops=stops)
+    return sync(tx, reports, stops=stops, others=others)
 
 
 def restarted(tx: Transaction, reports: t.Mapping[str, Report]) -> set[str]:
@@ -141,13 +146,18 @@ def follow_events(tx: Transaction, noticed: t.Mapping[str, Noticed]) -> Synced:
     return synced
 
 
-def sync(tx: Transaction, reports: t.Mapping[str, Report], stops: bool = False) -> Synced:
+def sync(
+    tx: Transaction,
+    reports: t.Mapping[str, Report],
+    stops: bool = False,
+    others: t.Mapping[str, Report] | None = None,
+) -> Synced:
     """Write what the hosts report.
 
     Instances that were shut down from inside, or behind our back, are stopped: with action, event and notifications. A lock
     does not keep them from it, as it does not keep Nova's own tasks.
 
-    :arg reports: by host. A guest that runs on another of these hosts is not started on its own.
+    :arg reports: by host. A guest that runs on another of these hosts, or of ``others``, is not started on its own.
     :arg stops: guests that have power and should not have it are taken into the operation stop (``to_stop``), those that lost it with
         their host's restart into a hard reboot (``to_resume``), which the caller does on their hosts and finishes. Otherwise they
         are only found. A host's start counts as dealt with when none is left, so that a run that dies on the way leaves them to the next one.
@@ -157,7 +167,7 @@ def sync(tx: Transaction, reports: t.Mapping[str, Report], stops: bool = False) 
     known = _known_boots(tx, reports)
     again = _restarted(reports, known)
     down = nodes.forced_down(tx) if again else set()
-    running = _running(reports) if again else {}
+    running = _running({**(others or {}), **reports}) if again else {}
     differing = list(_differing(rows, reports, again, down, running))
     suspects = {r.uuid: str(r.host) for r, decision in differing if _holds(tx, r, reports, decision)}
     # What this report cannot decide may be theirs.

@@ -49,6 +49,10 @@ class Fleet:
         begun = on_localhost[power_sync.BEGUN] = self.task(power_sync, "localhost", phase="begin")
         for host in begun["hosts"]:
             self.hostvars[host][power_sync.ASKED] = self.task(power_sync, host, phase="ask")
+        if begun["others"]:
+            others = on_localhost[power_sync.OTHERS] = self.task(power_sync, "localhost", phase="others")
+            for host in others["hosts"]:
+                self.hostvars[host][power_sync.ASKED] = self.task(power_sync, host, phase="ask")
         synced = on_localhost[power_sync.SYNCED] = self.task(power_sync, "localhost", phase="sync")
         for host in synced["hosts"]:
             done = self.task(instance_operation, host, operation="stop", phase="work")
@@ -423,6 +427,23 @@ def test_one_that_runs_on_another_host_is_not_started_twice(booted: Fleet) -> No
         assert boot_of(fleet, "h1") == "first", "it still waits"
     del fleet.guests["h2"][moved]
     assert fleet.play()["changed"] and fleet.guests["h1"][moved] == RUNNING and boot_of(fleet, "h1") == "first again"
+
+
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_a_sync_of_one_host_that_restarted_asks_the_others_as_well(booted: Fleet, check_mode: bool) -> None:
+    """As the rulebook's: it started what ran elsewhere, as it had asked nobody else."""
+    fleet = booted
+    fleet.check_mode, fleet.asked = check_mode, []
+    fleet.hostvars["localhost"]["bootflow_hosts"] = ["h1"]
+    fleet.play()
+    assert [host for host, _name in fleet.asked] == ["h1"], "while none restarted, no other is asked"
+    moved, *others = restart(fleet, "h1")
+    fleet.guests["h2"][moved] = RUNNING
+    fleet.away = {"h3"}
+    result = fleet.play()
+    assert [i["uuid"] for i in result["instances"] if i["action"]] == others
+    assert "the guest runs on h2, and is not started twice" in fleet.shown[-1]
+    assert fleet.guests["h1"][moved] == OFF and result["synced"]["asked"] == ["h1"]
 
 
 def test_check_mode_tells_what_would_run_again(booted: Fleet) -> None:
