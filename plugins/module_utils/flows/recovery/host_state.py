@@ -50,7 +50,11 @@ def _delete(tx: Transaction, hosts: t.Sequence[str], changes: list[dict[str, t.A
     :raises ComputeServiceInUse: one is not forced down. :raises Conflict: one has instances, or a move from or to it is not decided.
     source: Nova's os-services (delete)
     """
-    rows = instances.select_live(tx, hosts=hosts, lock=True)
+    instances.select_live(tx, hosts=hosts, lock=True)
+    life.cut_off_ended(tx, hosts)
+    cleanup.finish(tx, {host: [c.instance_uuid for c in cleanups.of_host(tx, host)] for host in hosts})
+    nodes.lock_hosts(tx, hosts)
+    rows = instances.select_live(tx, hosts=hosts)  # again: a boot or a move may have claimed there until now
     down = nodes.forced_down(tx)
     for host in hosts:
         if host not in down:
@@ -68,7 +72,5 @@ def _delete(tx: Transaction, hosts: t.Sequence[str], changes: list[dict[str, t.A
             message="%s cannot be deleted: a move of instance %s is not decided" % (host, move.instance_uuid),
             remedy="bootflow.compute.confirm_resize or bootflow.compute.revert_resize decides it, bootflow.compute.audit what a dead run left.",
         )
-    life.cut_off_ended(tx, hosts)
-    cleanup.finish(tx, {host: [c.instance_uuid for c in cleanups.of_host(tx, host)] for host in hosts})
     nodes.forget(tx, hosts)
     return changes

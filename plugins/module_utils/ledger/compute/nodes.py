@@ -386,12 +386,16 @@ def other_names(tx: Transaction, hosts: t.Collection[str]) -> dict[str, str]:
     return {str(r.host): str(r.name) for r in tx.execute(query.order_by(other.reported_at))}
 
 
+def lock_hosts(tx: Transaction, hosts: t.Collection[str]) -> list[NodeUsageRow]:
+    """Lock the rows of these hosts until the transaction ends: nothing is claimed there meanwhile. Returns them."""
+    c = compute_nodes.c
+    return lock(tx, tx.execute(sa.select(c.id).where(bulk.among(tx, c.host, sorted(hosts)))).scalars().all())
+
+
 def forget(tx: Transaction, hosts: t.Collection[str]) -> None:
     """Remove the rows of these hosts, and the claims and devices that are still on them."""
     c = compute_nodes.c
-    ids = [
-        r.id for r in lock(tx, tx.execute(sa.select(c.id).where(bulk.among(tx, c.host, sorted(hosts)))).scalars().all())
-    ]
+    ids = [r.id for r in lock_hosts(tx, hosts)]
     for table in (device_claims, claims, node_facts_table):
         tx.execute(table.delete().where(bulk.among(tx, table.c.compute_node_id, ids)))
     tx.execute(compute_nodes.delete().where(bulk.among(tx, c.id, ids)))

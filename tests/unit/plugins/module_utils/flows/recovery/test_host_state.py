@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import threading
 import typing as t
 
 import pytest
@@ -15,6 +16,7 @@ from ansible_collections.bootflow.compute.plugins.action import compute_host_sta
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import plan as core_audit
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import moves
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import schedule
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import audit, host_state
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import service_state
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
@@ -96,3 +98,34 @@ def test_a_host_on_which_a_move_depends_stays(world: World, end: str) -> None:
         tx.execute(sa.update(tables.migrations).values(status=moves.CONFIRMED))
     assert set_state(world, service_state.DELETED) == [{"host": "h1", "what": "host", "from": "h1", "to": None}]
     assert [r.host for r in world.rows(tables.compute_nodes)] == ["h2"]
+
+
+def test_a_host_to_which_a_boot_comes_while_it_is_deleted_stays(world: World) -> None:
+    """The claims were released under a build that had just been placed: its guest ran on a host that the ledger had forgotten."""
+    if not world.ledger.is_server:
+        pytest.skip("sqlite has one writer at a time")
+    world.report("h1", memory=9)
+    uuid = world.boot("web", "accepted")
+    other = World(world.url)
+    deleted: list[t.Any] = []
+
+    def fleet(tx: t.Any, needs: t.Any) -> t.Any:
+        found = world.fleet(tx, needs)
+        set_state(other, service_state.FORCED_DOWN)
+        return found
+
+    def delete() -> None:
+        try:
+            deleted.append(set_state(other, service_state.DELETED))
+        except errors.BootflowError as e:
+            deleted.append(e)
+
+    thread = threading.Thread(target=delete)
+    with world.ledger.write() as tx:
+        assert schedule.schedule(tx.for_run(world.context("a")), fleet, world.options()).placed[uuid].host == "h1"
+        thread.start()
+        thread.join(1.0)  # it waits for the node, or has seen the claim
+    thread.join(30)
+    other.ledger.close()
+    assert [type(d) for d in deleted] == [errors.Conflict]
+    assert world.claims() == {(uuid, "h1")} and len(world.rows(tables.compute_nodes)) == 1
