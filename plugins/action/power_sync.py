@@ -216,6 +216,8 @@ _NO_STORAGE = "iSCSI: Failed to connect to LUN : Failed to start full connect"
 
 
 def _is_of_a_while(problem: errors.BootflowError) -> bool:
+    if isinstance(problem, errors.FailedISCSITargetPortalLogin) and not problem.retryable:
+        return False  # the target is there, and lets this host in no longer
     return isinstance(problem, _NOT_YET) or (
         isinstance(problem, errors.LibvirtError) and _NO_STORAGE in problem.message
     )

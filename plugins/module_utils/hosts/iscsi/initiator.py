@@ -45,6 +45,7 @@ _DATABASE_FAILED, _EXISTS, _NO_RECORDS, _AUTH_FAILED, _IN_USE = 6, 15, 21, 24, 2
 # What iscsiadm is repeated for when its records change meanwhile: times, and seconds.
 _REPEATED, _REPEATED_FOR = 20, 20.0
 _NO_LOGIN = "Unable to login to iSCSI Target Portal: "
+_REJECTED = "the target rejected the login (CHAP credentials, or no ACL for this initiator)"
 _SESSION = re.compile(r"\w+: \[(\d+)\] (\S+?),(-?\d+) (\S+)")
 
 
@@ -312,7 +313,7 @@ class Initiator:
         if done.rc in (0, _EXISTS):
             return ""
         if done.rc == _AUTH_FAILED:
-            return "the target rejected the login (CHAP credentials, or no ACL for this initiator)"
+            return _REJECTED
         if done.rc == TIMED_OUT:
             return "iscsiadm was " + done.stderr
         return login_problem(done.stderr + done.stdout) or "iscsiadm failed with exit code %d" % done.rc
@@ -481,10 +482,12 @@ def _checked(done: Completed, ok: t.Collection[int] | None) -> Completed:
 
 
 def _no_login(failures: t.Sequence[str]) -> FailedISCSITargetPortalLogin:
-    return FailedISCSITargetPortalLogin(
+    error = FailedISCSITargetPortalLogin(
         message=_NO_LOGIN + "; ".join(failures),
         remedy="Check the portal, the network, the target's service and the CHAP credentials.",
     )
+    error.retryable = not failures or not all(failure.endswith(_REJECTED) for failure in failures)
+    return error
 
 
 def make_connections(

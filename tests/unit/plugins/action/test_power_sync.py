@@ -394,6 +394,19 @@ def test_what_is_away_for_a_while_leaves_none_in_error(booted: Fleet, why: error
     assert booted.guests["h1"][first] == RUNNING and boot_of(booted, "h1") == "first again"
 
 
+def test_a_guest_whose_volume_is_refused_for_good_is_in_error(booted: Fleet) -> None:
+    """It was tried again at each sync, and as long as that went on, whoever shut down another guest of the host found it started again."""
+    first, second, *_others = restart(booted, "h1")
+    refused = errors.FailedISCSITargetPortalLogin(message="the target rejected the login")
+    refused.retryable = False
+    booted.broken = {first: refused}
+    booted.play()
+    assert booted.world.row(first).vm_state == states.ERROR and boot_of(booted, "h1") == "first again"
+    booted.guests["h1"][second] = OFF
+    booted.play()
+    assert booted.world.state(second)[0] == states.STOPPED and booted.guests["h1"][second] == OFF
+
+
 def test_on_a_host_that_is_forced_down_none_runs_again_before_it_is_up(booted: Fleet) -> None:
     """An evacuation that failed left them there; who repeats it would run them twice."""
     fleet = booted

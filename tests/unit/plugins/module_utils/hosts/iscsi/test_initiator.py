@@ -401,6 +401,7 @@ def test_a_second_guest_s_disk_is_the_first_s_with_its_session_and_its_record(ho
 def test_a_refused_login_is_told_and_its_record_does_not_stay(host):
     outcome = host.one(chap_secret="Wrong01234567890")
     assert outcome["error"]["code"] == "FailedISCSITargetPortalLogin" and "rejected" in outcome["error"]["message"]
+    assert outcome["error"]["retryable"] is False
     assert "Wrong01234567890" not in json.dumps(outcome)
     assert host.commands("delete") and not list(host.nodes.rglob("*3260"))
 

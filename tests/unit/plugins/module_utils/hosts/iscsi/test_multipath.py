@@ -140,8 +140,10 @@ def test_a_portal_that_is_down_is_told_and_comes_into_the_map_later(host):
     assert outcome["changes"] == ["session"] and outcome["devices"] == ["/dev/sda", "/dev/sdb"]
     assert sorted(os.listdir(host.map / "slaves")) == ["sda", "sdb"]
     host.both(state="disconnected")
-    host.down = set(PORTALS)
-    assert host.both()["error"]["code"] == "FailedISCSITargetPortalLogin"
+    for down, retryable in ((set(PORTALS), True), ({PORTALS[1]}, True), (set(), False)):
+        host.down = down
+        error = host.both(chap_secret="Wrong01234567890")["error"]
+        assert (error["code"], error["retryable"]) == ("FailedISCSITargetPortalLogin", retryable)
     assert not list(host.nodes.rglob("*3260"))
 
 
