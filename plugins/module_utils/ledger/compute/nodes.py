@@ -116,12 +116,14 @@ def record_report(
 
 
 def _follow_name(tx: Transaction, host: str, node: str, host_uuid: str) -> None:
-    """The row of a machine that got another hostname is that of the new name: with a row for each, all that it has would be claimed twice.
+    """A host has one machine. Where that got another hostname, or another machine came in its place, the row is that of the new name: with a row for
+    each, its room would be given out twice, and what instances claim there would count for a machine that is gone.
 
     What it has under several names is put together, unless two instances have the same device.
+    source: Nova's update_available_resource, which destroys orphan compute nodes
     """
     c = compute_nodes.c
-    query = sa.select(c.id, c.node).where(c.host == host, c.host_uuid == host_uuid).order_by(c.reported_at, c.id)
+    query = sa.select(c.id, c.node).where(c.host == host).order_by(c.reported_at, c.id)
     rows = tx.rows(query, NodeRow) if host_uuid else []
     former = [r for r in rows if r.node != node]
     if not former:

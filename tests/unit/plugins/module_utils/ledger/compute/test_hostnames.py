@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A machine that gets another hostname is the node that it was: what it has is not given out a second time."""
+"""A machine that gets another hostname, or comes in place of another one, is the node that it was: what it has is not given out a second time."""
 
 from __future__ import annotations
 
@@ -40,12 +40,25 @@ def test_its_claims_and_what_people_said_of_it_stay(world: World) -> None:
     assert not [f for f in found if f.changes and f.instance in (first, second)]
 
 
-@pytest.mark.parametrize("host_uuid", [OTHER, ""])
-def test_another_machine_is_another_node(world: World, host_uuid: str) -> None:
+@pytest.mark.parametrize("node", ["h1", "n2"])
+def test_another_machine_in_its_place_has_what_it_had(world: World, node: str) -> None:
+    """With another hostname it was a second node: boots went to the one that was gone, and what came back by a rebuild or reboot was counted there."""
     world.report("h1", memory=2, host_uuid=UUID)
-    world.report("h1", memory=2, node="n2", host_uuid=host_uuid)
+    uuid = world.boot("one")
+    with world.ledger.write() as tx:
+        service_state.set_state(tx, ["h1"], service_state.DISABLED, "to be replaced")
+    world.report("h1", memory=2, node=node, host_uuid=OTHER)
     world.report("h2", memory=2, node="n3", host_uuid=UUID)
-    assert nodes(world) == [("h1", "h1", 0), ("h1", "n2", 0), ("h2", "n3", 0)]
+    assert nodes(world) == [("h1", node, 1), ("h2", "n3", 0)] and world.row(uuid).node == node
+    assert [r.service_disabled for r in world.rows(tables.compute_nodes)] == [True, False]
+    with world.ledger.read() as tx:
+        world.check(tx)
+
+
+def test_a_machine_without_a_uuid_is_told_by_its_hostname(world: World) -> None:
+    world.report("h1", memory=2, host_uuid=UUID)
+    world.report("h1", memory=2, node="n2")
+    assert nodes(world) == [("h1", "h1", 0), ("h1", "n2", 0)]
 
 
 @pytest.mark.parametrize("device", ["0000:04:00.0", "0000:05:00.0"])
