@@ -12,7 +12,6 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.apply.fields import REBUILD, RESIZE
 from ansible_collections.bootflow.compute.plugins.module_utils.core.apply.plan import (
     BOOT,
-    CONFIRM,
     HARD_REBOOT,
     REPLACE,
     UP,
@@ -181,7 +180,7 @@ class ActionModule(LedgerAction):
         return {
             "changed": begun.changed,
             "operations": operations,
-            "resizes": bool(operations.keys() & {RESIZE, CONFIRM}),
+            "resizes": RESIZE in operations,
             "flavors": begun.flavors,
             "attach": begun.attach,
             "detach": begun.detach,

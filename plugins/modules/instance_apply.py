@@ -163,11 +163,13 @@ hosts:
   elements: str
   returned: with O(phase=ask)
 operations:
-  description: Names of operations, each with the UUIDs of its instances, in no order; those that start guests come first.
+  description: >-
+    Names of operations, each with the UUIDs of its instances, in no order; those that start guests come first. V(rebuild_early) are rebuilds that come
+    before volumes and interfaces.
   type: dict
   returned: with O(phase=begin)
 resizes:
-  description: Whether something has to be resized, or waits to be confirmed.
+  description: Whether something has to be resized, and then confirmed.
   type: bool
   returned: with O(phase=begin)
 flavors:

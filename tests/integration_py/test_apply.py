@@ -145,3 +145,105 @@ def test_a_host_that_is_away_keeps_nobody_else_and_a_guest_that_went_off_comes_b
     assert {r["vm_state"] for r in flow.instances().values()} == {"stopped"}
     applied(flow, bootflow_prune=True)
     assert flow.residue() == {}
+
+
+def lose(flow: Flow, name: str, disks: bool = False) -> None:
+    """Its host loses its domain, and its disks."""
+    row = flow.instances()[name]
+    host = flow.lab.host(row["host"])
+    for command in ("destroy", "undefine"):
+        host.run("virsh", "-c", "qemu:///system", command, row["uuid"], check=False)
+    if disks:
+        host.run("rm", "-rf", "/var/lib/bootflow/instances/%s" % row["uuid"])
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("still_guests")
+def test_domains_that_are_lost_are_defined_anew_where_a_restart_is_allowed(flow: Flow) -> None:
+    file = [entry("web", state="running"), entry("db", state="paused"), entry("cache")]
+    still = {"bootflow_shutdown_timeout": 1}
+
+    def apply(*entries: dict, expect: int = 0, **variables) -> str:
+        done = flow.run("apply", bootflow_instances=list(entries), **still, **variables)
+        assert done.returncode == expect, done.output
+        return done.output
+
+    apply(*file)
+    uuids = {n: r["uuid"] for n, r in flow.instances().items()}
+    for name in uuids:
+        lose(flow, name)
+    flow.run("heartbeat")
+    told = plan(apply(*file))
+    why = "needs restart in bootflow_apply_allow (hard reboot, restarts the guest)"
+    gone = "(its domain is gone from its host)"
+    assert told == [
+        "! cache state running %s -> running: %s" % (gone, why),
+        "! db state paused %s -> paused: %s" % (gone, why),
+        "! web state running %s -> running: %s" % (gone, why),
+        "nothing to do, 3 not allowed; 0 as the file has them.",
+    ]
+    done = apply(*file, bootflow_apply_allow=["restart"])
+    assert "Applied: 3 of 3 changes." in done
+    assert {n: guest(flow, n) for n in uuids} == {"web": "running", "db": "paused", "cache": "running"}
+    assert {n: r["uuid"] for n, r in flow.instances().items()} == uuids
+    assert plan(apply(*file)) == ["nothing to do; 3 as the file has them."]
+
+    # Its disks too: what leads out is said, and it does.
+    lose(flow, "web", disks=True)
+    failed = apply(*file, expect=2, bootflow_apply_allow=["restart"])
+    assert "neither a domain nor the disks" in failed and "rebuild the instance, or delete it" in failed
+    rebuilt = flow.run("rebuild", bootflow_names=["web"], **still)
+    assert rebuilt.returncode == 0, rebuilt.output
+    assert plan(apply(*file)) == ["nothing to do; 3 as the file has them."]
+
+    # A rebuild defines it anew by itself, and then there is a guest to give interfaces to.
+    lose(flow, "web", disks=True)
+    networks = [{"network": "guests"}, {"network": "guests"}]
+    file[0] = entry("web", state="running", image="linux", networks=networks, allow=["rebuild"])
+    assert "Applied: 2 of 2 changes." in apply(*file)
+    assert guest(flow, "web") == "running"
+    assert plan(apply(*file)) == ["nothing to do; 3 as the file has them."]
+    flow.check_ledger()
+    apply(bootflow_prune=True)
+    assert flow.residue() == {}
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("still_guests")
+def test_what_dead_runs_left_takes_one_run(flow: Flow) -> None:
+    flow.variables["bootflow_flavors"] = [*FLAVORS, {**FLAVORS[0], "name": "more", "memory_mb": 224}]
+    flow.variables.update(bootflow_shutdown_timeout=1)
+
+    def apply(*entries: dict, expect: int = 0, **variables) -> str:
+        done = flow.run("apply", bootflow_instances=list(entries), **variables)
+        assert done.returncode == expect, done.output
+        return done.output
+
+    apply(entry("web"), entry("db"), entry("old", count=2))
+    resized = flow.run("resize", bootflow_names=["web", "db"], bootflow_resize_flavor="more")
+    assert resized.returncode == 0, resized.output
+    networks = [{"network": "guests"}, {"network": "guests"}]
+    more = {"flavor": "more", "allow": ["resize"]}
+    file = [entry("web", state="paused", networks=networks, **more), entry("db", state="stopped", **more)]
+    apply(*file, entry("old", count=2))
+    assert {n: guest(flow, n) for n in ("web", "db")} == {"web": "paused", "db": "shut off"}
+    assert plan(apply(*file, entry("old", count=2))) == ["nothing to do; 4 as the file has them."]
+
+    # A prune whose host is dead keeps no other from what the file says now.
+    away = flow.instances()["old-1"]["host"]
+    flow.lab.host(away).fail("network")
+    apply(*file, expect=2, bootflow_prune=True)
+    left = {n: r for n, r in flow.instances().items() if n.startswith("old")}
+    assert {(r["task_state"], r["host"]) for r in left.values()} == {("deleting", away)}
+    file += [entry("old", count=2), entry("new")]
+    told = apply(*file, expect=2, bootflow_prune=True)
+    assert "! old-1 is not booted: it is being deleted" in told and flow.instances()["new"]["vm_state"] == "active"
+    flow.lab.host(away).restore()
+    deleted = flow.run("delete", bootflow_names=sorted(left))
+    assert deleted.returncode == 0, deleted.output
+    apply(*file)
+    assert flow.instances()["old-1"]["uuid"] != left["old-1"]["uuid"]
+    assert plan(apply(*file)) == ["nothing to do; 5 as the file has them."]
+    flow.check_ledger()
+    apply(bootflow_prune=True)
+    assert flow.residue() == {}

@@ -14,7 +14,7 @@ import dataclasses
 import typing as t
 from dataclasses import dataclass, replace
 
-from ..instances import power_states, states
+from ..instances import power_states, power_sync, states
 from ..interfaces.entries import WantedInterface, take_met
 from ..model import NetworkRequest
 from ..networks.network_info import PortRecord
@@ -65,6 +65,12 @@ _OTHERWISE = {
 }
 
 _MAY_BE_LOST = "its host is down: revert_resize brings it back with its disks, confirm_resize gives them up"
+_UNSEEN = "its host does not have its guest, or has not said so: revert_resize brings it back"
+_GONE = "its domain is gone from its host: a hard reboot defines it again"
+_BEING_DELETED = "it is being deleted, and has its name until bootflow.compute.delete ends that"
+NOT_BOOTED = "is not booted"
+#: What does not need the domain of an instance.
+_WITHOUT_DOMAIN = (REBUILD, "update_instance_metadata")
 
 Key = t.Tuple[str, str]  # project and name
 
@@ -94,6 +100,7 @@ class Present:
     launched: bool = True  # whether it ever ran
     power_state: int = power_states.NOSTATE  # of the guest, as last reported
     away: bool = False  # its host is down
+    lost: bool = False  # its host answers, and does not have its domain
     torn: bool = False  # a rebuild of it, or an evacuation, did not end: its disks may be missing
     deleting: bool = False  # its deletion has begun, and has not come to its end
     locked: bool = False
@@ -124,6 +131,7 @@ class Change:
     field: str = ""
     needs: str = ""  # of fields.ALLOWABLE: it is done where this is allowed
     steps: tuple[str, ...] = ()  # operations, in order
+    early: bool = False  # its rebuild comes before volumes and interfaces: its guest has none to give them to
     volume: t.Mapping[str, t.Any] = dataclasses.field(
         default_factory=dict
     )  # to attach or detach, in the form of bootflow_attachments
@@ -301,15 +309,35 @@ class _Planner:
         self.ids, self.names = ids, names
         self.differing, drift = expand.differing(instance.digest, target.digest, names)
         self.drift = tuple(d.words("%s: was %s, is %s") for d in drift)
+        self.now = self._after_confirm()
+        self.rebuilt = self._is_rebuilt()
+        self.lost = instance.lost and self.now in UP and not self.rebuilt  # a rebuild defines it anew
+
+    def _is_rebuilt(self) -> bool:
+        """Whether a field is changed by a rebuild, before all else that is done with it on its host."""
+        first = self.now == states.ERROR or (self.instance.lost and self.now in (states.ACTIVE, states.STOPPED))
+        return first and REBUILD in self.allowed and any(self._rebuilds(d.field) for d in self.differing)
+
+    def _rebuilds(self, field: str) -> bool:
+        return fields.rule(field).how == REBUILD and (field not in fields.ON_DRIVE or self.instance.config_drive)
+
+    def _after_confirm(self) -> str:
+        """Its vm_state when its resize is confirmed, before anything else is done with it."""
+        instance = self.instance
+        if not self._confirms() or self._unconfirmed() or instance.locked_by_another:
+            return instance.vm_state
+        return states.STOPPED if instance.power_state in power_sync.OFF else states.ACTIVE
 
     def changes(self) -> list[Change]:
         instance = self.instance
+        if instance.deleting:  # what is booted would be another one of its name
+            return [not_done(self._change(BOOT, NOT_BOOTED), _BEING_DELETED, later=True)]
         if not instance.launched:
             return self._never_ran()
         found = [*self._of_resize(), *self._of_fields()]
         found += self._of_volumes()
         found += self._of_interfaces()
-        found += self._of_state(rebuilt=any(c.kind == REBUILD and c.done for c in found))
+        found += self._of_state()
         if not instance.config_drive or any(c.kind == REBUILD and c.done for c in found):  # a rebuild makes it anew
             found = [replace(c, how="") if c.how == fields.ON_OLD_DRIVE else c for c in found]
         if instance.locked_by_another:
@@ -361,19 +389,26 @@ class _Planner:
         if kind not in self.allowed:
             why = "needs %s in bootflow_apply_allow (%s)" % (kind, cost)
             return self._change(kind, what, why, done=False, needs=kind, **{**more, "steps": ()})
+        if kind == REBUILD:
+            more["early"] = self.rebuilt or self.now == states.ERROR
         change = self._change(kind, what, cost, **more)
         return self._in_states(change, kind) if kind != RESTART else change
 
     def _in_states(self, change: Change, action: str) -> Change:
         """``change``, not to be done where the instance is in no state for it: now, or when its guest was started for it."""
         allowed = states.ACTIONS[action].vm_states
-        reached = {self.instance.vm_state, *(() if not self._rises() else (states.ACTIVE,))}
+        rises = self._rises()
+        if self.lost and not rises and action not in _WITHOUT_DOMAIN:
+            return not_done(change, _GONE)
+        reached = {self.now, *(() if not rises else (states.ACTIVE,))}
         if allowed is None or reached & allowed:
             return change
         return not_done(change, _OTHERWISE.get(self.instance.vm_state, "not while it is %s" % self.instance.vm_state))
 
     def _rises(self) -> bool:
         """Whether the guest is started, or goes on, on its way to its state."""
+        if self.rebuilt:
+            return True
         first = (self._steps() or ("",))[0]
         needed = {HARD_REBOOT: RESTART, REBUILD: REBUILD}.get(first)
         return needed in self.allowed if needed else first in UP.values() and first != ""
@@ -384,7 +419,14 @@ class _Planner:
             return []
         what = "resize to %s" % (self.target.digest["flavor"] or {}).get("name")
         change = self._change(CONFIRM, what, "confirm", field="flavor", steps=(CONFIRM,))
-        return [not_done(change, _MAY_BE_LOST) if self.instance.away else change]
+        why = self._unconfirmed()
+        return [not_done(change, why) if why else change]
+
+    def _unconfirmed(self) -> str:
+        """Why its resize cannot be confirmed now."""
+        if self.instance.away:
+            return _MAY_BE_LOST
+        return _UNSEEN if self.instance.power_state == power_states.NOSTATE else ""
 
     def _confirms(self) -> bool:
         resized = self.instance.vm_state == states.RESIZED and not any(d.field == "flavor" for d in self.differing)
@@ -392,31 +434,40 @@ class _Planner:
 
     # --- its state ----------------------------------------------------------------------------------------------------
 
-    def _steps(self, rebuilt: bool = False) -> tuple[str, ...] | None:
-        """The operations that lead to its state, or out of error; None: none do. :arg rebuilt: a rebuild comes before them"""
-        now = self.instance.vm_state
+    def _steps(self) -> tuple[str, ...] | None:
+        """The operations that lead to its state, or out of error, or back to a domain; None: none do. What self.rebuilt says comes before them."""
+        now = self.now
         unsaid = states.ACTIVE if now == states.ERROR else now
         target = VM_STATES.get(self.target.state or "", unsaid)
         again = states.undone(now, self.instance.power_state)
         if now == target and self.target.state is not None and again is not None:
             return (again,)
-        if now == target or self._confirms():  # what it is after that is seen by the next run
+        if now == states.RESIZED and self._confirms():  # what it is after that is seen by the next run
+            return ()
+        if self.lost and target in DOWN and (target != states.STOPPED or now in (states.PAUSED, states.SUSPENDED)):
+            return tuple(s for s in (HARD_REBOOT, DOWN[target]) if s)  # a stop takes it for off
+        if now == target:
             return ()
         up = UP.get(now)
         if now == states.ERROR:
             if target == states.STOPPED and not self.instance.torn:
                 return (DOWN[target],)
-            up = "" if rebuilt else REBUILD if self.instance.torn else HARD_REBOOT
+            up = "" if self.rebuilt else REBUILD if self.instance.torn else HARD_REBOOT
         return None if up is None else tuple(s for s in (up, DOWN[target]) if s)
 
-    def _of_state(self, rebuilt: bool) -> list[Change]:
-        steps = self._steps(rebuilt)
+    def _of_state(self) -> list[Change]:
+        steps = self._steps()
         if steps == ():
             return []
-        now = self.instance.vm_state
+        now = self.now
         otherwise = now == VM_STATES.get(self.target.state or "")  # only its guest is
-        is_now = GUESTS[self.instance.power_state] if otherwise else _WORDS.get(now, now)
-        what = "state %s -> %s" % (is_now, self.target.state or "running")
+        is_now = _WORDS.get(now, now)
+        if self.lost:
+            is_now += " (its domain is gone from its host)"
+        elif otherwise:
+            is_now = GUESTS[self.instance.power_state]
+        unsaid = _WORDS.get(now, "running") if self.lost else "running"
+        what = "state %s -> %s" % (is_now, self.target.state or unsaid)
         if steps is None:
             why = _OTHERWISE.get(now, "not while it is %s" % now)
             return [self._change(STATE, what, why, done=False, field="state")]

@@ -67,7 +67,9 @@ _KINDS = {
     planning.CONFIRM: CONFIRM,
 }
 #: Operations that the playbook does before volumes and interfaces come and go: the guest runs by then.
-BEFORE_DEVICES = ("unpause", "resume", planning.HARD_REBOOT)
+BEFORE_DEVICES = (planning.CONFIRM, "unpause", "resume", planning.HARD_REBOOT)
+#: The rebuilds that it does before them, too.
+REBUILD_EARLY = "rebuild_early"
 #: Fields that are compared with what an instance has, not with what its request said.
 RECORDED = (BLOCK_DEVICES, "config_drive", NETWORKS)
 
@@ -117,12 +119,12 @@ class _Read:
 def hosts_to_ask(tx: Transaction, file: File) -> list[str]:
     """The hosts of those instances whose state the file says: their guests may have changed it.
 
-    And of those that are resized and that no host has said to have since: without that a resize is not confirmed.
+    And of those that no host is known to have: a domain may be back, and without it a resize is not confirmed.
     """
     rows = _rows(tx, file)
     entries, _digests = _names(file, rows)
     followed = [rows[k] for k, index in entries.items() if k in rows and file.requests[index].state is not None]
-    followed += [rows[k] for k in entries if k in rows and rows[k].vm_state == states.RESIZED and not is_there(rows[k])]
+    followed += [rows[k] for k in entries if k in rows and _is_built(rows[k]) and not is_there(rows[k])]
     return sorted({r.host for r in followed if r.host is not None})
 
 
@@ -187,7 +189,7 @@ def _with_addresses(tx: Transaction, file: File, changes: t.Sequence[Change]) ->
         return list(changes)
     wanted = [_wanted_interface("", each) for each in _beside(attached.values())]
     wanted += [_wanted_interface(str(i), c.interface) for i, c in attached.items()]
-    risen = [str(c.uuid) for c in changes if c.done and c.steps and c.steps[0] in BEFORE_DEVICES]
+    risen = [str(c.uuid) for c in changes if c.done and c.steps and (c.steps[0] in BEFORE_DEVICES or c.early)]
     if risen:
         instances.write(tx, risen, vm_state=states.ACTIVE)
     gone = [str(c.interface["port_id"]) for c in changes if c.done and c.kind == DETACH_INTERFACE]
@@ -220,7 +222,7 @@ def _check_volumes(tx: Transaction, file: File, found: _Read) -> None:
 
 def _no_quota(change: Change) -> Change:
     what = "no more than min_count of its entry fit the quota"
-    return dataclasses.replace(change, kind="quota", what="is not booted", how=what, done=False)
+    return dataclasses.replace(change, kind="quota", what=planning.NOT_BOOTED, how=what, done=False)
 
 
 def gone(plan: Plan) -> list[str]:
@@ -250,7 +252,7 @@ def begin(tx: Transaction, file: File) -> Begun:
         elif change.kind == DETACH_INTERFACE:
             begun.detach_interfaces.append(dict(change.interface))
         for step in change.steps if change.uuid is not None else ():
-            its = begun.operations.setdefault(step, [])
+            its = begun.operations.setdefault(REBUILD_EARLY if step == REBUILD and change.early else step, [])
             its += [] if change.uuid in its else [str(change.uuid)]
         begun.changed = begun.changed or change.kind in (LIVE, LOCK)
     attached = [c for c in found.plan.to_do if c.kind == ATTACH_INTERFACE]
@@ -295,6 +297,11 @@ def _is_built(row: Instance) -> bool:
     return row.launched_at is not None
 
 
+def _is_lost(row: Instance) -> bool:
+    """Whether its host has said last that it does not have its domain."""
+    return _is_built(row) and row.vm_state in planning.UP and not is_there(row)
+
+
 def _redefine(tx: Transaction, file: File, found: _Read, fields: t.Mapping[Key, t.Iterable[str]]) -> None:
     redefine.write(
         tx,
@@ -323,7 +330,8 @@ def _lock(tx: Transaction, request: ServerRequest, row: Instance) -> None:
 
 
 def _read(tx: Transaction, file: File, locked: bool = False) -> _Read:
-    rows = _rows(tx, file, locked)
+    everything = _all_rows(tx, file, locked)
+    rows = _not_kept(everything)
     entries, digests = _names(file, rows)
     ids, names = _volumes(tx, digests, rows.values())
     names.update(accept.names_of_ids(file.options.networks))
@@ -336,8 +344,23 @@ def _read(tx: Transaction, file: File, locked: bool = False) -> _Read:
         ids,
         names,
     )
+    plan = _nameable(plan, everything)
     plan = _attachable(tx, file, _able(tx, file, plan, rows.values()), rows)
     return _judged(tx, file, _Read(plan, rows, entries, digests))
+
+
+def _nameable(plan: Plan, rows: t.Mapping[Key, Instance]) -> Plan:
+    """The plan without boots of those whose names soft-deleted instances have still: they would keep the others from theirs."""
+    changes = [
+        dataclasses.replace(
+            planning.not_done(c, accept.kept_error(rows[c.project, c.name]).paragraph, later=True),
+            what=planning.NOT_BOOTED,
+        )
+        if c.kind == BOOT and c.uuid is None and (c.project, c.name) in rows
+        else c
+        for c in plan.changes
+    ]
+    return dataclasses.replace(plan, changes=tuple(changes))
 
 
 def _able(tx: Transaction, file: File, plan: Plan, rows: t.Iterable[Instance]) -> Plan:
@@ -360,7 +383,7 @@ def _able(tx: Transaction, file: File, plan: Plan, rows: t.Iterable[Instance]) -
         if change.kind in (BOOT, REPLACE) and accept.is_another_runs(tx, row, dead) and not accept.is_deleted(row):
             busy = runs.locked_error(tx, row.display_name, row.run_id)
             changes[i] = dataclasses.replace(
-                planning.not_done(change, busy.paragraph, later=True), what="is not booted"
+                planning.not_done(change, busy.paragraph, later=True), what=planning.NOT_BOOTED
             )
         if its is None:
             continue
@@ -437,10 +460,19 @@ def _judged(tx: Transaction, file: File, found: _Read) -> _Read:
     return dataclasses.replace(found, plan=dataclasses.replace(found.plan, changes=tuple(changes)), movers=movers)
 
 
-def _rows(tx: Transaction, file: File, locked: bool = False) -> dict[Key, Instance]:
-    """The living instances of the file's projects; those that were deleted and can be restored are not among them."""
+def _rows(tx: Transaction, file: File) -> dict[Key, Instance]:
+    """The living instances of the file's projects."""
+    return _not_kept(_all_rows(tx, file))
+
+
+def _not_kept(rows: t.Mapping[Key, Instance]) -> dict[Key, Instance]:
+    """Without those that were deleted and can be restored."""
+    return {k: r for k, r in rows.items() if r.vm_state != states.SOFT_DELETED}
+
+
+def _all_rows(tx: Transaction, file: File, locked: bool = False) -> dict[Key, Instance]:
     rows = [r for project in file.projects for r in instances.select_live(tx, project=project, lock=locked)]
-    return {(r.project, r.display_name): r for r in rows if r.vm_state != states.SOFT_DELETED}
+    return {(r.project, r.display_name): r for r in rows}
 
 
 def _names(file: File, rows: t.Mapping[Key, Instance]) -> tuple[dict[Key, int], list[dict[str, t.Any]]]:
@@ -473,7 +505,8 @@ def _present(tx: Transaction, rows: t.Mapping[Key, Instance], followed: t.Collec
     torn = history.whose_last_failed(tx, in_error, OF_DISKS)
     has, loses = (ports.ports_of(tx, sorted(followed), leaving=each) for each in (False, True))
     half_attached = history.whose_last_failed(tx, sorted(followed), (interfaces.ATTACH.action,))
-    away = silent_hosts(tx) if any(r.vm_state == states.RESIZED for r in rows.values()) else set()
+    unsure = any(r.vm_state == states.RESIZED or _is_lost(r) for r in rows.values())
+    away = silent_hosts(tx) if unsure else set()
     return [
         Present(
             uuid=row.uuid,
@@ -484,6 +517,7 @@ def _present(tx: Transaction, rows: t.Mapping[Key, Instance], followed: t.Collec
             digest=row.digest,
             launched=row.launched_at is not None,
             away=row.host in away,
+            lost=_is_lost(row) and row.host not in away,
             torn=row.uuid in torn,
             config_drive=bool(row.config_drive),
             deleting=row.task_state in (states.DELETING, states.SOFT_DELETING),

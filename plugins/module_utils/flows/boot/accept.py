@@ -173,7 +173,7 @@ def _sort(
         for row in there:
             difference = expand.difference(row.digest, digest, known)
             with refusals.collect(path):
-                if options.follow and not is_deleted(row) and _is_left(tx, row, difference, dead):
+                if options.follow and _is_left(tx, row, difference, dead):
                     found.done.append(row)
                     continue
                 if difference and _never_placed(row) and row.uuid not in with_volumes:
@@ -274,7 +274,7 @@ def is_deleted(row: Instance) -> bool:
 
 def _is_left(tx: Transaction, row: Instance, difference: expand.Difference, dead: t.Collection[str]) -> bool:
     """Whether a boot of apply leaves the instance as it is, whatever its request says now."""
-    if row.launched_at is not None or is_another_runs(tx, row, dead):
+    if is_deleted(row) or row.launched_at is not None or is_another_runs(tx, row, dead):
         return True
     return bool(difference) and operation.is_locked(tx, row)
 
@@ -295,14 +295,7 @@ def _check_same(tx: Transaction, row: Instance, difference: expand.Difference, d
     :raises InstanceInvalidState: deleted, or a dead run left it in the middle of something else than its boot.
     """
     if row.vm_state == states.SOFT_DELETED:
-        raise errors.InstanceInvalidState(
-            method="boot",
-            instance_uuid=row.uuid,
-            attr="vm_state",
-            state=row.vm_state,
-            remedy="%s was deleted and can be restored: run bootflow.compute.restore, or delete it for good with bootflow.compute.force_delete."
-            % row.display_name,
-        )
+        raise kept_error(row)
     if difference.requested:
         raise errors.InstanceExists(name=row.display_name, reason="; ".join(difference.requested))
     if _is_done(row):
@@ -321,6 +314,18 @@ def _check_same(tx: Transaction, row: Instance, difference: expand.Difference, d
             else "The run that did this is dead: bootflow.compute.audit settles it when the host of %s answers."
             % row.display_name,
         )
+
+
+def kept_error(row: Instance) -> errors.InstanceInvalidState:
+    """A soft-deleted instance has its name still."""
+    return errors.InstanceInvalidState(
+        method="boot",
+        instance_uuid=row.uuid,
+        attr="vm_state",
+        state=row.vm_state,
+        remedy="%s was deleted and can be restored: run bootflow.compute.restore, or delete it for good with bootflow.compute.force_delete."
+        % row.display_name,
+    )
 
 
 def _take_over(

@@ -106,18 +106,59 @@ def test_what_left_the_file_is_told_in_one_line() -> None:
 
 
 def test_a_run_resizes_to_several_flavors_and_confirms_what_a_dead_one_left() -> None:
-    have = [present("a"), present("b"), present("c", flavor="large", vm_state=states.RESIZED)]
+    left = present("c", flavor="large", vm_state=states.RESIZED, power_state=states.RUNNING)
+    have = [present("a"), present("b"), left]
     want = [wanted("a", flavor="large"), wanted("b", flavor="medium"), wanted("c", flavor="large", state="stopped")]
     found = plan.plan(want, have, allow=["resize"])
     assert found.lines()[:-1] == [
         "~ a flavor small -> large: resize, restarts the guest",
         "~ b flavor small -> medium: resize, restarts the guest",
         "~ c resize to large: confirm",
+        "~ c state running -> stopped: stop",
     ]
-    assert [c.steps for c in found.to_do] == [("resize",), ("resize",), ("confirm_resize",)]
+    assert [c.steps for c in found.to_do] == [("resize",), ("resize",), ("confirm_resize",), ("stop",)]
     assert not plan.plan(want[2:], have[2:]).to_do, "somebody else's decision"
     away = plan.plan(want[2:], [present("c", flavor="large", vm_state=states.RESIZED, away=True)], allow=["resize"])
     assert not away.to_do and "! c resize to large: its host is down" in away.lines()[0]
+
+
+@pytest.mark.parametrize(
+    ("power_state", "state", "steps"),
+    [
+        (states.RUNNING, "running", []),
+        (states.RUNNING, None, []),
+        (states.RUNNING, "paused", ["pause"]),
+        (states.RUNNING, "stopped", ["stop"]),
+        (states.SHUTDOWN, "running", ["start"]),
+        (states.SHUTDOWN, "stopped", []),
+        (states.SHUTDOWN, "suspended", ["start", "suspend"]),
+    ],
+)
+def test_what_a_dead_run_left_resized_is_confirmed_and_brought_to_its_state(
+    power_state: int, state: str | None, steps: list[str]
+) -> None:
+    have = [present(vm_state=states.RESIZED, power_state=power_state)]
+    found = plan.plan([wanted(state=state, networks=on("web"), metadata={"a": "b"})], have, allow=["resize"])
+    assert all(c.done for c in found.changes)
+    assert [c.kind for c in found.changes][:3] == [plan.CONFIRM, "live", plan.ATTACH_INTERFACE]
+    assert [s for c in found.changes for s in c.steps] == [plan.CONFIRM, *steps]
+
+
+def test_a_resize_whose_host_lacks_the_guest_is_not_confirmed_and_keeps_no_other() -> None:
+    """Nova's word: only what is there can be confirmed."""
+    have = [present(vm_state=states.RESIZED), present("db", vm_state=states.RESIZED, power_state=states.RUNNING)]
+    found = plan.plan([wanted(state="stopped"), wanted("db")], have, allow=["resize"])
+    assert [(c.name, c.kind, c.done) for c in found.changes] == [
+        ("db", plan.CONFIRM, True),
+        ("web-1", plan.CONFIRM, False),
+    ]
+    assert "revert_resize" in found.changes[1].how
+
+
+def test_what_is_being_deleted_is_not_booted() -> None:
+    (change,) = plan.plan([wanted(flavor="large", state="stopped")], [present(deleting=True)]).changes
+    assert (change.kind, change.done, change.later) == (plan.BOOT, False, True)
+    assert change.line().startswith("! web-1 is not booted: it is being deleted, and has its name")
 
 
 def test_metadata_changes_live_and_the_config_drive_is_told() -> None:
@@ -206,6 +247,69 @@ def test_a_rebuild_that_did_not_end_is_done_again_where_one_is_allowed() -> None
     assert (change.steps, change.what) == (("rebuild", "stop"), "state error -> stopped")
     both = plan.plan([wanted(state="paused", image="alpine", allow=["rebuild"])], have)
     assert [c.steps for c in both.to_do] == [("rebuild",), ("pause",)], "once"
+
+
+GONE = "state %s (its domain is gone from its host) -> %s"
+
+
+@pytest.mark.parametrize(
+    ("vm_state", "state", "steps", "what"),
+    [
+        (states.STOPPED, "running", ("reboot",), GONE % ("stopped", "running")),
+        (states.ACTIVE, "running", ("reboot",), GONE % ("running", "running")),
+        (states.ACTIVE, None, ("reboot",), GONE % ("running", "running")),
+        (states.ACTIVE, "paused", ("reboot", "pause"), GONE % ("running", "paused")),
+        (states.PAUSED, None, ("reboot", "pause"), GONE % ("paused", "paused")),
+        (states.SUSPENDED, "stopped", ("reboot", "stop"), GONE % ("suspended", "stopped")),
+    ],
+)
+def test_a_lost_domain_is_defined_anew_where_a_restart_is_allowed(
+    vm_state: str, state: str | None, steps: tuple[str, ...], what: str
+) -> None:
+    have = [present(vm_state=vm_state, lost=True)]
+    (change,) = plan.plan([wanted(state=state)], have).changes
+    assert (change.done, change.needs, change.what) == (False, "restart", what)
+    (change,) = plan.plan([wanted(state=state)], have, allow=["restart"]).changes
+    assert (change.done, change.steps, change.what) == (True, steps, what)
+
+
+def test_an_instance_that_is_to_be_off_needs_no_domain_but_its_devices_do() -> None:
+    off = [present(vm_state=states.STOPPED, lost=True)]
+    for state in ("stopped", None):
+        assert plan.plan([wanted(state=state)], off, allow=["restart"]).changes == ()
+    (stopped,) = plan.plan([wanted(state="stopped")], [present(lost=True)], allow=["restart"]).changes
+    assert stopped.steps == ("stop",)
+    with_volume = wanted(block_device_mapping=(volume("data"),), flavor="large", metadata={"a": "b"})
+    found = plan.plan([with_volume], off, allow=["resize", "restart"])
+    assert [(c.kind, c.done) for c in found.changes] == [("resize", False), ("live", True), ("attach", False)]
+    assert found.changes[2].how == "its domain is gone from its host: a hard reboot defines it again"
+    on = plan.plan([dataclasses.replace(with_volume, state="running")], off, allow=["resize", "restart"])
+    assert all(c.done for c in on.changes), "the reboot comes first"
+
+
+def test_a_rebuild_is_enough_for_a_lost_domain() -> None:
+    new = wanted(image="alpine", networks=on("web"), state="running")
+    for vm_state, steps in ((states.ACTIVE, []), (states.STOPPED, [("start",)])):
+        found = plan.plan([new], [present(vm_state=vm_state, lost=True)], allow=["rebuild", "restart"])
+        assert all(c.done for c in found.changes) and [c.early for c in found.changes if c.kind == fields.REBUILD] == [
+            True
+        ]
+        assert [c.steps for c in found.changes if c.kind == plan.STATE] == steps
+    suspended = plan.plan([new], [present(vm_state=states.SUSPENDED, lost=True)], allow=["rebuild", "restart"])
+    assert [c.steps for c in suspended.changes if c.steps] == [("rebuild",), ("reboot",)]
+    assert not any(c.early for c in suspended.changes), "a suspended one cannot be rebuilt"
+
+
+def test_what_a_rebuild_leads_out_of_error_gets_its_interfaces_in_the_same_run() -> None:
+    new = wanted(networks=on("web"), image="alpine", allow=["rebuild"])
+    for torn in (True, False):
+        found = plan.plan([new], [present(vm_state=states.ERROR, torn=torn)])
+        assert [(c.kind, c.done, c.early) for c in found.changes] == [
+            (fields.REBUILD, True, True),
+            (plan.ATTACH_INTERFACE, True, False),
+        ]
+    running = plan.plan([new], [present()])
+    assert not any(c.early for c in running.changes), "a guest that runs lets go of its devices before"
 
 
 def test_a_state_from_which_no_operation_leads_is_told() -> None:
@@ -360,11 +464,13 @@ PRESENT = st.builds(
             ),
             "launched": st.booleans(),
             "torn": st.booleans(),
+            "lost": st.booleans(),
+            "power_state": st.sampled_from([states.NOSTATE, states.SHUTDOWN]),
             "locked": st.booleans(),
             "volumes": st.lists(st.sampled_from("vwz"), unique=True).map(tuple),
         },
     ),
-)
+).map(lambda p: p if p.vm_state == states.RESIZED else dataclasses.replace(p, power_state=states.NOSTATE))
 FILE = st.lists(WANTED, unique_by=lambda w: w.name, max_size=5)
 FLEET = st.lists(PRESENT, unique_by=lambda p: p.name, max_size=5)
 ALLOW = st.lists(st.sampled_from(fields.ALLOWABLE), unique=True)
@@ -381,6 +487,8 @@ def done(change: Change, want: Wanted | None, had: Present | None) -> Present | 
     assert had is not None
     if change.kind == fields.REBUILD and had.vm_state == states.ERROR:
         had = dataclasses.replace(had, vm_state=states.ACTIVE, torn=False)
+    if change.early or plan.HARD_REBOOT in change.steps:
+        had = dataclasses.replace(had, lost=False)
     if change.kind in (fields.LIVE, fields.RESIZE, fields.REBUILD) and change.field != "state":
         return dataclasses.replace(had, digest={**had.digest, change.field: want.digest[change.field]})
     if change.kind == plan.LOCK:
@@ -391,7 +499,8 @@ def done(change: Change, want: Wanted | None, had: Present | None) -> Present | 
         return dataclasses.replace(had, volumes=tuple(v for v in had.volumes if v != change.volume["volume"]))
     now = had.vm_state
     if change.kind == plan.CONFIRM:
-        return dataclasses.replace(had, vm_state=states.ACTIVE)
+        off = had.power_state == states.SHUTDOWN
+        return dataclasses.replace(had, vm_state=states.STOPPED if off else states.ACTIVE)
     for step in sorted(set(change.steps) - {fields.REBUILD}, key=plan.OPERATIONS.index):
         rule = states.check_action("hard_reboot" if step == plan.HARD_REBOOT else step, now, None)
         now = str(rule.result)
@@ -414,7 +523,7 @@ def test_a_plan_that_was_done_leaves_nothing_to_do(
 ) -> None:
     options: dict[str, t.Any] = {"prune": prune, "allow": allow}
     after = have
-    # What is booted follows its state and its lock in the same run (see _after_boot), after a resize in the next one.
+    # What is booted follows its state and its lock in the same run (see _after_boot).
     for _run in range(2):
         after = applied(plan.plan(want, after, **options), want, after)
     again = plan.plan(want, after, **options)

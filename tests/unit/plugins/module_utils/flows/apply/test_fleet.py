@@ -32,7 +32,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.o
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import find
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import cold
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations, reset_state
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances, ports
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances, nodes, ports
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import Instance
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
@@ -196,6 +196,70 @@ def test_what_is_being_deleted_is_not_called_kept(two_hosts: World) -> None:
         "= not in the file, being deleted (bootflow.compute.delete ends it): old",
         "nothing to do, 1 not in the file, 1 being deleted; 1 as the file has it.",
     ]
+
+
+@pytest.mark.parametrize("soft", [False, True])
+def test_what_is_being_deleted_and_is_named_waits_and_keeps_no_other(two_hosts: World, soft: bool) -> None:
+    """A prune whose host died, or one that can be restored: its name is taken."""
+    world = two_hosts
+    both = file(world, request("web", 2, state="running"), request("db"))
+    apply(world, both)
+    uuid = living(world)["web-2"].uuid
+    world.delete("d", uuids=[uuid])
+    if soft:
+        with world.ledger.write() as tx:
+            instances.write(tx.for_run(world.context("d")), [uuid], vm_state=states.SOFT_DELETED, task_state=None)
+    world.time += 100_000  # the run is dead
+    world.report("h1", memory=9)
+    world.report("h2", memory=9)
+    more = file(world, request("web", 3, state="running"), request("db", metadata={"a": "b"}), request("new"))
+    plan = planned(world, more, "b")
+    assert [(c.name, c.kind) for c in plan.to_do] == [("db", "live"), ("new", "boot"), ("web-3", "boot")]
+    (waits,) = [c for c in plan.changes if not c.done]
+    assert waits.later and waits.line().startswith("! web-2 is not booted: ")
+    assert ("bootflow.compute.restore" if soft else "bootflow.compute.delete ends that") in waits.line()
+    apply(world, more, "b")
+    after = living(world)
+    assert after["web-2"].uuid == uuid and {"new", "web-3"} <= set(after)
+    assert planned(world, more, "b").to_do == [] and planned(world, more, "b").unfinished == [waits]
+
+
+def test_a_lost_domain_is_one_whose_host_answers(two_hosts: World) -> None:
+    world = two_hosts
+    its = file(world, request("web", allow=("restart",)), request("db", state="running"))
+    apply(world, its)
+    row = living(world)["web"]
+
+    def write(function: t.Callable[..., t.Any], *arguments: t.Any, **values: t.Any) -> None:
+        with world.ledger.write() as tx:
+            function(tx.for_run(world.context("s")), *arguments, **values)
+
+    def asked() -> list[str]:
+        with world.ledger.read() as tx:
+            return fleet.hosts_to_ask(tx.for_run(world.context()), file(world, request("web")))
+
+    assert asked() == []
+    write(instances.write, [row.uuid], power_state=states.NOSTATE)
+    assert asked() == [row.host], "it may be back"
+    assert [c.steps for c in planned(world, its).to_do] == [("reboot",)]
+    with world.ledger.write() as tx:
+        nodes.record_unreachable(tx.for_run(world.context("s")), str(row.host), "it is down")
+    assert planned(world, its).to_do == [], "nobody knows"
+
+
+def test_what_is_rebuilt_out_of_error_comes_before_interfaces(two_hosts: World) -> None:
+    world = two_hosts
+    apply(world, file(world, request("web"), request("db")))
+    row = living(world)["web"]
+    with world.ledger.write() as tx:
+        instances.write(tx.for_run(world.context("s")), [row.uuid], vm_state=states.ERROR)
+    other = dataclasses.replace(IMAGE, name="other", id="0e7a7fc4-6d5b-5a5e-9d3a-0a4c6e2f7b22")
+    new = {"image": other, "allow": ("rebuild",), "networks": ("net-1", "net-1")}
+    its = file(world, request("web", **new), request("db", **new))
+    with world.ledger.write() as tx:
+        begun = fleet.begin(tx.for_run(world.context("b")), its)
+    assert begun.operations == {"rebuild_early": [row.uuid], "rebuild": [living(world)["db"].uuid]}
+    assert {c.kind for c in planned(world, its, "b").to_do} == {"rebuild", "attach_interface"}
 
 
 def test_never_more_than_prune_max(two_hosts: World) -> None:
@@ -463,7 +527,7 @@ def test_a_host_is_asked_that_has_not_said_whether_it_has_a_guest_whose_resize_w
 
     assert asked(vm_state=states.RESIZED, power_state=states.NOSTATE) == [row.host]
     assert asked(vm_state=states.RESIZED, power_state=states.RUNNING) == [], "it has said that"
-    assert asked(vm_state=states.ACTIVE, power_state=states.NOSTATE) == [], "nothing waits"
+    assert asked(vm_state=states.ACTIVE, power_state=states.RUNNING) == [], "nothing waits"
 
 
 def moves(**more: t.Any) -> cold.Wanted:
