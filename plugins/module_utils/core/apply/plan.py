@@ -69,6 +69,7 @@ _UNSEEN = "its host does not have its guest, or has not said so: revert_resize b
 _GONE = "its domain is gone from its host: a hard reboot defines it again"
 _BEING_DELETED = "it is being deleted, and has its name until bootflow.compute.delete ends that"
 NOT_BOOTED = "is not booted"
+NEVER_RAN = "it never ran, and the file has another definition now"
 #: What does not need the domain of an instance.
 _WITHOUT_DOMAIN = (REBUILD, "update_instance_metadata")
 
@@ -103,6 +104,7 @@ class Present:
     lost: bool = False  # its host answers, and does not have its domain
     torn: bool = False  # a rebuild of it, or an evacuation, did not end: its disks may be missing
     deleting: bool = False  # its deletion has begun, and has not come to its end
+    renamed: bool = False  # never ran, its definition is another one now, and so is its name
     locked: bool = False
     locked_reason: str = ""
     locked_by_another: str = ""  # another user than the one who applies the file
@@ -280,9 +282,9 @@ def _after_boot(target: Wanted) -> str:
 
 
 def _surplus(instance: Present, prune: bool) -> list[Change]:
-    if not prune:
+    if not prune and not instance.renamed:
         return []
-    change = Change(DELETE, instance.name, instance.project, instance.uuid, "delete")
+    change = Change(DELETE, instance.name, instance.project, instance.uuid, "delete", NEVER_RAN * instance.renamed)
     if instance.locked_by_another:
         return [not_done(change, "locked by %s" % instance.locked_by_another)]
     return [change]
@@ -353,8 +355,8 @@ class _Planner:
         if {d.field for d in self.differing} <= set(expand.IN_PLACE):
             change = self._change(BOOT, "boot", _after_boot(self.target))
         else:
-            why = "it never ran, and the file has another definition now"
-            change = self._change(REPLACE, "boot again", "; ".join(filter(None, (why, _after_boot(self.target)))))
+            why = "; ".join(filter(None, (NEVER_RAN, _after_boot(self.target))))
+            change = self._change(REPLACE, "boot again", why)
         who = self.instance.locked_by_another
         return [not_done(change, "locked by %s" % who) if who and (self.differing or self.drift) else change]
 

@@ -136,7 +136,7 @@ def rehearse(tx: Transaction, file: File) -> Plan:
     """
     found = _read(tx, file)
     plan = found.plan
-    pruned = [c for c in plan.to_do if c.kind == DELETE]
+    pruned = [c for c in plan.to_do if c.kind == DELETE and c.how != planning.NEVER_RAN]
     if len(pruned) > file.prune_max:
         raise errors.PruneRefused(
             instances=counted(len(pruned), "instances"),
@@ -163,7 +163,7 @@ def _with_volumes(tx: Transaction, plan: Plan) -> Plan:
     """The plan whose deletions name the volumes that are deleted with the instances."""
     doomed = life.deleted_with(tx, gone(plan))
     changes = [
-        dataclasses.replace(c, how=and_volumes(doomed[str(c.uuid)]))
+        dataclasses.replace(c, how=", ".join(filter(None, (c.how, and_volumes(doomed[str(c.uuid)])))))
         if c.done and c.kind == DELETE and c.uuid in doomed
         else c
         for c in plan.changes
@@ -333,12 +333,15 @@ def _read(tx: Transaction, file: File, locked: bool = False) -> _Read:
     everything = _all_rows(tx, file, locked)
     rows = _not_kept(everything)
     entries, digests = _names(file, rows)
+    replaced = _replaced(tx, file, rows, entries, digests)
+    if replaced:  # what is booted in their place has the names that it has without them
+        entries, digests = _names(file, {k: r for k, r in rows.items() if k not in replaced})
     ids, names = _volumes(tx, digests, rows.values())
     names.update(accept.names_of_ids(file.options.networks))
     names.update({r.server_group.id: r.server_group.name for r in file.requests if r.server_group is not None})
     plan = planning.plan(
         [_wanted(file.requests[index], digests[index], key) for key, index in entries.items()],
-        _present(tx, rows, [rows[key].uuid for key in entries if key in rows]),
+        _present(tx, rows, [rows[key].uuid for key in entries if key in rows], replaced.difference(entries)),
         file.prune,
         file.allow,
         ids,
@@ -498,8 +501,32 @@ def _wanted(request: ServerRequest, digest: t.Mapping[str, t.Any], key: Key) -> 
     )
 
 
-def _present(tx: Transaction, rows: t.Mapping[Key, Instance], followed: t.Collection[str]) -> list[Present]:
-    """:arg followed: those that the file has"""
+def _replaced(
+    tx: Transaction,
+    file: File,
+    rows: t.Mapping[Key, Instance],
+    entries: t.Mapping[Key, int],
+    digests: t.Sequence[t.Mapping[str, t.Any]],
+) -> set[Key]:
+    """What never ran and is deleted, as its definition is another one now."""
+    known = accept.names_of_ids(file.options.networks)
+    others = {
+        k: rows[k]
+        for k, index in entries.items()
+        if k in rows
+        and not _is_built(rows[k])
+        and not accept.is_deleted(rows[k])
+        and not operation.is_locked(tx, rows[k])
+        and expand.difference(rows[k].digest, digests[index], known).requested
+    }
+    dead = runs.dead_among(tx, [r.run_id for r in others.values()]) if others else set()
+    return {k for k, r in others.items() if not accept.is_another_runs(tx, r, dead)}
+
+
+def _present(
+    tx: Transaction, rows: t.Mapping[Key, Instance], followed: t.Collection[str], renamed: t.Collection[Key]
+) -> list[Present]:
+    """:arg followed: those that the file has. :arg renamed: see Present"""
     attached = attachments.of_instances(tx, [r.uuid for r in rows.values()])
     in_error = [r.uuid for r in rows.values() if r.vm_state == states.ERROR]
     torn = history.whose_last_failed(tx, in_error, OF_DISKS)
@@ -521,6 +548,7 @@ def _present(tx: Transaction, rows: t.Mapping[Key, Instance], followed: t.Collec
             torn=row.uuid in torn,
             config_drive=bool(row.config_drive),
             deleting=row.task_state in (states.DELETING, states.SOFT_DELETING),
+            renamed=key in renamed,
             locked=row.locked_by is not None,
             locked_reason=row.locked_reason or "",
             locked_by_another=str(row.locked_by) if operation.is_locked(tx, row) else "",
@@ -530,7 +558,7 @@ def _present(tx: Transaction, rows: t.Mapping[Key, Instance], followed: t.Collec
             leaving=tuple(port for port, _network in loses.get(row.uuid, ())),
             half_attached=row.uuid in half_attached,
         )
-        for row in rows.values()
+        for key, row in rows.items()
     ]
 
 

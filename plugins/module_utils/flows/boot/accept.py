@@ -276,6 +276,8 @@ def _is_left(tx: Transaction, row: Instance, difference: expand.Difference, dead
     """Whether a boot of apply leaves the instance as it is, whatever its request says now."""
     if is_deleted(row) or row.launched_at is not None or is_another_runs(tx, row, dead):
         return True
+    if difference.requested and not _never_placed(row):  # it could not be deleted for it
+        return True
     return bool(difference) and operation.is_locked(tx, row)
 
 

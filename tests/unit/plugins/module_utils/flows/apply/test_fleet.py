@@ -308,6 +308,36 @@ def test_other_projects_are_left_alone(two_hosts: World) -> None:
     assert {(r.project, r.display_name) for r in left} == {("one", "web"), ("two", "db")}
 
 
+@pytest.mark.parametrize("until", [None, "claimed", "spawning", "error"])
+@pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 1)])
+def test_what_never_ran_does_not_keep_the_names_of_another_count(
+    two_hosts: World, until: str | None, before: int, after: int
+) -> None:
+    """web of one is web-1 of three. What is deleted for another definition was counted with the one name, and booted with the other."""
+    world = two_hosts
+    world.accept(request("web", before, flavor=dataclasses.replace(SMALL, name="other")), request("db"), run="l")
+    if until == "error":
+        with world.ledger.write() as tx:
+            uuids = [r.uuid for r in living(world).values()]
+            instances.write(tx.for_run(world.context("l")), uuids, vm_state=states.ERROR, task_state=None)
+    for host in world.schedule("l").hosts if until in ("claimed", "spawning") else ():
+        if until == "spawning":
+            world.build(host, until=until, run="l")
+    world.time += 100_000  # the run is dead
+    world.report("h1", memory=9)
+    world.report("h2", memory=9)
+    its = file(world, request("web", after), request("db"), prune_max=0)
+    plan = planned(world, its, "b")
+    names = ["web"] if after == 1 else ["web-1", "web-2", "web-3"]
+    assert {c.name for c in plan.to_do if c.kind in ("boot", "replace")} == {"db", *names}
+    old = "web" if after == 3 else "web-1"
+    assert "- %s: delete, it never ran, and the file has another definition now" % old in plan.lines()
+    apply(world, its, "b")
+    there = living(world)
+    assert {there[n].vm_state for n in (*names, "db")} == {states.ACTIVE}
+    assert planned(world, its, "b").unfinished == []
+
+
 def test_an_instance_that_never_ran_gives_its_name_to_the_corrected_request(two_hosts: World) -> None:
     """It had a host, on which its build failed: boot itself replaces only what never had one."""
     world = two_hosts
@@ -898,3 +928,22 @@ def test_an_interface_comes_to_a_guest_that_goes_on_first(two_hosts: World) -> N
     assert told.lines()[0] == "! web attach interface net-2: not while it is suspended"
     plan = planned(world, file(world, request("web", networks=both, state="running")))
     assert [(c.kind, c.done) for c in plan.changes] == [("attach_interface", True), ("state", True)]
+
+
+def test_what_never_ran_and_cannot_be_deleted_keeps_no_other(two_hosts: World) -> None:
+    """Its host is not in the inventory."""
+    world = two_hosts
+    world.accept(request("web", flavor=dataclasses.replace(SMALL, name="other")), run="l")
+    (host,) = world.schedule("l").hosts
+    world.build(host, until="spawning", run="l")
+    world.time += 100_000  # the run is dead
+    world.report("h1", memory=9)
+    world.report("h2", memory=9)
+    its = file(world, request("web"), request("db"), inventory=sorted({"h1", "h2"} - {host}))
+    plan = planned(world, its, "b")
+    assert [(c.name, c.kind, c.done, c.later) for c in plan.changes] == [
+        ("db", "boot", True, False),
+        ("web", "replace", False, True),
+    ]
+    apply(world, its, "b")
+    assert living(world)["db"].vm_state == states.ACTIVE and living(world)["web"].vm_state == states.BUILDING
