@@ -79,7 +79,7 @@ RESULTS = frozenset(
         "move_arrived", "move_begun", "move_checked", "move_departed", "move_finished", "move_returned",
         "move_settled", "move_switched", "move_went_back", "needed", "operated", "operation_begun",
         "operation_finished",
-        "power_asked", "power_begun", "power_synced", "refreshing", "removed",
+        "power_asked", "power_begun", "power_others", "power_synced", "refreshing", "removed",
         "report_needed", "report_phase",
         "reported", "resumed", "round", "round_needed", "scheduled", "shown", "snapshots_begun", "snapshots_chosen", "snapshots_ended",
         "storage_left", "storage_reported", "undone", "unexported",
