@@ -115,7 +115,10 @@ class ActionModule(LedgerAction):
                 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import moving
 
                 places = {r.uuid: r.host for r in begun.rows if r.uuid in with_volumes}
-                unconnected = moving.take_unconnected(tx, places, self._connector)
+                # Its definition is written anew. A start would not know that the guest runs.
+                anew = begun.rows if self.operation.work else []
+                gone = [r.uuid for r in anew if r.uuid in with_volumes and r.power_state == NOSTATE]
+                unconnected = moving.take_unconnected(tx, places, self._connector, gone)
                 if unconnected:
                     lacking = sorted({*lacking, *unconnected})
                     if limit is not None:

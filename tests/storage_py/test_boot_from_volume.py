@@ -169,6 +169,39 @@ def test_a_rescue_has_the_volumes_behind_it(volumes: VolumeFlow) -> None:
 
 
 @pytest.mark.long
+def test_a_lost_domain_with_volumes_is_defined_again(volumes: VolumeFlow) -> None:
+    """With the domain its host loses the user with whom QEMU logs in: the volume gets another one, at once where the ledger knows of the loss."""
+    volumes.boot(on_volume("db", root()), **READY)
+    row = volumes.instances()["db"]
+    host = volumes.lab.host(row["host"])
+
+    def lose() -> None:
+        for verb in ("destroy", "undefine"):
+            host.run("virsh", "-q", "-c", "qemu:///system", verb, row["uuid"])
+
+    def reboot(expect: int) -> str:
+        done = volumes.run("reboot", bootflow_names=["db"], bootflow_reboot_type="HARD")
+        assert done.returncode == expect, done.output
+        return done.output
+
+    lose()
+    assert "has lost the domain of instance" in reboot(2)
+    assert volumes.instances()["db"]["vm_state"] == "error"
+    reboot(0)
+    assert volumes.instances()["db"]["vm_state"] == "active"
+    reboot(0)
+    lose()
+    assert volumes.run("heartbeat").returncode == 0
+    reboot(0)
+    end = time.monotonic() + 120
+    while "BOOTFLOW-GUEST-READY" not in volumes.console(row["host"], row["uuid"]):
+        assert time.monotonic() < end, volumes.console(row["host"], row["uuid"])
+        time.sleep(0.5)
+    volumes.delete("db")
+    assert volumes.residue() == {}
+
+
+@pytest.mark.long
 def test_hot_attach_extend_and_detach(volumes: VolumeFlow) -> None:
     """On a running guest whose root is local; the guest sees the serial and the new size."""
     volumes.boot(entry("app", user_data=WATCH), **READY)

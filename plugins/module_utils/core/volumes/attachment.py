@@ -230,6 +230,12 @@ STILL_ADMITTED = Event(
     "The storage host did not cut the compute host off, which has what it had.",
     (Rule(attach_status=(ATTACHED,), export=(ENDING,), connection=(NONE,), to={"connection": DONE, "export": DONE}),),
 )
+QEMU_GONE = Event(
+    "qemu_gone",
+    "The host has lost the domain whose QEMU was connected, and with it the user of the login.",
+    (Rule(attach_status=(ATTACHED,), export=(DONE,), connection=(DONE,), to={"connection": NONE}),),
+    clears={"device_path": None, "rescan": False},
+)
 UNBIND_HOST = Event(
     "unbind_host",
     "The build moves to another host. The reservation stays, and the former host's target is removed.",
@@ -270,7 +276,7 @@ VOLUME_DELETED = Event(
 
 EVENTS = (
     RESERVE, VOLUME_READY, BIND_HOST, EXPORT_AGAIN, RESUME, EXPORT_BEGUN, EXPORTED, EXPORT_FAILED, CONNECTING, CONNECTED,
-    ATTACHED_TO_GUEST, DETACH, DISCONNECTED, LEFT_HOST, CUT_OFF, STILL_ADMITTED, UNBIND_HOST, RESERVE_AGAIN, UNEXPORTED, END, VOLUME_DELETED,
+    ATTACHED_TO_GUEST, DETACH, DISCONNECTED, LEFT_HOST, CUT_OFF, STILL_ADMITTED, QEMU_GONE, UNBIND_HOST, RESERVE_AGAIN, UNEXPORTED, END, VOLUME_DELETED,
 )  # fmt: skip
 
 #: Sentence -> whether it is true of a state. The tests check every state that the table leads to.

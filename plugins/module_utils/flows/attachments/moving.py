@@ -15,7 +15,7 @@ import typing as t
 
 from ...core import errors
 from ...core.volumes import attachment, states
-from ...core.volumes.attachment import DONE, ENDING, NONE
+from ...core.volumes.attachment import DONE, ENDING, NONE, QEMU
 from ...ledger.compute import instances, nodes
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, volumes
@@ -84,18 +84,28 @@ def take(tx: Transaction, uuids: t.Iterable[str]) -> list[Attachment]:
     return attachments.apply(tx, rows, attachment.RESUME, run_id=tx.run.id)
 
 
-def take_unconnected(tx: Transaction, places: t.Mapping[str, str | None], connectors: life.Connectors) -> list[str]:
+def take_unconnected(
+    tx: Transaction, places: t.Mapping[str, str | None], connectors: life.Connectors, gone: t.Collection[str] = ()
+) -> list[str]:
     """Take what a fault has left without a connection, to be connected where these locked instances are. Returns their uuids.
 
-    :arg places: uuid -> its host.
+    :arg places: uuid -> its host. :arg gone: those of them whose domains their hosts have lost: where QEMU logs in, only these had the users
     :raises InvalidVolume, VolumeLocked: another host may still be connected, or another run works on it.
     """
-    lost = sorted({r.instance_uuid for r in _unconnected(tx, places)})
+    its = attachments.select(tx, instance_uuids=gone, attach_statuses=(states.ATTACHED,)) if gone else []
+    left = {r.instance_uuid for r in its if r.connector == QEMU and attachment.QEMU_GONE.admits(r.state)}
+    lost = sorted({*left, *(r.instance_uuid for r in _unconnected(tx, places))})
     if not lost:
         return []
     for problem in refusals(tx, {u: places[u] for u in lost}).values():
         raise problem
     rows = attachments.select(tx, instance_uuids=lost, attach_statuses=(states.ATTACHED,), lock=True)
+    without = [
+        r for r in rows if r.instance_uuid in left and r.connector == QEMU and attachment.QEMU_GONE.admits(r.state)
+    ]
+    if without:
+        attachments.apply(tx, without, attachment.QEMU_GONE)
+        rows = attachments.select(tx, instance_uuids=lost, attach_statuses=(states.ATTACHED,), lock=True)
     attachments.apply(tx, [r for r in rows if r.connection != DONE], attachment.RESUME, run_id=tx.run.id)
     life.bind_waiting(tx, connectors)
     return lost

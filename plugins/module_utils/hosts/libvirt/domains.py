@@ -176,6 +176,21 @@ def _check_disks(spec: DomainSpec) -> None:
         )
 
 
+def _check_logins(spec: DomainSpec) -> None:
+    """With a domain its host loses the users with whom QEMU logs in to volumes: defined without them, it would be refused at each start.
+
+    :raises Conflict: a target is not one of ``new_logins``.
+    """
+    targets = [name.rpartition("/")[0] for name, _auth in _logins(parse(spec.xml))]
+    unknown = [target for target in targets if target not in spec.new_logins]
+    if unknown:
+        raise Conflict(
+            message="%s has lost the domain of instance %s, and with it the user with whom QEMU logs in to %s"
+            % (os.uname().nodename, spec.uuid, unknown[0]),
+            remedy="Now that the ledger knows, bootflow.compute.reboot with bootflow_reboot_type: HARD gives the target another user.",
+        )
+
+
 def _place(disk: t.Any) -> tuple[t.Any, ...]:
     driver, source = disk.find("driver"), disk.find("source")
     kind = None if driver is None else driver.get("type")
@@ -199,7 +214,7 @@ def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False)
     the run is gone that asks for it.
 
     :raises InvalidInput: see checked_xml.
-    :raises InstanceExists: another domain has the name. :raises Conflict: see _check_disks().
+    :raises InstanceExists: another domain has the name. :raises Conflict: see _check_disks(), _check_logins().
     :raises LibvirtError, HypervisorUnavailable: libvirt fails or is not running; or the guest ended immediately.
     :raises VirtualInterfaceCreateException: see vifs.wait_plugged.
     :raises NetworkError: see dhcp.reserve.
@@ -232,6 +247,7 @@ def _ensure(
     if domain is None:
         if spec.keep_disks:
             _check_disks(spec)
+            _check_logins(spec)
         spec = _with_free_name(connection, spec)
     else:
         with libvirt_errors():

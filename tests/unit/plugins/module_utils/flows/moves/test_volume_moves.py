@@ -270,6 +270,34 @@ def test_volumes_go_along_and_come_back(world: Movers) -> None:
     assert world.state(uuid)[0] == "active"
 
 
+@pytest.mark.parametrize("kind", ["qemu", "kernel"])
+def test_a_lost_domain_takes_the_users_of_its_logins_with_it(
+    world: Movers, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Its target gets another one. With the kernel's initiator the host has them still."""
+    monkeypatch.setattr(world, "end", lambda host, _facts: attachments.Connector(host, "iqn.test:" + host, kind))
+    uuid = world.prepare()
+    host = world.guests[uuid]
+    world.age += 1
+    assert world.ask(moving.take_unconnected, {uuid: host}, world.end) == []
+    assert {r.connector for r in world.live_attachments()} == {kind}
+    if kind == "qemu":
+        world.connections = set()  # its QEMU is gone with it
+    lacking = world.ask(moving.take_unconnected, {uuid: host}, world.end, [uuid])
+    if kind == "kernel":
+        assert lacking == []
+        well(world, uuid, host)
+        return
+    assert lacking == [uuid]
+    assert {(r.export, r.connection, r.run_id) for r in world.live_attachments()} == {
+        ("begun", "none", "run-" + world.run)
+    }
+    world.ask_storage(world.ask(moving.storage_hosts))
+    assert world.connected(uuid, host)
+    world.ask(moving.kept, lacking)
+    well(world, uuid, host)
+
+
 @pytest.mark.parametrize("over", ["failed", "dead"])
 def test_a_volume_whose_extension_did_not_end_goes_along(world: Movers, over: str) -> None:
     """No storage host exported it to the new host, nor to the former one again: the guest stayed off, and no start led out of that."""

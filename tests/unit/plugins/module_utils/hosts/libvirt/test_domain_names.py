@@ -12,7 +12,7 @@ import types
 
 import pytest
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InstanceExists, LibvirtError
+from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import Conflict, InstanceExists, LibvirtError
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import connection as libvirt_connection
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domains, running
 
@@ -142,3 +142,16 @@ def test_without_another_name_nothing_is_touched():
     assert len(host.domains) == 1
     with pytest.raises(LibvirtError):
         define(Libvirt(faster="web"))
+
+
+def test_a_lost_domain_is_not_defined_for_volumes_whose_users_were_lost_with_it(tmp_path):
+    """Each start would be refused by the target, and a later reboot would take the wrong user from this definition."""
+    disk = "<disk><source name='iqn.test:one/1'><auth username='u'/></source></disk>"
+    text = (XML % ("web", ME)).replace("</domain>", "<devices>%s</devices></domain>" % disk)
+    host = Libvirt()
+    wanted = domains.DomainSpec(ME, "web", text, state="defined", keep_disks=True)
+    with pytest.raises(Conflict, match="has lost the domain of instance %s, .* to iqn.test:one$" % ME) as caught:
+        domains.ensure_domain(host, wanted)
+    assert "HARD" in caught.value.remedy and host.domains == []
+    domains.ensure_domain(host, dataclasses.replace(wanted, new_logins=("iqn.test:one",)))
+    assert [d.UUIDString() for d in host.domains] == [ME]
