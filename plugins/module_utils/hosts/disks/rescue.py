@@ -160,7 +160,7 @@ def restore(
     if not spec.start:
         return {"changed": True, "forced": forced, "power_state": _state_of(find_domain(connection, uuid))}
     try:
-        return {**ensure_power(connection, power), "changed": True, "forced": forced}
+        return {**ensure_power(connection, power, begun=True), "changed": True, "forced": forced}
     except Exception as error:
         state = NOSTATE
         with contextlib.suppress(BootflowError):

@@ -56,18 +56,20 @@ class PowerSpec:
     vif_plugging_is_fatal: bool = True
 
 
-def ensure_power(connection: t.Any, spec: PowerSpec, check_mode: bool = False) -> dict[str, t.Any]:
+def ensure_power(connection: t.Any, spec: PowerSpec, check_mode: bool = False, begun: bool = False) -> dict[str, t.Any]:
     """Bring a guest into the state of ``spec``, doing only what is missing. Gives {changed, power_state, forced, seconds, ...}.
 
     It waits for others that define, start or stop the guest, and does nothing where the run is gone that asks for it.
 
+    :arg begun: this is the last part of a work, which is done to its end.
     :raises InstanceNotFound: the host has no such domain.
     :raises LibvirtError, HypervisorUnavailable: libvirt refuses, or is gone; the guest ended at once, or is off and cannot be paused.
     :raises VirtualInterfaceCreateException, WaitTimeout: see running.wait_for_state, locks.guest_lock.
     """
     begin = time.monotonic()
     with contextlib.nullcontext() if check_mode else guest_lock(checked_uuid(spec.uuid)):
-        refuse_gone(spec.uuid)
+        if not begun:
+            refuse_gone(spec.uuid)
         found = _ensure(connection, spec, check_mode)
     return {**found, "seconds": round(time.monotonic() - begin, 3)}
 
