@@ -187,9 +187,7 @@ class Snapshot:
     networks: t.Optional[t.Mapping[str, DhcpNetwork]] = None  # of libvirt, by name; None: they were not read
     networks_error: t.Optional[t.Mapping[str, t.Any]] = None  # why not
     boot_id: str = ""  # of the start of the host, as the kernel names it; "": not known
-    at_work: t.Collection[
-        str
-    ] = ()  # UUIDs of the guests that a module on the host works on, as one of a run that was killed
+    at_work: t.Collection[str] = ()  # UUIDs of the guests that a module works on, as one of a run that was killed
     resumes: bool = True  # its guests run again after a restart: bootflow_resume_guests_state_on_host_boot
     machine: str = ""  # libvirt's UUID of it; with ``node`` it tells a machine that has two names in the inventory
 

@@ -102,10 +102,8 @@ class CableSnapshot:
     secrets: t.Sequence[Secret] = ()
     error: str = ""
     remedy: str = ""
-    machine: t.Tuple[str, str] = (
-        "",
-        "",
-    )  # its hostname and libvirt's UUID; the same of a machine with two names; without a UUID not known
+    #: Its hostname and libvirt's UUID, the same of a machine with two names; without a UUID it is not known.
+    machine: t.Tuple[str, str] = ("", "")
 
 
 @dataclass(frozen=True)

@@ -187,7 +187,8 @@ def _check_logins(spec: DomainSpec) -> None:
         raise Conflict(
             message="%s has lost the domain of instance %s, and with it the user with whom QEMU logs in to %s"
             % (os.uname().nodename, spec.uuid, unknown[0]),
-            remedy="Now that the ledger knows, bootflow.compute.reboot with bootflow_reboot_type: HARD gives the target another user.",
+            remedy="Run bootflow.compute.heartbeat, which tells the ledger, and then bootflow.compute.reboot with bootflow_reboot_type: HARD: the target gets"
+            " another user.",
         )
 
 
