@@ -93,18 +93,17 @@ def take_unconnected(
     :raises InvalidVolume, VolumeLocked: another host may still be connected, or another run works on it.
     """
     its = attachments.select(tx, instance_uuids=gone, attach_statuses=(states.ATTACHED,)) if gone else []
-    left = {r.instance_uuid for r in its if r.connector == QEMU and attachment.QEMU_GONE.admits(r.state)}
-    lost = sorted({*left, *(r.instance_uuid for r in _unconnected(tx, places))})
+    left = {r.id: r.instance_uuid for r in its if r.connector == QEMU and attachment.QEMU_GONE.admits(r.state)}
+    lost = sorted({*left.values(), *(r.instance_uuid for r in _unconnected(tx, places))})
     if not lost:
         return []
     for problem in refusals(tx, {u: places[u] for u in lost}).values():
         raise problem
     rows = attachments.select(tx, instance_uuids=lost, attach_statuses=(states.ATTACHED,), lock=True)
-    without = [
-        r for r in rows if r.instance_uuid in left and r.connector == QEMU and attachment.QEMU_GONE.admits(r.state)
-    ]
-    if without:
-        attachments.apply(tx, without, attachment.QEMU_GONE)
+    if left:
+        attachments.apply(
+            tx, [r for r in rows if r.id in left and attachment.QEMU_GONE.admits(r.state)], attachment.QEMU_GONE
+        )
         rows = attachments.select(tx, instance_uuids=lost, attach_statuses=(states.ATTACHED,), lock=True)
     attachments.apply(tx, [r for r in rows if r.connection != DONE], attachment.RESUME, run_id=tx.run.id)
     life.bind_waiting(tx, connectors)

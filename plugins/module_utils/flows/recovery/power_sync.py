@@ -37,9 +37,7 @@ class Report:
     power_states: t.Mapping[str, int]  # uuid of each of its domains, also of those that are no instances
     boot_id: str = ""  # of the start of the host that these are from; "": not known
     resumes: bool = True  # bootflow_resume_guests_state_on_host_boot of the host
-    at_work: t.Collection[
-        str
-    ] = ()  # uuids of the guests that a module on the host works on: what dead runs left there waits
+    at_work: t.Collection[str] = ()  # uuids of guests that a module works on: what dead runs left of them waits
 
 
 @dataclass(frozen=True)

@@ -248,7 +248,8 @@ def _ensure(
     if domain is None:
         if spec.keep_disks:
             _check_disks(spec)
-            _check_logins(spec)
+            if not check_mode:  # which connects nothing anew
+                _check_logins(spec)
         spec = _with_free_name(connection, spec)
     else:
         with libvirt_errors():

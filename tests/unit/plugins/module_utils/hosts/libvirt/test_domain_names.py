@@ -153,5 +153,8 @@ def test_a_lost_domain_is_not_defined_for_volumes_whose_users_were_lost_with_it(
     with pytest.raises(Conflict, match="has lost the domain of instance %s, .* to iqn.test:one$" % ME) as caught:
         domains.ensure_domain(host, wanted)
     assert "HARD" in caught.value.remedy and host.domains == []
+    assert domains.ensure_domain(host, wanted, check_mode=True)["changed"], (
+        "a check does not know what is connected anew"
+    )
     domains.ensure_domain(host, dataclasses.replace(wanted, new_logins=("iqn.test:one",)))
     assert [d.UUIDString() for d in host.domains] == [ME]
