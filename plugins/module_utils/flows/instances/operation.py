@@ -306,17 +306,43 @@ def refuse_unknown(
     unknown += sorted(set(selection.reservations or ()) - {r.reservation_id for r in rows})
     if not unknown:
         return
-    near, used = None, instances.projects(tx)
-    if selection.project is not None and selection.project not in used:
-        near = suggestion(selection.project, used, "The list of projects with instances")
-    elif names:
-        living = instances.names(tx, selection.project)
-        strange = [n for n in names if n not in living]
-        if strange:
-            near = suggestion(strange[0], living, "The list of instances")
-        else:
-            near = "There are instances of these names that do not meet the other conditions; all of them must hold."
+    near = _in_others(tx, selection, set(unknown)) or _nearest(tx, selection, names)
     raise errors.InstanceNotFound(instance_id=", ".join(unknown), remedy=near)
+
+
+def _nearest(tx: Transaction, selection: Selection, names: t.Sequence[str]) -> str | None:
+    """What the unknown project, or the first of these names that no instance has, may have meant."""
+    used = instances.projects(tx)
+    if selection.project is not None and selection.project not in used:
+        return suggestion(selection.project, used, "The list of projects with instances")
+    if not names:
+        return None
+    living = instances.names(tx, selection.project)
+    strange = [n for n in names if n not in living]
+    if strange:
+        return suggestion(strange[0], living, "The list of instances")
+    return "There are instances of these names that do not meet the other conditions; all of them must hold."
+
+
+def _in_others(tx: Transaction, selection: Selection, unknown: set[str]) -> str | None:
+    """Which projects have what is named and not in the selected one; None: none has."""
+    if selection.project is None:
+        return None
+    named = {"names": selection.names, "uuids": selection.uuids, "reservations": selection.reservations}
+    found: dict[str, set[str]] = {}
+    for condition, words in named.items():
+        wanted = sorted(unknown.intersection(words or ()))
+        for row in instances.select_live(tx, **{condition: wanted}) if wanted else []:
+            its = {"names": row.display_name, "uuids": row.uuid, "reservations": row.reservation_id}
+            found.setdefault(its[condition], set()).add(row.project)
+    words_of: dict[str, list[str]] = {}
+    for word, its_projects in sorted(found.items()):
+        if selection.project not in its_projects:
+            words_of.setdefault(" and ".join(sorted(its_projects)), []).append(word)
+    if not words_of:
+        return None
+    parts = ("%s %s in project %s" % (_some(w), "is" if len(w) == 1 else "are", p) for p, w in words_of.items())
+    return "%s: set bootflow_project." % "; ".join(parts)
 
 
 def enter(

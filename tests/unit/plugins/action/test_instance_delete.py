@@ -112,6 +112,9 @@ def test_a_name_that_does_not_exist_deletes_nothing(play: Play) -> None:
         play(reservation_ids=["r-nothing"])
     with pytest.raises(errors.InstanceNotFound) as caught:
         play(names=["web-2"], project="defalt")
+    assert caught.value.remedy == "web-2 is in project default: set bootflow_project."
+    with pytest.raises(errors.InstanceNotFound) as caught:
+        play(names=["wep-1"], project="defalt")
     assert caught.value.remedy == "Did you mean default? The list of projects with instances has: default."
     assert play.world.everything() == before
     assert play(names=["web-2", "wep-1"], missing_ok=True)["deleted"] == ["web-2"]

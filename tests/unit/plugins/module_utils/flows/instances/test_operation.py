@@ -318,6 +318,18 @@ def test_selecting(world: World) -> None:
     with pytest.raises(errors.InstanceNotFound, match="Instance a could") as other:
         begin(world, names=["a", "c"], reservations=[world.row(c).reservation_id])
     assert "Did you mean" not in other.value.remedy and "other conditions" in other.value.remedy
+    elsewhere: tuple[tuple[dict[str, t.Any], str], ...] = (
+        ({"names": ["a", "c"], "project": "q"}, "a is in project p: set bootflow_project."),
+        ({"uuids": [b, c], "project": "p"}, "%s are in project q: set bootflow_project." % ", ".join(sorted((b, c)))),
+        ({"reservations": [reservation], "project": "q"}, "%s is in project p: set bootflow_project." % reservation),
+        ({"names": ["a"], "project": "r"}, "a is in project p: set bootflow_project."),
+        ({"names": ["b"], "uuids": [a], "project": "r"}, "%s is in project p; b is in project q: set bootflow_project." % a),
+    )  # fmt: skip
+    for which, remedy in elsewhere:
+        with pytest.raises(errors.InstanceNotFound) as other:
+            begin(world, **which)
+        said, end = other.value.remedy.rsplit(": ", 1)
+        assert (sorted(said.split("; ")), end) == (sorted(remedy.split(": ")[0].split("; ")), "set bootflow_project.")
     with world.ledger.rehearse() as tx:
         ours = tx.for_run(world.context("o"))
         with pytest.raises(errors.ComputeHostNotFound, match="h99") as caught:
