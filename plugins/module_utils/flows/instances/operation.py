@@ -331,8 +331,8 @@ def _in_others(tx: Transaction, selection: Selection, unknown: set[str]) -> str 
     named = {"names": selection.names, "uuids": selection.uuids, "reservations": selection.reservations}
     found: dict[str, set[str]] = {}
     for condition, words in named.items():
-        wanted = sorted(unknown.intersection(words or ()))
-        for row in instances.select_live(tx, **{condition: wanted}) if wanted else []:
+        chosen: dict[str, t.Any] = {condition: sorted(unknown.intersection(words or ()))}
+        for row in instances.select_live(tx, **chosen) if chosen[condition] else []:
             its = {"names": row.display_name, "uuids": row.uuid, "reservations": row.reservation_id}
             found.setdefault(its[condition], set()).add(row.project)
     words_of: dict[str, list[str]] = {}
