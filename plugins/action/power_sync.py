@@ -175,7 +175,7 @@ class ActionModule(LedgerAction):
                 i["name"],
                 i["uuid"],
                 i["host"],
-                i["vm_state"],
+                tables.change(i["vm_state_before"], i["vm_state"]),
                 POWER_STATES[i["power_state_before"]],
                 POWER_STATES[i["reported"]],
                 _note(i),

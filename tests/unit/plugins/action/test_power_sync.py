@@ -164,7 +164,10 @@ def test_off_and_on_again_behind_our_back(fleet: Fleet) -> None:
     assert (by_uuid[one]["vm_state"], by_uuid[one]["action"], by_uuid[one]["error"]) == ("stopped", "stop", None)
     assert (by_uuid[two]["vm_state"], by_uuid[two]["action"]) == ("active", None)
     lines = {line.split()[0]: line for line in fleet.shown[-1].splitlines() if line.startswith("web-")}
-    assert lines["web-1"].split()[3:6] == ["stopped", "RUNNING", "SHUTDOWN"] and "shutdown by itself" in lines["web-1"]
+    assert (
+        lines["web-1"].split()[3:8] == ["active", "->", "stopped", "RUNNING", "SHUTDOWN"]
+        and "shutdown by itself" in lines["web-1"]
+    )
     assert "paused unexpectedly" in lines["web-2"]
 
     power(fleet, "web-1", RUNNING)
