@@ -12,12 +12,13 @@ import re
 import subprocess
 import time
 import typing as t
+from pathlib import Path
 
 import pytest
 from flow import FLAVORS, Flow, entry
 from host_python import ModuleRunner
 from test_moves import COUNTING, address_of, running, traces
-from test_operations import operate, states_of, wait_ready
+from test_operations import operate, states_of, virsh, wait_ready
 
 READY = {"bootflow_wait_console": "BOOTFLOW-GUEST-READY"}
 # It counts its boots on its disk, and then seconds in its memory.
@@ -380,6 +381,40 @@ def test_a_host_that_cannot_run_the_guest(lab, flow: Flow, tmp_path) -> None:
     off = here.result(here.start("domain_migration_job", uuids=[uuid], action="abort"))
     assert off["outcomes"][uuid]["error"]["code"] == "MigrationError"
     flow.delete("web")
+
+
+@pytest.mark.usefixtures("still_guests")
+def test_a_host_without_the_cpu_of_the_guest(flow: Flow, tmp_path: Path) -> None:
+    """To libvirt there the guest's model has what no CPU of QEMU has. The guest runs on where it is, and the same again goes to another host."""
+    home, *others = flow.lab.hosts
+    flow.boot(entry("web"), bootflow_hosts=[home.name])
+    uuid = flow.instances()["web"]["uuid"]
+    model, changed = Path("/usr/share/libvirt/cpu_map/x86_qemu64.xml"), tmp_path / "qemu64.xml"
+    changed.write_text(
+        model.read_text().replace("<feature name='apic'/>", "<feature name='apic'/><feature name='avx512f'/>")
+    )
+    planned = operate(flow, "live_migrate", "web", options=("--check",))
+    (there,) = [host for host in others if host.name in planned.partition("Would live_migrate")[2].partition("PLAY")[0]]
+    there.run("mount", "--bind", str(changed), str(model))
+    try:
+        there.fail("libvirtd")
+        there.restore()
+        life = virsh(flow, "web", "domid")
+        refused = " ".join(operate(flow, "live_migrate", "web", expect=2).split())
+        assert "InvalidCPUInfo: Unacceptable CPU info: %s: " % there.name in refused and "avx512f" in refused, refused
+        assert "Name another host with bootflow_live_migrate_host, or none" in refused, refused
+        assert virsh(flow, "web", "domid") == life and traces(flow, "web") == {home.name: (True, "running")}
+        assert states_of(flow) == {("active", None)} and len(flow.query("SELECT 1 FROM claims")) == 1
+        operate(flow, "live_migrate", "web")
+        assert where(flow, "web") not in (home.name, there.name) and statuses(flow) == ["error", "completed"]
+    finally:
+        there.run("umount", str(model))
+        there.fail("libvirtd")
+        there.restore()
+    flow.check_ledger()
+    assert traces(flow, "web") == {where(flow, "web"): (True, "running")} and uuid == flow.instances()["web"]["uuid"]
+    flow.delete("web")
+    assert flow.residue() == {}
 
 
 def test_a_guest_that_went_over_unseen_and_ended_there(flow: Flow) -> None:

@@ -10,7 +10,7 @@ source: Nova's compute.api.API.live_migrate and LiveMigrationTask
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...core import errors
 from ...core.instances import moves, states
@@ -22,6 +22,7 @@ from ...ledger.compute import claims, history, instances, nodes
 from ...ledger.compute import moves as ledger_moves
 from ...ledger.compute.claims import Candidate
 from ...ledger.compute.instances import Instance, PlacedInstance
+from ...ledger.compute.moves import MoveRow
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments
 from ...ledger.storage.attachments import Attachment, Connector
@@ -166,7 +167,28 @@ def sort_out(
             continue
         spec = live_pins.as_it_runs(row.spec, has.get(row.uuid, {}).get("numa"))
         found[row.uuid] = Mover(row, spec, _barred(row, wanted, versions))
+    if wanted.to_host is None:
+        past = ledger_moves.all_of(tx, list(found))
+        found = {u: replace(m, failed=_failed(m.row, past[u])) for u, m in found.items()}
     return found, refused
+
+
+def _failed(row: PlacedInstance, past: t.Sequence[MoveRow]) -> tuple[str, ...]:
+    """The hosts that it did not come to by live migrations since it is where it is, each once, the last one last.
+
+    source: Nova's LiveMigrationTask._find_destination, which tries others in the same request
+    """
+    hosts: list[str] = []
+    for move in reversed(past):
+        if move.status not in (moves.ERROR, moves.CANCELLED) or move.source_compute != row.host:
+            break
+        if (
+            move.status == moves.ERROR
+            and move.migration_type == moves.LIVE_MIGRATION
+            and move.dest_compute not in hosts
+        ):
+            hosts.append(move.dest_compute)
+    return tuple(reversed(hosts))
 
 
 def _check_runs(row: Instance) -> None:

@@ -9,6 +9,7 @@ source: Nova's MigrationTask and ResourceTracker.resize_claim
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 from collections import defaultdict
 from dataclasses import dataclass, replace
@@ -40,6 +41,7 @@ class Mover:
     may_stay: bool = False  # its own host is as good as others
     old_disks: t.Sequence[t.Mapping[str, t.Any]] | None = None  # its local disks, where its flavor changes them
     new_disks: t.Sequence[t.Mapping[str, t.Any]] | None = None
+    failed: t.Sequence[str] = ()  # hosts that it did not come to, the last one last: others come first
 
 
 def claim(
@@ -81,7 +83,7 @@ def claim(
                     remedy="bootflow.compute.heartbeat, or any report of the host, does it.",
                 )
             told = replace(options, explain_failures=explained < MOST_EXPLAINED)
-            requests.append(_request(mover, fleet, told, members, barred[uuid], kind, zones.get(uuid)))
+            requests.append(_request_elsewhere(mover, fleet, told, members, barred[uuid], kind, zones.get(uuid)))
         except errors.NoValidHost as e:
             explained += len(fleet)
             e.remedy = _remedy(e)
@@ -96,6 +98,24 @@ def _remedy(error: errors.NoValidHost) -> str:
     near = (error.details.get("decision") or {}).get("nearest_miss") or {}
     change = near.get("smallest_change")
     return "Smallest change: %s." % change["text"] if change else "Make room on another host, or add one."
+
+
+def _request_elsewhere(
+    mover: Mover,
+    fleet: Fleet,
+    options: SchedulerOptions,
+    members: t.Mapping[str, ServerGroup],
+    barred: set[str],
+    *more: t.Any,
+) -> claims.ClaimRequest:
+    """_request() without the hosts that it did not come to; where there is no other, without the last one; then with all."""
+    for without in (mover.failed, mover.failed[-1:]):
+        if without:
+            with contextlib.suppress(errors.NoValidHost):
+                return _request(
+                    mover, fleet, replace(options, explain_failures=False), members, {*barred, *without}, *more
+                )
+    return _request(mover, fleet, options, members, barred, *more)
 
 
 def _request(

@@ -235,6 +235,28 @@ def test_never_to_an_older_hypervisor(world: LiveMovers) -> None:
     assert world.go(uuid).moving
 
 
+def test_hosts_that_refused_the_guest_come_last(world: LiveMovers) -> None:
+    """The same again goes elsewhere; where all refused it, not to the last one; one that was aborted does not count."""
+    backends = {**QCOW2, "h3": "qcow2"}
+    world.report("h3", memory=9999)
+    uuid = world.boot("web")
+    first = world.row(uuid).host
+    refusal = errors.InvalidCPUInfo(reason="x")
+    aborted = errors.LiveMigrationAborted(instance_uuid=uuid, reason="told")
+
+    def tried(error: errors.BootflowError | None, to: str | None = None) -> str:
+        (moving,) = world.go(uuid, to=to, backends=backends).moving
+        if error is not None:
+            world.call(live_course.finish, {uuid: live_course.Result(RUNS, error, True)})
+        return str(moving.move.dest_compute)
+
+    best = tried(aborted)
+    assert tried(refusal) == best
+    (second,) = set(backends) - {first, best}
+    assert tried(refusal) == second and tried(refusal) == best and tried(refusal) == second
+    assert tried(refusal, to=second) == second, "who names a host gets it"
+
+
 def with_cells(world: LiveMovers, host: str, pages: t.Sequence[int] = (2048,)) -> None:
     numa = cells()
     for cell in numa["cells"]:
