@@ -151,4 +151,5 @@ def _lines(instance: t.Mapping[str, t.Any]) -> list[str]:
     if vnc is not None:
         where = "%(listen)s:%(port)d" % vnc
         lines.append("  VNC %s%s" % (where, " of the host; %(tunnel)s" % vnc if vnc["tunnel"] else ""))
-    return [*lines, *("  | " + line for line in instance["console"])]
+    printed = ["  | " + line for line in instance["console"]]
+    return [*lines, *(printed or ["  The log of its serial console is empty."])]

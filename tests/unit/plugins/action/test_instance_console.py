@@ -97,6 +97,7 @@ def test_the_tunnel(fleet: Fleet, vnc: t.Any, variables: dict[str, t.Any], tunne
     fleet.hostvars[host].update(variables)
     fleet.answers[uuid] = {"error": None, "power_state": 1, "console": [], "vnc": vnc}
     (found,) = fleet.play(names=["web-1"])["instances"]
+    assert "The log of its serial console is empty." in fleet.shown
     told = None if found["vnc"] is None else found["vnc"]["tunnel"]
     assert told == (None if tunnel is None else tunnel.replace(" h", " " + host) if tunnel.endswith(" h") else tunnel)
 
