@@ -40,6 +40,12 @@ options:
       shutdown_timeout:
         description: O(shutdown_timeout) of this domain.
         type: float
+      restored:
+        description:
+          - With O(state=running), a guest that somebody else left with its saved memory restored and its CPUs stopped goes on, too.
+          - Such a guest looks like one that comes from another host, so that this is of suspended instances only.
+        type: bool
+        default: false
   state:
     description:
       - The state that they are to have. V(paused) stops the CPUs of a guest, V(unpaused) lets them go on.
@@ -165,7 +171,11 @@ MOST_AT_ONCE = 100  # guests that are asked to shut down or restart: waiting for
 
 def argument_spec():
     """The module's options."""
-    domain = {"uuid": {"type": "str", "required": True}, "shutdown_timeout": {"type": "float"}}
+    domain = {
+        "uuid": {"type": "str", "required": True},
+        "shutdown_timeout": {"type": "float"},
+        "restored": {"type": "bool", "default": PowerSpec.restored},
+    }
     return {
         **TIME_LIMIT_ARGUMENTS,
         **LIBVIRT_ARGUMENTS,
@@ -183,7 +193,7 @@ def argument_spec():
 def power_spec(args, domain):
     """The spec of one element of the option ``domains``, whose own values come before those for all."""
     values = {key: args[key] if domain.get(key) is None else domain[key] for key in OF_EACH}
-    return PowerSpec(uuid=domain["uuid"].lower(), state=args["state"], **values)
+    return PowerSpec(uuid=domain["uuid"].lower(), state=args["state"], restored=domain["restored"], **values)
 
 
 def main():

@@ -160,6 +160,19 @@ def test_a_run_that_is_killed_in_the_middle(flow: Flow, then: str) -> None:
     assert flow.residue() == {}
 
 
+@pytest.mark.usefixtures("still_guests")
+def test_a_guest_that_was_restored_and_did_not_go_on_is_resumed(flow: Flow) -> None:
+    """As a module leaves it that is killed in between, or that finds an interface missing."""
+    flow.boot(entry("web"))
+    operate(flow, "suspend", "web")
+    virsh(flow, "web", "start", "--paused")
+    assert guest(flow, "web") == "paused"
+    operate(flow, "resume", "web")
+    assert states_of(flow) == {("active", None)} and guest(flow, "web") == "running"
+    flow.delete("web")
+    assert flow.residue() == {}
+
+
 def test_pause_suspend_reboot_and_lock_several_guests(flow: Flow) -> None:
     flow.boot(entry("web", max_count=2, user_data=COUNTING), entry("deaf", user_data=DEAF), **READY)
     names = sorted(flow.instances())

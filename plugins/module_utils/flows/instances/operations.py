@@ -38,7 +38,7 @@ OPERATIONS: dict[str, Operation] = {
         Operation("pause", "pause", power="paused"),
         Operation("unpause", "unpause", power="unpaused"),
         Operation("suspend", "suspend", power="suspended"),
-        Operation("resume", "resume", power="running", connects_volumes=True),
+        Operation("resume", "resume", power="running", connects_volumes=True, details=lambda row: {"restored": True}),
         # A guest that does not restart when it is asked is rebooted hard.
         Operation("soft_reboot", "reboot", power="rebooted", forced=RESET, fails_to=ERROR),
         Operation("hard_reboot", "reboot", work="hard_reboot", fails_to=ERROR, recovers_volumes=True),

@@ -34,6 +34,7 @@ from .running import (
     go_on,
     hidden_logins,
     is_active,
+    is_restored,
     power_state,
     refuse_gone,
     shut_down,
@@ -54,6 +55,7 @@ class PowerSpec:
     wait_timeout: float = 60.0
     vif_plugging_timeout: float = 300.0  # 0: the guest runs at once
     vif_plugging_is_fatal: bool = True
+    restored: bool = False  # one that somebody else left between its saved memory and its first step goes on
 
 
 def ensure_power(connection: t.Any, spec: PowerSpec, check_mode: bool = False, begun: bool = False) -> dict[str, t.Any]:
@@ -127,7 +129,8 @@ def _run(_connection: t.Any, domain: t.Any, spec: PowerSpec, check_mode: bool) -
     with libvirt_errors():
         saved = bool(domain.hasManagedSaveImage(0))
     begins = not is_active(domain)
-    resume = not begins and was_paused(domain)
+    restored = not begins and spec.restored and is_restored(domain)
+    resume = restored or (not begins and was_paused(domain))
     missing: list[str] = []
     attached = False
     if not check_mode:
@@ -140,7 +143,7 @@ def _run(_connection: t.Any, domain: t.Any, spec: PowerSpec, check_mode: bool) -
         wait_for_state(domain, RUNNING, domain.name(), spec.wait_timeout)
         if saved or not begins:  # one that has just begun by its definition has all of them
             attached = pci_devices.attach_missing(domain)
-        if saved and (begins or resume):
+        if restored or (saved and (begins or resume)):
             _set_clock(domain)
     return {"changed": begins or resume or attached or crashed, "vifs_missing": missing}
 

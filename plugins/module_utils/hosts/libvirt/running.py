@@ -48,6 +48,16 @@ def was_paused(domain: t.Any) -> bool:
     return power_state_of(state) == POWER_PAUSED and reason in by_hand
 
 
+def is_restored(domain: t.Any) -> bool:
+    """Whether the domain has its saved memory, and did not go on with it: who started it was killed, or found an interface missing.
+
+    One that comes from another host looks alike: this is asked of suspended instances, which never do.
+    """
+    with libvirt_errors():
+        state, reason = domain.state()[:2]
+    return (state, reason) == (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_MIGRATION)
+
+
 def is_active(domain: t.Any) -> bool:
     with libvirt_errors():
         return bool(domain.isActive())
