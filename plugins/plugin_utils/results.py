@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import signal
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
@@ -29,11 +31,25 @@ def module_error(name: str, host: str, result: t.Mapping[str, t.Any]) -> errors.
     if result.get("error_code"):
         return errors.from_dict({**result, "code": result["error_code"], "message": result.get("msg", "")})
     text = str(result.get("msg") or "").strip()
+    number = _signal_of(result)
+    if number is not None:
+        remedy = errors.OUT_OF_MEMORY if number == signal.SIGKILL else None
+        return errors.ModuleKilled(remedy=remedy, module=name, host=host, signal=number.name)
     if "module_stdout" in result:  # it gave no answer
         text = "%s (%s)" % (text, _last_words(result))
     elif not text:
         text = (traceback_of(result).strip().splitlines() or [""])[-1]
     return errors.RemoteError(reason=legible("%s on %s: %s" % (name, host, text or "the module failed")))
+
+
+def _signal_of(result: t.Mapping[str, t.Any]) -> signal.Signals | None:
+    """Which ended a module that gave no answer, or only a part of one. Shells say 128 + its number, Python the negative number."""
+    rc = result.get("rc") if "module_stdout" in result else None
+    if not isinstance(rc, int):
+        return None
+    with contextlib.suppress(ValueError):
+        return signal.Signals(-rc if rc < 0 else rc - 128)
+    return None
 
 
 def traceback_of(result: t.Mapping[str, t.Any]) -> str:

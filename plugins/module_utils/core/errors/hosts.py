@@ -119,3 +119,17 @@ class RemoteError(BootflowError):
     msg_fmt = "%(reason)s"
     status = 400
     retryable = True
+
+
+#: Of what somebody, or the kernel, sent SIGKILL.
+OUT_OF_MEMORY = (
+    "The kernel kills processes where memory is short, and says so in the host's log (dmesg): free some there, or raise the host's"
+    " bootflow_reserved_memory_mb. Then run the same again."
+)
+
+
+class ModuleKilled(RemoteError):
+    """A signal ended a module on the host before its answer, as the kernel's SIGKILL where memory is short. What it had begun may be done."""
+
+    msg_fmt = "%(module)s on %(host)s was killed before it could answer (%(signal)s)"
+    remedy = "Look for what ended it in the host's log (dmesg, journalctl), then run the same again."

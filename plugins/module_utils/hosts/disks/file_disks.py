@@ -291,9 +291,9 @@ def format_disk(spec: DiskSpec, path: str) -> None:
     """Create swap, or the file system of an ephemeral disk, on a raw file or block device."""
     if spec.kind == "swap":
         label = ["-L", spec.label] if spec.label else []
-        run([program("mkswap", "util-linux")] + label + [path], timeout=600.0, path=path)
+        run([program("mkswap", "util-linux")] + label + [path], timeout=600.0, path=path, outlives=False)
     elif spec.fs != "none":
-        run(_mkfs(spec, path), timeout=600.0, path=path)
+        run(_mkfs(spec, path), timeout=600.0, path=path, outlives=False)
 
 
 def _mkfs(spec: DiskSpec, path: str) -> list[str]:

@@ -117,7 +117,8 @@ def format_holder(vg: str, uuid: str, name: str, size: int, ledger_id: str) -> N
     """Create the logical volume with its file system. It is marked as incomplete."""
     begin(vg, uuid, [Wanted(name, size)], ledger_id)
     device = lvm.device_path(vg, name)
-    run([program("mkfs.ext4", "e2fsprogs"), "-q", "-F", *MKFS_OPTIONS, device], timeout=600.0, path=device)
+    argv = [program("mkfs.ext4", "e2fsprogs"), "-q", "-F", *MKFS_OPTIONS, device]
+    run(argv, timeout=600.0, path=device, outlives=False)
     flush(device)
 
 

@@ -157,7 +157,7 @@ def _fill(
 def _copy(source: str, target: str) -> None:
     """Sparse, and without reading anything where the file system can share the blocks. A layer stays one over the same base image."""
     argv = [program("cp", "coreutils"), "--reflink=auto", "--sparse=always", "--", source, target]
-    run(argv, timeout=24 * 3600.0, path=target)
+    run(argv, timeout=24 * 3600.0, path=target, outlives=False)
     os.chmod(target, 0o600)
 
 

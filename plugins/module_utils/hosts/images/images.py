@@ -306,7 +306,7 @@ def _fetch(image: ImageSource, target: str, on_progress: Progress | None) -> str
 def convert(source: str, driver: str, target: str, made: str = "raw") -> None:
     """Write an image anew to a file of the format ``made``. :arg driver: the checked format of ``source``, never probed."""
     argv = [program("qemu-img", QEMU_IMG_PACKAGE), "convert", "-f", driver, "-O", made, source, target]
-    run(argv, timeout=CONVERT_TIMEOUT, path=target)
+    run(argv, timeout=CONVERT_TIMEOUT, path=target, outlives=False)
 
 
 def _publish(image: ImageSource, raw: str, sha256: str, folder: str) -> BaseImage:

@@ -16,7 +16,7 @@ import sys
 import typing as t
 from dataclasses import dataclass
 
-from ...core.errors import CommandFailed, DiskFull, MissingLibrary
+from ...core.errors import OUT_OF_MEMORY, CommandFailed, DiskFull, MissingLibrary
 
 #: Exit code of a program that did not end in time (as of timeout(1)).
 TIMED_OUT = 124
@@ -31,6 +31,15 @@ _LIMITER = (
     "if cpu: resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu))\n"
     "if memory: resource.setrlimit(resource.RLIMIT_AS, (memory, memory))\n"
     "os.execvp(sys.argv[3], sys.argv[3:])\n"
+)
+
+
+# prctl(PR_SET_PDEATHSIG, SIGKILL) holds over exec; the parent may have died before it.
+_TIED = (
+    "import ctypes, os, sys\n"
+    "ctypes.CDLL(None, use_errno=True).prctl(1, 9, 0, 0, 0)\n"
+    "if os.getppid() != int(sys.argv[1]): sys.exit(143)\n"
+    "os.execvp(sys.argv[2], sys.argv[2:])\n"
 )
 
 
@@ -81,6 +90,11 @@ def limited(argv: t.Sequence[str], limits: Limits) -> list[str]:
     return [prlimit, *(option % most for option, most in options if most), "--", *argv]
 
 
+def tied(argv: t.Sequence[str]) -> list[str]:
+    """``argv`` with a prefix that has the kernel kill the program when this process, or the thread that starts it, ends for any reason."""
+    return [sys.executable, "-I", "-c", _TIED, str(os.getpid()), *argv]
+
+
 def start(
     argv: t.Sequence[str],
     stdin: int = subprocess.DEVNULL,
@@ -111,6 +125,7 @@ def run(
     check: bool = True,
     path: str = "",
     stdin: str = "",
+    outlives: bool = True,
 ) -> Completed:
     """Run ``argv`` and wait for it, at most ``timeout`` seconds (then its whole process group is killed).
 
@@ -118,11 +133,14 @@ def run(
 
     :arg path: the file that the program writes, for the message of DiskFull.
     :arg stdin: the input of the program.
+    :arg outlives: false: the program ends when this process is killed. For all that writes or reads for long: it would have disks in use that
+        the next module starts a guest with, or removes. Not for what the kernel or LVM has in hand meanwhile.
     :raises DiskFull: the program failed because no space was left.
     :raises CommandFailed: the program failed; only with ``check``.
     """
     try:
-        process = start(limited(argv, limits), stdin=subprocess.PIPE if stdin else subprocess.DEVNULL)
+        whole = limited(argv, limits)
+        process = start(whole if outlives else tied(whole), stdin=subprocess.PIPE if stdin else subprocess.DEVNULL)
     except FileNotFoundError:
         raise CommandFailed(cmd=argv[0], rc=127, stderr="not found") from None
     _running.add(process)
@@ -143,6 +161,9 @@ def run(
         reason = done.stderr.strip() or done.stdout.strip()
         if "No space left on device" in reason or "Disk quota exceeded" in reason:
             raise DiskFull(host=socket.gethostname(), path=path or argv[-1], reason=reason[-500:])
+        if done.rc == -signal.SIGKILL:
+            reason = reason or "killed (SIGKILL)"
+            raise CommandFailed(cmd=os.path.basename(argv[0]), rc=done.rc, stderr=reason[-2000:], remedy=OUT_OF_MEMORY)
         raise CommandFailed(cmd=os.path.basename(argv[0]), rc=done.rc, stderr=reason[-2000:])
     return done
 

@@ -13,13 +13,13 @@ import contextlib
 import io
 import os
 import re
+import signal
 import subprocess
-import sys
 import threading
 import time
 import typing as t
 
-from ...core.errors import CommandFailed
+from ...core.errors import OUT_OF_MEMORY, CommandFailed
 from ..os import command
 from ..os.files import read_json, write_json
 from ..os.paths import checked_id, make_dirs
@@ -30,13 +30,6 @@ PROGRESS = "/run/bootflow/progress"
 #: Called with percent done, 0 to 100.
 OnPercent = t.Callable[[float], None]
 
-# prctl(PR_SET_PDEATHSIG, SIGKILL) holds over exec; the parent may have died before it.
-_TIED = (
-    "import ctypes, os, sys\n"
-    "ctypes.CDLL(None, use_errno=True).prctl(1, 9, 0, 0, 0)\n"
-    "if os.getppid() != int(sys.argv[1]): sys.exit(143)\n"
-    "os.execvp(sys.argv[2], sys.argv[2:])\n"
-)
 _PERCENT = re.compile(rb"\(\s*([0-9.]+)/100%\)")
 
 
@@ -78,6 +71,10 @@ def run_tied(argv: t.Sequence[str], on_percent: OnPercent | None = None, timeout
     if rc != 0:
         if late.is_set():
             said += " killed: not finished after %d s" % int(timeout or 0)
+        elif rc == -signal.SIGKILL:
+            raise CommandFailed(
+                cmd=os.path.basename(argv[0]), rc=rc, stderr=said[-2000:] or "killed (SIGKILL)", remedy=OUT_OF_MEMORY
+            )
         raise CommandFailed(cmd=os.path.basename(argv[0]), rc=rc, stderr=said[-2000:])
     return out.decode("utf-8", "replace")
 
@@ -106,7 +103,7 @@ def tied_lines(argv: t.Sequence[str]) -> t.Iterator[t.Iterator[bytes]]:
 
 
 def _start(argv: t.Sequence[str], errors: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
-    return command.start([sys.executable, "-I", "-c", _TIED, str(os.getpid()), *argv], stderr=errors)
+    return command.start(command.tied(argv), stderr=errors)
 
 
 def _read(stdout: io.BufferedReader, on_percent: OnPercent | None) -> bytes:

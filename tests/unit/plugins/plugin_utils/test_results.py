@@ -95,8 +95,8 @@ def test_the_error_behind_a_failed_result_is_the_same_again(error: errors.Bootfl
     [
         ({"module_stdout": "", "module_stderr": "Traceback\nMemoryError\n"}, "MemoryError"),
         ({"module_stdout": "no space\r\n", "module_stderr": "Shared connection to 10.0.0.1 closed.\r\n"}, "no space"),
-        ({"module_stdout": "Killed\n", "module_stderr": "", "rc": 137}, "Killed"),
-        ({"module_stdout": "", "module_stderr": "", "rc": 137}, "exit code 137"),
+        ({"module_stdout": "", "module_stderr": "", "rc": 3}, "exit code 3"),
+        ({"module_stdout": "", "module_stderr": "sh: python3: not found", "rc": 127}, "sh: python3: not found"),
     ],
 )
 def test_a_module_without_an_answer_is_a_remote_error_with_its_last_words(said: dict[str, object], last: str):
@@ -105,6 +105,19 @@ def test_a_module_without_an_answer_is_a_remote_error_with_its_last_words(said: 
         "RemoteError",
         "a_module on kvm1: No start of json char found (%s)" % last,
     )
+
+
+@pytest.mark.parametrize("rc, name", [(137, "SIGKILL"), (-9, "SIGKILL"), (139, "SIGSEGV")])
+@pytest.mark.parametrize("stdout", ["", "Killed\n", '\n{"changed": true, "outco'])
+def test_a_module_that_was_killed_says_so(rc: int, name: str, stdout: str):
+    """Whether it had begun to write its answer or not."""
+    result = {"failed": True, "msg": "No start of json char found", "module_stdout": stdout, "rc": rc}
+    error = module_error("a_module", "kvm1", result)
+    assert (error.code, error.message) == (
+        "ModuleKilled",
+        "a_module on kvm1 was killed before it could answer (%s)" % name,
+    )
+    assert ("memory is short" in error.remedy) == (name == "SIGKILL") and "dmesg" in error.remedy and error.retryable
 
 
 def test_a_module_that_ended_with_an_exception_is_a_remote_error_with_its_last_line():

@@ -103,6 +103,37 @@ def test_command_ends_in_time_and_takes_its_children_along(tmp_path):
         time.sleep(0.05)
 
 
+HOSTS = "ansible_collections.bootflow.compute.plugins.module_utils.hosts"
+
+
+@pytest.mark.parametrize(
+    ("program", "work"),
+    [
+        ("qemu-img", "from %s.images.images import convert; convert('a', 'qcow2', 'b')"),
+        ("cp", "from %s.disks.resized import _copy; _copy('a', 'b')"),
+        ("mkfs.ext4", "from %s.disks.file_disks import *; format_disk(DiskSpec('disk.eph0', 'ephemeral', 1), 'b')"),
+        ("mkswap", "from %s.disks.file_disks import *; format_disk(DiskSpec('disk.swap', 'swap', 1), 'b')"),
+    ],
+)
+def test_what_writes_disks_ends_with_a_module_that_is_killed(program, work, tmp_path):
+    """As by the kernel when memory is short: the next module starts a guest with the disk, or removes it."""
+    tool = tmp_path / program
+    tool.write_text("#!/bin/sh\necho $$ > %s/pid.part; mv %s/pid.part %s/pid\nexec sleep 600\n" % ((tmp_path,) * 3))
+    tool.chmod(0o755)
+    environment = {**os.environ, "PATH": "%s:%s" % (tmp_path, os.environ["PATH"])}
+    module = subprocess.Popen([sys.executable, "-c", work % HOSTS], env=environment)
+    end = time.monotonic() + 30
+    while not (tmp_path / "pid").exists():
+        assert time.monotonic() < end and module.poll() is None, "it does not work"
+        time.sleep(0.02)
+    module.kill()
+    module.wait()
+    place = "/proc/%s/stat" % (tmp_path / "pid").read_text().strip()
+    while os.path.exists(place) and "Z" not in open(place).read():
+        assert time.monotonic() < end, "it lives on"
+        time.sleep(0.05)
+
+
 def test_command_is_not_waited_for_when_it_does_not_end(monkeypatch):
     """As with a program that the kernel holds (state D), and with one whose child has left its session."""
     monkeypatch.setattr(command, "GRACE", 0.3)
@@ -146,6 +177,9 @@ def test_command_limits(prlimit, monkeypatch):
 def test_command_failures():
     with pytest.raises(errors.CommandFailed, match="exit code 3: words"):
         command.run(["sh", "-c", "echo words >&2; exit 3"])
+    with pytest.raises(errors.CommandFailed, match=r"exit code -9: killed \(SIGKILL\)") as caught:
+        command.run(["sh", "-c", "kill -9 $$"])
+    assert "dmesg" in caught.value.remedy
     with pytest.raises(errors.DiskFull, match="/the/file"):
         command.run(["sh", "-c", "echo 'write: No space left on device' >&2; exit 1"], path="/the/file")
     with pytest.raises(errors.CommandFailed, match="127"):
