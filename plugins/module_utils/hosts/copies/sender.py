@@ -14,6 +14,7 @@ from __future__ import annotations
 import hmac
 import os
 import stat
+import tempfile
 import typing as t
 from dataclasses import dataclass, field
 
@@ -27,7 +28,6 @@ from ..images.images import QEMU_IMG_PACKAGE, convert
 from ..lvm import lvm
 from ..os.batch import progress
 from ..os.command import program, run
-from ..os.files import remove_files
 from ..os.locks import host_lock
 from ..os.paths import checked_disk_name, instance_dir
 from .server import Place, Server, started
@@ -35,7 +35,6 @@ from .stream import Stream, send_file, send_line
 
 #: What goes along beside the recorded disks.
 CONFIG_DRIVE = "disk.config"
-_FLAT = ".move"  # a disk without its base image, until it is opened
 _FOLDER_FORMATS = ("qcow2", "raw")
 
 
@@ -75,7 +74,8 @@ def prepare(
                 described.append(_file(offer, folder, folder, name, record))
         drive = os.path.join(folder, CONFIG_DRIVE)
         if os.path.isfile(drive) and not os.path.islink(drive):
-            described.append({**_add(offer, CONFIG_DRIVE, drive), "record": None})
+            fd = os.open(drive, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            described.append({**_add(offer, CONFIG_DRIVE, fd), "record": None})
     if not described:
         raise InvalidDiskInfo(reason="folder %s has no disks" % folder)
     return offer, described
@@ -88,16 +88,17 @@ def _file(offer: Offer, folder: str, place: str, name: str, record: t.Mapping[st
         raise InvalidDiskInfo(reason="%s is not a disk that can be copied to another host" % path)
     run([program("qemu-img", QEMU_IMG_PACKAGE), "info", "-f", record["format"], path], timeout=60.0)  # locks it
     # Beside a full disk its own file system has no room for another one.
-    flat = os.path.join(folder, name + _FLAT) if record.get("base") and record["format"] == "qcow2" else ""
-    if flat:
-        progress.mark_changed()
-        remove_files(flat)
-    try:
-        if flat:
-            convert(path, "qcow2", flat, "qcow2")
-        return {**_add(offer, name, flat or path), "record": {**record, "base": ""}}
-    finally:
-        remove_files(flat) if flat else None
+    layer = record.get("base") and record["format"] == "qcow2"
+    fd = _flat(folder, path) if layer else os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    return {**_add(offer, name, fd), "record": {**record, "base": ""}}
+
+
+def _flat(folder: str, path: str) -> int:
+    """A descriptor of a disk without its base image. The file has no name, so that nothing remains of it when this process is killed."""
+    progress.mark_changed()
+    with tempfile.TemporaryFile(dir=folder) as file:
+        convert(path, "qcow2", "/proc/%d/fd/%d" % (os.getpid(), file.fileno()), "qcow2", name=path)
+        return os.dup(file.fileno())
 
 
 def _volume(offer: Offer, uuid: str, name: str, record: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
@@ -109,13 +110,12 @@ def _volume(offer: Offer, uuid: str, name: str, record: t.Mapping[str, t.Any]) -
         raise InvalidDiskInfo(reason="logical volume %s/%s does not exist" % (vg, volume_name(uuid, name)))
     check_closed(vg, [lv.name])
     activate(vg, [lv])
-    return {**_add(offer, name, group.path(lv.name)), "record": {**record, "base": ""}}
+    fd = os.open(group.path(lv.name), os.O_RDONLY | os.O_CLOEXEC)  # a link
+    return {**_add(offer, name, fd), "record": {**record, "base": ""}}
 
 
-def _add(offer: Offer, name: str, path: str) -> dict[str, t.Any]:
-    # The path of a logical volume is a link.
-    block = stat.S_ISBLK(os.stat(path).st_mode)
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | (0 if block else os.O_NOFOLLOW))
+def _add(offer: Offer, name: str, fd: int) -> dict[str, t.Any]:
+    block = stat.S_ISBLK(os.fstat(fd).st_mode)
     size = os.lseek(fd, 0, os.SEEK_END)
     offer.files[name] = (fd, size)
     return {"name": name, "size": size, "allocated": size if block else os.fstat(fd).st_blocks * 512}

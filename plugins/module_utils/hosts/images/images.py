@@ -303,10 +303,13 @@ def _fetch(image: ImageSource, target: str, on_progress: Progress | None) -> str
     return digest.hexdigest()
 
 
-def convert(source: str, driver: str, target: str, made: str = "raw") -> None:
-    """Write an image anew to a file of the format ``made``. :arg driver: the checked format of ``source``, never probed."""
+def convert(source: str, driver: str, target: str, made: str = "raw", name: str = "") -> None:
+    """Write an image anew to a file of the format ``made``.
+
+    :arg driver: the checked format of ``source``, never probed. :arg name: what errors call a file without a name
+    """
     argv = [program("qemu-img", QEMU_IMG_PACKAGE), "convert", "-f", driver, "-O", made, source, target]
-    run(argv, timeout=CONVERT_TIMEOUT, path=target, outlives=False)
+    run(argv, timeout=CONVERT_TIMEOUT, path=name or target, outlives=False)
 
 
 def _publish(image: ImageSource, raw: str, sha256: str, folder: str) -> BaseImage:

@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import time
 import typing as t
 from pathlib import Path
@@ -115,6 +116,31 @@ def offer(source: str) -> tuple[server.Place, list[dict[str, t.Any]]]:
 
 def fetch(target: str, place: server.Place, files: t.Any, token: str = TOKEN, **sizes: int) -> dict[str, t.Any]:
     return receiver.fetch_instance(target, "ledger", UUID, place, token, files, sizes)
+
+
+@needs_programs
+def test_nothing_remains_of_an_offer_that_is_killed(hosts: tuple[str, str], tmp_path: Path) -> None:
+    """While a layer is made a disk of its own, which may be as large as the instance's claim."""
+    source, _target = hosts
+    tool = tmp_path / "bin" / "qemu-img"
+    tool.parent.mkdir()
+    there = "test $1 = info || { touch %s/begun; exec sleep 600; }" % tmp_path
+    tool.write_text('#!/bin/sh\n%s\nexec %s "$@"\n' % (there, shutil.which("qemu-img")))
+    tool.chmod(0o755)
+    code = "from %s import prepare; prepare(%r, %r, 't')" % (sender.__name__, source, UUID)
+    environment = {**os.environ, "PATH": "%s:%s" % (tool.parent, os.environ["PATH"])}
+    module = subprocess.Popen([sys.executable, "-c", code], env=environment)
+    end = time.monotonic() + 30
+    while not (tmp_path / "begun").exists():
+        assert time.monotonic() < end and module.poll() is None
+        time.sleep(0.02)
+    (held,) = [
+        p for p in Path("/proc", str(module.pid), "fd").iterdir() if str(p.readlink()).startswith(source + "/" + UUID)
+    ]
+    assert "(deleted)" in str(held.readlink()), "it is written beside the others"
+    module.kill()
+    module.wait()
+    assert sorted(os.listdir(os.path.join(source, UUID))) == ["disk", "disk.config", "disk.info", "disk.swap"]
 
 
 @needs_programs
