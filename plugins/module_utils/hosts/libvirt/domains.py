@@ -16,7 +16,7 @@ import typing as t
 from dataclasses import dataclass, field, replace
 
 from ...core.disks.local import local_disks
-from ...core.errors import Conflict, InstanceExists, InvalidInput, LibvirtError, WaitTimeout
+from ...core.errors import Conflict, InstanceExists, InstanceNotFound, InvalidInput, LibvirtError, WaitTimeout
 from ...core.guest.device_places import device_places
 from ...core.guest.domain.element import parse, to_text
 from ...core.guest.domain.namespaces import OWNER_NAMESPACE
@@ -424,8 +424,11 @@ def _destroy(connection: t.Any, uuid: str, ledger_id: str) -> None:
     """The guest loses its power, so that nobody waits until it has shut down."""
     domain = find_domain(connection, uuid)
     if domain is not None:
-        with libvirt_errors():
-            name, xml = domain.name(), domain.XMLDesc(0)
+        try:
+            with libvirt_errors():
+                name, xml = domain.name(), domain.XMLDesc(0)
+        except InstanceNotFound:  # see _remove()
+            return
         check_owner("domain %s" % name, ledger_of_domain(parse(xml)), ledger_id)
         progress.mark_changed()
         tolerating(domain.destroy, "VIR_ERR_NO_DOMAIN", "VIR_ERR_OPERATION_INVALID")
@@ -442,9 +445,16 @@ def _remove(
     domain = find_domain(connection, uuid)
     if domain is None:
         return []
-    with libvirt_errors():
-        name, persistent, active, xml = domain.name(), domain.isPersistent(), domain.isActive(), domain.XMLDesc(0)
-        own = domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE) if defined_again else ""
+    try:
+        with libvirt_errors():
+            name, persistent, active, xml = domain.name(), domain.isPersistent(), domain.isActive(), domain.XMLDesc(0)
+            own = (
+                domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE) if defined_again else ""
+            )
+    except (
+        InstanceNotFound
+    ):  # one that was to come from another host is gone with its guest there, which was removed at once
+        return []
     check_owner("domain %s" % name, ledger_of_domain(parse(xml)), ledger_id)
     removed = ["running domain %s" % name] if active else []
     removed += ["definition of domain %s" % name] if persistent else []

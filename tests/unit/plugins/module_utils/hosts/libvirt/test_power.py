@@ -22,6 +22,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.errors impor
     PciDeviceDetachFailed,
     RemoteError,
     VirtualInterfaceCreateException,
+    WaitTimeout,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.element import parse
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import connection as libvirt_connection
@@ -308,6 +309,20 @@ def test_start(world, there, calls, monkeypatch):
     assert guest.calls == calls
 
 
+def test_only_a_suspended_guest_is_taken_for_restored_and_goes_on(world, monkeypatch):
+    """One that comes from another host looks alike."""
+    monkeypatch.setattr(running, "wait_plugged", lambda *_a: [])
+    monkeypatch.setattr(running.libvirt, "VIR_DOMAIN_PAUSED", PAUSED, raising=False)
+    monkeypatch.setattr(running.libvirt, "VIR_DOMAIN_PAUSED_MIGRATION", 2, raising=False)
+    guest = world.guest(state=PAUSED)
+    monkeypatch.setattr(guest, "state", lambda: [guest._state, 2])
+    with pytest.raises(WaitTimeout):
+        world.to("running")
+    assert guest.calls == []
+    assert world.to("running", restored=True) == (True, 1, False)
+    assert guest.calls == ["resume", {"seconds": 1060, "nseconds": 0}]
+
+
 def test_its_cpus_wait_for_its_interfaces(world, monkeypatch):
     guest = world.guest(state=OFF)
     monkeypatch.setattr(running, "wait_plugged", lambda domain, timeout, fatal: guest.calls.append(timeout) or [])
@@ -517,6 +532,18 @@ class Logged(Domain):
 
     def XMLDesc(self, _flags):
         return self.definition
+
+
+class Coming(Domain):
+    """It comes from another host, where its guest is removed at the same moment."""
+
+    def XMLDesc(self, _flags):
+        raise Error(NO_DOMAIN)
+
+
+def test_a_domain_that_is_gone_while_it_is_looked_at_is_removed(world):
+    world.domains[UUID] = Coming(world.clock, state=PAUSED)
+    assert domains.remove_domain(world, UUID) == []
 
 
 def test_a_restart_keeps_the_logins_of_other_runs(world):
