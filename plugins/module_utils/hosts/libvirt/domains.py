@@ -451,10 +451,8 @@ def _remove(
             own = (
                 domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE) if defined_again else ""
             )
-    except (
-        InstanceNotFound
-    ):  # one that was to come from another host is gone with its guest there, which was removed at once
-        return []
+    except InstanceNotFound:
+        return []  # one that was to come from another host is gone with its guest there, which was removed at the same time
     check_owner("domain %s" % name, ledger_of_domain(parse(xml)), ledger_id)
     removed = ["running domain %s" % name] if active else []
     removed += ["definition of domain %s" % name] if persistent else []
