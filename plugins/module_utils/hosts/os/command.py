@@ -161,11 +161,19 @@ def run(
         reason = done.stderr.strip() or done.stdout.strip()
         if "No space left on device" in reason or "Disk quota exceeded" in reason:
             raise DiskFull(host=socket.gethostname(), path=path or argv[-1], reason=reason[-500:])
-        if done.rc == -signal.SIGKILL:
-            reason = reason or "killed (SIGKILL)"
-            raise CommandFailed(cmd=os.path.basename(argv[0]), rc=done.rc, stderr=reason[-2000:], remedy=OUT_OF_MEMORY)
-        raise CommandFailed(cmd=os.path.basename(argv[0]), rc=done.rc, stderr=reason[-2000:])
+        raise failed(argv, done.rc, reason)
     return done
+
+
+def failed(argv: t.Sequence[str], rc: int, reason: str) -> CommandFailed:
+    """The error of a program that ended with ``rc``, and that nobody here killed."""
+    killed = rc == -signal.SIGKILL
+    return CommandFailed(
+        cmd=os.path.basename(argv[0]),
+        rc=rc,
+        stderr=(reason or ("killed (SIGKILL)" if killed else ""))[-2000:],
+        remedy=OUT_OF_MEMORY if killed else None,
+    )
 
 
 def kill_all() -> None:

@@ -13,13 +13,12 @@ import contextlib
 import io
 import os
 import re
-import signal
 import subprocess
 import threading
 import time
 import typing as t
 
-from ...core.errors import OUT_OF_MEMORY, CommandFailed
+from ...core.errors import CommandFailed
 from ..os import command
 from ..os.files import read_json, write_json
 from ..os.paths import checked_id, make_dirs
@@ -71,11 +70,8 @@ def run_tied(argv: t.Sequence[str], on_percent: OnPercent | None = None, timeout
     if rc != 0:
         if late.is_set():
             said += " killed: not finished after %d s" % int(timeout or 0)
-        elif rc == -signal.SIGKILL:
-            raise CommandFailed(
-                cmd=os.path.basename(argv[0]), rc=rc, stderr=said[-2000:] or "killed (SIGKILL)", remedy=OUT_OF_MEMORY
-            )
-        raise CommandFailed(cmd=os.path.basename(argv[0]), rc=rc, stderr=said[-2000:])
+            raise CommandFailed(cmd=os.path.basename(argv[0]), rc=rc, stderr=said[-2000:])
+        raise command.failed(argv, rc, said)
     return out.decode("utf-8", "replace")
 
 
