@@ -37,6 +37,7 @@ VFAT_SIZE = 64 << 20
 PUBLISHER = "BOOTFLOW.COMPUTE"
 ISO_TOOLS = ("xorriso", "genisoimage", "mkisofs")  # in this order, without pycdlib
 TOOL_TIMEOUT = 120  # seconds
+_PART = ".part"
 
 # Where each format stores the digest of its sources: ISO 9660's application identifier, FAT's boot code.
 _ISO_APPLICATION = 16 * 2048 + 574
@@ -79,9 +80,11 @@ def content_digest(files: t.Mapping[str, bytes], fmt: str) -> str:
     return digest.hexdigest()
 
 
-def build_iso(files: t.Mapping[str, bytes], label: str = LABEL) -> bytes:
+def build_iso(files: t.Mapping[str, bytes], label: str = LABEL, path: str = "") -> bytes:
     """An ISO 9660 image with Joliet and Rock Ridge names.
 
+    :arg path: of the drive. A program reads the files, passwords among them, from a folder beside it: what a killed run leaves goes with
+        the instance, or when the drive is made again. Without it they are in the host's folder for temporary files.
     :raises InvalidInput: a path is not possible on a drive.
     :raises MissingLibrary: neither pycdlib nor one of ISO_TOOLS is installed.
     :raises CommandFailed: the tool failed.
@@ -93,7 +96,7 @@ def build_iso(files: t.Mapping[str, bytes], label: str = LABEL) -> bytes:
     tool = next((found for found in (shutil.which(name) for name in ISO_TOOLS) if found), None)
     if tool is None:
         raise MissingLibrary(name="pycdlib", package="python3-pycdlib", where="host")
-    return _iso_with_tool(tool, files, label, mark)
+    return _iso_with_tool(tool, files, label, mark, path)
 
 
 def write_config_drive(
@@ -118,10 +121,13 @@ def write_config_drive(
         size = _existing(path, mark, fmt)
         if size is not None:
             return {"changed": False, "path": path, "format": fmt, "size": size}
-        data = _vfat_used(files, LABEL, VFAT_SIZE) if fmt == "vfat" else build_iso(files)
+        data = (
+            _vfat_used(files, LABEL, VFAT_SIZE) if fmt == "vfat" else build_iso(files, path="" if check_mode else path)
+        )
         size = VFAT_SIZE if fmt == "vfat" else len(data)
         if not check_mode:
-            _write(path, data, size)
+            _prepare_folder(path)
+            write_file(path, data, 0o600, size)
         return {"changed": True, "path": path, "format": fmt, "size": size}
     except OSError as e:
         if e.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -140,13 +146,19 @@ def _existing(path: str, mark: bytes, fmt: str) -> int | None:
         return os.fstat(fd).st_size if stream.read(len(mark)) == mark else None
 
 
-def _write(path: str, data: bytes, size: int) -> None:
+def _prepare_folder(path: str) -> None:
+    make_dirs(os.path.dirname(path), 0o755)
+    remove_leftovers(path)
+
+
+def remove_leftovers(path: str) -> None:
+    """Remove what a killed run left of its work on the drive at ``path``. The ledger ensures that no other run works on the instance."""
     folder, name = os.path.split(path)
-    make_dirs(folder, 0o755)
-    # The leftover of a killed run. The ledger ensures that no other run works on this instance.
-    for leftover in glob.glob(os.path.join(glob.escape(folder), ".%s.*.part" % glob.escape(name))):
-        os.unlink(leftover)
-    write_file(path, data, 0o600, size)
+    for leftover in glob.glob(os.path.join(glob.escape(folder), ".%s.*%s" % (glob.escape(name), _PART))):
+        if os.path.isdir(leftover) and not os.path.islink(leftover):
+            shutil.rmtree(leftover)
+        else:
+            os.unlink(leftover)
 
 
 def _check_paths(files: t.Mapping[str, bytes]) -> None:
@@ -210,17 +222,21 @@ def _iso_name(folder: str, name: str, taken: set[str], end: str) -> str:
     return candidate
 
 
-def _iso_with_tool(tool: str, files: t.Mapping[str, bytes], label: str, mark: bytes) -> bytes:
-    with tempfile.TemporaryDirectory(prefix="bootflow-config-drive-") as folder:  # 0700
+def _iso_with_tool(tool: str, files: t.Mapping[str, bytes], label: str, mark: bytes, path: str) -> bytes:
+    if path:
+        _prepare_folder(path)
+    there, name = os.path.split(path)
+    prefix = ".%s." % name if path else "bootflow-config-drive-"
+    with tempfile.TemporaryDirectory(prefix=prefix, suffix=_PART, dir=there or None) as folder:  # 0700
         source, target = os.path.join(folder, "source"), os.path.join(folder, "drive")
-        for path, data in files.items():
-            place = os.path.join(source, *path.split("/"))
+        for its_path, data in files.items():
+            place = os.path.join(source, *its_path.split("/"))
             os.makedirs(os.path.dirname(place), exist_ok=True)
             with open(place, "wb") as stream:
                 stream.write(data)
         argv = [tool] + (["-as", "mkisofs"] if os.path.basename(tool) == "xorriso" else ["-ldots", "-allow-multidot"])
         argv += ["-o", target, "-allow-lowercase", "-l", "-quiet", "-J", "-r"]
         argv += ["-V", label, "-publisher", PUBLISHER, "-A", mark.decode("ascii"), source]
-        run(argv, timeout=TOOL_TIMEOUT, path=target)
+        run(argv, timeout=TOOL_TIMEOUT, path=target, outlives=False)
         with open(target, "rb") as stream:
             return stream.read()

@@ -10,7 +10,6 @@ Which of the two a domain is, is seen from its disks. source: Nova's libvirt dri
 from __future__ import annotations
 
 import contextlib
-import glob
 import os
 import typing as t
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from ..os.files import read_text, remove_files, write_file
 from ..os.locks import guest_lock, host_lock
 from ..os.module_errors import failure
 from ..os.paths import instance_dir, make_dirs
+from .config_drive import remove_leftovers
 from .file_disks import as_recorded, records_of, write_records
 from .unused_images import mark_bases_used
 
@@ -116,9 +116,8 @@ def _state_of(domain: t.Any) -> int:
 def _remove_disks(folder: str) -> None:
     """Those of a rescue, or what a killed run left of them."""
     mark_bases_used(folder)
-    drive = os.path.join(glob.escape(folder), ".%s.*.part" % CONFIG_DRIVE)
-    names = (DISK, DISK + ".part", CONFIG_DRIVE)
-    remove_files(*(os.path.join(folder, name) for name in names), *glob.glob(drive))
+    remove_leftovers(os.path.join(folder, CONFIG_DRIVE))
+    remove_files(*(os.path.join(folder, name) for name in (DISK, DISK + ".part", CONFIG_DRIVE)))
     records = records_of(folder)
     if records.pop(DISK, None) is not None:
         write_records(folder, records)

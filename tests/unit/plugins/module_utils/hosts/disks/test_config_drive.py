@@ -10,6 +10,8 @@ import io
 import os
 import stat
 import subprocess
+import sys
+import time
 
 import pytest
 
@@ -136,6 +138,29 @@ def test_a_killed_runs_leftover_is_removed(tmp_path):
     (tmp_path / "disk").write_bytes(b"root")
     config_drive.write_config_drive(str(tmp_path / "disk.config"), FILES)
     assert sorted(os.listdir(tmp_path)) == ["disk", "disk.config"]
+
+
+def test_files_for_a_program_that_is_killed_go_with_the_instance(tmp_path):
+    """There may be a password among them."""
+    temporary, folder, tool = tmp_path / "tmp", tmp_path / "instance", tmp_path / "mkisofs"
+    temporary.mkdir()
+    tool.write_text("#!/bin/sh\ntouch %s/begun\nexec sleep 600\n" % tmp_path)
+    tool.chmod(0o755)
+    name, path = config_drive.__name__, str(folder / "disk.config")
+    code = "from %s import config_drive as c; c.pycdlib, c.ISO_TOOLS = None, (%r,); c.write_config_drive(%r, {'user_data': b'secret'})"
+    argv = [sys.executable, "-c", code % (name.rpartition(".")[0], str(tool), path)]
+    module = subprocess.Popen(argv, env={**os.environ, "TMPDIR": str(temporary)})
+    end = time.monotonic() + 30
+    while not (tmp_path / "begun").exists():
+        assert time.monotonic() < end and module.poll() is None
+        time.sleep(0.02)
+    module.kill()
+    module.wait()
+    assert os.listdir(temporary) == []
+    (left,) = folder.iterdir()
+    assert left.stat().st_mode & 0o777 == 0o700
+    config_drive.write_config_drive(path, FILES)
+    assert os.listdir(folder) == ["disk.config"]
 
 
 def test_a_link_is_replaced_not_followed(tmp_path):
