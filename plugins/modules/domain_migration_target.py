@@ -133,7 +133,13 @@ fingerprint:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies.server import HERE, Place, started, stop
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies.server import (
+    HERE,
+    Place,
+    answered,
+    started,
+    stop,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.connection import (
     LIBVIRT_ARGUMENTS,
     connect,
@@ -224,6 +230,7 @@ def main():
             changed = any_changed(result["outcomes"])
     except Exception as error:
         fail(module, error)
+    answered()
     module.exit_json(changed=changed, **result)
 
 

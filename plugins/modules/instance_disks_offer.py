@@ -14,7 +14,8 @@ description:
   - Opens the disks of instances whose guests are off, and starts a process that serves them by TLS to whoever shows the token of the instance.
     A disk that is a layer over a base image is served as a disk of its own.
   - Key and certificate are made for this process on this host, the key never leaves it. The process ends when all was fetched, with O(state=absent), or after
-    O(lifetime) seconds, and nothing of it remains.
+    O(lifetime) seconds, and nothing of it remains. It ends as well when this module is killed before its answer, or nobody hears that, and when what it offers is
+    needed here because its run is gone - the guest starts, or its disks are removed, resized, or offered anew.
   - The failure of one instance does not affect the others. RV(outcomes) has the result of each.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
@@ -125,7 +126,7 @@ fingerprint:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies.sender import prepare, serve
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies.server import HERE, Place, stop
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies.server import HERE, Place, answered, stop
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed, run_batch
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (
@@ -186,6 +187,7 @@ def main():
             changed = any_changed(result["outcomes"])
     except Exception as error:
         fail(module, error)
+    answered()
     module.exit_json(changed=changed, **result)
 
 

@@ -5,16 +5,20 @@
 """The disks of instances that leave this host, offered once to their new hosts.
 
 A process of its own serves them by TLS, with a key that is made for it and never leaves this host. Who fetches an instance's disks shows
-a token that the controller made for this move. The process, and with it key, tokens and copies, ends when all was fetched, when it is told to, or when its
-time is over.
+a token that the controller made for this move. The process, and with it key, tokens and copies, ends when all was fetched, when it is told to, when its
+time is over, or when its run is gone and the disks are needed: their guest starts here, they are removed, or offered anew.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import os
+import socket
+import ssl
 import stat
 import tempfile
+import threading
 import typing as t
 from dataclasses import dataclass, field
 
@@ -28,7 +32,7 @@ from ..images.images import QEMU_IMG_PACKAGE, convert
 from ..lvm import lvm
 from ..os.batch import progress
 from ..os.command import program, run
-from ..os.locks import host_lock
+from ..os.locks import Offered, host_lock, take_back
 from ..os.paths import checked_disk_name, instance_dir
 from .server import Place, Server, started
 from .stream import Stream, send_file, send_line
@@ -42,6 +46,7 @@ _FOLDER_FORMATS = ("qcow2", "raw")
 class Offer:
     """The open files of an instance, by name: (descriptor, size in bytes)."""
 
+    uuid: str
     token: str
     files: dict[str, tuple[int, int]] = field(default_factory=dict)
 
@@ -59,8 +64,9 @@ def prepare(
     :raises CommandFailed, VolumeIsBusy: a guest uses it. :raises DiskFull: there is no room for a disk without its base image.
     """
     folder = instance_dir(instances_path, uuid)
-    offer, described = Offer(token), []
-    with host_lock(instances_path, "instance-" + os.path.basename(folder)):
+    offer, described = Offer(os.path.basename(folder), token), []
+    with host_lock(instances_path, "instance-" + offer.uuid):
+        take_back(offer.uuid)
         for name, record in sorted(records_of(folder).items()):
             if name == RESCUE or name in left:  # the first: what a killed run left of it
                 continue
@@ -127,31 +133,86 @@ def serve(offers: t.Sequence[Offer], ports: tuple[int, int], stop: str, seconds:
     :arg ports: the first of these that is free. :arg stop: the token that ends it. :arg seconds: after which it ends by itself
     :raises RemoteError: no port is free. :raises MissingLibrary: openssl is not installed.
     """
-    return started(_Offers(offers, stop, seconds), ports)
+    offered = [_Offered(offer) for offer in offers]
+    try:
+        place = started(_Offers(offered, stop, seconds), ports)
+    except BaseException:
+        for each in offered:
+            each.lock.end()
+        raise
+    for each in offered:
+        each.lock.leave()
+    return place
+
+
+class _Offered:
+    """An offer while it is served."""
+
+    def __init__(self, offer: Offer):
+        self.offer = offer
+        self.lock = Offered(offer.uuid)
+        self.connections: set[t.Any] = set()  # over which a file goes now
+
+    def close(self) -> None:
+        for fd, _size in self.offer.files.values():
+            os.close(fd)
+        self.lock.end()
 
 
 class _Offers(Server):
-    """Serves files until all of their instances were fetched."""
+    """Serves files until all of their instances were fetched, or are wanted back."""
 
-    def __init__(self, offers: t.Sequence[Offer], stop: str, seconds: float):
+    def __init__(self, offers: t.Sequence[_Offered], stop: str, seconds: float):
         super().__init__(stop, seconds)
         self.offers = list(offers)
+        self.left: list[_Offered] = []  # those of which a file goes still
+        self.lock = threading.Lock()
+
+    def run(self, listener: socket.socket, context: ssl.SSLContext) -> None:
+        try:
+            super().run(listener, context)
+        finally:
+            for each in [*self.offers, *self.left]:
+                each.close()
 
     def goes_on(self) -> bool:
-        return bool(self.offers)
+        with self.lock:
+            for each in [o for o in self.offers if o.lock.is_wanted_back()]:
+                self._end(each)
+                for connection in each.connections:
+                    with contextlib.suppress(OSError):
+                        socket.socket.shutdown(connection, socket.SHUT_RDWR)
+            return bool(self.offers)
+
+    def _end(self, each: _Offered) -> None:
+        self.offers.remove(each)
+        if each.connections:
+            self.left.append(each)
+        else:
+            each.close()
 
     def answer(self, asked: t.Mapping[str, t.Any], stream: Stream, connection: t.Any) -> bool:
-        token = str(asked.get("token") or "")
-        offer = next((o for o in self.offers if hmac.compare_digest(token.encode(), o.token.encode())), None)
-        if offer is None:
-            return False
+        token, name = str(asked.get("token") or ""), str(asked.get("file"))
+        with self.lock:
+            each = next((o for o in self.offers if hmac.compare_digest(token.encode(), o.offer.token.encode())), None)
+            if each is None or not (asked.get("done") or name in each.offer.files):
+                return False
+            if not asked.get("done"):
+                each.connections.add(connection)
         if asked.get("done"):
             send_line(stream, {})
-            self.offers.remove(offer)
+            with self.lock:
+                if each in self.offers:
+                    self._end(each)
             return False
-        fd, size = offer.files[str(asked.get("file"))] if str(asked.get("file")) in offer.files else (-1, 0)
-        if fd < 0:
-            return False
-        send_line(stream, {"size": size})
-        send_file(stream, fd, size)
+        fd, size = each.offer.files[name]
+        try:
+            send_line(stream, {"size": size})
+            send_file(stream, fd, size)
+        finally:
+            with self.lock:
+                each.connections.discard(connection)
+                if each in self.left and not each.connections:
+                    self.left.remove(each)
+                    each.close()
         return True

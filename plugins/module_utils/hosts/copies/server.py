@@ -16,21 +16,20 @@ import os
 import select
 import socket
 import ssl
-import tempfile
 import threading
 import time
 import typing as t
 from dataclasses import dataclass
 
 from ...core.errors import InvalidInput, RemoteError
+from ..libvirt.running import run_is_gone
 from ..os.command import program, run
-from ..os.locks import LOCK_ROOT
-from ..os.paths import own_folder
 from .stream import Garbled, Stream, read_line, send_line
 
 HERE = "127.0.0.1"
 PATIENCE = 60.0  # seconds that the other side may be silent
 _MOST_AT_ONCE = 64  # connections
+_words: list[int] = []  # of processes that this module has started: see answered()
 _LOST = 45  # seconds without an answer of the other host's kernel after which a connection has failed; by itself it takes a quarter of an hour
 
 
@@ -51,6 +50,7 @@ class Server:
         self.deadline = time.monotonic() + seconds
         self.over = threading.Event()
         self.places = threading.Semaphore(_MOST_AT_ONCE)
+        self.word = -1  # the module that started it says here that it answers, or was killed
 
     def goes_on(self) -> bool:
         """Whether there is something left to do."""
@@ -62,7 +62,14 @@ class Server:
 
     def run(self, listener: socket.socket, context: ssl.SSLContext) -> None:
         while self.goes_on() and not self.over.is_set() and time.monotonic() < self.deadline:
-            if select.select([listener], [], [], 0.5)[0]:
+            awaited: list[t.Any] = [listener] if self.word < 0 else [listener, self.word]
+            ready = select.select(awaited, [], [], 0.5)[0]
+            if self.word in ready:
+                if not os.read(self.word, 1):
+                    return
+                os.close(self.word)
+                self.word = -1
+            if listener in ready:
                 connection, _peer = listener.accept()
                 if self.places.acquire(blocking=False):
                     threading.Thread(target=self._serve, args=(connection, context), daemon=True).start()
@@ -92,7 +99,7 @@ class Server:
 
 
 def started(server: Server, ports: tuple[int, int]) -> Place:
-    """Start the process, at all addresses of this host, and return where it is found on this host.
+    """Start the process, at all addresses of this host, and return where it is found on this host. It ends if this one does before answered().
 
     :arg ports: the first of these that is free.
     :raises RemoteError: no port is free. :raises MissingLibrary: openssl is not installed.
@@ -100,29 +107,47 @@ def started(server: Server, ports: tuple[int, int]) -> Place:
     context, fingerprint = identity()
     listener = listen(ports)
     place = Place(HERE, listener.getsockname()[1], fingerprint)
+    server.word, word = os.pipe()
     if detach():
         status = 1
         try:
+            os.close(word)
             server.run(listener, context)
             status = 0
         finally:
             os._exit(status)
+    os.close(server.word)
+    _words.append(word)
     listener.close()
     return place
 
 
+def answered() -> None:
+    """To be called with the module's answer: from now on its run knows where the processes are that it started. They end where that is gone."""
+    gone = run_is_gone()
+    while _words:
+        word = _words.pop()
+        if not gone:
+            with contextlib.suppress(OSError):  # it has ended
+                os.write(word, b".")
+        os.close(word)
+
+
 def identity() -> tuple[ssl.SSLContext, str]:
-    """A server's context with a new key, and the fingerprint of its certificate. No file of either remains."""
-    with own_folder(LOCK_ROOT, 0o700), tempfile.TemporaryDirectory(dir=LOCK_ROOT) as folder:
-        key, certificate = os.path.join(folder, "key"), os.path.join(folder, "certificate")
-        kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=bootflow"]
-        openssl = program("openssl", "openssl")
-        run([openssl, "req", "-x509", *kind, "-days", "2", "-keyout", key, "-out", certificate], timeout=60.0)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.load_cert_chain(certificate, key)
-        with open(certificate, encoding="ascii") as file:
-            return context, hashlib.sha256(ssl.PEM_cert_to_DER_cert(file.read())).hexdigest()
+    """A server's context with a new key, and the fingerprint of its certificate. Both are in memory only: no file of them remains where this
+    process is killed.
+    """
+    kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=bootflow"]
+    openssl = program("openssl", "openssl")
+    made = run([openssl, "req", "-x509", *kind, "-days", "2", "-keyout", "-", "-out", "-"], timeout=60.0).stdout
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    with open(os.memfd_create("bootflow"), "w", encoding="ascii") as file:
+        file.write(made)
+        file.flush()
+        context.load_cert_chain("/proc/self/fd/%d" % file.fileno())
+    certificate = made[made.index("-----BEGIN CERTIFICATE-----") :]
+    return context, hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate.rstrip())).hexdigest()
 
 
 def listen(ports: tuple[int, int]) -> socket.socket:

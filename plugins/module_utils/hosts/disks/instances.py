@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from ...core.errors import InvalidInput
 from ..libvirt.domains import remove_domain
 from ..os.batch import progress
-from ..os.locks import host_lock
+from ..os.locks import host_lock, take_back
 from ..os.ownership import check_owner, ledger_of_folder
 from ..os.paths import instance_dir
 from .clear import clear_disk
@@ -88,6 +88,7 @@ def _remove(
         clear()  # without a domain: the host was reinstalled, or the domain was removed by hand
     removed += ["data of disk %s" % path for path in cleared]
     if not check_mode:
+        take_back(uuid)
         mark_bases_used(folder)
     volumes = remove_volumes(folder, uuid, local, check_mode)
     removed += volumes.words

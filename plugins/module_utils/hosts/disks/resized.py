@@ -30,7 +30,7 @@ from ..libvirt.running import find_domain
 from ..os.batch import progress
 from ..os.command import program, run
 from ..os.files import fsync, remove_files, write_file
-from ..os.locks import guest_lock, host_lock
+from ..os.locks import guest_lock, host_lock, take_back
 from ..os.module_errors import as_bootflow_error
 from ..os.ownership import check_owner, ledger_of_folder
 from ..os.paths import checked_disk_name, instance_dir, make_dirs
@@ -246,6 +246,7 @@ def _held(instances_path: str, ledger_id: str, uuid: str) -> t.Iterator[str]:
     folder = instance_dir(instances_path, uuid)
     with host_lock(instances_path, "instance-" + os.path.basename(folder)):
         check_owner("folder %s" % folder, ledger_of_folder(folder), ledger_id)
+        take_back(os.path.basename(folder))
         try:
             mounted.close(os.path.join(folder, PART))  # of a killed one
             yield folder

@@ -22,7 +22,7 @@ from ...core.guest.domain.element import parse, to_text
 from ...core.guest.domain.namespaces import OWNER_NAMESPACE
 from ...core.instances.power_states import CRASHED, NOSTATE, POWER_PAUSED, RUNNING, SHUTDOWN, power_state_of
 from ..os.batch import progress
-from ..os.locks import guest_lock
+from ..os.locks import guest_lock, take_back
 from ..os.ownership import check_owner
 from ..os.paths import checked_uuid
 from .connection import libvirt, libvirt_errors, tolerating
@@ -301,6 +301,7 @@ def _ensure(
         progress.mark_changed()
         if spec.restart:
             cut_off(domain)
+        take_back(spec.uuid)
         with hidden_logins(lambda: spec.xml):
             start(domain, paused=spec.state == "paused" or spec.vif_plugging_timeout > 0)
         resume = spec.state == "running" and spec.vif_plugging_timeout > 0

@@ -23,7 +23,7 @@ from ...core.errors import (
 )
 from ...core.instances.power_states import CRASHED, POWER_PAUSED, RUNNING, SHUTDOWN
 from ..os.batch import progress
-from ..os.locks import guest_lock
+from ..os.locks import guest_lock, take_back
 from ..os.paths import checked_uuid
 from . import pci_devices
 from .connection import libvirt, libvirt_errors, tolerating
@@ -136,6 +136,7 @@ def _run(_connection: t.Any, domain: t.Any, spec: PowerSpec, check_mode: bool) -
     if not check_mode:
         if begins:
             progress.mark_changed()
+            take_back(spec.uuid)
             with hidden_logins(lambda: _definition(domain)):
                 start(domain, paused=spec.vif_plugging_timeout > 0)
         if resume or (begins and spec.vif_plugging_timeout > 0):

@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import os
 import re
+import secrets
 import time
 import typing as t
 
@@ -125,6 +126,61 @@ def guests_at_work() -> set[str]:
             except BlockingIOError:
                 found.add(its.group(1))
     return found
+
+
+class Offered:
+    """A process offers the disks of an instance to another host, and has them open, until whoever needs them takes them back or it ends.
+
+    It is made before that process, which inherits it.
+    """
+
+    def __init__(self, uuid: str):
+        self._name = "offer-%s-%s" % (uuid.lower(), secrets.token_hex(8))
+        with own_folder(os.path.join(LOCK_ROOT, LOCKS), 0o700) as folder:
+            self._fd = take(folder, self._name, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def leave(self) -> None:
+        """It is the other process's."""
+        os.close(self._fd)
+
+    def is_wanted_back(self) -> bool:
+        """Whether somebody removed the file of the lock."""
+        return os.fstat(self._fd).st_nlink == 0
+
+    def end(self) -> None:
+        """To be called when the disks are closed."""
+        with own_folder(os.path.join(LOCK_ROOT, LOCKS), 0o700) as folder:
+            release(folder, self._name, self._fd)
+
+
+def take_back(uuid: str, timeout: float = 15.0) -> None:
+    """Have the processes end that offer the disks of this instance to another host: the run that started them is gone, or has lost the instance.
+
+    :arg timeout: seconds to wait for them. What is open still is not removed by whoever asks.
+    """
+    path = os.path.join(LOCK_ROOT, LOCKS)
+    if not os.path.isdir(path):
+        return
+    deadline = time.monotonic() + timeout
+    with own_folder(path, 0o700) as folder:
+        for name in os.listdir(path):
+            if not name.startswith("offer-%s-" % uuid.lower()):
+                continue
+            with contextlib.suppress(FileNotFoundError):  # it has just ended
+                fd = os.open(name, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=folder)
+                try:
+                    os.unlink(name, dir_fd=folder)
+                    _wait(fd, deadline)
+                finally:
+                    os.close(fd)
+
+
+def _wait(fd: int, deadline: float) -> None:
+    while time.monotonic() < deadline:
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        time.sleep(0.05)
 
 
 def _take(folder: int, path: str, timeout: float) -> int:

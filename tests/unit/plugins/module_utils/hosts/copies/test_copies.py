@@ -91,7 +91,6 @@ def test_what_is_changed_on_the_way_is_refused(position: int) -> None:
 def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
     """The folders of two hosts; the first has an instance with a layer over an image, a raw disk, and a config drive."""
     monkeypatch.setattr(locks, "LOCK_ROOT", str(tmp_path / "run"))
-    monkeypatch.setattr(server, "LOCK_ROOT", str(tmp_path / "run"))
     source, target = tmp_path / "source", tmp_path / "target"
     folder = source / UUID
     (source / "_base").mkdir(parents=True)
@@ -179,7 +178,9 @@ def test_disks_arrive_and_grow(hosts: tuple[str, str]) -> None:
     wait_ended(place)  # by itself, with the last instance
     with pytest.raises(errors.Conflict):
         fetch(target, place, files)
+    former, _files = offer(source)
     again, files = offer(source)
+    assert not server.stop(former, STOP), "it was of a run that is gone, and has ended"
     assert server.stop(again, STOP)
     wait_ended(again)
     assert not server.stop(again, STOP)
@@ -299,3 +300,94 @@ def test_a_disk_that_names_a_file_of_the_new_host_is_refused(hosts: tuple[str, s
         assert UUID not in os.listdir(target)
     finally:
         server.stop(place, STOP)
+
+
+def offering(code: str, *arguments: t.Any) -> subprocess.Popen[str]:
+    """A module that offers the disks of an instance. It says where, waits for a line, and does not end by itself."""
+    begin = "from %s import prepare, serve; from %s import answered; import sys, time\n" % (
+        sender.__name__,
+        server.__name__,
+    )
+    begin += "from %s import *\n" % locks.__name__
+    begin += "import %s as locks; locks.LOCK_ROOT = sys.argv[1]\n" % locks.__name__
+    argv = [sys.executable, "-c", begin + code, locks.LOCK_ROOT, *map(str, arguments)]
+    return subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+OFFERING = """
+place = serve([prepare(sys.argv[2], sys.argv[3], "t" * 64)[0]], (49280, 49399), "s" * 64, 60.0)
+print(place.port, place.fingerprint, flush=True)
+sys.stdin.readline()
+answered()
+print("answered", flush=True)
+time.sleep(600)
+"""
+
+
+@needs_programs
+@pytest.mark.parametrize("killed", ["before its answer", "with its run", "after its answer"])
+def test_an_offer_whose_module_is_killed(hosts: tuple[str, str], killed: str) -> None:
+    source, _target = hosts
+    module = offering(OFFERING, source, UUID)
+    assert module.stdin is not None and module.stdout is not None
+    port, fingerprint = module.stdout.readline().split()
+    place = server.Place(server.HERE, int(port), fingerprint)
+    if killed == "with its run":  # before the module has answered: it finds nobody
+        module.stdout.close()
+    if killed != "before its answer":
+        module.stdin.write("\n")
+        module.stdin.flush()
+    if killed == "after its answer":
+        assert module.stdout.readline() == "answered\n"
+    else:
+        time.sleep(0.5)
+        module.kill()
+    if killed == "after its answer":
+        module.kill()
+        module.wait()
+        time.sleep(1)
+        assert server.stop(place, STOP), "its run has the answer"
+    wait_ended(place)
+    module.kill()
+    module.wait()
+    module.stdin.close()
+    module.stdout.close()
+    assert not [n for n in os.listdir(os.path.join(locks.LOCK_ROOT, "locks")) if n.startswith("offer")]
+
+
+@needs_programs
+def test_disks_that_are_wanted_back(hosts: tuple[str, str]) -> None:
+    """Of two instances one is removed, started or offered again, while a host that is slow fetches a disk of it: the other is still there."""
+    source, target = hosts
+    other = UUID[:-1] + "2"
+    shutil.copytree(os.path.join(source, UUID), os.path.join(source, other))
+    (found, files), (of_other, its_files) = sender.prepare(source, UUID, TOKEN), sender.prepare(source, other, "o" * 64)
+    with open(os.path.join(source, UUID, "disk.swap"), "r+b") as disk:
+        disk.write(os.urandom(64) * (64 * MIB // 64))
+    found.files["disk.swap"] = (found.files["disk.swap"][0], 64 * MIB)
+    place = sender.serve([found, of_other], PORTS, STOP, 60.0)
+    for each in (found, of_other):
+        for fd, _size in each.files.values():
+            os.close(fd)
+    with server.connected(place) as slow:
+        stream.send_line(slow, {"token": TOKEN, "file": "disk.swap"})
+        stream.read_line(slow)
+        begin = time.monotonic()
+        locks.take_back(UUID)
+        assert time.monotonic() - begin < 5
+        holders = [
+            p for p in Path("/proc").glob("[0-9]*/fd/*") if str(_link(p)).startswith(os.path.join(source, UUID) + "/")
+        ]
+        assert holders == [], "nobody has its disks open"
+    with pytest.raises(errors.DiskCopyFailed):
+        fetch(target, place, files)
+    receiver.fetch_instance(target, "ledger", other, place, "o" * 64, its_files, {})
+    wait_ended(place)
+    locks.take_back(UUID)
+    locks.take_back(other)
+
+
+def _link(path: Path) -> Path | None:
+    with contextlib.suppress(OSError):
+        return path.readlink()
+    return None

@@ -135,13 +135,14 @@ def test_disks_are_cleared_once_and_only_where_a_guest_may_have_run(disk, tmp_pa
         return ["domain"] if domain else []
 
     monkeypatch.setattr(instances, "remove_domain", remove_domain)
+    monkeypatch.setattr(instances, "take_back", lambda uuid: steps.append("not offered"))
     monkeypatch.setattr(instances, "clear_disk", lambda d, used_by, check_mode: steps.append("cleared") or d["path"])
     disks = instances.Disks([{"path": "/dev/sdb"}], dict, ran)
     done = instances.remove_instance(None, str(tmp_path / "instances"), UUID, disks=disks)
     assert steps.count("cleared") == cleared
     assert ("data of disk /dev/sdb" in done["removed"]) is bool(cleared)
     if domain:
-        assert steps == ["stopped", "cleared", "undefined"], (
+        assert steps == ["stopped", "cleared", "undefined", "not offered"], (
             "an interrupted removal is begun again with its domain there"
         )
     assert done["changed"] is bool(domain or cleared)

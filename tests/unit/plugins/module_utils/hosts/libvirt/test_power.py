@@ -300,11 +300,13 @@ def test_a_domain_that_is_gone(world, state):
 
 
 @pytest.mark.parametrize(("there", "calls"), [
-    (OFF, ["create"]), (CRASHED, ["destroy", "create"]), (PAUSED, ["resume"]), (RUNNING, []),
+    (OFF, ["not offered", "create"]), (CRASHED, ["destroy", "not offered", "create"]), (PAUSED, ["resume"]), (RUNNING, []),
 ])  # fmt: skip
 def test_start(world, there, calls, monkeypatch):
+    """Nobody copies the disks of a guest that starts to another host."""
     monkeypatch.setattr(running, "wait_plugged", lambda *_a: [])
     guest = world.guest(state=there)
+    monkeypatch.setattr(power, "take_back", lambda uuid: guest.calls.append("not offered"))
     assert world.to("running") == (bool(calls), 1, False)
     assert guest.calls == calls
 

@@ -93,7 +93,6 @@ def wait_gone(path: str) -> None:
 @pytest.fixture(name="there")
 def _there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> channels.Sockets:
     """The sockets on the new host. Those of the other host are below another root."""
-    monkeypatch.setattr(server, "LOCK_ROOT", str(tmp_path / "run"))
     monkeypatch.setattr(channels, "_ROOT", str(tmp_path / "b"))
     there = channels.sockets_of(TOKEN, NAME)
     channels.make_folder(there, *MINE)
