@@ -600,8 +600,10 @@ class ActionModule(MoveAction):
         """Why nothing is done with it."""
         if not self.reverts:
             return "waits to be confirmed or reverted"
-        lost = unchanged["vm_state"] == states.ACTIVE and unchanged["power_state"] != states.RUNNING
-        return "is back: start it" if lost else "nothing to do"
+        if unchanged["vm_state"] != states.ACTIVE or unchanged["power_state"] == states.RUNNING:
+            return "nothing to do"
+        # Its module was killed between the start and the first step of its CPUs; it may also be paused by somebody.
+        return "is back: unpause it" if unchanged["power_state"] == states.POWER_PAUSED else "is back: start it"
 
     def _results(self, items: t.Mapping[str, Item]) -> dict[str, course.Result]:
         """uuid -> what came of it."""

@@ -13,8 +13,9 @@ import pytest
 from ansible_collections.bootflow.compute.plugins.action import instance_live_migrate, instance_move
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import course
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import service_state
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances, service_state
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld, from_image, volume_request
@@ -169,6 +170,37 @@ def test_check_mode_tells_both_states(fleet: Fleet) -> None:
     done = fleet.stage(instance_move, "finish", **COLD)
     assert [i["vm_state"] for i in done["instances"]] == ["resized"]
     assert fleet.shown[0] == "Would migrate (nothing is touched):" and " active -> resized" in fleet.shown[-1]
+
+
+@pytest.mark.parametrize(
+    ("power_state", "told"),
+    [
+        (states.RUNNING, "nothing to do"),
+        (states.SHUTDOWN, "is back: start it"),
+        (states.NOSTATE, "is back: start it"),
+        (states.POWER_PAUSED, "is back: unpause it"),
+    ],
+)
+def test_the_same_revert_again_says_what_leads_on(fleet: Fleet, power_state: int, told: str) -> None:
+    """Of an instance that is back, and whose guest the module did not start, or left standing when it was killed."""
+    (row,) = fleet.world.rows(tables.instances)
+    fleet.stage(instance_move, "begin", **COLD, names=["web"])
+    with fleet.world.ledger.write() as tx:
+        tx = tx.for_run(fleet.world.context("o"))
+        course.switch(tx, [row.uuid])
+        course.finish(tx, course.MIGRATE, {row.uuid: course.Result(states.RUNNING)})
+        course.begin_revert(tx, Selection(names=["web"]), frozenset(HOSTS))
+        course.go_back(tx, [row.uuid])
+        course.finish(tx, course.REVERT, {row.uuid: course.Result(power_state, None, cleaned=True)})
+        instances.write(tx, [row.uuid], vm_state=states.ACTIVE, power_state=power_state)
+    revert = {"operation": "revert_resize"}
+    fleet.hostvars["h1"]["bootflow_reported"] = {"reported": True}
+    begun = fleet.told(instance_move.BEGUN, fleet.stage(instance_move, "begin", **revert, names=["web"]))
+    assert (begun["instances"], [i["name"] for i in begun["unchanged"]]) == ([], ["web"])
+    for phase, name in (("switch", instance_move.SWITCHED), ("back", instance_move.WENT_BACK)):
+        fleet.told(name, fleet.stage(instance_move, phase, **revert))
+    fleet.stage(instance_move, "finish", **revert)
+    assert fleet.shown[-1].endswith(told)
 
 
 def test_a_revert_leads_from_the_new_host_to_the_former_one(fleet: Fleet) -> None:
