@@ -124,6 +124,11 @@ not_placed:
   type: list
   elements: dict
   returned: O(phase=begin)
+unchanged:
+  description: The instances that were evacuated before, where others are now, with C(name), C(uuid), C(host), C(vm_state) and C(power_state).
+  type: list
+  elements: dict
+  returned: O(phase=begin)
 hosts:
   description: Hosts that have something to build.
   type: list

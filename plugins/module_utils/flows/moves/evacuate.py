@@ -46,6 +46,7 @@ class Begun:
     sources: dict[str, str] = field(default_factory=dict)  # uuid -> the host that it was on
     failed: dict[str, errors.BootflowError] = field(default_factory=dict)  # uuid -> why it has no host
     of_failed: dict[str, Instance] = field(default_factory=dict)
+    unchanged: list[Instance] = field(default_factory=list)  # went before
     volumes: dict[str, list[str]] = field(
         default_factory=dict
     )  # uuid -> its attachments that the old host may still use
@@ -63,8 +64,8 @@ def check(tx: Transaction, wanted: Wanted) -> list[Instance]:
     :raises BootflowError: what begin() raises of states and hosts.
     """
     rows = operation.select(tx, wanted.selection, lock=False)
-    stay = _check(tx, wanted, rows)
-    return [r for r in rows if r.uuid not in stay]
+    stay, unchanged = _check(tx, wanted, rows)
+    return [r for r in rows if r.uuid not in stay and r not in unchanged]
 
 
 def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: SchedulerOptions) -> Begun:
@@ -74,15 +75,15 @@ def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: Sched
     :raises ComputeServiceInUse: a host is not forced down. :raises BootflowError: see operation.begin().
     """
     rows = operation.select(tx, wanted.selection)
-    stay = _check(tx, wanted, rows)
-    found = [r for r in rows if r.uuid not in stay]
+    stay, unchanged = _check(tx, wanted, rows)
+    found = [r for r in rows if r.uuid not in stay and r not in unchanged]
     operation.start(tx, EVACUATE, found)
     history.start_events_on(tx, {r.uuid: r.host for r in found}, EVACUATE.name)
     movers = {r.uuid: Mover(r, r.spec) for r in found if instances.is_placed(r)}
     attachments.lock(tx, movers)  # before any node is locked
     taken = moving.take(tx, list(movers))
     hosts = claim(tx, list(movers.values()), read_fleet, options, kind=claims.BUILD)
-    begun = Begun(sources={u: m.row.host for u, m in movers.items()})
+    begun = Begun(sources={u: m.row.host for u, m in movers.items()}, unchanged=unchanged)
     begun.failed = {u: h for u, h in hosts.items() if isinstance(h, errors.BootflowError)}
     begun.of_failed = {u: movers[u].row for u in begun.failed} | {r.uuid: r for r in rows if r.uuid in stay}
     moving.kept(tx, begun.failed)
@@ -98,10 +99,14 @@ def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: Sched
     return begun
 
 
-def _check(tx: Transaction, wanted: Wanted, rows: t.Sequence[Instance]) -> dict[str, errors.BootflowError]:
-    """uuid -> why an instance stays, where that keeps no other from going."""
+def _check(
+    tx: Transaction, wanted: Wanted, rows: t.Sequence[Instance]
+) -> tuple[dict[str, errors.BootflowError], list[Instance]]:
+    """uuid -> why an instance stays, where that keeps no other from going; and those that went before."""
     operation.refuse_unknown(tx, rows, wanted.selection)
     down = nodes.forced_down(tx)
+    unchanged = _went_before(tx, rows, down)
+    rows = [r for r in rows if r not in unchanged]
     dead = operation.dead_runs(tx, rows)
     volumes = moving.refusals(tx, {r.uuid: r.host for r in rows}, down, wanted.inventory) if rows else {}
     away = _can_go_back(tx, [r for r in rows if r.host in down])
@@ -145,7 +150,21 @@ def _check(tx: Transaction, wanted: Wanted, rows: t.Sequence[Instance]) -> dict[
     alone = of_host and len(refused) < len(rows) and all(isinstance(e, _STAYS) for e in refused.values())
     if not alone:
         operation.refuse(list(refused.values()))
-    return refused
+    return refused, unchanged
+
+
+def _went_before(tx: Transaction, rows: t.Sequence[Instance], down: t.Collection[str]) -> list[Instance]:
+    """Those of these instances that their last move, an evacuation, brought to where they are: the same again, after it failed for others, has
+    nothing to do with them.
+    """
+    if not any(r.host in down for r in rows):
+        return []
+    able = [r for r in rows if r.host not in down and r.task_state is None and r.vm_state != states.ERROR]
+    last = {u: its[-1:] for u, its in ledger_moves.all_of(tx, [r.uuid for r in able]).items()}
+    done = (moves.EVACUATION, moves.DONE)
+    return [
+        r for r in able if [(m.migration_type, m.status, m.dest_compute) for m in last[r.uuid]] == [(*done, r.host)]
+    ]
 
 
 def _can_go_back(tx: Transaction, rows: t.Sequence[Instance]) -> dict[str, str]:

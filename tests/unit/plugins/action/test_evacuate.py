@@ -120,6 +120,24 @@ def test_over_to_another_host_and_the_old_one_is_cleaned(fleet: Evacuating) -> N
     assert actions == {("evacuate", None)}
 
 
+def test_the_same_again_goes_on_with_those_that_are_left(fleet: Evacuating) -> None:
+    """Of those that are named, some are on hosts that work. It told to force these down."""
+    world = fleet.world
+    force_down(world)
+    named = {"names": ["web-1", "web-2"]}
+    assert fleet.evacuate(**named)["failed"], "h2 has room for one"
+    gone = {n for n in ("web-1", "web-2") if row_of(world, n).host == "h2"}
+    assert len(gone) == 1
+    world.report("h3", memory=1)
+    done = fleet.evacuate(**named)
+    assert "failed" not in done and [i["name"] for i in done["instances"]] == sorted({"web-1", "web-2"} - gone)
+    assert {str(row_of(world, n).host) for n in named["names"]} == {"h2", "h3"}
+    (line,) = [line for line in fleet.shown[-1].splitlines() if "was evacuated before" in line]
+    assert line.split()[0] in gone
+    with pytest.raises(errors.ComputeServiceInUse):  # who means all of them means other hosts
+        fleet.evacuate(**named)
+
+
 @pytest.mark.parametrize(
     "name, at_work", [("stop", "powering-off"), ("hard_reboot", "reboot_started_hard"), ("rebuild", "rebuild_spawning")]
 )
