@@ -11,6 +11,7 @@ import time
 
 import pytest
 from flow import Flow, entry
+from test_moves import ended, offers
 from test_operations import COUNTING, READY, guest, operate, states_of, ticks, virsh
 
 # As soon as libvirt saves the guest's memory, which it does to its end. The module's process is in the name of its lock.
@@ -18,13 +19,6 @@ KILL_SAVE = """
 until virsh -c qemu:///system domstate %(uuid)s | grep -q paused; do :; done
 for lock in /run/bootflow/locks/work-%(uuid)s-*; do kill -KILL "${lock##*-}"; done
 """
-
-
-def offers(flow: Flow, host: str) -> int:
-    """Processes on the host that let others fetch disks."""
-    return (
-        len(flow.lab.host(host).run("sh", "-c", "ss -Hltn 'sport >= 49216 and sport <= 49279'").stdout.split("\n")) - 1
-    )
 
 
 def test_a_suspend_whose_module_is_killed(flow: Flow) -> None:
@@ -81,10 +75,7 @@ def test_disks_that_a_dead_run_offers(flow: Flow, then: str) -> None:
     if then == "migrate":
         operate(flow, "migrate", "web", bootflow_shutdown_timeout=0)
         assert flow.instances()["web"]["host"] != row["host"]
-    end = time.monotonic() + 10
-    while offers(flow, row["host"]):
-        assert time.monotonic() < end
-        time.sleep(0.2)
+    ended(flow)
     if then != "delete":
         flow.delete("web")
     assert flow.residue() == {}

@@ -68,10 +68,19 @@ def reported(flow: Flow, ago: float) -> None:
         ledger.execute("UPDATE compute_nodes SET reported_at = ?", (time.time() - ago,))
 
 
+def offers(flow: Flow, host: str) -> int:
+    """Processes on the host that let others fetch disks."""
+    argv = ("sh", "-c", "ss -Hltn 'sport >= 49216 and sport <= 49279'")
+    return len(flow.lab.host(host).run(*argv).stdout.splitlines())
+
+
 def ended(flow: Flow) -> None:
-    """No process offers disks any more."""
+    """No process offers disks any more, or will in a moment."""
+    end = time.monotonic() + 10
     for host in flow.lab.hosts:
-        assert "instance_disks_offer" not in host.run("sh", "-c", "ps axww -o args= || true").stdout
+        while offers(flow, host.name):
+            assert time.monotonic() < end
+            time.sleep(0.2)
 
 
 def test_resize_confirm_and_revert(flow: Flow) -> None:
