@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_states import POWER_STATES
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
@@ -39,7 +38,9 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.lease import leas
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.move_action import (
     Candidates,
+    as_it_is,
     hosts_to_ask,
+    line_of,
     not_placed,
     report,
 )
@@ -111,16 +112,7 @@ class ActionModule(LedgerAction):
             "changed": bool(items or failed),
             "instances": items,
             "not_placed": failed,
-            "unchanged": [
-                {
-                    "name": r.display_name,
-                    "uuid": r.uuid,
-                    "host": r.host,
-                    "vm_state": r.vm_state,
-                    "power_state": r.power_state,
-                }
-                for r in begun.unchanged
-            ],
+            "unchanged": [as_it_is(r) for r in begun.unchanged],
             "hosts": [] if self.check_mode else sorted({str(i["destination"]) for i in items}),  # they do nothing then
             "storage_hosts": storage_hosts,
             "diff": diff(
@@ -254,18 +246,7 @@ class ActionModule(LedgerAction):
                 }
             )
         lost = begun.get("not_placed", [])
-        more = [
-            (
-                i["name"],
-                i["uuid"],
-                None,
-                i["host"],
-                i["vm_state"],
-                POWER_STATES.get(i["power_state"]),
-                "was evacuated before",
-            )
-            for i in begun.get("unchanged", [])
-        ]
+        more = [line_of(i, "was evacuated before") for i in begun.get("unchanged", [])]
         return report(self, evacuated.EVACUATE, shown, lost, more=more)
 
 

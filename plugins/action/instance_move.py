@@ -16,7 +16,6 @@ from dataclasses import asdict
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_states import POWER_STATES
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request import catalogue
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.apply import FOLLOW
@@ -55,8 +54,10 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.move_action impor
     Item,
     MoveAction,
     Outcomes,
+    as_it_is,
     hosts_to_ask,
     item_of,
+    line_of,
     not_placed,
     report,
 )
@@ -216,16 +217,7 @@ class ActionModule(MoveAction):
         ]
         there = [] if self.reverts or self.check_mode else items  # hosts do nothing in check mode: no task goes to them
         failed = not_placed(begun.rows, begun.failed)
-        unchanged = [
-            {
-                "name": r.display_name,
-                "uuid": r.uuid,
-                "host": r.host,
-                "vm_state": r.vm_state,
-                "power_state": r.power_state,
-            }
-            for r in begun.unchanged
-        ]
+        unchanged = [as_it_is(r) for r in begun.unchanged]
         before, after = "", ""
         for m, item in zip(begun.moving, items):
             ends = (item["source"], m.move.old_disks), (item["destination"], m.move.new_disks)
@@ -588,10 +580,7 @@ class ActionModule(MoveAction):
             )
         if self.check_mode and self.options["follow_file"]:  # what applies the file prints the plan
             return {"changed": not all(i["error"] for i in shown), "instances": shown}
-        more = [
-            (i["name"], i["uuid"], None, i["host"], i["vm_state"], POWER_STATES.get(i["power_state"]), self._why(i))
-            for i in begun.get("unchanged", [])
-        ]
+        more = [line_of(i, self._why(i)) for i in begun.get("unchanged", [])]
         before = {uuid: item["vm_state"] for uuid, item in items.items()}
         lost = begun.get("not_placed", [])
         return report(self, self.operation, shown, lost, _note, more, back=self.reverts, before=before)

@@ -87,19 +87,26 @@ class Candidates:
 # --- the report ---------------------------------------------------------------------------------------------------------
 
 
+def as_it_is(row: Instance) -> Item:
+    """An instance that the operation does nothing with, for the result of the stage ``begin``."""
+    return {
+        "name": row.display_name,
+        "uuid": row.uuid,
+        "host": row.host,
+        "vm_state": row.vm_state,
+        "power_state": row.power_state,
+    }
+
+
 def not_placed(rows: t.Mapping[str, Instance], failed: Failed) -> list[Item]:
     """Instances that no host was found for. :arg rows: of these, and of others"""
-    return [
-        {
-            "name": rows[u].display_name,
-            "uuid": u,
-            "host": rows[u].host,
-            "vm_state": rows[u].vm_state,
-            "power_state": rows[u].power_state,
-            "error": e.as_dict(),
-        }
-        for u, e in failed.items()
-    ]
+    return [{**as_it_is(rows[u]), "error": e.as_dict()} for u, e in failed.items()]
+
+
+def line_of(unchanged: Item, why: str) -> tuple[t.Any, ...]:
+    """A row of the table, for ``more`` of report(). :arg unchanged: see as_it_is()"""
+    power = POWER_STATES.get(unchanged["power_state"])
+    return unchanged["name"], unchanged["uuid"], None, unchanged["host"], unchanged["vm_state"], power, why
 
 
 def report(
@@ -115,7 +122,7 @@ def report(
     """The result of the stage ``finish``, which failed if an instance did. People get its table, if they want one.
 
     :arg shown: each has its name, uuid, source, destination, host, vm_state, power_state and error. :arg lost: not_placed()
-    :arg note_of: what the table says of one of ``shown`` that has no error. :arg more: further rows of it
+    :arg note_of: what the table says of one of ``shown`` that has no error. :arg more: further rows of it, see line_of()
     :arg back: the instances return to their sources. :arg before: uuid -> the vm_state that check mode tells, too
     """
     if action.options["print_table"]:
