@@ -125,7 +125,7 @@ not_placed:
   elements: dict
   returned: O(phase=begin)
 unchanged:
-  description: The instances that were evacuated before, where others are now, with C(name), C(uuid), C(host), C(vm_state) and C(power_state).
+  description: Named instances that an earlier run evacuated, with C(name), C(uuid), C(host), C(vm_state) and C(power_state).
   type: list
   elements: dict
   returned: O(phase=begin)

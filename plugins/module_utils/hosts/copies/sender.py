@@ -133,7 +133,7 @@ def serve(offers: t.Sequence[Offer], ports: tuple[int, int], stop: str, seconds:
     :arg ports: the first of these that is free. :arg stop: the token that ends it. :arg seconds: after which it ends by itself
     :raises RemoteError: no port is free. :raises MissingLibrary: openssl is not installed.
     """
-    offered = [_Offered(offer) for offer in offers]
+    offered = [_Served(offer) for offer in offers]
     try:
         place = started(_Offers(offered, stop, seconds), ports)
     except BaseException:
@@ -145,7 +145,7 @@ def serve(offers: t.Sequence[Offer], ports: tuple[int, int], stop: str, seconds:
     return place
 
 
-class _Offered:
+class _Served:
     """An offer while it is served."""
 
     def __init__(self, offer: Offer):
@@ -162,10 +162,10 @@ class _Offered:
 class _Offers(Server):
     """Serves files until all of their instances were fetched, or are wanted back."""
 
-    def __init__(self, offers: t.Sequence[_Offered], stop: str, seconds: float):
+    def __init__(self, offers: t.Sequence[_Served], stop: str, seconds: float):
         super().__init__(stop, seconds)
         self.offers = list(offers)
-        self.left: list[_Offered] = []  # those of which a file goes still
+        self.left: list[_Served] = []  # those of which a file goes still
         self.lock = threading.Lock()
 
     def run(self, listener: socket.socket, context: ssl.SSLContext) -> None:
@@ -184,7 +184,7 @@ class _Offers(Server):
                         socket.socket.shutdown(connection, socket.SHUT_RDWR)
             return bool(self.offers)
 
-    def _end(self, each: _Offered) -> None:
+    def _end(self, each: _Served) -> None:
         self.offers.remove(each)
         if each.connections:
             self.left.append(each)
