@@ -36,6 +36,10 @@ options:
     description: The O(networks) that an instance needs, a dictionary from its UUID to a list of names.
     type: dict
     default: {}
+  remove_uploads:
+    description: Remove the files of O(uploads) at the end, and their folder if nothing else is in it.
+    type: bool
+    default: false
 requirements:
   - those of the four modules
 """
@@ -69,6 +73,11 @@ parts:
     disks: {image_outcomes: {}, missing_images: [], outcomes: {}, seconds: 0.2}
     drives: {outcomes: {}, seconds: 0.0}
     domains: {outcomes: {}, seconds: 0.4}
+uploads_removed:
+  description: Whether the files of O(uploads) and their folder are gone.
+  type: bool
+  returned: with O(remove_uploads)
+  sample: true
 """
 
 import time
@@ -84,6 +93,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.disk_
     make_disks_of,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.file_disks import as_recorded
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images.images import remove_uploads
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domain_batch import (
     DOMAIN_BATCH_ARGUMENTS,
     ensure_domains,
@@ -125,6 +135,7 @@ def argument_spec():
         **DOMAIN_BATCH_ARGUMENTS,
         "drives": DRIVES_ARGUMENT,
         "networks_of": {"type": "dict", "default": {}},
+        "remove_uploads": {"type": "bool", "default": False},
     }
 
 
@@ -156,7 +167,10 @@ def main():
         fail(module, error)
     batches = [part["outcomes"] for part in parts.values()]
     batches += [parts["networks"]["reservations"], parts["disks"]["image_outcomes"]]
-    module.exit_json(changed=any_changed(*batches), parts=parts)
+    result = {"parts": parts}
+    if module.params["remove_uploads"]:
+        result["uploads_removed"] = not module.check_mode and remove_uploads(module.params["uploads"].values())
+    module.exit_json(changed=any_changed(*batches), **result)
 
 
 if __name__ == "__main__":

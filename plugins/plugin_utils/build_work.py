@@ -32,7 +32,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     host_settings,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.dhcp import restore
-from ansible_collections.bootflow.compute.plugins.plugin_utils.image_upload import is_small, uploaded
+from ansible_collections.bootflow.compute.plugins.plugin_utils.image_upload import are_removed, is_small, uploaded
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import item_errors
 
@@ -199,7 +199,7 @@ class BuildWork:
         images = build_parts.images_of(builds, self.images)
         began = self.action.context().now
         self._note_starting(domains)
-        parts = self.action.run_module(
+        answer = self.action.run_module(
             "instance_build",
             {
                 **build_parts.network_arguments(self.action, networks.values()),
@@ -209,8 +209,12 @@ class BuildWork:
                 "uploads": uploads or {},
                 "drives": drives,
                 "networks_of": {b.uuid: sorted({n.name for _p, n in b.ports}) for b in builds},
+                "remove_uploads": bool(uploads),
             },
-        )["parts"]
+        )
+        if answer.get("uploads_removed"):
+            are_removed(self.action)
+        parts = answer["parts"]
         self._note_passed(parts, [b.uuid for b in builds], began)
         restore(self.action, networks, parts["networks"])
         self._fail_without(builds, item_errors(parts["networks"], networks))

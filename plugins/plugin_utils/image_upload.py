@@ -12,6 +12,7 @@ import os
 import posixpath
 import typing as t
 from dataclasses import asdict
+from pathlib import Path
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 
@@ -24,6 +25,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action imp
 
 REMOVING = 60.0  # seconds
 SMALL = 64 * 1024**2  # bytes: copied in half a second by 1 Gbit/s
+PIPED = 32 * 1024**2  # bytes: what is read into the memory of each fork that copies an image
 
 
 def is_local(action: LedgerAction) -> bool:
@@ -101,12 +103,17 @@ def upload(action: LedgerAction, image: Image) -> str:
         raise file_missing(image)
     try:
         with action.within(host_settings.values(action, TIME_LIMITS).copy_timeout, "copying image %s" % image.name):
-            folder = action._connection._shell.tmpdir or _temporary_folder(action)
-            action._connection._shell.tmpdir = folder
-            target = posixpath.join(folder, "image-%s" % image.id)
             tables.say(
                 action._display, "%s: copying image %s (%d MiB)" % (host, image.name, os.path.getsize(source) >> 20)
             )
+            name = "image-%s" % image.id
+            shell = action._connection._shell
+            if not shell.tmpdir:
+                shell.tmpdir = _folder_with(action, source, name)
+                if shell.tmpdir:
+                    return posixpath.join(shell.tmpdir, name)
+                shell.tmpdir = _temporary_folder(action)
+            target = posixpath.join(shell.tmpdir, name)
             action._transfer_file(source, target)
     except AnsibleConnectionFailure as e:
         raise errors.HostUnreachable(host=host, reason=str(e)) from e
@@ -115,12 +122,40 @@ def upload(action: LedgerAction, image: Image) -> str:
     return target
 
 
+def _folder_with(action: LedgerAction, source: str, name: str) -> str | None:
+    """Make Ansible's folder for the files of a task, with a copy of a file, in one session of SSH.
+
+    Returns its path on the host; None: the file is too large for that, or the host is not reached so.
+    """
+    if action._connection.transport != "ssh" or action._is_become_unprivileged():
+        return None
+    content = Path(source).read_bytes() if os.path.getsize(source) <= PIPED else b""
+    if not content:
+        return None
+    shell = action._connection._shell
+    folder, place = shell._generate_temp_dir_name(), _in_home(shell.get_option("remote_tmp"))
+    # Ansible's own command, which prints the folder's path.
+    command = '%s && cat > "$( echo %s/%s )"/%s' % (shell.mkdtemp(folder, tmpdir=place), place, folder, name)
+    done = action._low_level_execute_command(command, sudoable=False, in_data=content)
+    path = str(done["stdout"]).strip().rpartition("%s=" % folder)[2]
+    if path.endswith("/" + folder):
+        shell.tmpdir = path  # it goes with the task
+    if done["rc"] or not shell.tmpdir:
+        raise AnsibleError((str(done["stderr"]) or str(done["stdout"])).strip())
+    return path
+
+
+def _in_home(place: str) -> str:
+    """A folder that the shell of the host can make: to ask what ``~`` is takes one more session of SSH."""
+    return "$HOME" + place[1:] if place.startswith("~/") else place
+
+
 def _temporary_folder(action: LedgerAction) -> str:
-    """Ansible's folder for the files of a task. By SSH ``~`` is left to the shell that makes it: to ask what it is takes one more session."""
+    """Ansible's folder for the files of a task."""
     shell = action._connection._shell
     place = shell.get_option("remote_tmp")
-    if place.startswith("~/") and action._connection.transport == "ssh":
-        shell.set_option("remote_tmp", "$HOME" + place[1:])
+    if action._connection.transport == "ssh":
+        shell.set_option("remote_tmp", _in_home(place))
     try:
         return str(action._make_tmp_path())
     finally:
@@ -132,3 +167,8 @@ def remove_uploads(action: LedgerAction) -> None:
     if action._connection._shell.tmpdir:
         with contextlib.suppress(errors.HostTimeout), action.within(REMOVING, "removing copies of images"):
             action._remove_tmp_path(action._connection._shell.tmpdir, force=True)
+
+
+def are_removed(action: LedgerAction) -> None:
+    """The module on the host took them away, with Ansible's folder."""
+    action._connection._shell.tmpdir = None

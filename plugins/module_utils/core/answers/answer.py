@@ -55,7 +55,10 @@ def _part(module: str) -> Shape:
     return record(required, {**optional, "seconds": number()})
 
 
-_ANSWERS["instance_build"] = ({"parts": record({part: _part(module) for part, module in _PARTS.items()})}, {})
+_ANSWERS["instance_build"] = (
+    {"parts": record({part: _part(module) for part, module in _PARTS.items()})},
+    {"uploads_removed": flag},
+)
 _WARNINGS: dict[str, Shape] = {"warnings": maybe(items(message))}
 
 

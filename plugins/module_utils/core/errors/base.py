@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import traceback
 import typing as t
 
 
@@ -62,6 +61,8 @@ class BootflowError(Exception):
 
 def unexpected(error: BaseException) -> str:
     """The traceback of an exception that is not of the family: without values, and so without secrets."""
+    import traceback  # on hosts, of few runs
+
     return "".join(traceback.format_tb(error.__traceback__))
 
 

@@ -14,9 +14,10 @@ import typing as t
 
 from .. import errors as error_classes
 from ..errors import BootflowError, InvalidInput, MalformedRequestBody
-from ..optional import Lazy, require
+from ..optional import Lazy, installed, require
 from ..reading.formats import FORMATS
 from .fragment_files import load_fragments, state_of_files
+from .surely_valid import surely_valid
 
 if t.TYPE_CHECKING:
     import jsonschema
@@ -83,7 +84,7 @@ def create_schema(fragments: t.Iterable[t.Mapping[str, t.Any]], check: bool = Tr
     return schema
 
 
-def request_validator(dirs: t.Iterable[str]) -> t.Any:
+def request_validator(dirs: t.Iterable[str]) -> Validator:
     """The validator of create requests, made once per process while the additional fragments do not change.
 
     :arg dirs: folders with such fragments.
@@ -94,20 +95,35 @@ def request_validator(dirs: t.Iterable[str]) -> t.Any:
 
 
 @functools.lru_cache(maxsize=4)
-def _validator(_files: t.Hashable, dirs: tuple[str, ...]) -> t.Any:
+def _validator(_files: t.Hashable, dirs: tuple[str, ...]) -> Validator:
     return schema_validator(create_schema(load_fragments(dirs), check=bool(dirs)))
 
 
-def schema_validator(schema: t.Mapping[str, t.Any]) -> t.Any:
+def schema_validator(schema: t.Mapping[str, t.Any]) -> Validator:
     """A validator for many entries.
 
     :raises MissingLibrary: jsonschema is not installed on the controller.
     """
-    require(jsonschema, "jsonschema", "jsonschema")
-    checker = jsonschema.FormatChecker(formats=())
-    for name, (test, types) in FORMATS.items():
-        checker.checks(name, raises=ValueError)(_format_test(test, types))
-    return jsonschema.Draft202012Validator(schema, format_checker=checker)
+    require(installed("jsonschema"), "jsonschema", "jsonschema")
+    return Validator(schema)
+
+
+class Validator:
+    """Finds the errors of values by one schema."""
+
+    def __init__(self, schema: t.Mapping[str, t.Any]):
+        self.schema = schema
+
+    def errors(self, value: t.Any) -> t.Iterable[t.Any]:
+        """jsonschema's errors. :arg value: plain dicts and lists"""
+        return () if surely_valid(value, self.schema) else self._whole.iter_errors(value)
+
+    @functools.cached_property
+    def _whole(self) -> t.Any:
+        checker = jsonschema.FormatChecker(formats=())
+        for name, (test, types) in FORMATS.items():
+            checker.checks(name, raises=ValueError)(_format_test(test, types))
+        return jsonschema.Draft202012Validator(self.schema, format_checker=checker)
 
 
 def _format_test(test: t.Callable[[t.Any], t.Any], types: tuple[type, ...]) -> t.Callable[[object], bool]:
@@ -119,13 +135,13 @@ def _format_test(test: t.Callable[[t.Any], t.Any], types: tuple[type, ...]) -> t
     return check
 
 
-def entry_errors(validator: t.Any, entry: t.Any, path: str) -> list[dict[str, t.Any]]:
+def entry_errors(validator: Validator, entry: t.Any, path: str) -> list[dict[str, t.Any]]:
     """The errors of one entry returned by without_nulls()."""
     if not isinstance(entry, t.Mapping):
         return [_error(path, MalformedRequestBody(reason="an instance must be a mapping, not %s" % _kind(entry)))]
     odd = list(_odd(entry, path))
     found = []
-    for error in validator.iter_errors(_with_text_keys(entry) if odd else entry):
+    for error in validator.errors(_with_text_keys(entry) if odd else entry):
         found += _explain(error, validator.schema, path)
     told = {each["path"] for each in found}
     return found + [_error(where, error) for where, error in odd if where not in told]

@@ -122,6 +122,19 @@ def image_source(
     )
 
 
+def remove_uploads(paths: t.Iterable[str]) -> bool:
+    """Remove files that were uploaded, and their folders. Returns whether all are gone; a folder stays if something else is in it."""
+    folders = set()
+    for path in paths:
+        folders.add(os.path.dirname(path))
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)
+    return not any(os.path.lexists(folder) for folder in folders)
+
+
 def _headers(text: str | None) -> dict[str, str]:
     """:raises InvalidInput: not JSON of a mapping."""
     try:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 import typing as t
-from concurrent.futures import ThreadPoolExecutor
 
 from ...core.errors import InvalidInput
 from .module_errors import failure
@@ -56,6 +55,8 @@ def run_batch(
         return {}
     if workers <= 1 or len(pairs) == 1:
         return {key: attempt(fn, item) for key, item in pairs}
+    from concurrent.futures import ThreadPoolExecutor  # of hosts with several items
+
     with ThreadPoolExecutor(max_workers=min(workers, len(pairs))) as pool:
         return dict(zip(keys, pool.map(lambda item: attempt(fn, item), [item for dummy, item in pairs])))
 

@@ -20,10 +20,8 @@ import locale
 import os
 import sys
 import syslog
-import traceback
 import types
 import typing as t
-from importlib.abc import InspectLoader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 
 NEEDS_ANSIBLE = "needs_ansible_module"  # the field of a result that says why the program did nothing
@@ -53,8 +51,8 @@ class NeedsAnsible(Exception):
 # --- modules ------------------------------------------------------------------------------------------------------------
 
 
-class Files(MetaPathFinder, InspectLoader):
-    """Loads modules from memory.
+class Files:
+    """Finds and loads modules in memory. What importlib asks for is here; its abstract classes (importlib.abc) take 5 ms to load.
 
     :arg codes: path in the collections' tree (``ansible_collections/…/x.py``) -> byte code (marshal), for the Python of ``magic``.
     :arg sources: path -> source. Both have the same paths.
@@ -75,10 +73,16 @@ class Files(MetaPathFinder, InspectLoader):
         package = fullname.replace(".", "/") in self._packages
         if not package and self._path(fullname) is None:
             return None
-        return ModuleSpec(fullname, self, origin=self._path(fullname), is_package=package)
+        return ModuleSpec(fullname, t.cast(t.Any, self), origin=self._path(fullname), is_package=package)
 
     def is_package(self, fullname: str) -> bool:
         return fullname.replace(".", "/") in self._packages
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """An ordinary one."""
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        exec(self.get_code(module.__name__), module.__dict__)
 
     def get_source(self, fullname: str) -> str:
         """For the lines of a traceback, too."""
@@ -291,6 +295,8 @@ def run(files: Files, module: str, arguments: bytes) -> None:
     except NeedsAnsible as e:
         answer({NEEDS_ANSIBLE: str(e)})
     except Exception as e:  # as Ansible ends a module that failed without a word
+        import traceback  # of few runs
+
         answer({"failed": True, "msg": "%s: %s" % (type(e).__name__, e), "exception": traceback.format_exc()})
         raise SystemExit(1) from None
 

@@ -17,7 +17,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import power_states
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
-from ansible_collections.bootflow.compute.plugins.plugin_utils import handover, image_upload
+from ansible_collections.bootflow.compute.plugins.plugin_utils import build_work, handover, image_upload
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.statements import counted
@@ -294,6 +294,30 @@ def test_a_small_file_of_the_controller_is_copied_without_a_stage_of_its_own(
     boot.refresh()
     assert world.state(build["uuid"])[:2] == ("active", None)
     assert boot.journal(build["uuid"]) == [("schedule", "Success"), *((stage, "Success") for stage in STAGES)]
+
+
+def test_copies_of_images_that_the_module_removed_need_no_session(
+    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "tiny").touch()
+    image = {"name": "tiny", "disk_format": "raw", "allow_unverified": True, "path": str(tmp_path / "tiny")}
+    boot = Boot(world, 1, bootflow_images=[image])
+    (host,) = boot.schedule()
+    boot.has_files = False
+    told: list[t.Any] = []
+    monkeypatch.setattr(image_upload, "upload", lambda _action, _its: "/tmp/copy")
+    monkeypatch.setattr(image_upload, "remove_uploads", lambda _action: None)
+    monkeypatch.setattr(build_work, "are_removed", lambda _action: told.append("removed"))
+    whole = WorldPorts.run_module
+
+    def run_module(ports: WorldPorts, name: str, arguments: t.Mapping[str, t.Any], *more: t.Any) -> dict[str, t.Any]:
+        told.append((arguments["uploads"], arguments["remove_uploads"]))
+        return {**whole(ports, name, arguments, *more), "uploads_removed": arguments["remove_uploads"]}
+
+    monkeypatch.setattr(WorldPorts, "run_module", run_module)
+    assert boot.task(boot_build, host)["builds"]
+    ((uploads, remove), removed) = told
+    assert (list(uploads.values()), remove, removed) == (["/tmp/copy"], True, "removed")
 
 
 def _noted(function: t.Callable[..., t.Any], calls: list[bool]) -> t.Callable[..., t.Any]:
