@@ -26,6 +26,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     ahead,
     boot_volume_settings,
     handover,
+    host_programs,
     host_settings,
     scheduler_settings,
     storage_settings,
@@ -33,7 +34,12 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
 # In the order of need.
-ahead.load(ahead.action("boot_build"), "lxml.etree", *map(ahead.action, ("boot_report", "boot_passwords")))
+ahead.load(
+    ahead.action("boot_build"),
+    "lxml.etree",
+    functools.partial(host_programs.make_ready, "bootflow.compute.instance_build"),
+    *map(ahead.action, ("boot_report", "boot_passwords")),
+)
 
 
 class ActionModule(LedgerAction):

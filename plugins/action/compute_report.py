@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
@@ -16,9 +17,11 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery im
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.database import Ledger
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings
+from ansible_collections.bootflow.compute.plugins.plugin_utils import ahead, host_programs, host_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host, warn_of_leftovers
+
+ahead.load(functools.partial(host_programs.make_ready, "bootflow.compute.compute_node_info"))
 
 
 class ActionModule(LedgerAction):

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
@@ -21,7 +22,13 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute im
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import Instance
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
-from ansible_collections.bootflow.compute.plugins.plugin_utils import inventory_hosts, tables, variable_names
+from ansible_collections.bootflow.compute.plugins.plugin_utils import (
+    ahead,
+    host_programs,
+    inventory_hosts,
+    tables,
+    variable_names,
+)
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_LIMIT, LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, outcome
 
@@ -30,6 +37,9 @@ REMOVED = "bootflow_removed"  # and the removal on each host
 DELETE = "delete"
 FORCE_DELETE = "force_delete"
 RECLAIM = "reclaim"
+
+
+ahead.load(functools.partial(host_programs.make_ready, "bootflow.compute.instance_cleanup"))
 
 
 class ActionModule(LedgerAction):

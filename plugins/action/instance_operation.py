@@ -11,6 +11,7 @@ a stop takes here.
 from __future__ import annotations
 
 import contextlib
+import functools
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
@@ -29,6 +30,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transac
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.attachments import Connector
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
+    ahead,
+    host_programs,
     host_reports,
     host_settings,
     host_variables,
@@ -55,6 +58,9 @@ _START = ("running", "rebooted")  # what Operation.power has guests start
 Items = t.List[t.Dict[str, t.Any]]
 # What is begun; those with volumes; what they were before, of a rebuild; those to be defined again, for their volumes; who exports these.
 _Begun = t.Tuple[operation.Begun, t.Set[str], t.Dict[str, "Before"], t.List[str], t.List[str]]
+
+
+ahead.load(functools.partial(host_programs.make_ready, "bootflow.compute.domain_power"))
 
 
 class ActionModule(LedgerAction):

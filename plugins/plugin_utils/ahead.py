@@ -10,6 +10,7 @@ loaded after that fork. It takes no time where a second core is idle. A boot wit
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import typing as t
@@ -25,12 +26,12 @@ NAMES = re.compile(r"^\s+(?:%s\.(\w+):|import_playbook: (\w+\.yml))" % re.escape
 # Of tasks that begin a playbook, or have no hosts in most runs.
 FIRST = ("ledger", "compute_report")
 
-_wanted: list[str] = []
+_wanted: list[str | t.Callable[[], object]] = []
 
 
-def load(*names: str) -> None:
-    """Load these modules after the next fork, one after the other until its worker ends."""
-    _wanted.extend(names)
+def load(*wanted: str | t.Callable[[], object]) -> None:
+    """Load these modules, or call these functions, after the next fork, one after the other until its worker ends."""
+    _wanted.extend(wanted)
 
 
 def action(name: str) -> str:
@@ -60,12 +61,16 @@ def _actions(playbook: str) -> t.Iterator[str]:
 
 
 def _load_wanted() -> None:
-    names = _wanted[:]
+    wanted = _wanted[:]
     _wanted.clear()  # what these want in turn is for the next fork; what is left of them is needed at once
-    for name in names:
+    for each in wanted:
         if _a_child_ended():
             break
-        optional_import(name)
+        if isinstance(each, str):
+            optional_import(each)
+        else:
+            with contextlib.suppress(Exception):  # whoever needs it finds out
+                each()
 
 
 def _a_child_ended() -> bool:

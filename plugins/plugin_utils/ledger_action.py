@@ -204,7 +204,7 @@ class Ports:
         """Start Python on the host of ``variables``, and nothing more. Returns those of ``paths`` that are there."""
         interpreter = str(self.template(variables.get("ansible_python_interpreter") or ""))
         # Without a path Ansible has not found the interpreter yet: any program shows that the host answers.
-        commands = ["%s -c pass" % interpreter] if interpreter.startswith("/") else []
+        commands = ["%s -IS -c pass" % interpreter] if interpreter.startswith("/") else []
         commands.append(shlex.join(["ls", "-d", "--", *paths]) if paths else "true")
         found = self._action._low_level_execute_command(" && ".join(commands))
         return set(paths) & set(str(found["stdout"]).splitlines())

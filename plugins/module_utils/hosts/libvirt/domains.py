@@ -25,6 +25,7 @@ from ..os.batch import progress
 from ..os.locks import guest_lock, take_back
 from ..os.ownership import check_owner
 from ..os.paths import checked_uuid
+from . import valid_forms
 from .connection import libvirt, libvirt_errors, tolerating
 from .dhcp import Reservation, release_of_domain, reserve
 from .domain_waits import AddressWait, ConsoleWait, wait_for_address, wait_for_agent, wait_for_console
@@ -43,9 +44,6 @@ from .running import (
 )
 
 POLL = 0.1  # seconds
-_NUMBERS = re.compile(r"[0-9a-f:-]*[0-9][0-9a-f:-]*")
-# Forms of definitions that libvirt found valid: each validation reads the whole schema, which takes three times as long as all else of a definition.
-_valid_forms: set[str] = set()
 _validating = threading.Lock()  # guests that are alike come side by side
 
 
@@ -359,19 +357,14 @@ def _define(connection: t.Any, spec: DomainSpec) -> tuple[t.Any, DomainSpec]:
 
 def _defined(connection: t.Any, spec: DomainSpec) -> t.Any:
     """The defined domain, whose definition libvirt validates by its schema if it is the first of its form."""
-    form = _form(spec)
-    if form not in _valid_forms:
+    form = valid_forms.form_of(spec.xml, spec.name, spec.uuid)
+    if not valid_forms.is_valid(form):
         with _validating:
-            if form not in _valid_forms:
+            if not valid_forms.is_valid(form):
                 domain = connection.defineXMLFlags(spec.xml, libvirt.VIR_DOMAIN_DEFINE_VALIDATE)
-                _valid_forms.add(form)
+                valid_forms.remember(form)
                 return domain
     return connection.defineXMLFlags(spec.xml, 0)
-
-
-def _form(spec: DomainSpec) -> str:
-    """The definition without what differs between guests that are alike: name, UUID and numbers, which libvirt reads in any case."""
-    return _NUMBERS.sub("0", spec.xml.replace(spec.name, "").replace(spec.uuid, ""))
 
 
 def cut_off(domain: t.Any) -> None:

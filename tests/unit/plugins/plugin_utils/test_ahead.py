@@ -68,6 +68,11 @@ def test_a_child_that_has_ended_is_not_kept_waiting(tmp_path: Path) -> None:
     assert output.splitlines() == ["child ", "parent a", "parent a", "child a"], "b is dropped"
 
 
+def test_functions_are_called_too_and_their_errors_are_of_whoever_needs_it(tmp_path: Path) -> None:
+    output = loaded("ahead.load(lambda: 1 / 0, lambda: __import__('a'), 'b'); fork(); fork()", tmp_path)
+    assert output.splitlines() == ["parent ab", "child ", "parent abc", "child ab"]
+
+
 @pytest.mark.parametrize(
     ("played", "expected"),
     [

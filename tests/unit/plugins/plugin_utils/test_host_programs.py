@@ -184,6 +184,18 @@ def test_a_program_is_made_once(kept: Path) -> None:
     assert built(ansible_facts={"discovered_interpreter_python": "/usr/bin/python3"}) == first
 
 
+def test_workers_find_in_memory_what_was_made_ready(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_programs, "_ready", {})
+    here = {"ansible_python_interpreter": "/usr/bin/python3"}
+    for module in ("domain_info", "domain"):
+        host_programs.make_ready("bootflow.compute." + module)
+    first = built(**here)
+    monkeypatch.setattr(packed_modules, "path_of", lambda _module: pytest.fail("looked for"))
+    assert first and built(**here) == first
+    monkeypatch.setattr(packed_modules, "path_of", lambda _module: None)
+    assert not built(module="domain", **here), "it is not packed yet"
+
+
 def test_the_file_on_the_host_has_a_name_that_any_shell_takes(kept: Path) -> None:
     """Without pipelining Ansible calls it like the module's file, and not each way of copying quotes it."""
     here = {"ansible_python_interpreter": "/usr/bin/python3"}

@@ -7,13 +7,14 @@
 from __future__ import annotations
 
 import concurrent.futures
+import os
 import threading
 import time
 
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import LibvirtError
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domains
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domains, valid_forms
 
 from .test_domain_names import Error, Libvirt, stand_in
 
@@ -39,11 +40,6 @@ class Strict(Libvirt):
         if self.refuses and flags and self.refuses in xml:
             raise Error(1)
         return super().defineXMLFlags(xml, flags)
-
-
-@pytest.fixture(autouse=True)
-def no_form_is_known(monkeypatch):
-    monkeypatch.setattr(domains, "_valid_forms", set())
 
 
 def define(host, number, kind="network", name="web-%d"):
@@ -92,4 +88,62 @@ def test_a_form_that_was_refused_is_validated_again():
     for number in (10, 11):
         with pytest.raises(LibvirtError):
             define(host, number, kind="bridge")
+    assert host.validated == [True, True]
+
+
+@pytest.fixture
+def schema(monkeypatch, tmp_path):
+    (tmp_path / "schemas").mkdir()
+    (tmp_path / "schemas" / "domain.rng").write_text("<grammar/>")
+    monkeypatch.setattr(valid_forms, "SCHEMA", str(tmp_path / "schemas"))
+    return tmp_path / "schemas" / "domain.rng"
+
+
+def new_module(monkeypatch):
+    monkeypatch.setattr(valid_forms, "_known", set())
+
+
+def test_the_next_module_on_the_host_knows_the_forms(monkeypatch, schema):
+    host = Strict()
+    for number, kind in ((10, "network"), (11, "network"), (12, "bridge"), (13, "network")):
+        new_module(monkeypatch)
+        define(host, number, kind)
+    assert host.validated == [True, False, True, False]
+    assert os.stat(valid_forms.REMEMBERED).st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("change", ["another schema", "no schema", "an empty folder", "a folder of others"])
+def test_a_form_is_validated_again(monkeypatch, schema, change):
+    host = Strict()
+    define(host, 10)
+    if change == "another schema":
+        schema.write_text("<grammar ns=''/>")
+    elif change == "a folder of others":
+        os.chmod(valid_forms.REMEMBERED, 0o777)
+    else:
+        schema.unlink()
+        if change == "no schema":
+            schema.parent.rmdir()
+    for number in (11, 12):
+        new_module(monkeypatch)
+        define(host, number)
+    assert host.validated == [True, True, change != "another schema"]
+
+
+def test_so_many_forms_are_remembered(monkeypatch, schema):
+    monkeypatch.setattr(valid_forms, "MOST", 3)
+    for number in range(5):
+        valid_forms.remember("form %d" % number)
+        assert len(os.listdir(valid_forms.REMEMBERED)) <= 3
+    new_module(monkeypatch)
+    assert [valid_forms.is_valid("form %d" % n) for n in range(5)] == [False, False, False, True, True]
+
+
+def test_a_form_that_was_refused_is_not_remembered(monkeypatch, schema):
+    host = Strict(refuses="bridge")
+    with pytest.raises(LibvirtError):
+        define(host, 10, kind="bridge")
+    new_module(monkeypatch)
+    with pytest.raises(LibvirtError):
+        define(host, 11, kind="bridge")
     assert host.validated == [True, True]
