@@ -16,8 +16,8 @@ from .. import errors as error_classes
 from ..errors import BootflowError, InvalidInput, MalformedRequestBody
 from ..optional import Lazy, installed, require
 from ..reading.formats import FORMATS
+from ..reading.surely_valid import surely_valid
 from .fragment_files import load_fragments, state_of_files
-from .surely_valid import surely_valid
 
 if t.TYPE_CHECKING:
     import jsonschema

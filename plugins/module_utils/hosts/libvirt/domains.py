@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import hashlib
 import os
 import re
 import threading
@@ -25,7 +26,7 @@ from ..os.batch import progress
 from ..os.locks import guest_lock, take_back
 from ..os.ownership import check_owner
 from ..os.paths import checked_uuid
-from . import valid_forms
+from ..os.remembered import is_remembered, remember
 from .connection import libvirt, libvirt_errors, tolerating
 from .dhcp import Reservation, release_of_domain, reserve
 from .domain_waits import AddressWait, ConsoleWait, wait_for_address, wait_for_agent, wait_for_console
@@ -44,6 +45,11 @@ from .running import (
 )
 
 POLL = 0.1  # seconds
+_NUMBERS = re.compile(r"[0-9a-f:-]*[0-9][0-9a-f:-]*")
+SCHEMA = "/usr/share/libvirt/schemas"  # of Debian's libvirt, and any other with this prefix
+VALID = "valid-forms"  # of definitions, where they are remembered
+# Those that libvirt found valid: to read its schema takes it 10 ms, three times as long as all else of a definition.
+_valid_forms: set[str] = set()
 _validating = threading.Lock()  # guests that are alike come side by side
 
 
@@ -357,14 +363,41 @@ def _define(connection: t.Any, spec: DomainSpec) -> tuple[t.Any, DomainSpec]:
 
 def _defined(connection: t.Any, spec: DomainSpec) -> t.Any:
     """The defined domain, whose definition libvirt validates by its schema if it is the first of its form."""
-    form = valid_forms.form_of(spec.xml, spec.name, spec.uuid)
-    if not valid_forms.is_valid(form):
+    form = _form(spec)
+    if form not in _valid_forms:
         with _validating:
-            if not valid_forms.is_valid(form):
-                domain = connection.defineXMLFlags(spec.xml, libvirt.VIR_DOMAIN_DEFINE_VALIDATE)
-                valid_forms.remember(form)
-                return domain
+            if form not in _valid_forms:
+                return _validated(connection, spec, form)
     return connection.defineXMLFlags(spec.xml, 0)
+
+
+def _validated(connection: t.Any, spec: DomainSpec, form: str) -> t.Any:
+    """The domain, defined with validation unless a module before found its form valid by the same schema."""
+    mark = _mark(form)
+    known = bool(mark) and is_remembered(VALID, mark)
+    domain = connection.defineXMLFlags(spec.xml, 0 if known else libvirt.VIR_DOMAIN_DEFINE_VALIDATE)
+    if mark and not known:
+        remember(VALID, mark)
+    _valid_forms.add(form)
+    return domain
+
+
+def _form(spec: DomainSpec) -> str:
+    """The definition without what differs between guests that are alike: name, UUID and numbers, which libvirt reads in any case."""
+    return _NUMBERS.sub("0", spec.xml.replace(spec.name, "").replace(spec.uuid, ""))
+
+
+def _mark(form: str) -> str:
+    """A digest of the form and of the times of the schema's files; "" if they are not there."""
+    digest = hashlib.sha256(form.encode(errors="surrogateescape"))
+    try:
+        names = sorted(os.listdir(SCHEMA))
+        for name in names:
+            found = os.stat(os.path.join(SCHEMA, name))
+            digest.update(("%s %d %d %d\n" % (name, found.st_mtime_ns, found.st_ctime_ns, found.st_size)).encode())
+    except OSError:
+        return ""
+    return digest.hexdigest() if names else ""
 
 
 def cut_off(domain: t.Any) -> None:

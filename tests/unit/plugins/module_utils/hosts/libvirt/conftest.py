@@ -12,8 +12,8 @@ import pathlib
 
 import pytest
 
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import valid_forms
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import locks
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domains
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import locks, remembered
 
 
 @pytest.fixture(name="lock_root", scope="session")
@@ -28,5 +28,5 @@ def _own_locks(monkeypatch: pytest.MonkeyPatch, lock_root: str) -> None:
 
 @pytest.fixture(autouse=True)
 def _no_form_is_known(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
-    monkeypatch.setattr(valid_forms, "_known", set())
-    monkeypatch.setattr(valid_forms, "REMEMBERED", str(tmp_path / "valid-forms"))
+    monkeypatch.setattr(domains, "_valid_forms", set())
+    monkeypatch.setattr(remembered, "ROOT", str(tmp_path / "remembered"))

@@ -14,7 +14,8 @@ import time
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import LibvirtError
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domains, valid_forms
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domains
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import remembered
 
 from .test_domain_names import Error, Libvirt, stand_in
 
@@ -95,12 +96,12 @@ def test_a_form_that_was_refused_is_validated_again():
 def schema(monkeypatch, tmp_path):
     (tmp_path / "schemas").mkdir()
     (tmp_path / "schemas" / "domain.rng").write_text("<grammar/>")
-    monkeypatch.setattr(valid_forms, "SCHEMA", str(tmp_path / "schemas"))
+    monkeypatch.setattr(domains, "SCHEMA", str(tmp_path / "schemas"))
     return tmp_path / "schemas" / "domain.rng"
 
 
 def new_module(monkeypatch):
-    monkeypatch.setattr(valid_forms, "_known", set())
+    monkeypatch.setattr(domains, "_valid_forms", set())
 
 
 def test_the_next_module_on_the_host_knows_the_forms(monkeypatch, schema):
@@ -109,7 +110,7 @@ def test_the_next_module_on_the_host_knows_the_forms(monkeypatch, schema):
         new_module(monkeypatch)
         define(host, number, kind)
     assert host.validated == [True, False, True, False]
-    assert os.stat(valid_forms.REMEMBERED).st_mode & 0o777 == 0o700
+    assert os.stat(os.path.join(remembered.ROOT, domains.VALID)).st_mode & 0o777 == 0o700
 
 
 @pytest.mark.parametrize("change", ["another schema", "no schema", "an empty folder", "a folder of others"])
@@ -119,7 +120,7 @@ def test_a_form_is_validated_again(monkeypatch, schema, change):
     if change == "another schema":
         schema.write_text("<grammar ns=''/>")
     elif change == "a folder of others":
-        os.chmod(valid_forms.REMEMBERED, 0o777)
+        os.chmod(os.path.join(remembered.ROOT, domains.VALID), 0o777)
     else:
         schema.unlink()
         if change == "no schema":
@@ -128,15 +129,6 @@ def test_a_form_is_validated_again(monkeypatch, schema, change):
         new_module(monkeypatch)
         define(host, number)
     assert host.validated == [True, True, change != "another schema"]
-
-
-def test_so_many_forms_are_remembered(monkeypatch, schema):
-    monkeypatch.setattr(valid_forms, "MOST", 3)
-    for number in range(5):
-        valid_forms.remember("form %d" % number)
-        assert len(os.listdir(valid_forms.REMEMBERED)) <= 3
-    new_module(monkeypatch)
-    assert [valid_forms.is_valid("form %d" % n) for n in range(5)] == [False, False, False, True, True]
 
 
 def test_a_form_that_was_refused_is_not_remembered(monkeypatch, schema):

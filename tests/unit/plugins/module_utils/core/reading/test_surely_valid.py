@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.formats import FORMATS
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.surely_valid import surely_valid
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.schema import (
     Validator,
     entry_errors,
     request_validator,
     without_nulls,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.core.request.surely_valid import surely_valid
 
 TEXTS = [
     "",

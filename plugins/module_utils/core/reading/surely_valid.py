@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..reading.formats import FORMATS
+from .formats import FORMATS
 
 Schema = t.Mapping[str, t.Any]
 
