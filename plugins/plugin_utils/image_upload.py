@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import posixpath
+import shlex
 import typing as t
 from dataclasses import asdict
 from pathlib import Path
@@ -135,7 +136,8 @@ def _folder_with(action: LedgerAction, source: str, name: str) -> str | None:
     shell = action._connection._shell
     folder, place = shell._generate_temp_dir_name(), _in_home(shell.get_option("remote_tmp"))
     # Ansible's own command, which prints the folder's path.
-    command = '%s && cat > "$( echo %s/%s )"/%s' % (shell.mkdtemp(folder, tmpdir=place), place, folder, name)
+    made = shell.mkdtemp(folder, tmpdir=place)
+    command = '%s && cat > "$( echo %s/%s )"/%s' % (made, place, folder, shlex.quote(name))
     done = action._low_level_execute_command(command, sudoable=False, in_data=content)
     path = str(done["stdout"]).strip().rpartition("%s=" % folder)[2]
     if path.endswith("/" + folder):

@@ -122,6 +122,17 @@ def test_the_second_file_goes_into_the_same_folder(tmp_path: pathlib.Path) -> No
     assert os.path.dirname(first) == os.path.dirname(second) and os.path.isfile(second)
 
 
+def test_the_id_of_an_image_is_a_name_for_the_shell(tmp_path: pathlib.Path) -> None:
+    its = Image(
+        name="t", id="$(touch {0}/odd); 'x' \"".format(tmp_path), disk_format="raw", path=image(tmp_path / "a").path
+    )
+    with pytest.raises(errors.ImageDownloadFailed):  # for the slash of the path
+        image_upload.upload(Host(tmp_path), its)  # type: ignore[arg-type]
+    assert not (tmp_path / "odd").exists()
+    its = Image(name="t", id="$(exit 3); 'x' \"", disk_format="raw", path=its.path)
+    assert os.path.basename(image_upload.upload(Host(tmp_path), its)) == "image-" + its.id  # type: ignore[arg-type]
+
+
 def test_a_host_without_room_refuses(tmp_path: pathlib.Path) -> None:
     """Its own words; and what was made there goes with the task."""
     its = image(tmp_path / "tiny.raw")
