@@ -32,7 +32,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     host_settings,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.dhcp import restore
-from ansible_collections.bootflow.compute.plugins.plugin_utils.image_upload import are_removed, is_small, uploaded
+from ansible_collections.bootflow.compute.plugins.plugin_utils.image_upload import forget_uploads, is_small, uploaded
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import item_errors
 
@@ -213,7 +213,7 @@ class BuildWork:
             },
         )
         if answer.get("uploads_removed"):
-            are_removed(self.action)
+            forget_uploads(self.action)
         parts = answer["parts"]
         self._note_passed(parts, [b.uuid for b in builds], began)
         restore(self.action, networks, parts["networks"])

@@ -100,7 +100,7 @@ def without(action: ActionBase) -> t.Iterator[None]:
 
 
 def make_ready(module: str) -> None:
-    """Have the program of a module (its FQCN) in memory, for the workers that Ansible forks from this process: finding it takes each 5 ms."""
+    """Have the program of a module (its FQCN) in memory, for the workers that Ansible forks from this process: each would take 5 ms to find it."""
     program = _kept(module)
     if program is not None:
         _ready[module] = program

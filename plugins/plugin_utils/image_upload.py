@@ -26,7 +26,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action imp
 
 REMOVING = 60.0  # seconds
 SMALL = 64 * 1024**2  # bytes: copied in half a second by 1 Gbit/s
-PIPED = 32 * 1024**2  # bytes: what is read into the memory of each fork that copies an image
+PIPED = 32 * 1024**2  # bytes: the fork that copies an image holds it in memory
 
 
 def is_local(action: LedgerAction) -> bool:
@@ -109,10 +109,9 @@ def upload(action: LedgerAction, image: Image) -> str:
             )
             name = "image-%s" % image.id
             shell = action._connection._shell
+            if not shell.tmpdir and _copied_at_once(action, source, name):
+                return posixpath.join(shell.tmpdir, name)
             if not shell.tmpdir:
-                shell.tmpdir = _folder_with(action, source, name)
-                if shell.tmpdir:
-                    return posixpath.join(shell.tmpdir, name)
                 shell.tmpdir = _temporary_folder(action)
             target = posixpath.join(shell.tmpdir, name)
             action._transfer_file(source, target)
@@ -123,16 +122,18 @@ def upload(action: LedgerAction, image: Image) -> str:
     return target
 
 
-def _folder_with(action: LedgerAction, source: str, name: str) -> str | None:
+def _copied_at_once(action: LedgerAction, source: str, name: str) -> bool:
     """Make Ansible's folder for the files of a task, with a copy of a file, in one session of SSH.
 
-    Returns its path on the host; None: the file is too large for that, or the host is not reached so.
+    Returns whether it did: not where the file is too large or empty, or the host is not reached so.
+
+    :raises AnsibleError: the host could not write it.
     """
     if action._connection.transport != "ssh" or action._is_become_unprivileged():
-        return None
+        return False
     content = Path(source).read_bytes() if os.path.getsize(source) <= PIPED else b""
     if not content:
-        return None
+        return False
     shell = action._connection._shell
     folder, place = shell._generate_temp_dir_name(), _in_home(shell.get_option("remote_tmp"))
     # Ansible's own command, which prints the folder's path.
@@ -144,7 +145,7 @@ def _folder_with(action: LedgerAction, source: str, name: str) -> str | None:
         shell.tmpdir = path  # it goes with the task
     if done["rc"] or not shell.tmpdir:
         raise AnsibleError((str(done["stderr"]) or str(done["stdout"])).strip())
-    return path
+    return True
 
 
 def _in_home(place: str) -> str:
@@ -171,6 +172,6 @@ def remove_uploads(action: LedgerAction) -> None:
             action._remove_tmp_path(action._connection._shell.tmpdir, force=True)
 
 
-def are_removed(action: LedgerAction) -> None:
-    """The module on the host took them away, with Ansible's folder."""
+def forget_uploads(action: LedgerAction) -> None:
+    """The module on the host removed the copies and Ansible's folder: nothing is left to remove."""
     action._connection._shell.tmpdir = None

@@ -307,7 +307,7 @@ def test_copies_of_images_that_the_module_removed_need_no_session(
     told: list[t.Any] = []
     monkeypatch.setattr(image_upload, "upload", lambda _action, _its: "/tmp/copy")
     monkeypatch.setattr(image_upload, "remove_uploads", lambda _action: None)
-    monkeypatch.setattr(build_work, "are_removed", lambda _action: told.append("removed"))
+    monkeypatch.setattr(build_work, "forget_uploads", lambda _action: told.append("removed"))
     whole = WorldPorts.run_module
 
     def run_module(ports: WorldPorts, name: str, arguments: t.Mapping[str, t.Any], *more: t.Any) -> dict[str, t.Any]:

@@ -95,7 +95,7 @@ def test_a_module_that_took_them_away_saves_a_session(tmp_path: pathlib.Path) ->
     host = Host(tmp_path)
     with image_upload.uploaded(host, [image(tmp_path / "tiny.raw")]) as (uploads, _refused):  # type: ignore[arg-type]
         assert remove_uploads(uploads.values())
-        image_upload.are_removed(host)  # type: ignore[arg-type]
+        image_upload.forget_uploads(host)  # type: ignore[arg-type]
     assert host.sessions == ["command"]
 
 
