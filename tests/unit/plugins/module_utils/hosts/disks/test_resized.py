@@ -271,6 +271,30 @@ def test_grown_and_brought_back(host: Host) -> None:
     assert host.has(b"before", 4 * MIB) and host.extra() == set() and (host.runs, host.defined) == (False, XML)
 
 
+@pytest.mark.parametrize("step", ["prepare", "take", "settle", "back"])
+def test_disks_that_are_offered_to_another_host_are_not_touched(
+    host: Host, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """A cold move whose run is gone may read them still: it lets go of them first."""
+    if step != "prepare":
+        host.prepare(disk=8 * MIB)
+    if step == "settle":
+        host.take()
+
+    class Offered(Exception):
+        pass
+
+    def take_back(uuid: str) -> None:
+        assert uuid == UUID
+        raise Offered
+
+    monkeypatch.setattr(resized, "take_back", take_back)
+    before = {name: os.stat(host.disk(name)).st_ino for name in os.listdir(host.folder)}
+    with pytest.raises(Offered):
+        getattr(host, step)()
+    assert before == {name: os.stat(host.disk(name)).st_ino for name in os.listdir(host.folder)}
+
+
 def test_copies_that_are_not_wanted(host: Host) -> None:
     """The guest was started again meanwhile: it is left alone."""
     host.prepare(disk=8 * MIB)

@@ -109,6 +109,29 @@ def test_a_build_waits_and_lets_go_before_it_waits_for_the_guest(monkeypatch: py
     assert steps == ["the other has ended", "looked", "free while the console is waited for"]
 
 
+@pytest.mark.parametrize(("runs", "restart", "steps"), [
+    (False, False, ["not offered", "started"]), (True, True, ["off", "not offered", "started"]), (True, False, []),
+])  # fmt: skip
+def test_nobody_copies_the_disks_of_a_guest_that_is_built_to_another_host(
+    monkeypatch: pytest.MonkeyPatch, runs: bool, restart: bool, steps: list[str]
+) -> None:
+    done: list[str] = []
+    domain = types.SimpleNamespace(XMLDesc=lambda _flags: XML, isPersistent=lambda: True, isActive=lambda: runs)
+    fake = types.SimpleNamespace(VIR_DOMAIN_XML_INACTIVE=2, libvirtError=ValueError)
+    for module in (domains, libvirt_connection):
+        monkeypatch.setattr(module, "libvirt", fake)
+    monkeypatch.setattr(domains, "find_domain", lambda _connection, _uuid: domain)
+    monkeypatch.setattr(domains, "was_paused", lambda _domain: False)
+    monkeypatch.setattr(domains, "is_active", lambda _domain: runs)
+    monkeypatch.setattr(domains, "power_state", lambda _domain: 1)
+    monkeypatch.setattr(domains, "cut_off", lambda _domain: runs and done.append("off"))
+    monkeypatch.setattr(domains, "take_back", lambda uuid: done.append("not offered"))
+    monkeypatch.setattr(domains, "start", lambda _domain, paused: done.append("started"))
+    monkeypatch.setattr(domains, "wait_for_state", lambda *_args: None)
+    domains.ensure_domain(None, DomainSpec(UUID, "web", XML, restart=restart, vif_plugging_timeout=0))
+    assert done == steps
+
+
 class Guest:
     """One that runs and belongs to the ledger A."""
 
