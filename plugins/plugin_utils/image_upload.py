@@ -2,12 +2,16 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Images that are files on the controller: copied to the current host for the module that works there, gone with it."""
+"""Images that are files on the controller: copied to the current host for the module that works there, gone with it.
+
+A run that is killed leaves its copies, in Ansible's folder of the user that it logged in as; the next one that copies to the host removes them.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import posixpath
 import shlex
@@ -103,15 +107,18 @@ def upload(action: LedgerAction, image: Image) -> str:
     if not os.path.isfile(source):
         raise file_missing(image)
     try:
-        with action.within(host_settings.values(action, TIME_LIMITS).copy_timeout, "copying image %s" % image.name):
+        limits = host_settings.values(action, TIME_LIMITS)
+        with action.within(limits.copy_timeout, "copying image %s" % image.name):
             tables.say(
                 action._display, "%s: copying image %s (%d MiB)" % (host, image.name, os.path.getsize(source) >> 20)
             )
             name = "image-%s" % image.id
             shell = action._connection._shell
-            if not shell.tmpdir and _copied_at_once(action, source, name):
-                return posixpath.join(shell.tmpdir, name)
             if not shell.tmpdir:
+                tidy = _removal_of_dead_copies(shell.get_option("remote_tmp"), limits)
+                if _copied_at_once(action, source, name, tidy):
+                    return posixpath.join(shell.tmpdir, name)
+                action._low_level_execute_command(tidy, sudoable=False)
                 shell.tmpdir = _temporary_folder(action)
             target = posixpath.join(shell.tmpdir, name)
             action._transfer_file(source, target)
@@ -122,9 +129,22 @@ def upload(action: LedgerAction, image: Image) -> str:
     return target
 
 
-def _copied_at_once(action: LedgerAction, source: str, name: str) -> bool:
+def _removal_of_dead_copies(place: str, limits: Values) -> str:
+    """A command that removes what killed runs copied: it is older than a run may last that uses it.
+
+    :arg place: where Ansible's folders are.
+    """
+    minutes = math.ceil((2 * limits.copy_timeout + limits.clear_timeout) / 60)
+    return (
+        'find "$( echo %s )/" -mindepth 2 -maxdepth 2 -type f -path "*/ansible-tmp-*/image-*" -mmin +%d -delete 2> /dev/null'
+        % (place, minutes)
+    )
+
+
+def _copied_at_once(action: LedgerAction, source: str, name: str, before: str) -> bool:
     """Make Ansible's folder for the files of a task, with a copy of a file, in one session of SSH.
 
+    :arg before: a command for the same session.
     Returns whether it did: not where the file is too large or empty, or the host is not reached so.
 
     :raises AnsibleError: the host could not write it.
@@ -138,7 +158,7 @@ def _copied_at_once(action: LedgerAction, source: str, name: str) -> bool:
     folder, place = shell._generate_temp_dir_name(), _in_home(shell.get_option("remote_tmp"))
     # Ansible's own command, which prints the folder's path.
     made = shell.mkdtemp(folder, tmpdir=place)
-    command = '%s && cat > "$( echo %s/%s )"/%s' % (made, place, folder, shlex.quote(name))
+    command = '%s; %s && cat > "$( echo %s/%s )"/%s' % (before, made, place, folder, shlex.quote(name))
     done = action._low_level_execute_command(command, sudoable=False, in_data=content)
     path = str(done["stdout"]).strip().rpartition("%s=" % folder)[2]
     if path.endswith("/" + folder):

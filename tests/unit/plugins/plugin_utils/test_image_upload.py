@@ -10,6 +10,7 @@ import contextlib
 import os
 import pathlib
 import subprocess
+import time
 import types
 import typing as t
 
@@ -20,6 +21,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Image
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images.images import remove_uploads
 from ansible_collections.bootflow.compute.plugins.plugin_utils import image_upload
+
+LIMITS = types.SimpleNamespace(copy_timeout=60, clear_timeout=300)  # seconds
 
 
 class Host:
@@ -69,7 +72,7 @@ class Host:
 
 @pytest.fixture(autouse=True)
 def limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(image_upload.host_settings, "values", lambda *_args: types.SimpleNamespace(copy_timeout=60))
+    monkeypatch.setattr(image_upload.host_settings, "values", lambda *_args: LIMITS)
     monkeypatch.setattr(image_upload.tables, "say", lambda *_args: None)
 
 
@@ -112,7 +115,32 @@ def test_what_is_not_sent_in_one_session(
     its = image(tmp_path / "tiny.raw", named.pop("content", b"four"))
     host = Host(tmp_path, **named)
     assert pathlib.Path(image_upload.upload(host, its)).read_bytes() == pathlib.Path(its.path).read_bytes()  # type: ignore[arg-type]
-    assert host.sessions == ["folder", "copy"]
+    assert host.sessions == ["command", "folder", "copy"]
+
+
+@pytest.mark.parametrize("unprivileged", [False, True])
+@pytest.mark.parametrize("remote_tmp", ["~/.ansible/tmp", "{home}/a b"])
+def test_what_killed_runs_copied_is_removed(tmp_path: pathlib.Path, unprivileged: bool, remote_tmp: str) -> None:
+    """And nothing that a run may still use: one minute to copy it, one for the module that reads it, and five for work on volumes."""
+    place = pathlib.Path(remote_tmp.format(home=tmp_path).replace("~", str(tmp_path)))
+    files = {
+        "ansible-tmp-1/image-dead": 9,
+        "ansible-tmp-1/AnsiballZ_ping.py": 9,
+        "ansible-tmp-2/image-young": 6,
+        "ansible-tmp-3/other-dead": 9,
+        "ansible-tmp-3/deep/image-dead": 9,
+        "mine/image-dead": 9,
+    }
+    for name, minutes in files.items():
+        path = place / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        os.utime(path, (time.time() - 60 * minutes,) * 2)
+    (place / "ansible-tmp-4").symlink_to("mine")
+    host = Host(tmp_path, remote_tmp.format(home=tmp_path), unprivileged=unprivileged)
+    copied = image_upload.upload(host, image(tmp_path / "tiny.raw"))  # type: ignore[arg-type]
+    left = {str(p.relative_to(place)) for p in place.rglob("*") if p.is_file() and str(p) != copied}
+    assert left == set(files) - {"ansible-tmp-1/image-dead"}
 
 
 def test_the_second_file_goes_into_the_same_folder(tmp_path: pathlib.Path) -> None:
