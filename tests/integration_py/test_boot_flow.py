@@ -76,7 +76,11 @@ def test_six_guests_over_three_hosts_with_a_failing_one(flow: Flow) -> None:
     before = [tuple(r) for r in flow.query("SELECT uuid, host, updated_at FROM instances ORDER BY uuid")]
     again = flow.boot(web, **READY)
     assert "changed=0" in again.output
-    names = {play["name"] for book in ("round", "refresh") for play in yaml.safe_load((PLAYBOOKS / (book + ".yml")).read_text())}
+    names = {
+        play["name"]
+        for book in ("round", "refresh")
+        for play in yaml.safe_load((PLAYBOOKS / (book + ".yml")).read_text())
+    }
     rounds = [play for play in again.output.split("PLAY [")[1:] if play.partition("]")[0] in names]
     assert len(rounds) == 16 and not any("TASK [" in play for play in rounds), "a round that is not needed has no tasks"
     assert before == [tuple(r) for r in flow.query("SELECT uuid, host, updated_at FROM instances ORDER BY uuid")]

@@ -89,7 +89,10 @@ def test_each_way_of_copying_a_program_works(packed: Flow, method: str) -> None:
 
 def _ansible_files(flow: Flow) -> list[str]:
     """The folders that Ansible has on the hosts. Runs that other tests killed left some."""
-    return [host.run("find", "/root/.ansible", "/var/lib/" + USER, "-name", "ansible-tmp-*").stdout for host in flow.lab.hosts]
+    return [
+        host.run("find", "/root/.ansible", "/var/lib/" + USER, "-name", "ansible-tmp-*").stdout
+        for host in flow.lab.hosts
+    ]
 
 
 @pytest.mark.parametrize("pipelining", [True, False])
