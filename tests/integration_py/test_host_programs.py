@@ -97,9 +97,15 @@ def _ansible_files(flow: Flow) -> list[str]:
 
 @pytest.mark.parametrize("pipelining", [True, False])
 def test_a_user_who_becomes_root_boots(packed: Flow, users: dict[str, t.Any], pipelining: bool) -> None:
-    """SSH hands a locale on that the hosts do not have. The image, which no host has, is the controller's file, and no copy of it stays."""
+    """SSH hands a locale on that the hosts do not have. The image, which no host has, is the controller's file, and no copy of it stays.
+
+    Nor does one that a killed run left days ago.
+    """
+    dead = "/var/lib/%s/.ansible/tmp/ansible-tmp-1/image-dead" % USER
+    leave = 'mkdir -p "$(dirname {0})" && touch --date "3 days ago" {0} && chown -R {1} "/var/lib/{1}/.ansible"'
     for host in packed.lab.hosts:
         host.run("rm", "-rf", "/var/lib/bootflow/instances/_base")
+        host.run("sh", "-c", leave.format(dead, USER))
     before = _ansible_files(packed)
     done = packed.boot(entry("web"), options=("-vvv",), ansible_pipelining=pipelining, **users)
     assert "instance_build goes to the host as a program" in done.output
@@ -107,6 +113,7 @@ def test_a_user_who_becomes_root_boots(packed: Flow, users: dict[str, t.Any], pi
     assert instance["vm_state"] == "active"
     assert "copying image guest" in done.output
     assert _ansible_files(packed) == before
+    assert packed.lab.host(instance["host"]).run("test", "-e", dead, check=False).returncode == 1
     packed.delete("web", ansible_pipelining=pipelining, **users)
     assert not packed.residue()
 
