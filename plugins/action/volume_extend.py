@@ -93,10 +93,10 @@ class ActionModule(LedgerAction):
             lines = ["%s %s: %s GiB -> %s GiB" % (n["name"], n["id"], n["size"], n["new_size"]) for n in named]
             tables.show(
                 self._display,
-                ["Would extend:", *lines] if named else ["Nothing to do: %s." % _nothing(requested)],
+                ["Would extend:", *lines] if named else [_nothing(requested, found.compute_hosts, self.check_mode)],
             )
         return {
-            "changed": bool(named),
+            "changed": bool(named) or (self.check_mode and bool(found.compute_hosts)),
             "volumes": named,
             "unchanged": list(found.unchanged),
             "hosts": [] if self.check_mode else found.hosts,
@@ -109,8 +109,17 @@ class ActionModule(LedgerAction):
         }
 
 
-def _nothing(requested: t.Sequence[t.Any]) -> str:
-    return "every volume already has the requested size" if requested else "no volume is requested"
+def _nothing(requested: t.Sequence[t.Any], compute_hosts: t.Sequence[str], check_mode: bool) -> str:
+    """:arg compute_hosts: those with guests that an earlier extension did not reach"""
+    if not requested:
+        return "Nothing to do: no volume is requested."
+    if compute_hosts:
+        will = "would be" if check_mode else "are"
+        return "Every volume already has the requested size; guests on %s %s told of it." % (
+            ", ".join(compute_hosts),
+            will,
+        )
+    return "Nothing to do: every volume already has the requested size."
 
 
 def _entries(entries: t.Sequence[t.Any], problems: Problems) -> list[dict[str, t.Any]]:

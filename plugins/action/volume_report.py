@@ -19,11 +19,19 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.vol
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import states
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import schedule
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views
-from ansible_collections.bootflow.compute.plugins.plugin_utils import tables, volume_settings, volume_texts
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments, volume_views
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.attachments import Attachment
+from ansible_collections.bootflow.compute.plugins.plugin_utils import (
+    host_variables,
+    tables,
+    volume_settings,
+    volume_texts,
+)
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import outcome
 
+# What compute_attachments registers on each host.
+GROWN = "bootflow_volumes_grown"
 # What a volume is in that nothing is wrong with.
 GOOD = (states.AVAILABLE, states.IN_USE, states.RESERVED, states.ATTACHING, states.DETACHING)
 
@@ -44,17 +52,35 @@ class ActionModule(LedgerAction):
         context = self.context()
         names = _names(o["volumes"])
 
-        def end(tx: Transaction) -> list[dict[str, t.Any]]:
+        def end(tx: Transaction) -> tuple[list[dict[str, t.Any]], list[Attachment]]:
             schedule.give_up(tx, volume_settings.scheduler_options(o, context.now))
             if o["volume_ids"] is not None:
-                return volume_views.volumes(tx, ids=o["volume_ids"])
-            return volume_views.volumes(tx, names=names, project=o["project"]) if names else []
+                return volume_views.volumes(tx, ids=o["volume_ids"]), attachments.too_small(tx, o["volume_ids"])
+            return volume_views.volumes(tx, names=names, project=o["project"]) if names else [], []
 
-        shown = self.open_ledger().transact(end)
+        shown, small = self.open_ledger().transact(end)
         bad = [volume_texts.failed_item(v) for v in shown if v["status"] not in GOOD]
+        bad += self._small(shown, small)
         if o["print_table"]:
             tables.show(self._display, volume_texts.volume_table(shown) if shown else ["No volumes."])
         return outcome(errors.VolumeFailed(bad, len(shown)), changed=False, volumes=shown)
+
+    def _small(self, shown: t.Sequence[t.Mapping[str, t.Any]], small: t.Sequence[Attachment]) -> list[errors.Item]:
+        """What was extended, but not for its guests, and why: as their hosts said in this run."""
+        hosts = sorted({a.attached_host for a in small if a.attached_host})
+        said = host_variables.results(self.task_vars["hostvars"], hosts, GROWN) if hosts else {}
+        views = {v["id"]: v for v in shown}
+        items = []
+        for each in small:
+            view = views[each.volume_id]
+            guests = [a["instance"] for a in view["attached_to"] if a["attachment_id"] == each.id]
+            state = "the guest of %s has the former size" % (guests or [each.instance_uuid])[0]
+            why = (said.get(each.attached_host or "") or {}).get("problems") or {}
+            name = view["name"] or view["id"]
+            items.append(
+                errors.failed_item(name, view["id"], why.get(each.volume_id), host=each.attached_host, state=state)
+            )
+        return items
 
 
 def _names(entries: t.Iterable[t.Any]) -> list[str]:

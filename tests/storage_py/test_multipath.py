@@ -214,7 +214,7 @@ def test_a_guest_whose_volumes_have_two_paths(volumes: MultipathFlow) -> None:
         assert volumes.storage.sha256("/dev/%s/volume-%s" % (GROUPS["thick"], data), 8 * MIB) == written
 
         told = volumes.run("volume_extend", bootflow_volumes=[{"name": "data", "size": 2}])
-        assert "All paths need to be up" in " ".join(told.output.split()), told.output
+        assert told.returncode == 2 and "All paths need to be up" in " ".join(told.output.split()), told.output
         assert volumes.size(device) == GIB
     volumes.until_paths(device, "active", "active")
     volumes.until_paths(root, "active", "active")

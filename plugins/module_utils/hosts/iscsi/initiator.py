@@ -44,6 +44,8 @@ STATES = (CONNECTED, DISCONNECTED, RESCANNED)
 _DATABASE_FAILED, _EXISTS, _NO_RECORDS, _AUTH_FAILED, _IN_USE = 6, 15, 21, 24, 255
 # What iscsiadm is repeated for when its records change meanwhile: times, and seconds.
 _REPEATED, _REPEATED_FOR = 20, 20.0
+# How often, and with how many seconds in between, a session is looked at that comes back: the kernel needs one or two as a rule.
+_LOOKS, _BETWEEN_LOOKS = 75, 0.2
 _NO_LOGIN = "Unable to login to iSCSI Target Portal: "
 _REJECTED = "the target rejected the login (CHAP credentials, or no ACL for this initiator)"
 _SESSION = re.compile(r"\w+: \[(\d+)\] (\S+?),(-?\d+) (\S+)")
@@ -429,7 +431,7 @@ class Initiator:
             raise VolumeDeviceNotFound(device=by_path_names(desired.portals[0], desired.iqn, desired.lun)[0])
         before = self.result(desired, sessions)["size"]
         if not check_mode:
-            down = [session.portal for session in sessions if not self.devices.is_logged_in(session.number)]
+            down = self._down(sessions)
             if not down:
                 for name in disks:
                     self.devices.rescan(name)
@@ -448,6 +450,15 @@ class Initiator:
         changed = result["size"] != before
         result.update(changed=changed, changes=["size"] if changed else [])
         return result
+
+    def _down(self, sessions: t.Sequence[Session]) -> list[str]:
+        """The portals of sessions that do not come back in time. A target (tgt) ends them to have an initiator read the size again."""
+        for _look in range(_LOOKS):
+            down = [session.portal for session in sessions if not self.devices.is_logged_in(session.number)]
+            if not down:
+                return []
+            self.sleep(_BETWEEN_LOOKS)
+        return down
 
     # ---- iscsiadm ------------------------------------------------------------------------------------------------------
 

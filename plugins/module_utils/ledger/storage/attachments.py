@@ -438,6 +438,9 @@ def exported_or_connected(tx: Transaction, volume_ids: t.Collection[str]) -> set
     return set(tx.execute(query).scalars())
 
 
+_GROWN = (_a.deleted == LIVE, _a.rescan.is_(True), _a.connection == DONE, _a.attach_status == states.ATTACHED)
+
+
 def mark_grown(tx: Transaction, volume_ids: t.Sequence[str]) -> None:
     """Mark extended volumes: the hosts of their guests have to update the size."""
     if not volume_ids:
@@ -449,14 +452,12 @@ def mark_grown(tx: Transaction, volume_ids: t.Sequence[str]) -> None:
 
 def to_rescan(tx: Transaction, host: str) -> list[Attachment]:
     """Attachments on ``host`` whose volumes were extended by any run. A host that is not connected sees the size when it connects."""
-    return _select(
-        tx,
-        _a.deleted == LIVE,
-        _a.attached_host == host,
-        _a.rescan.is_(True),
-        _a.connection == DONE,
-        _a.attach_status == states.ATTACHED,
-    )
+    return _select(tx, _a.attached_host == host, *_GROWN)
+
+
+def too_small(tx: Transaction, volume_ids: t.Sequence[str]) -> list[Attachment]:
+    """Attachments of these volumes, which were extended, whose guests do not have the new size yet."""
+    return _select(tx, bulk.among(tx, _a.volume_id, volume_ids), *_GROWN) if volume_ids else []
 
 
 def rescanned(tx: Transaction, ids: t.Sequence[str]) -> None:

@@ -20,12 +20,14 @@ from ansible_collections.bootflow.compute.plugins.action import (
     volume_delete,
     volume_extend,
     volume_info,
+    volume_report,
     volume_schedule,
     volume_snapshot,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import life
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import run_batch
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import Runner, WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld, from_image, volume_request
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE
@@ -114,6 +116,34 @@ def attached(run: Runner, **fields: t.Any) -> None:
         life.connecting(tx.for_run(run.world.context("v")), ids)
         life.connected(tx.for_run(run.world.context("v")), dict.fromkeys(ids, "/dev/sdb"))
         life.attached(tx.for_run(run.world.context("v")), ids)
+
+
+def test_an_extension_that_a_guest_does_not_see_is_not_done(run: Runner) -> None:
+    """It said so in a warning only, and the run ended with 0."""
+    attached(run)
+    run(volume_extend, run="e", volumes=[{"name": "data", "size": 12}])
+    run.world.storage_round("e")
+    volume = run.world.volume("data").id
+    why = errors.RemoteError(reason="All paths need to be up", remedy="Rerun the playbook.").as_dict()
+    for said, words in (
+        ({"problems": {volume: why}}, "data on h1: RemoteError: All paths need to be up"),
+        ({"problems": {}}, "data on h1: the guest of web has the former size"),
+        (None, "data on h1: the guest of web has the former size"),  # the host did not answer
+    ):
+        run.variables = {} if said is None else {volume_report.GROWN: said}
+        result, shown = run(volume_report, volume_ids=[volume])
+        assert result["failed"] and words in result["msg"] and "in-use" in shown
+        assert result["msg"].startswith("VolumeFailed: 1 of 1 volumes")
+    checked, shown = run(volume_extend, check_mode=True, volumes=[{"name": "data", "size": 12}])
+    assert checked["changed"] and "guests on h1 would be told of it" in shown
+    again, shown = run(volume_extend, volumes=[{"name": "data", "size": 12}])
+    assert (again["changed"], again["unchanged"], again["compute_hosts"]) == (False, [volume], ["h1"])
+    assert "guests on h1 are told of it" in shown
+    with run.world.ledger.write() as tx:
+        attachments.rescanned(tx, [a.id for a in run.world.live_attachments()])
+    result, _shown = run(volume_report, volume_ids=[volume])
+    assert not result.get("failed")
+    assert "Nothing to do: every volume" in run(volume_extend, volumes=[{"name": "data", "size": 12}])[1]
 
 
 @pytest.mark.parametrize("check_mode", [False, True])

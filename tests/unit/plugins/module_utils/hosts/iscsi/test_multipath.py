@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import types
 
 import pytest
 
@@ -90,6 +91,10 @@ class MultipathHost(Host):
         """A session's connection is gone; it is kept."""
         inner = self.sys / "class" / "iscsi_session" / ("session%d" % number)
         (inner / "state").write_text("FAILED\n")
+
+    def find(self, number):
+        inner = self.sys / "class" / "iscsi_session" / ("session%d" % number)
+        (inner / "state").write_text("LOGGED_IN\n")
 
     def both(self, **changes):
         return self.one(portals=PORTALS, **changes)
@@ -286,8 +291,25 @@ def test_nothing_is_resized_while_a_path_is_down(host):
     host.lose(2)
     error = host.both(state="rescanned")["error"]
     assert "All paths need to be up" in error["message"] and error["retryable"]
-    assert not host.commands("resize")
+    assert not host.commands("resize") and 10 < sum(host.slept) < 20
     assert (host.sys / "block" / "sda" / "size").read_text().strip() == "2048"
+
+
+def test_a_session_that_comes_back_is_waited_for(host, monkeypatch):
+    """The target ended it so that the size is read again."""
+    host.both()
+    for number in (1, 2):
+        host.lose(number)
+    slept = []
+
+    def sleep(seconds):
+        slept.append(seconds)
+        if len(slept) in (1, 4):
+            host.find((len(slept) + 2) // 3)
+
+    monkeypatch.setattr(host, "slept", types.SimpleNamespace(append=sleep))
+    outcome = host.both(state="rescanned")
+    assert outcome["error"] is None and outcome["size"] == 4096 * 512 and slept.count(0.2) == 4
 
 
 def test_a_path_that_kept_the_old_size_keeps_the_map_as_it_is(host, monkeypatch):
