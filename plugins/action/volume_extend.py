@@ -114,11 +114,8 @@ def _nothing(requested: t.Sequence[t.Any], compute_hosts: t.Sequence[str], check
     if not requested:
         return "Nothing to do: no volume is requested."
     if compute_hosts:
-        will = "would be" if check_mode else "are"
-        return "Every volume already has the requested size; guests on %s %s told of it." % (
-            ", ".join(compute_hosts),
-            will,
-        )
+        hosts, get = ", ".join(compute_hosts), "would get" if check_mode else "get"
+        return "Every volume already has the requested size; guests on %s %s it now." % (hosts, get)
     return "Nothing to do: every volume already has the requested size."
 
 

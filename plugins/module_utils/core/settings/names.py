@@ -84,7 +84,7 @@ RESULTS = frozenset(
         "reported", "resumed", "round", "round_needed", "scheduled", "shown", "snapshots_begun", "snapshots_chosen", "snapshots_ended",
         "storage_left", "storage_reported", "undone", "unexported",
         "volume_scheduled", "volumes_accepted", "volumes_chosen", "volumes_created", "volumes_deleted",
-        "volumes_deleting", "volumes_refreshing", "volumes_extended", "volumes_extending", "volumes_listed", "volumes_scheduled",
+        "volumes_deleting", "volumes_refreshing", "volumes_extended", "volumes_extending", "volumes_grown", "volumes_listed", "volumes_scheduled",
         "watched", "whatif",
     )
 )  # fmt: skip

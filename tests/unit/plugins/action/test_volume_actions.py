@@ -135,10 +135,10 @@ def test_an_extension_that_a_guest_does_not_see_is_not_done(run: Runner) -> None
         assert result["failed"] and words in result["msg"] and "in-use" in shown
         assert result["msg"].startswith("VolumeFailed: 1 of 1 volumes")
     checked, shown = run(volume_extend, check_mode=True, volumes=[{"name": "data", "size": 12}])
-    assert checked["changed"] and "guests on h1 would be told of it" in shown
+    assert checked["changed"] and "guests on h1 would get it now" in shown
     again, shown = run(volume_extend, volumes=[{"name": "data", "size": 12}])
     assert (again["changed"], again["unchanged"], again["compute_hosts"]) == (False, [volume], ["h1"])
-    assert "guests on h1 are told of it" in shown
+    assert "guests on h1 get it now" in shown
     with run.world.ledger.write() as tx:
         attachments.rescanned(tx, [a.id for a in run.world.live_attachments()])
     result, _shown = run(volume_report, volume_ids=[volume])
