@@ -25,8 +25,10 @@ from ansible_collections.bootflow.compute.plugins.action import (
     volume_snapshot,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_states import SHUTDOWN
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import life
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import run_batch
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import Runner, WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld, from_image, volume_request
@@ -134,6 +136,12 @@ def test_an_extension_that_a_guest_does_not_see_is_not_done(run: Runner) -> None
         result, shown = run(volume_report, volume_ids=[volume])
         assert result["failed"] and words in result["msg"] and "in-use" in shown
         assert result["msg"].startswith("VolumeFailed: 1 of 1 volumes")
+    gone = errors.VolumeDeviceNotFound(device="/dev/sdb").as_dict()
+    run.variables = {volume_report.GROWN: {"problems": {volume: gone}}}
+    assert "data on h1: VolumeDeviceNotFound" in run(volume_report, volume_ids=[volume])[0]["msg"]
+    with run.world.ledger.write() as tx:
+        tx.execute(tables.instances.update().values(power_state=SHUTDOWN))
+    assert not run(volume_report, volume_ids=[volume])[0].get("failed"), "its start connects the volume"
     checked, shown = run(volume_extend, check_mode=True, volumes=[{"name": "data", "size": 12}])
     assert checked["changed"] and "guests on h1 would get it now" in shown
     again, shown = run(volume_extend, volumes=[{"name": "data", "size": 12}])
