@@ -9,8 +9,6 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_states import POWER_SUSPENDED
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_sync import OFF
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import QUOTA
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.volumes import (
@@ -20,10 +18,9 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.vol
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import states
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import schedule
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes.extend import FormerSize, former_sizes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments, volume_views
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.attachments import Attachment
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     host_variables,
     tables,
@@ -55,48 +52,32 @@ class ActionModule(LedgerAction):
         context = self.context()
         names = _names(o["volumes"])
 
-        def end(tx: Transaction) -> tuple[list[dict[str, t.Any]], list[Attachment], set[str]]:
+        def end(tx: Transaction) -> tuple[list[dict[str, t.Any]], list[FormerSize]]:
             schedule.give_up(tx, volume_settings.scheduler_options(o, context.now))
             if o["volume_ids"] is not None:
-                small = attachments.too_small(tx, o["volume_ids"])
-                return volume_views.volumes(tx, ids=o["volume_ids"]), small, _off(tx, small)
-            return volume_views.volumes(tx, names=names, project=o["project"]) if names else [], [], set()
+                return volume_views.volumes(tx, ids=o["volume_ids"]), former_sizes(tx, o["volume_ids"])
+            return volume_views.volumes(tx, names=names, project=o["project"]) if names else [], []
 
-        shown, small, off = self.open_ledger().transact(end)
+        shown, small = self.open_ledger().transact(end)
         bad = [volume_texts.failed_item(v) for v in shown if v["status"] not in GOOD]
-        bad += self._small(shown, small, off)
+        bad += self._small(shown, small)
         if o["print_table"]:
             tables.show(self._display, volume_texts.volume_table(shown) if shown else ["No volumes."])
         return outcome(errors.VolumeFailed(bad, len(shown)), changed=False, volumes=shown)
 
-    def _small(
-        self, shown: t.Sequence[t.Mapping[str, t.Any]], small: t.Sequence[Attachment], off: t.Collection[str]
-    ) -> list[errors.Item]:
-        """What was extended, but not for its guests, and why: as their hosts said in this run.
-
-        :arg off: instances that are off. One whose host is not connected any more connects the volume, with its new size, when it starts.
-        """
-        hosts = sorted({a.attached_host for a in small if a.attached_host})
+    def _small(self, shown: t.Sequence[t.Mapping[str, t.Any]], small: t.Sequence[FormerSize]) -> list[errors.Item]:
+        """What was extended, but not for its guests, and why: as their hosts said in this run."""
+        hosts = sorted({s.host for s in small if s.host})
         said = host_variables.results(self.task_vars["hostvars"], hosts, GROWN) if hosts else {}
-        views = {v["id"]: v for v in shown}
+        names = {v["id"]: v["name"] or v["id"] for v in shown}
         items = []
         for each in small:
-            why = ((said.get(each.attached_host or "") or {}).get("problems") or {}).get(each.volume_id)
-            if each.instance_uuid in off and why and why["code"] == errors.VolumeDeviceNotFound.__name__:
-                continue
-            view = views[each.volume_id]
-            guests = [a["instance"] for a in view["attached_to"] if a["attachment_id"] == each.id]
-            state = "the guest of %s has the former size" % (guests or [each.instance_uuid])[0]
-            items.append(
-                errors.failed_item(view["name"] or view["id"], view["id"], why, host=each.attached_host, state=state)
-            )
+            why = ((said.get(each.host or "") or {}).get("problems") or {}).get(each.volume_id)
+            if not why or not each.ends_at_start(why["code"]):
+                state = "the guest of %s has the former size" % each.instance
+                name = names[each.volume_id]
+                items.append(errors.failed_item(name, each.volume_id, why, host=each.host, state=state))
         return items
-
-
-def _off(tx: Transaction, small: t.Sequence[Attachment]) -> set[str]:
-    uuids = sorted({a.instance_uuid for a in small})
-    rows = instances.select_live(tx, uuids=uuids) if uuids else []
-    return {row.uuid for row in rows if row.power_state in (*OFF, POWER_SUSPENDED)}
 
 
 def _names(entries: t.Iterable[t.Any]) -> list[str]:

@@ -13,11 +13,14 @@ import typing as t
 from dataclasses import dataclass, field, replace
 
 from ...core import errors
+from ...core.instances.power_states import POWER_SUSPENDED
+from ...core.instances.power_sync import OFF
 from ...core.reading.problems import Problems
 from ...core.volumes import quotas, states
 from ...core.volumes.model import PoolState
 from ...core.volumes.scheduler.options import VolumeSchedulerOptions
 from ...core.volumes.scheduler.select import VolumeScheduler
+from ...ledger.compute import instances
 from ...ledger.db.this_run import Context
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, backends, snapshots, volumes
@@ -34,6 +37,20 @@ class VolumeExtending:
     hosts: list[str] = field(default_factory=list)  # storage hosts
     compute_hosts: list[str] = field(default_factory=list)  # of the attachments, to update the size afterwards
     unchanged: list[str] = field(default_factory=list)  # ids: already as large as requested
+
+
+@dataclass(frozen=True)
+class FormerSize:
+    """A guest that does not have the new size of its volume yet."""
+
+    volume_id: str
+    host: str | None
+    instance: str  # its name
+    is_off: bool
+
+    def ends_at_start(self, code: str) -> bool:
+        """Whether its next start connects the volume, with the new size: its host has no device of it any more. :arg code: of the host's error"""
+        return self.is_off and code == errors.VolumeDeviceNotFound.__name__
 
 
 class _Growth(t.NamedTuple):
@@ -186,3 +203,16 @@ def _compute_hosts(tx: Transaction, growing: t.Sequence[str], unchanged: t.Seque
     if unchanged:
         rows += [r for found in attachments.of_volumes(tx, unchanged).values() for r in found if r.rescan]
     return sorted({r.attached_host for r in rows if r.attached_host})
+
+
+def former_sizes(tx: Transaction, volume_ids: t.Sequence[str]) -> list[FormerSize]:
+    """The guests of these volumes, which were extended, that do not have the new size yet."""
+    rows = attachments.too_small(tx, volume_ids)
+    uuids = sorted({r.instance_uuid for r in rows})
+    guests = {g.uuid: g for g in instances.select_live(tx, uuids=uuids)} if uuids else {}
+    off = (*OFF, POWER_SUSPENDED)
+    return [
+        FormerSize(r.volume_id, r.attached_host, guest.display_name, guest.power_state in off)
+        for r in rows
+        if (guest := guests.get(r.instance_uuid)) is not None
+    ]
