@@ -1,0 +1,37 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Runs the tests with the marker long in turns: --turn 2/6 selects a sixth of them, by the hash of their names, and all others."""
+
+from __future__ import annotations
+
+import re
+import zlib
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--turn", metavar="TURN/TURNS", help="of the tests with the marker long, run one part of TURNS parts"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    option = config.getoption("--turn")
+    if option is None:
+        return
+    match = re.fullmatch(r"(\d+)/(\d+)", option)
+    if match is None or int(match[2]) == 0:
+        raise pytest.UsageError("--turn is %r, not TURN/TURNS, as in 2/6" % option)
+    turn, turns = int(match[1]), int(match[2])
+    rest = [item for item in items if item.get_closest_marker("long") and _turn(item, turns) != turn % turns]
+    config.hook.pytest_deselected(items=rest)
+    left_out = set(rest)
+    items[:] = [item for item in items if item not in left_out]
+
+
+def _turn(item: pytest.Item, turns: int) -> int:
+    # Not hash(): each worker of pytest-xdist must select the same tests.
+    return zlib.crc32(item.nodeid.encode()) % turns
