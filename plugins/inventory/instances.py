@@ -19,6 +19,14 @@ description:
     those of the connection.
   - With O(compute_hosts) and O(storage_hosts), hosts of the fleet are in groups by their state.
   - Text of the ledger, such as the metadata of an instance, is never evaluated as a template.
+  - >-
+    Whoever boots an instance chooses its name and its metadata. An instance is left out with a warning when a play that means
+    another machine could reach it by its name: C(localhost) and every form of an IP address, characters of host patterns, names
+    with dots outside of O(domains), and names of hosts and groups, and addresses of hosts, of all inventories of the run,
+    whether they are read before this one or after it. Case and the difference of C(-) and C(_) do not count.
+  - >-
+    O(keyed_groups) does not put instances into groups that have other hosts, into C(bootflow_compute), C(bootflow_storage), C(all) and
+    the like, or into groups with the name of a host. O(groups) does, as the file alone names these groups.
 extends_documentation_fragment:
   - ansible.builtin.constructed
   - ansible.builtin.inventory_cache
@@ -63,6 +71,13 @@ options:
     type: str
     choices: [name, project_name, uuid, domain_name]
     default: name
+  domains:
+    description:
+      - Domains in which names of instances may be, such as V(guests.example.org).
+      - An instance with a dot in its name is left out unless its name ends in one of them, as it may be the name of another machine.
+    type: list
+    elements: str
+    default: []
   address_networks:
     description:
       - Connect to the address on the first of these networks that the instance has a port on.
@@ -127,13 +142,19 @@ groups:
 
 import os
 import re
+import socket
 import typing as t
 
-from ansible.errors import AnsibleParserError
+from ansible.errors import AnsibleError, AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 from ansible.template import trust_as_template
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.inventory_names import (
+    RESERVED,
+    fold,
+    objection,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import LEDGER, READING
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
 from ansible_collections.bootflow.compute.plugins.module_utils.core.times import utc
@@ -150,6 +171,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_ru
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import read_settings
+from ansible_collections.bootflow.compute.plugins.plugin_utils.other_inventories import (
+    OtherInventories,
+    reading_later_inventories,
+)
 
 Data = t.Dict[str, t.Any]
 
@@ -193,6 +218,7 @@ AGENT = HOST + (
 
 class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: ignore[misc]  # Ansible has no types
     NAME = "bootflow.compute.instances"
+    inventory: t.Any
 
     def verify_file(self, path: str) -> bool:
         return bool(super().verify_file(path)) and path.endswith(ENDINGS)
@@ -200,6 +226,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
     def parse(self, inventory: t.Any, loader: t.Any, path: str, cache: bool = True) -> None:
         super().parse(inventory, loader, path, cache)
         self._read_config_data(path)
+        if reading_later_inventories():  # on behalf of another file of this plugin
+            for name in (self.get_option("group"), *(self.get_option("groups") or ())):
+                self.inventory.add_group(name)
+            return
+        self._others = OtherInventories(inventory, loader, path, self.display.warning)
         try:
             content = self._content(path, cache)
         except errors.BootflowError as e:
@@ -300,29 +331,44 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
     def _add_instances(self, found: t.Sequence[Data], fleet: t.Sequence[str]) -> None:
         """:arg fleet: compute and storage hosts, which another inventory that is read later may add."""
         group = self.inventory.add_group(self.get_option("group"))
-        known = {"localhost", "all", "ungrouped", *fleet, *self.inventory.hosts, *self.inventory.groups}
+        # What may be named so although no inventory of this run has it: this controller, and the fleet.
+        near = {*RESERVED, *map(fold, fleet), fold(socket.gethostname()), fold(socket.gethostname().partition(".")[0])}
+        known = near | self._others.names() | {fold(name) for name in (group, *(self.get_option("groups") or ()))}
+        no_groups = near | self._others.names_closed_to_guests() | {fold(group)}
         named: dict[str, list[Data]] = {}
         for view in found:
             named.setdefault(self._name(view), []).append(view)
         nowhere = []
         for name, same in named.items():
-            if len(same) > 1 or name in known:
-                what = (
-                    "%d instances have the name" % len(same) if len(same) > 1 else "The inventory has a host or group"
-                )
-                self.display.warning(
-                    "%s %s: left out. Set hostname to project_name or uuid, or projects to the ones of interest."
-                    % (what, name)
-                )
+            reason = self._objection(name, same, known)
+            if reason is not None:
+                self.display.warning(reason)
                 continue
             variables = self._variables(same[0])
             if variables is None:
                 nowhere.append(name)
                 continue
             self.inventory.add_host(name, group=group)
-            self._set(name, variables)
+            self._set(name, variables, no_groups)
         if nowhere:
             self.display.warning("Instances without an address to connect to are left out: %s" % ", ".join(nowhere))
+
+    def _objection(self, name: str, same: t.Sequence[Data], known: t.Container[str]) -> str | None:
+        """Say why the instances of a name are left out. None: there is one, and it can be a host of that name."""
+        remedy = "Set hostname to project_name or uuid, or projects to the ones of interest."
+        if len(same) > 1:
+            return "%d instances have the name %s: left out. %s" % (len(same), name, remedy)
+        if fold(name) in known:
+            return "The inventory has a host or group %s: left out. %s" % (name, remedy)
+        how = self.get_option("hostname")
+        chosen = same[0]["name"] if how == "project_name" else None
+        reason = objection(name, self.get_option("domains"), chosen) if how != "uuid" else None
+        if reason is None:
+            return None
+        remedy = (
+            "Set hostname to uuid." if "domain" not in reason else "Add its domain to domains, or set hostname to uuid."
+        )
+        return "The name %s of an instance %s: left out. %s" % (name, reason, remedy)
 
     def _name(self, view: Data) -> str:
         how = self.get_option("hostname")
@@ -358,13 +404,63 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         self.inventory.add_host(name, group=self.inventory.add_group("%s_%s" % (group, state)))
         self._set(name, variables)
 
-    def _set(self, name: str, variables: Data) -> None:
+    def _set(self, name: str, variables: Data, no_groups: t.Collection[str] = ()) -> None:
+        """:arg no_groups: groups that no value of O(keyed_groups) opens, as :func:`fold` has them."""
         for key, value in variables.items():
             self.inventory.set_variable(name, key, _plain(value))
         strict = self.get_option("strict")
         self._set_composite_vars(self.get_option("compose"), variables, name, strict=strict)
         self._add_host_to_composed_groups(self.get_option("groups"), variables, name, strict=strict)
-        self._add_host_to_keyed_groups(self.get_option("keyed_groups"), variables, name, strict=strict)
+        keys = self.get_option("keyed_groups")
+        parents = {
+            fold(str(key["parent_group"])) for key in keys or () if isinstance(key, dict) and key.get("parent_group")
+        }
+        inventory = self.inventory
+        self.inventory = guarded = _OpenGroups(inventory, frozenset(no_groups), frozenset(parents))
+        try:
+            self._add_host_to_keyed_groups(keys, variables, name, strict=strict)
+        finally:
+            self.inventory = inventory
+        for group in sorted(guarded.refused):
+            self.display.warning(
+                "keyed_groups does not put the instance %s into the group %s, which is not a group of instances. "
+                "Set a prefix, or name the group in groups." % (name, group)
+            )
+
+
+class _OpenGroups:
+    """An inventory in which values of instances open no group that is another one's.
+
+    :arg closed: names of such groups, as :func:`fold` has them.
+    :arg parents: names of parent groups, which the file has and no instance.
+    """
+
+    def __init__(self, inventory: t.Any, closed: frozenset[str], parents: frozenset[str]):
+        self._inventory, self._closed, self._parents = inventory, closed, parents
+        self.refused: set[str] = set()
+
+    def get_host(self, name: str) -> t.Any:
+        return self._inventory.get_host(name)
+
+    def add_group(self, name: str) -> str:
+        if fold(name) in self._closed and fold(name) not in self._parents:
+            self.refused.add(name)
+            return name
+        return str(self._inventory.add_group(name))
+
+    def add_host(self, name: str, group: str) -> str:
+        if fold(group) in self._closed | self._parents:
+            self.refused.add(group)
+        return name if group in self.refused else str(self._inventory.add_host(name, group))
+
+    def add_child(self, parent: str, child: str) -> bool:
+        if {parent, child} & self.refused and not (fold(parent) in self._parents and child not in self.refused):
+            return False
+        try:
+            return bool(self._inventory.add_child(parent, child))
+        except AnsibleError:  # values of two instances that make each group the other's parent
+            self.refused.add(parent)
+            return False
 
 
 def _state(host: Data) -> str:

@@ -18,6 +18,7 @@ import typing as t
 import pytest
 import yaml
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.inventory_names import objection
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import NetworkRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings import table
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
@@ -231,6 +232,140 @@ def test_a_guest_with_the_name_of_a_host_of_the_fleet_is_left_out(world: World, 
     (beside,) = reader.read({"compute_hosts": True})
     assert beside["groups"]["instances"] == ["db"]
     assert "bootflow_compute_host" in beside["hosts"]["h1"] and "bootflow_instance" not in beside["hosts"]["h1"]
+
+
+EVIL = [
+    *(
+        "127.0.0.1",
+        "::1",
+        "[::1]",
+        "LocalHost",
+        "localhost.",
+        "127.1",
+        "0x7f000001",
+        "2130706433",
+        "::ffff:127.0.0.1",
+        "fe80::1%eth0",
+    ),
+    *(
+        "a:!b",
+        "web[1:3]",
+        "~.*",
+        "*",
+        "a,b",
+        "!db",
+        "&db",
+        "@retry",
+        "-e",
+        "a b",
+        "../x",
+        "\uff4c\uff4fcalhost",
+        "{{ 1 }}",
+    ),
+    *(
+        "all",
+        "ungrouped",
+        "bootflow-compute",
+        "Bootflow_Storage",
+        "localhost.localdomain",
+        "git.example.org",
+        "instances",
+    ),
+    *("ip6-localhost", "10.0.0.5", "compute_hosts_up"),
+]
+
+
+@SQLITE
+def test_no_instance_takes_the_place_of_a_machine(world: World, reader: Reader) -> None:
+    """Names that Ansible or a resolver understands as another machine, a pattern or an option, whatever inventories the run has."""
+    world.report("h1", memory=99)
+    for name in ["db", "Wäscherei", *EVIL]:
+        world.boot(name)
+    found, warnings = reader.inventory()
+    assert set(found["_meta"]["hostvars"]) == {"db", "Wäscherei"}
+    for name in EVIL:
+        assert name in warnings
+    by_project, in_domain, by_uuid = reader.names(
+        {"hostname": "project_name"}, {"domains": ["example.org"]}, {"hostname": "uuid"}
+    )
+    assert {
+        n for n in by_project if n.startswith("default.") and not objection(n, [], n.partition(".")[2])
+    } == by_project
+    assert in_domain == {"db", "Wäscherei", "git.example.org"}
+    assert len(by_uuid) == len(EVIL) + 2
+    play = [
+        {"hosts": "localhost", "gather_facts": False, "tasks": [{"debug": {"msg": "here: {{ ansible_connection }}"}}]}
+    ]
+    (reader.folder / "here.yml").write_text(yaml.safe_dump(play))
+    printed, _warnings = reader.process(
+        "ansible-playbook", "-i", str(reader.folder / "guests.bootflow.yml"), "here.yml"
+    )
+    assert "here: local" in printed
+
+
+@SQLITE
+@pytest.mark.parametrize("order", ["after", "before", "in a folder"])
+def test_no_instance_takes_the_name_of_another_inventory(world: World, reader: Reader, order: str) -> None:
+    """Of a host, a group, or a host's address, also of an inventory that Ansible reads later."""
+    world.report("h1", memory=99)
+    named = ("kvm7", "KVM-8", "vault", "front_ends", "jumpbox", "shared", "db")
+    for name in named:
+        world.boot(name)
+    (reader.folder / "inventory").mkdir()
+    others = reader.folder / ("inventory/hosts.yml" if order == "in a folder" else "hosts.yml")
+    groups = {
+        "front-ends": {"hosts": {"kvm7": {"ansible_host": "198.51.100.7"}, "kvm_8": {"ansible_host": "jumpbox"}}},
+        "vault": {"vars": {"secret": "s3cret"}},
+    }
+    others.write_text(yaml.safe_dump(groups))
+    (guests,) = reader.files("inventory/guests" if order == "in a folder" else "guests", None, {})
+    (more,) = reader.files("zz", None, {"group": "shared", "projects": ["none"]})
+    pair = {
+        "after": [guests, str(others), more],
+        "before": [str(others), more, guests],
+        "in a folder": [str(reader.folder / "inventory"), more],
+    }[order]
+    sources = [word for path in pair for word in ("-i", path)]
+    printed, warnings = reader.process("ansible-inventory", *sources, "--list")
+    found = json.loads(printed)
+    assert found["instances"]["hosts"] == ["db"]
+    assert found["_meta"]["hostvars"]["kvm7"] == {"ansible_host": "198.51.100.7"}
+    for name in named[:-1]:
+        assert "The inventory has a host or group %s: left out" % name in warnings
+    answers = json.loads(reader.process(sys.executable, "-c", READ, given=json.dumps([pair]))[0])
+    assert answers[0]["groups"]["instances"] == ["db"], "a program without a command line"
+
+
+@SQLITE
+def test_metadata_opens_no_group_of_other_hosts(world: World, reader: Reader) -> None:
+    world.report("h1", memory=99)
+    roles = ["bootflow-compute", "bootflow_storage", "all", "prod", "kvm7", "h1", "localhost", "web", "vars"]
+    for i, role in enumerate(roles):
+        world.boot("guest-%d" % i, metadata={"role": role})
+    hosts = {"prod": {"hosts": {"kvm7": {}}}, "vars": {"vars": {"a": 1}}}
+    options = {
+        "keyed_groups": [
+            {"key": "bootflow_instance.metadata.role", "separator": "", "parent_group": "prod"},
+            {"key": "bootflow_instance.metadata.role", "prefix": "role"},
+        ],
+        "groups": {"prod": "bootflow_instance.name == 'guest-7'"},
+        "leading_separator": False,
+    }
+    for after in (False, True):
+        files = reader.files("guests", {}, options)
+        pathlib.Path(files[0]).write_text(yaml.safe_dump(hosts))
+        sources = [word for path in sorted(files, reverse=after) for word in ("-i", path)]
+        printed, warnings = reader.process("ansible-inventory", *sources, "--list")
+        found = json.loads(printed)
+        assert "bootflow_compute" not in found and "bootflow_storage" not in found and "h1" not in found
+        assert sorted(found["prod"]["hosts"]) == ["guest-7", "kvm7"] and sorted(found["prod"]["children"]) == [
+            "vars",
+            "web",
+        ]
+        assert found["web"]["hosts"] == ["guest-7"] and found["vars"]["hosts"] == ["guest-8"]
+        assert found["role_prod"]["hosts"] == ["guest-3"] and found["role_bootflow_compute"]["hosts"] == ["guest-0"]
+        for role in ("bootflow_compute", "prod", "kvm7", "h1", "localhost", "all"):
+            assert "into the group %s, which is not a group of instances" % role in warnings
 
 
 @SQLITE
