@@ -173,7 +173,13 @@ def _plan(action: LedgerAction, build: Build, image: Image, volumes: t.Sequence[
     ]
     path = "%s/%s" % (folder, core_rescue.CONFIG_DRIVE)
     config = core_guest.guest_config(
-        dataclasses.replace(guest, disks=disks, config_drive=path if guest.config_drive else None), host
+        dataclasses.replace(
+            guest,
+            disks=disks,
+            config_drive=path if guest.config_drive else None,
+            image_properties=core_rescue.rescue_properties(guest.image_properties, image),
+        ),
+        host,
     )
     root = next(disk for disk in disks if disk.boot_index == 0)
     disk = {

@@ -19,6 +19,8 @@ from .disk_names import check_bus, check_device, default_bus, free_name
 
 #: In the folder of the instance: the disk of the rescue image, the config drive of the rescue, the definition that comes back.
 DISK, CONFIG_DRIVE, DEFINITION = "disk.rescue", "disk.config.rescue", "unrescue.xml"
+#: Image properties that say which drivers the system of an image has.
+DRIVEN = frozenset(("hw_disk_bus", "hw_cdrom_bus", "hw_floppy_bus", "hw_scsi_model", "hw_vif_model", "os_type"))
 
 
 def is_rescue(xml: t.Any, uuid: str) -> bool:
@@ -38,13 +40,27 @@ def is_stable(image: Image) -> bool:
     return asked or image.disk_format == "iso"
 
 
+def rescue_properties(own: t.Mapping[str, t.Any], image: Image) -> dict[str, t.Any]:
+    """The image properties of the rescued guest: its own, and of ``image`` those whose devices the system of the rescue has to drive.
+
+    Where the guest's own disks keep their names, so do its other devices. source: Nova's LibvirtDriver.rescue
+
+    :arg own: properties of the image that the guest was booted with.
+    """
+    if is_stable(image):
+        return dict(own)
+    kept = {name: value for name, value in own.items() if name not in DRIVEN}
+    return {**kept, **{name: value for name, value in image.properties.items() if name in DRIVEN}}
+
+
 def rescue_plan(
     disks: t.Sequence[PlannedDisk], image: Image, machine: str | None = None, arch: str = "x86_64"
 ) -> list[PlannedDisk]:
     """The disks of the rescued guest; the one of ``image`` has no location yet.
 
-    It takes the first name of its bus, and each other disk, the root disk first, the next that is free. With hw_rescue_device or
-    hw_rescue_bus of the image it comes last and the others keep their names.
+    It takes the first name of its bus, and each other disk, the root disk first, the next that is free. The root disk is on its bus, too: the
+    system of the image may have a driver for no other. With hw_rescue_device or hw_rescue_bus of the image it comes last and the others
+    keep their names and buses.
 
     :arg disks: the guest's own, root first. Nova leaves out all but the root disk where names are not kept.
     :raises UnsupportedHardware: a bus that the machine lacks, or that does not have such a device.
@@ -75,8 +91,10 @@ def rescue_plan(
         return [*own, rescue]
     taken.add(name)
     renamed = []
-    for disk in own:
-        name = free_name(disk.disk_bus, taken)
+    for index, disk in enumerate(own):
+        # A CD-ROM or a lun may not exist on that bus.
+        own_bus = bus if index == 0 and disk.device_type == "disk" else disk.disk_bus
+        name = free_name(own_bus, taken)
         taken.add(name)
-        renamed.append(dataclasses.replace(disk, device_name=prepend_dev(name)))
+        renamed.append(dataclasses.replace(disk, device_name=prepend_dev(name), disk_bus=own_bus))
     return [rescue, *renamed]

@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.block_devices import PlannedDisk
-from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.rescue import rescue_plan
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.rescue import rescue_plan, rescue_properties
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Image
 
 OWN = [
@@ -71,3 +71,40 @@ def test_a_bus_that_cannot_be(properties: dict[str, t.Any]) -> None:
 def test_only_a_cdrom_is_read_only() -> None:
     assert [d.readonly for d in rescue_plan(OWN, image())] == [False] * 5
     assert rescue_plan(OWN, image("iso"))[-1].readonly
+
+
+@pytest.mark.parametrize(
+    ("bus", "root_bus", "expected"),
+    [
+        ("scsi", "virtio", [("disk.rescue", "sda", "scsi"), ("disk", "sdb", "scsi"), ("v", "sdc", "scsi")]),
+        ("virtio", "sata", [("disk.rescue", "vda", "virtio"), ("disk", "vdb", "virtio"), ("v", "sda", "scsi")]),
+        ("ide", "scsi", [("disk.rescue", "hda", "ide"), ("disk", "hdb", "ide"), ("v", "sda", "scsi")]),
+        ("sata", "virtio", [("disk.rescue", "sda", "sata"), ("disk", "sdb", "sata"), ("v", "sdc", "scsi")]),
+    ],
+)
+def test_the_root_disk_is_on_the_bus_of_the_rescue_image(
+    bus: str, root_bus: str, expected: list[tuple[str, str, str]]
+) -> None:
+    """Its system may have a driver for no other."""
+    root = PlannedDisk("disk", "image", "/dev/vda", root_bus, boot_index=0)
+    disks = rescue_plan([root, PlannedDisk("v", "volume", "/dev/sda", "scsi")], image(hw_disk_bus=bus))
+    assert [(d.name, d.dev, d.disk_bus) for d in disks] == expected
+
+
+def test_where_names_are_kept_buses_are_kept() -> None:
+    disks = rescue_plan(OWN, image(hw_disk_bus="scsi", hw_rescue_bus="usb"))
+    assert [d.disk_bus for d in disks] == ["virtio", "virtio", "scsi", "virtio", "usb"]
+
+
+def test_a_root_disk_that_is_a_cdrom_stays_on_a_bus_that_has_such() -> None:
+    root = PlannedDisk("disk", "image", "/dev/hda", "ide", device_type="cdrom", boot_index=0)
+    assert [(d.dev, d.disk_bus) for d in rescue_plan([root], image())] == [("vda", "virtio"), ("hda", "ide")]
+
+
+def test_a_rescued_guest_has_the_devices_that_the_rescue_image_drives() -> None:
+    own = {"hw_disk_bus": "scsi", "hw_scsi_model": "lsilogic", "hw_vif_model": "e1000", "hw_firmware_type": "uefi"}
+    assert rescue_properties(own, image(hw_vif_model="rtl8139", hw_machine_type="q35")) == {
+        "hw_firmware_type": "uefi",
+        "hw_vif_model": "rtl8139",
+    }
+    assert rescue_properties(own, image("iso", hw_vif_model="rtl8139")) == own, "its devices stay as they are"
