@@ -10,10 +10,11 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.hosts import HOST
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import cold
 from ansible_collections.bootflow.compute.plugins.plugin_utils import inventory_hosts, scheduler_settings
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction, read_settings
 
 
 def wanted(
@@ -26,6 +27,8 @@ def wanted(
     """:arg flavor: for all. :arg flavors: uuid -> flavor"""
     hosts = action.compute_hosts()
     variables = scheduler_settings.variables_of_hosts(action)
+    zero_disk = REQUEST.options("allow_zero_disk_flavor")
+    given = {name: action.options.get(name) for name in zero_disk}
     return cold.Wanted(
         selection,
         frozenset(hosts),
@@ -38,4 +41,5 @@ def wanted(
         action.options["quotas"],
         inventory_hosts.all_of(action),
         action.options["allow_resize_to_same_host"],
+        read_settings(zero_disk, given, action.variable)["allow_zero_disk_flavor"],
     )

@@ -21,6 +21,7 @@ from ..errors import (
     InvalidBDMLocalsLimit,
     InvalidBDMSwapSize,
 )
+from ..reading.formats import MAX_INT
 from .disk_names import VALID_BUSES
 
 if t.TYPE_CHECKING:
@@ -101,10 +102,10 @@ def check_words(bdm: BlockDevice) -> None:
         raise InvalidBDMFormat(details=MISSING_UUID, remedy="Give the uuid of the %s." % bdm.source_type)
     if bdm.source_type == "blank" and bdm.uuid:
         raise InvalidBDMFormat(details=BLANK_WITH_UUID, remedy="A blank device has no uuid.")
-    if bdm.volume_size is not None and (not _is_integer(bdm.volume_size) or bdm.volume_size < 0):
-        raise InvalidBDMFormat(details="Invalid volume_size.")
-    if bdm.boot_index is not None and not _is_integer(bdm.boot_index):
-        raise InvalidBDMFormat(details="Boot index is invalid.")
+    if bdm.volume_size is not None and (not _is_integer(bdm.volume_size) or not 0 <= bdm.volume_size <= MAX_INT):
+        raise InvalidBDMFormat(details="Invalid volume_size.", remedy="A whole number of GiB from 0 to %d." % MAX_INT)
+    if bdm.boot_index is not None and (not _is_integer(bdm.boot_index) or abs(bdm.boot_index) > MAX_INT):
+        raise InvalidBDMFormat(details="Boot index is invalid.", remedy="0 for the root disk, 1, 2 and so on, or none.")
     if bdm.tag is not None and not _TAG.match(bdm.tag):
         raise InvalidBDMFormat(details="Invalid tag field.", remedy="1 to 60 characters, no comma and no slash.")
     check_volume_type(bdm.volume_type, bdm.source_type, bdm.destination_type)

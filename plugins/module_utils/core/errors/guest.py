@@ -43,6 +43,31 @@ class LockMemoryForbidden(InvalidInput):
     remedy = "Set hw:mem_page_size in the flavor, or leave hw:locked_memory out."
 
 
+class ImageSerialPortNumberInvalid(InvalidInput):
+    """The number of serial ports that flavor or image request is not a number."""
+
+    msg_fmt = "Number of serial ports specified in flavor is invalid: expected an integer, got '%(num_ports)s'"
+    remedy = (
+        "Set hw:serial_port_count of the flavor, or hw_serial_port_count of the image, to a whole number from 1 to 4."
+    )
+
+
+class ImageSerialPortNumberExceedFlavorValue(InvalidInput):
+    """The image requests more serial ports than the flavor has."""
+
+    msg_fmt = "Forbidden to exceed flavor value of number of serial ports passed in image meta."
+    remedy = (
+        "Lower hw_serial_port_count of the image, or choose a flavor with a higher hw:serial_port_count, or with none."
+    )
+
+
+class SerialPortNumberLimitExceeded(InvalidInput):
+    """More serial ports are requested than QEMU has."""
+
+    msg_fmt = "Maximum number of serial port exceeds %(allowed)d for %(virt_type)s"
+    remedy = "Lower hw:serial_port_count of the flavor, or hw_serial_port_count of the image."
+
+
 class RequestedVRamTooHigh(InvalidInput):
     """The image requests more video memory than the flavor permits."""
 

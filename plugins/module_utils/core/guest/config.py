@@ -49,7 +49,7 @@ def guest_config(guest: GuestSpec, host: HostCapabilities) -> DomainConfig:
     platform.check_architecture(guest, host)
     machine = platform.machine_type(guest.image_properties, guest.options.machine_type, host)
     disks = _all_disks(guest, host, machine)
-    serials, consoles = devices.console_configs(guest)
+    serials, consoles = devices.console_configs(guest, host)
     memory = guest.memory_mb * KIB_PER_MIB
     numa = GuestNuma(guest, host)
     return DomainConfig(

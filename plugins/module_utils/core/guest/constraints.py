@@ -11,13 +11,24 @@ from __future__ import annotations
 
 import typing as t
 
-from ..errors import BootflowError, FlavorImageConflict, InvalidInput, LockMemoryForbidden, RequestedVRamTooHigh
+from ..errors import (
+    BootflowError,
+    FlavorImageConflict,
+    ImageSerialPortNumberExceedFlavorValue,
+    ImageSerialPortNumberInvalid,
+    InvalidInput,
+    LockMemoryForbidden,
+    RequestedVRamTooHigh,
+    SerialPortNumberLimitExceeded,
+)
 from . import cpu_topology
 from .values import value_errors
 
 if t.TYPE_CHECKING:
     from ..model import Flavor
 
+#: Serial ports of QEMU's machines. Nova has one less: with its serial consoles the first is another device.
+SERIAL_PORTS_MAX = 4
 SECURE_BOOT_POLICIES = ("disabled", "optional", "required")
 CACHE_MODES = ("default", "none", "writethrough", "writeback", "directsync", "unsafe")
 CPU_MODES = ("none", "host-model", "host-passthrough", "maximum", "custom")
@@ -27,7 +38,7 @@ Properties = t.Mapping[str, t.Any]
 
 def constraint_errors(flavor: Flavor, properties: Properties) -> t.Iterator[BootflowError]:
     """What is wrong with the values of flavor and image, without knowledge of the host."""
-    for rule in (_topology, secure_boot, pmu, multiqueue, locked_memory, video_ram):
+    for rule in (_topology, secure_boot, pmu, multiqueue, locked_memory, video_ram, serial_ports):
         try:
             rule(flavor, properties)
         except BootflowError as error:
@@ -90,6 +101,32 @@ def video_ram(flavor: Flavor, properties: Properties) -> int:
     if requested > permitted:
         raise RequestedVRamTooHigh(req_vram=requested, max_vram=permitted)
     return requested
+
+
+def serial_ports(flavor: Flavor, properties: Properties) -> int:
+    """How many serial ports the guest has: the flavor's number, or a lower one of the image; 1 where neither has one.
+
+    source: Nova's hardware.get_number_of_serial_ports
+
+    :raises ImageSerialPortNumberInvalid: not a whole number.
+    :raises ImageSerialPortNumberExceedFlavorValue: the image's number is higher than the flavor's.
+    :raises SerialPortNumberLimitExceeded: more than QEMU has.
+    """
+    permitted = _ports(flavor.extra_specs.get("hw:serial_port_count"))
+    requested = _ports(properties.get("hw_serial_port_count"))
+    if permitted and requested > permitted:
+        raise ImageSerialPortNumberExceedFlavorValue()
+    number = requested or permitted or 1
+    if number > SERIAL_PORTS_MAX:
+        raise SerialPortNumberLimitExceeded(allowed=SERIAL_PORTS_MAX, virt_type="kvm")
+    return number
+
+
+def _ports(value: t.Any) -> int:
+    text = "0" if value in (None, "") else str(value).strip()
+    if not (text.isascii() and text.isdigit()):
+        raise ImageSerialPortNumberInvalid(num_ports=value)
+    return int(text) if len(text) <= 10 else SERIAL_PORTS_MAX + 1
 
 
 def is_true(value: t.Any) -> bool:

@@ -11,7 +11,7 @@ import typing as t
 
 from ..disks.block_devices import PlannedDisk
 from ..disks.disk_names import check_bus, check_device, default_bus, free_name
-from ..errors import InvalidInput, VirtualInterfaceCreateException
+from ..errors import HostLacksHardware, InvalidInput, VirtualInterfaceCreateException
 from ..resources.pci.spec import split_address
 from . import constraints, values
 from .constraints import CACHE_MODES, is_true
@@ -347,9 +347,22 @@ def _interface(guest: GuestSpec, vif: t.Mapping[str, t.Any], model: str, queues:
     )
 
 
-def console_configs(guest: GuestSpec) -> tuple[tuple[SerialConfig, ...], tuple[ConsoleConfig, ...]]:
-    """The first serial port, logged to the console log, and its console."""
-    serial = SerialConfig(
+def console_configs(
+    guest: GuestSpec, host: HostCapabilities
+) -> tuple[tuple[SerialConfig, ...], tuple[ConsoleConfig, ...]]:
+    """The serial ports, of which the first is logged to the console log, and its console.
+
+    :raises HostLacksHardware: several ports on a machine that has one.
+    """
+    number = constraints.serial_ports(guest.flavor, guest.image_properties)
+    if number > 1 and not host.is_x86:
+        raise HostLacksHardware(
+            host=host.host or "chosen",
+            model="%d serial ports" % number,
+            reason="machines of %s have one" % host.arch,
+            remedy="Leave hw:serial_port_count and hw_serial_port_count out.",
+        )
+    first = SerialConfig(
         type="pty",
         log_file=guest.console_log,
         # The log is that of this boot: a pattern that is waited for is new.
@@ -357,7 +370,8 @@ def console_configs(guest: GuestSpec) -> tuple[tuple[SerialConfig, ...], tuple[C
         target_port=0,
     )
     # libvirt takes the console's source and log from its serial port.
-    return (serial,), (ConsoleConfig(type="pty", target_type="serial", target_port=0),)
+    others = (SerialConfig(type="pty", target_port=port) for port in range(1, number))
+    return (first, *others), (ConsoleConfig(type="pty", target_type="serial", target_port=0),)
 
 
 def has_agent(image_properties: t.Mapping[str, t.Any]) -> bool:

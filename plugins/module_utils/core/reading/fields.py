@@ -12,12 +12,10 @@ import uuid
 from collections.abc import Mapping
 
 from ..errors import InvalidInput
-from .formats import check_name, to_boolean, to_integer
+from .formats import MAX_INT, check_name, to_boolean, to_integer
 from .problems import Problems
 
 _MISSING = object()
-#: Nova's db.MAX_INT
-MAX_INT = 0x7FFFFFFF
 
 
 def catalogue_id(kind: str, name: str) -> str:

@@ -20,6 +20,7 @@ import uuid
 TRUE_WORDS = frozenset(("1", "true", "on", "yes", "y", "t"))
 FALSE_WORDS = frozenset(("0", "false", "off", "no", "n", "f"))
 
+MAX_INT = 2**31 - 1  # of an integer in the ledger, and of Nova's DB_MAX_INT
 MAX_COUNT = 100_000  # instances of a request, whatever the settings say
 
 _INTEGER = re.compile(r"-?[0-9]+\Z")
@@ -113,19 +114,28 @@ def check_file_path(value: str) -> None:
         raise ValueError("must name a file, not a folder")
 
 
+def _integer(value: t.Any) -> int:
+    number = to_integer(value)
+    if number > MAX_INT:
+        raise ValueError("must be %d or less" % MAX_INT)
+    if number < -MAX_INT:
+        raise ValueError("must be %d or more" % -MAX_INT)
+    return number
+
+
 def _positive_integer(value: t.Any) -> None:
-    if to_integer(value) < 1:
+    if _integer(value) < 1:
         raise ValueError("must be 1 or more")
 
 
 def _instance_count(value: t.Any) -> None:
-    _positive_integer(value)
     if to_integer(value) > MAX_COUNT:
         raise ValueError("must be %d or less" % MAX_COUNT)
+    _positive_integer(value)
 
 
 def _non_negative_integer(value: t.Any) -> None:
-    if to_integer(value) < 0:
+    if _integer(value) < 0:
         raise ValueError("must be 0 or more")
 
 
@@ -167,7 +177,7 @@ FORMATS: dict[str, tuple[t.Callable[[t.Any], t.Any], tuple[type, ...]]] = {
     # name: (check, its types); the keyword "type" checks other types
     "name": (check_name, (str,)),
     "description": (check_description, (str,)),
-    "integer": (to_integer, (str, int, float)),
+    "integer": (_integer, (str, int, float)),
     "positive_integer": (_positive_integer, (str, int, float)),
     "instance_count": (_instance_count, (str, int, float)),
     "non_negative_integer": (_non_negative_integer, (str, int, float)),

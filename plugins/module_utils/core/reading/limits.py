@@ -10,7 +10,7 @@ import re
 import typing as t
 
 from ..errors import InvalidInput
-from .fields import MAX_INT
+from .formats import MAX_INT
 
 UNLIMITED = -1
 

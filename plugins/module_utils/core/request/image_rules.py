@@ -22,6 +22,7 @@ from ..errors import (
 )
 from ..guest.config_drive_rules import config_drive_wanted
 from ..reading.formats import TRUE_WORDS
+from .later import later_properties
 
 if t.TYPE_CHECKING:
     from ..model import BlockDevice, Flavor, Image
@@ -82,6 +83,7 @@ def property_errors(properties: t.Mapping[str, t.Any]) -> t.Iterator[BootflowErr
             rule(properties)
         except InvalidInput as error:
             yield error
+    yield from later_properties(properties)
 
 
 def zero_disk_gb(image: t.Mapping[str, t.Any] | None) -> int:

@@ -60,6 +60,22 @@ _ASKED = (
 )
 
 
+#: Properties of an image that is booted by a kernel and a RAM disk of their own.
+_KERNEL, _RAMDISK, NO_KERNEL = "kernel_id", "ramdisk_id", "nokernel"
+
+
+def later_properties(properties: t.Mapping[str, t.Any]) -> t.Iterator[BootflowError]:
+    """Properties of an image without which its guest would boot something else. source: Nova's _handle_kernel_and_ramdisk"""
+    if properties.get(_KERNEL) == NO_KERNEL:  # Nova reads no ramdisk_id then
+        return
+    for name in (_KERNEL, _RAMDISK):
+        if properties.get(name) not in (None, ""):
+            yield NotSupportedYet(
+                feature="An image with a kernel outside of it (%s)" % name,
+                remedy="Use an image that has its own boot loader, or set %s: %s if it has one." % (_KERNEL, NO_KERNEL),
+            )
+
+
 def later_specs(flavor: Flavor, properties: t.Mapping[str, t.Any]) -> t.Iterator[BootflowError]:
     """The extra specs and image properties that decide where a guest may be, or protect it, and that nothing here reads."""
     for source, values in (("flavor %s" % flavor.name, flavor.extra_specs), ("the image", properties)):

@@ -18,7 +18,7 @@ _BOTH = (
     *_CPUS,
     *_NUMA,
     *("cpu_policy", "cpu_thread_policy", "cpu_realtime_mask", "boot_menu", "locked_memory", "maxphysaddr_bits", "pmu"),
-    *("vif_multiqueue_enabled", "watchdog_action"),
+    *("serial_port_count", "vif_multiqueue_enabled", "watchdog_action"),
 )
 _DISK_LIMITS = tuple(
     "disk_%s_%s_sec%s" % (way, what, burst)
@@ -37,6 +37,7 @@ EXTRA_SPECS = frozenset(
         *("hw_rng:allowed", "hw_rng:rate_bytes", "hw_rng:rate_period", "hw_video:ram_max_mb", "os:secure_boot"),
         *("quota:" + name for name in ("cpu_shares", "cpu_period", "cpu_quota", "disk_size_iops_sec")),
         *("quota:" + name for name in (*_DISK_LIMITS, *_VIF_LIMITS)),
+        *("pci_passthrough:alias", "bootflow:whole_disks", "bootflow:whole_disk_min_gb", "bootflow:whole_disk_medium"),
     )
 )
 #: properties of images; N: a number
@@ -44,6 +45,7 @@ IMAGE_PROPERTIES = frozenset(
     (
         *("hw_" + name for name in (*_BOTH, "architecture", "machine_type", "firmware_type", "vm_mode", "time_hpet")),
         *("hw_disk_bus", "hw_cdrom_bus", "hw_floppy_bus", "hw_lun_bus", "hw_scsi_model", "hw_vif_model"),
+        *("hw_rescue_bus", "hw_rescue_device"),
         *("hw_video_model", "hw_video_ram", "hw_rng_model", "hw_pointer_model", "hw_input_bus", "hw_qemu_guest_agent"),
         *("img_config_drive", "img_hide_hypervisor_id", "img_hv_type", "img_hv_requested_version"),
         *("os_admin_user", "os_secure_boot", "os_shutdown_timeout", "os_type"),
@@ -52,24 +54,27 @@ IMAGE_PROPERTIES = frozenset(
 #: properties that only describe an image; Glance's clients write some of them unasked
 DESCRIPTIONS = frozenset(("os_distro", "os_hash_algo", "os_hash_value", "os_hidden", "os_version"))
 
-_SCOPED = re.compile(r"(hw|hw_rng|hw_video|os|quota):|(hw|os|img|quota)_")
+#: Former names of properties that Nova reads for every hypervisor, and nothing here.
+_FORMER = frozenset(("ipxe_boot", "vmware_adaptertype"))
+
+_SCOPED = re.compile(r"(hw|hw_rng|hw_video|os|quota|pci_passthrough|bootflow):|(hw|os|img|quota)_")
 _NUMBERED = re.compile(r"(numa_(?:cpus|mem)\.)\d+\Z")
 
 
 def unread_names(
     flavors: t.Iterable[Flavor], images: t.Iterable[Image], read_elsewhere: t.Container[str] = ()
 ) -> list[str]:
-    """A sentence for each flavor and image with names that look like those that shape a guest, and that nothing reads.
+    """A sentence for each flavor and image that has names that look like those that shape a guest, and that nothing reads.
 
     :arg read_elsewhere: names that aggregates compare.
     """
     found = {
-        ("extra specs of flavor", flavor.name): _strangers(flavor.extra_specs, EXTRA_SPECS, read_elsewhere)
+        ("extra specs of flavor", flavor.name): _strangers(flavor.extra_specs, EXTRA_SPECS, read_elsewhere, frozenset())
         for flavor in flavors
     }
     for image in images:
         known = IMAGE_PROPERTIES | DESCRIPTIONS
-        found["properties of image", image.name] = _strangers(image.properties, known, read_elsewhere)
+        found["properties of image", image.name] = _strangers(image.properties, known, read_elsewhere, _FORMER)
     return [
         "The %s %s have names that nothing reads: %s." % (of_what, name, ", ".join(strangers))
         for (of_what, name), strangers in found.items()
@@ -77,11 +82,20 @@ def unread_names(
     ]
 
 
-def _strangers(names: t.Iterable[str], known: frozenset[str], read_elsewhere: t.Container[str]) -> list[str]:
-    """The unread names, each with the nearest of the known ones."""
+def _strangers(
+    names: t.Iterable[str], known: frozenset[str], read_elsewhere: t.Container[str], former: frozenset[str]
+) -> list[str]:
+    """The unread names, each with the nearest of the known ones.
+
+    :arg former: names without a scope that count, too.
+    """
     strangers = []
     for name in sorted(names):
-        if not _SCOPED.match(name) or name in read_elsewhere or _NUMBERED.sub(r"\1N", name) in known:
+        if (
+            not (name in former or _SCOPED.match(name))
+            or name in read_elsewhere
+            or _NUMBERED.sub(r"\1N", name) in known
+        ):
             continue
         near = difflib.get_close_matches(name, sorted(known - DESCRIPTIONS), 1, 0.8)
         strangers.append(name + " (did you mean %s?)" % near[0] if near else name)

@@ -17,7 +17,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..errors import InvalidInput
-from ..reading.fields import MAX_INT
+from ..reading.formats import MAX_INT
 from .pool_hosts import extract_host
 
 # Amounts that backends report: numbers of GB, or a word where they cannot tell one. source: Cinder's utils (Queens)

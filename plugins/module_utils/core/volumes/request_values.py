@@ -10,7 +10,7 @@ import re
 import typing as t
 
 from ..errors import InvalidInput, InvalidVolumeMetadata, InvalidVolumeMetadataSize
-from ..reading.fields import MAX_INT
+from ..reading.formats import MAX_INT
 
 MAX_LENGTH = 255  # of names, descriptions, keys and values of metadata
 

@@ -15,7 +15,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..errors import BootflowError, InvalidInput, InvalidSnapshot, InvalidVolume
-from ..reading.fields import MAX_INT
+from ..reading.formats import MAX_INT
 
 if t.TYPE_CHECKING:
     from .model import Snapshot, Volume

@@ -16,7 +16,7 @@ from ...core import errors
 from ...core.instances import moves, states
 from ...core.model import Flavor, Image
 from ...core.reading.problems import Problems
-from ...core.request.image_rules import zero_disk_gb
+from ...core.request.image_rules import image_errors, zero_disk_gb
 from ...core.request.requested_resources import requested_resources
 from ...core.resources.claims import overhead_of
 from ...core.scheduler.options import SchedulerOptions
@@ -49,6 +49,7 @@ class Wanted:
     quotas: t.Mapping[str, t.Any] = field(default_factory=dict)
     inventory: t.Collection[str] | None = None  # hosts that plays reach, those of storage among them; None: any host
     same_host: bool = False  # bootflow_allow_resize_to_same_host; a migration goes to another host in any case
+    allow_zero_disk: bool = True  # bootflow_allow_zero_disk_flavor
 
     @property
     def operation(self) -> Operation:
@@ -216,10 +217,20 @@ def _resized(spec: t.Mapping[str, t.Any], flavor: Flavor | None, wanted: Wanted)
     data = spec["image"] or {}
     if flavor is None:
         return dict(spec)
-    properties = data.get("properties") or {}
-    image = Image(data.get("name") or "", data.get("id") or "", "raw", properties=properties)
+    image = Image(
+        data.get("name") or "",
+        data.get("id") or "",
+        data.get("disk_format") or "raw",
+        min_ram=int(data.get("min_ram") or 0),
+        min_disk=int(data.get("min_disk") or 0),
+        size=data.get("size"),
+        properties=data.get("properties") or {},
+    )
     problems = Problems()
-    if flavor.memory_mb < int(data.get("min_ram") or 0):
+    if not spec.get("is_bfv"):
+        for error in image_errors(image, flavor, allow_zero_disk=wanted.allow_zero_disk):
+            problems.add("flavor", error)
+    elif flavor.memory_mb < image.min_ram:
         problems.add("flavor", errors.FlavorMemoryTooSmall())
     resources = requested_resources(flavor, image, wanted.pci_aliases, "flavor", problems, wanted.filters)
     problems.raise_if_any()

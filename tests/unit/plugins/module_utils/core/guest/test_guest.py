@@ -689,6 +689,31 @@ def test_more_guests_that_are_valid(more):
         assert parse_domain(xml) == guest_config(guest(**more), host)
 
 
+@pytest.mark.parametrize(
+    "specs, properties, number",
+    [
+        ({}, {}, 1),
+        ({"hw:serial_port_count": "0"}, {"hw_serial_port_count": ""}, 1),
+        ({"hw:serial_port_count": "4"}, {}, 4),
+        ({}, {"hw_serial_port_count": 3}, 3),
+        ({"hw:serial_port_count": "4"}, {"hw_serial_port_count": "2"}, 2),
+    ],
+)
+def test_serial_ports(specs, properties, number):
+    """source: Nova's hardware.get_number_of_serial_ports"""
+    xml = guest_xml(guest(properties, specs), KVM)
+    assert_valid(xml)
+    root = etree.fromstring(xml)
+    assert [s.find("target").get("port") for s in root.findall("devices/serial")] == [str(n) for n in range(number)]
+    assert [s.find("log") is not None for s in root.findall("devices/serial")] == [True] + [False] * (number - 1)
+    assert len(root.findall("devices/console")) == 1
+
+
+def test_serial_ports_of_a_machine_that_has_one():
+    with pytest.raises(errors.HostLacksHardware, match="machines of aarch64 have one"):
+        guest_xml(guest(specs={"hw:serial_port_count": "2"}), ARM)
+
+
 def test_aarch64_is_valid():
     xml = guest_xml(guest(), ARM)
     assert_valid(xml)

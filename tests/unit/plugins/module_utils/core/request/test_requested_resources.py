@@ -120,6 +120,13 @@ def test_all_bad_wishes_at_once():
             "ImageVCPULimitsRangeImpossible",
         ),
         ({"hw:cpu_sockets": "many"}, {}, "InvalidInput"),
+        ({"hw:serial_port_count": "many"}, {}, "ImageSerialPortNumberInvalid"),
+        ({"hw:serial_port_count": "1.5"}, {}, "ImageSerialPortNumberInvalid"),
+        ({"hw:serial_port_count": "-1"}, {}, "ImageSerialPortNumberInvalid"),
+        ({}, {"hw_serial_port_count": "many"}, "ImageSerialPortNumberInvalid"),
+        ({"hw:serial_port_count": "1"}, {"hw_serial_port_count": 2}, "ImageSerialPortNumberExceedFlavorValue"),
+        ({}, {"hw_serial_port_count": "6"}, "SerialPortNumberLimitExceeded"),
+        ({"hw:serial_port_count": "9" * 200}, {}, "SerialPortNumberLimitExceeded"),
     ],
 )
 def test_flavor_and_image_that_contradict_each_other_are_refused_with_the_request(specs, properties, code):
@@ -134,6 +141,8 @@ def test_flavor_and_image_that_contradict_each_other_are_refused_with_the_reques
         ({"hw:vif_multiqueue_enabled": "true"}, {"hw_vif_multiqueue_enabled": "yes"}),
         ({"hw:locked_memory": "true", "hw:mem_page_size": "large"}, {}),
         ({"hw_video:ram_max_mb": "64"}, {"hw_video_ram": 64}),
+        ({"hw:serial_port_count": "4"}, {"hw_serial_port_count": 2}),
+        ({"hw:serial_port_count": "6"}, {"hw_serial_port_count": 2}),
     ],
 )
 def test_flavor_and_image_that_agree_are_accepted(specs, properties):

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import random
+import re
 import string
 
 import pytest
@@ -23,10 +24,14 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.iden
     reservation_id,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.availability_zone import parse_az
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.fragment_files import load_fragments
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.hostname import (
     instance_hostname,
     sanitize_hostname,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.schema import create_schema
+
+HOSTNAME = create_schema(load_fragments())["properties"]["hostname"]
 
 
 @pytest.mark.parametrize(
@@ -89,6 +94,8 @@ def test_a_hostname_is_never_a_path_nor_two_lines(name):
     assert not set(hostname) & set("/\\ \n\t<>&.:")
     assert hostname.isascii()
     assert hostname.strip("-") == hostname
+    assert re.match(HOSTNAME["pattern"], hostname), "it can be requested"
+    assert HOSTNAME["minLength"] <= len(hostname) <= HOSTNAME["maxLength"]
 
 
 @given(st.integers(55, 80), st.sampled_from("a-_b"), st.integers(2, 2000))

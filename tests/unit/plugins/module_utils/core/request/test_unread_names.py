@@ -14,6 +14,8 @@ import typing as t
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.disk_names import default_bus
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.rescue import rescue_plan
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.whole_disks import whole_disk_requests
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.config import guest_config
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.constraints import constraint_errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor, Image
@@ -56,6 +58,7 @@ class Recorder(t.Dict[str, t.Any]):
 def names_read() -> tuple[set[str], set[str]]:
     """Those of extra specs and of image properties, by whatever reads them."""
     specs, properties = Recorder(**{"hw:numa_nodes": "1"}), Recorder(hw_machine_type="pc")
+    pieces = Recorder(**{"bootflow:whole_disks": "1"})
     flavor = Flavor("f", 512, 2, 1, extra_specs=specs)
     numa_constraints(flavor, properties)
     dedicated = Recorder(**{"hw:cpu_policy": "dedicated", "hw:cpu_realtime": "yes", "hw:cpu_realtime_mask": "^0"})
@@ -67,6 +70,8 @@ def names_read() -> tuple[set[str], set[str]]:
     for rate in ({}, {"hw_rng:rate_bytes": "9"}):
         specs.update(rate)
         guest_config(dataclasses.replace(guest(vcpus=2), flavor=flavor, image_properties=properties), KVM)
+    rescue_plan([], Image("r", "r", "qcow2", properties=properties))
+    whole_disk_requests(dataclasses.replace(flavor, extra_specs=pieces))
     for kind in ("disk", "cdrom", "floppy", "lun"):
         default_bus(kind, properties, "kvm", None, "x86_64")
     image = Image("i", "i", "raw", properties=properties)
@@ -74,12 +79,12 @@ def names_read() -> tuple[set[str], set[str]]:
     properties.asked.update(names.LEGACY, {"hw_maxphysaddr_bits"})  # of ImagePropertiesFilter
     properties.asked.add("os_admin_user")  # of the config drive's vendor data
     specs.asked.add("hw:maxphysaddr_bits")  # of ComputeCapabilitiesFilter
-    return specs.asked | dedicated.asked | locked.asked, properties.asked
+    return specs.asked | pieces.asked | dedicated.asked | locked.asked, properties.asked
 
 
 def test_the_known_names_are_those_that_are_read() -> None:
     specs, properties = names_read()
-    scoped = re.compile(r"(hw|hw_rng|hw_video|os|quota):|(hw|os|img)_")
+    scoped = re.compile(r"(hw|hw_rng|hw_video|os|quota|pci_passthrough|bootflow):|(hw|os|img)_")
     assert {n for n in specs if scoped.match(n)} == EXTRA_SPECS
     assert {n for n in properties if scoped.match(n)} == IMAGE_PROPERTIES
 
@@ -90,6 +95,8 @@ def test_the_known_names_are_those_that_are_read() -> None:
         ({"hw:cpu_polcy": "dedicated"}, "hw:cpu_polcy (did you mean hw:cpu_policy?)"),
         ({"hw_cpu_policy": "dedicated"}, "hw_cpu_policy (did you mean hw:cpu_policy?)"),
         ({"quota:disk_read_byte_sec": "1"}, "quota:disk_read_byte_sec (did you mean quota:disk_read_bytes_sec?)"),
+        ({"bootflow:whole_disk": "1"}, "bootflow:whole_disk (did you mean bootflow:whole_disks?)"),
+        ({"pci_passthrough:aliases": "a:1"}, "pci_passthrough:aliases (did you mean pci_passthrough:alias?)"),
         ({"os:secureboot": "required"}, "os:secureboot (did you mean os:secure_boot?)"),
         (
             {"hw:mem_encryption": "true", "hw:numa_cpus.x": "0"},
@@ -110,6 +117,19 @@ def test_image_properties_that_nothing_reads() -> None:
     (text,) = unread_names([], [image])
     assert text.startswith("The properties of image debian have names that nothing reads: ")
     assert text.endswith(": hw_video_modell (did you mean hw_video_model?), img_signature.")
+
+
+def test_former_names_that_nova_reads() -> None:
+    properties = {"ipxe_boot": "true", "vmware_adaptertype": "ide", "architecture": "x86_64", "ipxe": "x"}
+    (text,) = unread_names(
+        [Flavor("f", 512, 1, extra_specs=properties)], [Image("i", "i", "raw", properties=properties)]
+    )
+    assert text == "The properties of image i have names that nothing reads: ipxe_boot, vmware_adaptertype."
+
+
+def test_a_rescue_image_is_not_warned_of() -> None:
+    properties = {"hw_rescue_device": "cdrom", "hw_rescue_bus": "scsi"}
+    assert unread_names([], [Image("i", "i", "raw", properties=properties)]) == []
 
 
 def test_names_that_are_read_or_are_of_other_scopes() -> None:

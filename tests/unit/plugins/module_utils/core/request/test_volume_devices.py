@@ -274,6 +274,22 @@ def test_rule(errors, rule, image, device, code, text):
     assert (path, its_code, status, message) == ("block_device_mapping[0]", code, 400, text)
 
 
+@pytest.mark.parametrize("size", [2**31, str(2**31), 10**30, 1e300])
+@pytest.mark.parametrize("kind", [{"destination_type": "volume"}, {"guest_format": "ext4"}, {"guest_format": "swap"}])
+def test_a_size_beyond_nova_s_largest(errors, size, kind):
+    """source: Nova's parameter_types.volume_size"""
+    device = {"source_type": "blank", **kind, "volume_size": size}
+    ((path, _code, status, message),) = errors(block_device_mapping=[device])
+    assert (path, status) == ("block_device_mapping[0].volume_size", 400)
+    assert "must be 2147483647 or less" in message
+
+
+@pytest.mark.parametrize("index, text", [(2**31, "2147483647 or less"), (str(-(2**40)), "-2147483647 or more")])
+def test_a_boot_index_that_no_ledger_holds(errors, index, text):
+    ((path, _code, status, message),) = errors(block_device_mapping=[{**LOCAL, "boot_index": index}])
+    assert (path, status) == ("block_device_mapping[0].boot_index", 400) and text in message
+
+
 def test_an_unknown_bus(errors):
     ((path, code, status, message),) = errors(block_device_mapping=[{**LOCAL, "disk_bus": "nvme"}])
     assert (path, code, status) == ("block_device_mapping[0].disk_bus", "InvalidBDMDiskBus", 400)
@@ -294,6 +310,7 @@ def test_version_1_without_what_is_called_vda_has_no_root(errors):
         None, "vda", 5, [], {"source_type": "blank", "boot_index": "x"}, {"source_type": "blank", "volume_size": "x"},
         {"source_type": "blank", "no_device": "perhaps"}, {"source_type": "blank", "delete_on_termination": 7},
         {"source_type": "tape"}, {"source_type": ["volume"]}, {"source_type": "volume", "uuid": 5},
+        {"source_type": "blank", "volume_size": 2**31}, {"source_type": "blank", "boot_index": -(2**31)},
         {"source_type": "blank", "device_name": 5}, {"source_type": "blank", "tag": "a,b"}, {"device_type": "tape"},
     ],
 )  # fmt: skip
@@ -364,6 +381,21 @@ def test_an_image_whose_mappings_are_nonsense(properties, legacy):
 def test_an_image_of_an_encrypted_volume():
     found = codes(images(cinder_encryption_key_id="k"), flavor="nil")
     assert found == [("instances[0].image", "ImageUnacceptable", 400)]
+
+
+@pytest.mark.parametrize("properties", [{"kernel_id": "k"}, {"ramdisk_id": "r"}, {"kernel_id": "", "ramdisk_id": 5}])
+def test_an_image_without_its_kernel(properties):
+    """Its guest would not boot: Nova gives both to QEMU."""
+    assert codes(images(**properties), RequestOptions(allow_zero_disk=True), flavor="nil") == [
+        ("instances[0].image", "NotSupportedYet", 400)
+    ]
+
+
+def test_an_image_with_its_kernel():
+    """source: Nova's _handle_kernel_and_ramdisk"""
+    catalogue = images(kernel_id="nokernel", ramdisk_id="r")
+    (request,) = parse_requests([{**NOTHING_ASKED, "flavor": "nil"}], catalogue, RequestOptions(allow_zero_disk=True))
+    assert request.image.name == "own"
 
 
 def test_an_image_that_says_nonsense_of_its_config_drive():

@@ -365,6 +365,26 @@ def test_root_disks_that_are_as_large_as_their_image(world: Movers) -> None:
     world.cleaned(source)
 
 
+def test_a_resize_asks_of_the_image_what_a_boot_asks(world: Movers) -> None:
+    """source: Nova's API.resize, which calls _validate_flavor_image_nostatus"""
+    zero = dataclasses.replace(SMALL, name="zero", root_gb=0)
+    image = dataclasses.replace(IMAGE, min_disk=3, min_ram=512)
+    uuid = world.boot("web", flavor=zero, image=image)
+    everything = world.everything()
+
+    def refused(allow_zero_disk: bool, **changes: t.Any) -> list[str]:
+        flavor = dataclasses.replace(zero, name="other", **changes)
+        wanted = cold.Wanted(Selection(uuids=[uuid]), tuple(QCOW2), QCOW2, flavor, allow_zero_disk=allow_zero_disk)
+        with pytest.raises(errors.InvalidRequest) as e, world.ledger.write() as tx:
+            cold.begin(tx.for_run(world.context("m")), wanted, world.fleet, world.options())
+        assert world.everything() == everything
+        return [problem["code"] for problem in e.value.errors]
+
+    assert refused(False, vcpus=2) == ["BootFromVolumeRequiredForZeroDiskFlavor"]
+    assert refused(True, memory_mb=256) == ["FlavorMemoryTooSmall"]
+    world.move(uuid, dataclasses.replace(zero, name="other", vcpus=2))
+
+
 def test_confirmed_after_a_while(world: Movers) -> None:
     uuid = world.boot("web")
     world.move(uuid)
