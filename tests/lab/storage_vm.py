@@ -192,7 +192,7 @@ class StorageVM:
         argv += ["-kernel", base + ".vmlinuz", "-initrd", base + ".initrd"]
         argv += [
             "-append",
-            "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check net.ifnames=0 random.trust_cpu=on",
+            "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check net.ifnames=0 random.trust_cpu=on security=apparmor apparmor=1",
         ]
         argv += self._drive("root", "root.qcow2", "qcow2") + self._drive("config", "config.tar", "raw")
         for serial in self.disks:

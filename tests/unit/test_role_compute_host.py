@@ -18,6 +18,7 @@ import subprocess
 import sys
 
 import pytest
+from lxml import etree
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +29,9 @@ for word in $(ls %(once)s); do
 done
 case "${0##*/} $*" in
     start-stop-daemon*--status*) exit 0 ;;
-    virsh*create*) cat >/dev/null; [ -e %(works)s ] || grep -q 'user = "root"' /etc/libvirt/qemu.conf || { echo "no cgroups" >&2; exit 1; } ;;
+    virsh*create*)
+        cat "$(printf '%%s\n' "$@" | grep '^/')" >%(guest)s
+        [ -e %(works)s ] || grep -q 'user = "root"' /etc/libvirt/qemu.conf || { echo "no cgroups" >&2; exit 1; } ;;
 esac
 """
 PLAY = [
@@ -40,7 +43,7 @@ PLAY = [
             {
                 "ansible.builtin.include_role": {
                     "name": "bootflow.compute.compute_host",
-                    "tasks_from": "without_systemd.yml",
+                    "tasks_from": "{{ part }}",
                     "rolespec_validate": False,
                 },
                 "vars": {"ansible_become": False},
@@ -57,22 +60,26 @@ class Host:
         self.works, self.calls, self.conf = folder / "works", folder / "calls", folder / "etc" / "qemu.conf"
         self.once = folder / "once"
         self.once.mkdir()
+        self.instances = folder / "instances & more"
+        self.instances.mkdir()
         (folder / "bin").mkdir()
         for name, mode in (("run", 0o755), ("run/lock", 0o1777), ("run/libvirt", 0o755)):
             (folder / name).mkdir()
             (folder / name).chmod(mode)
         for name in ("virsh", "virtlogd", "libvirtd", "start-stop-daemon"):
             program = folder / "bin" / name
-            program.write_text(STAND_IN % {"calls": self.calls, "works": self.works, "once": self.once})
+            places = {"calls": self.calls, "works": self.works, "once": self.once, "guest": folder / "guest.xml"}
+            program.write_text(STAND_IN % places)
             program.chmod(0o755)
         self.conf.parent.mkdir()
         self.conf.write_text(OWN)
         (folder / "play.yml").write_text(json.dumps(PLAY))
 
-    def role(self, **variables: object) -> subprocess.CompletedProcess[str]:
+    def role(self, part: str = "without_systemd.yml", **variables: object) -> subprocess.CompletedProcess[str]:
         self.calls.write_text("")
         command = 'mount --bind "$1/etc" /etc/libvirt && mount --bind "$1/run" /run && shift && exec "$@"'
-        given = {**variables, "ansible_python_interpreter": sys.executable}
+        given = {**variables, "part": part, "ansible_python_interpreter": sys.executable}
+        given["compute_host_instances_path"] = str(self.instances)
         play = ["ansible-playbook", "-i", "localhost,", str(self.folder / "play.yml"), "-e", json.dumps(given)]
         return subprocess.run(
             ["unshare", "-m", "sh", "-c", command, "sh", str(self.folder), *play],
@@ -136,3 +143,23 @@ def test_daemons_that_another_run_starts(host: Host) -> None:
     (host.once / "--daemon").write_text("echo libvirtd: error: Unable to obtain pidfile. >&2; exit 1")
     done = host.role()
     assert done.returncode == 0, done.stdout
+
+
+def test_the_guest_has_a_layer_in_the_directory_for_instances(host: Host) -> None:
+    """A guest without a disk starts where none of an image does: QEMU may not pass to the directory, or not read the base image."""
+    host.works.touch()
+    done = host.role()
+    assert done.returncode == 0, done.stdout
+    disk = etree.parse(str(host.folder / "guest.xml")).find("devices/disk")
+    layer, base = disk.find("source").get("file"), disk.find("backingStore/source").get("file")
+    assert layer.startswith(str(host.instances) + "/") and layer.endswith("/disk")
+    assert base.startswith(str(host.instances) + "/") and base.endswith(".raw")
+    assert [path.name for path in host.instances.iterdir()] == ["_probe"] and not list(host.instances.rglob("try-*"))
+
+
+def test_where_systemd_runs_a_host_without_a_guest_is_refused_in_words(host: Host) -> None:
+    done = host.role("with_systemd.yml")
+    assert done.returncode != 0 and "no cgroups" in done.stdout and "chmod o+x" in done.stdout
+    host.works.touch()
+    done = host.role("with_systemd.yml")
+    assert done.returncode == 0 and "changed=0" in done.stdout, done.stdout

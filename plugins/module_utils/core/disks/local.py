@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 import typing as t
 
 from ..errors import InvalidInput
@@ -25,6 +26,9 @@ FILE_SYSTEMS = ("ext4", "ext3", "ext2", "xfs", "vfat", NONE)
 DISK = "disk"
 #: Below instances_path: verified images.
 BASE = "_base"
+# libvirt's rules for AppArmor let virt-aa-helper read a disk's backing file by its ending; QEMU may open none that it has not read.
+_ENDING = ".raw"
+_BASE_FILE = re.compile(r"(?P<id>[A-Za-z0-9][A-Za-z0-9_-]{0,127})-[0-9a-f]{16}(?:\.raw)?\Z")
 
 
 def volume_name(uuid: str, disk: str) -> str:
@@ -42,6 +46,22 @@ def local_disks(root: t.Any, uuid: str) -> t.Iterator[tuple[str, t.Any]]:
             yield name[len(volume_name(uuid, "")) :], disk
         elif uuid in folder.split("/"):
             yield name, disk
+
+
+def base_file(image_id: str, sha256: str) -> str:
+    """The file in _base of an image whose fetched file has that sha256."""
+    return "%s-%s%s" % (image_id, sha256[:16], _ENDING)
+
+
+def is_confinable(name: str) -> bool:
+    """Whether a file of _base has a name that a confined QEMU can open."""
+    return name.endswith(_ENDING)
+
+
+def image_of_base(name: str) -> str | None:
+    """The image of a file in _base, with or without an ending; None: it is no image's."""
+    match = _BASE_FILE.match(name)
+    return match["id"] if match else None
 
 
 def image_marker(image_id: str) -> str:

@@ -20,12 +20,13 @@ from ...core.disks.image_checks import check_fits_disk
 from ...core.disks.local import BACKENDS, FILE_SYSTEMS, QCOW2, RAW, local_disks
 from ...core.errors import FlavorDiskSmallerThanImage, InvalidDiskInfo, InvalidInput
 from ...core.guest.domain.element import parse, to_text
+from ..images.backing import name_chains
 from ..images.images import QEMU_IMG_PACKAGE, BaseImage, convert
 from ..os.batch import progress
 from ..os.command import program, run
 from ..os.files import fsync, opened, read_json, remove_files, write_json
 from ..os.module_errors import as_bootflow_error
-from ..os.paths import checked_disk_name, instance_dir, make_dirs
+from ..os.paths import base_dir, checked_disk_name, instance_dir, make_dirs
 
 MIB = 1024**2
 KINDS = ("image", "ephemeral", "swap")
@@ -136,19 +137,20 @@ def write_records(folder: str, records: t.Mapping[str, t.Any]) -> None:
 
 
 def as_recorded(instances_path: str, uuid: str, xml: str) -> str:
-    """``xml`` with the formats that disk.info has of the files in the instance's folder.
+    """``xml`` with the formats that disk.info has of the files in the instance's folder, and with their backing chains.
 
     A disk that is opened in another format is lost; and as qcow2 a guest could give its host's files to itself, by what it writes to a raw one (CVE-2016-2140).
 
     :raises InvalidInput: the UUID. source: Nova's Image.resolve_driver_format
     """
     records = records_of(instance_dir(instances_path, uuid))
-    root, changed = (parse(xml), False) if records else (None, False)
-    for name, disk in local_disks(root, uuid) if root is not None else ():
+    root, changed = parse(xml), False
+    for name, disk in local_disks(root, uuid):
         driver, form = disk.find("driver"), (records.get(name) or {}).get("format")
         if disk.get("type") == "file" and driver is not None and form in (QCOW2, RAW) and driver.get("type") != form:
             driver.set("type", form)
             changed = True
+    changed = name_chains(root, uuid, base_dir(instances_path)) or changed
     return to_text(root) if changed else xml
 
 

@@ -17,30 +17,26 @@ import json
 import os
 import re
 import stat
-import struct
 import time
 import typing as t
 from dataclasses import dataclass
 from functools import partial
 
-from ...core.disks.local import DISK, QCOW2_ON_LVM, image_marker
+from ...core.disks.local import DISK, QCOW2_ON_LVM, image_marker, image_of_base, is_confinable
 from ...core.errors import InvalidDiskInfo, RemoteError, WaitTimeout
 from ...core.guest.domain.element import parse
+from ..images.backing import read_backing
 from ..images.images import mark_used
 from ..libvirt.connection import tolerating
 from ..libvirt.domains import definitions
 from ..os.batch import attempt, progress
-from ..os.files import opened, read_json, remove_files
+from ..os.files import read_json, remove_files
 from ..os.locks import host_lock
 from ..os.paths import base_dir, checked_instances_path, own_folder
 from .file_disks import records_of
 
-_BASE = re.compile(r"(?P<id>[A-Za-z0-9][A-Za-z0-9_-]{0,127})-[0-9a-f]{16}\Z")
 _HALF = re.compile(r"(?P<id>[A-Za-z0-9][A-Za-z0-9_-]{0,127})\.(raw-)?part\Z")  # what a killed run fetched or converted
-_QCOW_HEADER = struct.Struct(
-    ">4sIQI"
-)  # magic, version, offset and length of the name of the backing file; qcow and qcow2
-_LONGEST_NAME = 1023
+_IN_NAME = r"[A-Za-z0-9._-]"
 _NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 
 
@@ -90,7 +86,7 @@ def mark_bases_used(folder: str) -> None:
     for place in (folder, os.path.join(folder, DISK)):
         for record in records_of(place).values():
             name = record.get("base") if isinstance(record, dict) else None
-            if isinstance(name, str) and _BASE.match(name) and os.path.basename(name) == name:
+            if isinstance(name, str) and image_of_base(name) and os.path.basename(name) == name:
                 with contextlib.suppress(OSError):
                     mark_used(os.path.join(base_dir(os.path.dirname(folder)), name))
 
@@ -98,19 +94,26 @@ def mark_bases_used(folder: str) -> None:
 def _bases(folder: str, fd: int) -> list[_Base]:
     found = []
     for name in sorted(os.listdir(folder)):
-        match = _BASE.match(name) or _HALF.match(name)
+        half = _HALF.match(name)
+        image_id = half["id"] if half else image_of_base(name)
         try:
             status = os.stat(name, dir_fd=fd, follow_symlinks=False)
         except FileNotFoundError:
             continue  # a run has fetched and converted it
-        if match and stat.S_ISREG(status.st_mode):
+        if image_id and stat.S_ISREG(status.st_mode):
             age = max(time.time() - max(status.st_mtime, status.st_ctime), 0.0)
-            found.append(_Base(name, match["id"], status.st_blocks * 512, age))
+            found.append(_Base(name, image_id, status.st_blocks * 512, age))
     return found
 
 
 def _newest(folder: str, image_id: str) -> str:
-    """The file that the marker of the image names; see images.py."""
+    """The file that disks of the image are made from; "" without one. See images.py."""
+    name = _marked(folder, image_id)
+    return name if is_confinable(name) else ""
+
+
+def _marked(folder: str, image_id: str) -> str:
+    """The file that the marker of the image names."""
     marker = read_json(_marker(folder, image_id))
     return str(marker.get("file", "")) if isinstance(marker, dict) else ""
 
@@ -157,7 +160,7 @@ def _locked(
 def _remove(folder: str, refused: t.Mapping[str, RemoteError], base: _Base) -> dict[str, t.Any]:
     if base.name in refused:
         raise refused[base.name]
-    if _newest(folder, base.image_id) == base.name:
+    if _marked(folder, base.image_id) == base.name:
         remove_files(_marker(folder, base.image_id))
         progress.mark_changed()
     remove_files(os.path.join(folder, base.name))
@@ -179,7 +182,8 @@ def _used(connection: t.Any, instances_path: str, names: t.Collection[str]) -> s
             backing = _backing_file(path)
             texts.append(backing)
             paths += [os.path.join(os.path.dirname(path), file) for file in _files_in(backing)]
-    return {name for name in names if any(name in text for text in texts)}
+    whole = {n: re.compile("(?<!%s)%s(?!%s)" % (_IN_NAME, re.escape(n), _IN_NAME)) for n in names}
+    return {name for name in names if any(name in text and whole[name].search(text) for text in texts)}
 
 
 def _of_domains(connection: t.Any) -> tuple[list[str], list[str]]:
@@ -230,16 +234,7 @@ def _backing_file(path: str) -> str:
     A guest can write such a header into a raw disk: then an image is kept that is not used.
     """
     try:
-        if not (stat.S_ISREG(os.stat(path).st_mode) or stat.S_ISBLK(os.stat(path).st_mode)):
-            return ""
-        with opened(path, os.O_RDONLY | os.O_NONBLOCK) as fd:
-            header = os.pread(fd, _QCOW_HEADER.size, 0)
-            if len(header) < _QCOW_HEADER.size:
-                return ""
-            magic, _version, offset, length = _QCOW_HEADER.unpack(header)
-            if magic != b"QFI\xfb" or not offset or offset >= 2**63 or length > _LONGEST_NAME:
-                return ""
-            return os.fsdecode(os.pread(fd, length, offset))
+        return read_backing(path).name
     except ValueError:  # a name with a zero byte
         return ""
     except OSError as error:

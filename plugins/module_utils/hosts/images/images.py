@@ -5,7 +5,7 @@
 """Images on this host: fetched once, verified, converted to raw, cached in <instances_path>/_base.
 
 ``_base/<id>.json`` is the marker of an image: its file, the size and time of the file, and the sha256 of the fetched file.
-While these match, the image is trusted without reading it again. The file name ends with the beginning of the
+While these match, the image is trusted without reading it again. The file name has the beginning of the
 sha256, so that a changed catalogue entry never replaces the file below the disk of a running guest.
 """
 
@@ -21,7 +21,7 @@ from dataclasses import dataclass, fields, replace
 
 from ...core.disks import image_checks
 from ...core.disks.image_urls import split_login
-from ...core.disks.local import image_marker
+from ...core.disks.local import base_file, image_marker, is_confinable
 from ...core.errors import ImageChecksumMismatch, ImageUnacceptable, InvalidInput
 from ...core.image_access import ImageAccess
 from ..os.batch import progress
@@ -207,7 +207,7 @@ def cached_image(image: ImageSource, instances_path: str) -> BaseImage | None:
         with open(os.path.join(folder, image_marker(checked_id(image.id, "image id"))), encoding="utf-8") as file:
             marker = json.load(file)
         name = str(marker["file"])
-        if os.path.basename(name) != name or (wanted and marker["sha256"] != wanted):
+        if os.path.basename(name) != name or not is_confinable(name) or (wanted and marker["sha256"] != wanted):
             return None
         # Without a checksum the image is identified by its source only.
         if not wanted and marker["source"] != _source_name(image) and _source_name(image):
@@ -330,7 +330,7 @@ def _publish(image: ImageSource, raw: str, sha256: str, folder: str) -> BaseImag
     progress.mark_changed()
     os.chmod(raw, 0o644)
     fsync(raw)
-    name = "%s-%s" % (image.id, sha256[:16])
+    name = base_file(image.id, sha256)
     path = os.path.join(folder, name)
     # A file of that name has the same content, and running guests keep it open, so it can be replaced.
     os.rename(raw, path)

@@ -159,6 +159,9 @@ def with_local_disks(xml: str, before: str, uuid: str) -> str:
             old, new = disk.find(tag), own.find(tag)
             if old is not None and new is not None:
                 disk.replace(old, copy.deepcopy(new))
+        for old in disk.findall("backingStore"):
+            disk.remove(old)
+        disk.extend(copy.deepcopy(new) for new in own.findall("backingStore"))
     return to_text(root) if changed else xml
 
 

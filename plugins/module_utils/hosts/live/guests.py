@@ -205,6 +205,8 @@ def definition_there(
         for tag in ("backingStore", "mirror"):
             for found in disk.findall(tag):
                 disk.remove(found)
+        if disk.get("type") == "file" and disk.find("driver[@type='qcow2']") is not None:
+            disk.find("source").addnext(parse("<backingStore/>"))
     for graphics in machine.iterfind("graphics[@listen]") if vnc_listen else ():
         graphics.set("listen", vnc_listen)
         for listen in graphics.iterfind("listen[@type='address']"):

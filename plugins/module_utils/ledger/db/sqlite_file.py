@@ -97,14 +97,18 @@ def _room(path: str) -> int:
     return found.f_bavail * found.f_frsize
 
 
-def _make_folder(folder: str, mode: int = 0o700) -> None:
-    """Create the folder for its owner alone, and its missing parents so that nobody else may write to them."""
+def _make_folder(folder: str, mode: int = 0o711) -> None:
+    """Create the folder and its missing parents, whatever the umask is, so that nobody else may write to them or list the folder.
+
+    Others may pass through it: the default one is that of a compute host's instances, too, where QEMU is another user.
+    """
     if os.path.isdir(folder):
         return
     if os.path.dirname(folder) != folder:
         _make_folder(os.path.dirname(folder), 0o755)
     with contextlib.suppress(FileExistsError):  # another process was faster
         os.mkdir(folder, mode)
+        os.chmod(folder, mode)
 
 
 def _checked_files(url: str, path: str) -> dict[str, int]:

@@ -47,6 +47,7 @@ _NEVER_ADDED: t.Mapping[str, frozenset[str]] = {
         }
     ),
     "disk": frozenset({"iotune", "shareable", "serial", "boot", "transient", "encryption", "auth", "mirror"}),
+    "backingStore": frozenset({"format", "source"}),
     "interface": frozenset({"bandwidth", "filterref", "vlan", "mtu", "boot", "link", "virtualport", "script"}),
     "cpu": frozenset({"numa", "topology"}),
     "features": frozenset({"hyperv", "kvm", "pmu", "smm", "hap", "privnet"}),

@@ -240,3 +240,33 @@ def test_a_purge_never_takes_an_image_from_a_build(host: Host) -> None:
     over.set()
     purger.join()
     assert not wrong and len(purged) >= 2, (len(purged), wrong[:3])
+
+
+def test_a_cache_whose_files_have_no_ending_is_filled_again_and_goes(host: Host) -> None:
+    """Where AppArmor confines guests, none boots from a base image without an ending that virt-aa-helper may read."""
+    image = host.image("old")
+    assert host.build(GUESTS[0], image)["error"] is None
+    (name,) = [n for n in host.there() if n != "old.json"]
+    assert name.endswith(".raw")
+    before = name[: -len(".raw")]
+    (host.base / name).rename(host.base / before)
+    marker = json.loads((host.base / "old.json").read_text())
+    (host.base / "old.json").write_text(json.dumps({**marker, "file": before}))
+    disk = os.path.join(host.path, GUESTS[0], "disk")
+    subprocess.run(["qemu-img", "rebase", "-u", "-f", "qcow2", "-F", "raw", "-b", host.base / before, disk], check=True)
+    assert host.purge(known=["old"]) == [], "the first guest goes on with it"
+    assert host.build(GUESTS[1], image)["error"] is None
+    assert host.there() == sorted([before, name, "old.json"])
+    shutil.rmtree(os.path.join(host.path, GUESTS[0]))
+    assert host.purge(known=["old"]) == [before] and host.there() == sorted([name, "old.json"])
+
+
+def test_a_cache_that_nobody_can_use_is_not_kept_for_the_catalogue(host: Host) -> None:
+    host.build(GUESTS[0], host.image("old"))
+    shutil.rmtree(os.path.join(host.path, GUESTS[0]))
+    (name,) = [n for n in host.there() if n != "old.json"]
+    before = name[: -len(".raw")]
+    (host.base / name).rename(host.base / before)
+    marker = json.loads((host.base / "old.json").read_text())
+    (host.base / "old.json").write_text(json.dumps({**marker, "file": before}))
+    assert host.purge(known=["old"]) == [before] and host.there() == []

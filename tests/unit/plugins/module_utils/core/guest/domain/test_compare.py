@@ -145,6 +145,11 @@ def test_what_is_gone_from_the_definition(xpath, expected):
         ("devices", "<controller type='usb' index='0' model='piix3-uhci'/>", None),
         ("devices", "<panic model='isa'/>", None),
         ("devices/disk", "<backingStore/>", None),
+        (
+            "devices/disk",
+            "<backingStore type='file'><format type='raw'/><source file='/x'/><backingStore/></backingStore>",
+            None,  # where libvirt has found it out
+        ),
         ("devices/disk", "<alias name='virtio-disk0'/>", None),
         ("devices/interface", "<link state='up'/>", None),
         (".", "<resource><partition>/machine</partition></resource>", None),
@@ -245,3 +250,30 @@ def test_libvirts_own_xml_can_be_read(case):
 def test_what_is_no_xml():
     with pytest.raises(InvalidInput):
         intent_differences("<domain/>", "<domain")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "actual", "same"),
+    [
+        ("<backingStore/>", "<backingStore/>", True),
+        ("<backingStore/>", "", False),
+        (
+            "<backingStore/>",
+            "<backingStore type='file'><format type='raw'/><source file='/b'/><backingStore/></backingStore>",
+            False,
+        ),
+        (
+            "<backingStore type='file'><format type='raw'/><source file='/b'/><backingStore/></backingStore>",
+            "<backingStore type='file' index='2'><format type='raw'/><source file='/b' index='2'/><backingStore/></backingStore>",
+            True,
+        ),
+        (
+            "<backingStore type='file'><format type='raw'/><source file='/b'/><backingStore/></backingStore>",
+            "<backingStore type='file'><format type='raw'/><source file='/a'/><backingStore/></backingStore>",
+            False,
+        ),
+    ],
+)
+def test_the_files_below_a_disk(wanted, actual, same):
+    disk = "<domain><devices><disk><source file='/d'/>%s<target dev='vda'/></disk></devices></domain>"
+    assert (not intent_differences(disk % wanted, disk % actual)) is same
