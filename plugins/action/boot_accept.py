@@ -51,7 +51,7 @@ class ActionModule(LedgerAction):
 
     def act(self) -> dict[str, t.Any]:
         request = boot_request.BootRequest(
-            self.options, scheduler_settings.reading_of(self), scheduler_settings.zones(self)
+            self.options, scheduler_settings.reading_of(self), scheduler_settings.zones(self), self.context().actor
         )
         if not self.options["follow_file"]:
             request.refuse_fields_of_apply()

@@ -68,8 +68,10 @@ class ActionModule(LedgerAction):
         scheduler_settings.check(self, problems)
 
     def act(self) -> dict[str, t.Any]:
+        entries = [e for e in self.options["instances"] if isinstance(e, dict)]
+        self._check_projects(sorted({str(e.get("project") or self.options["project"]) for e in entries}))
         self.request = boot_request.BootRequest(
-            self.options, scheduler_settings.reading_of(self), scheduler_settings.zones(self)
+            self.options, scheduler_settings.reading_of(self), scheduler_settings.zones(self), self.context().actor
         )
         file = self._file()
         return {"ask": self._ask, "plan": self._plan, "begin": self._begin, "finish": self._finish}[
@@ -78,7 +80,7 @@ class ActionModule(LedgerAction):
 
     def _file(self) -> fleet.File:
         o = self.options
-        file = fleet.File(
+        return fleet.File(
             requests=self.request.requests,
             options=boot_volume_settings.accept_options(self, self.request),
             default_project=o["project"],
@@ -88,12 +90,14 @@ class ActionModule(LedgerAction):
             moves=resize_settings.wanted(self, Selection(), self.request.catalogue.pci_aliases),
             inventory=None if self._deletes_by_force() else inventory_hosts.all_of(self),
         )
-        if len(file.projects) > 1:
+
+    @staticmethod
+    def _check_projects(projects: t.Sequence[str]) -> None:
+        if len(projects) > 1:
             raise errors.InvalidInput(
-                reason="the entries are of the projects %s; apply takes those of one" % ", ".join(file.projects),
+                reason="the entries are of the projects %s; apply takes those of one" % ", ".join(projects),
                 remedy="Write a file for each project, and run the playbook for each.",
             )
-        return file
 
     def _deletes_by_force(self) -> bool:
         return bool(read_settings({"force": DELETION.named("delete_force")}, {}, self.variable)["force"])

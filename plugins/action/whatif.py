@@ -120,7 +120,7 @@ class ActionModule(LedgerAction):
                 reason="nothing is asked",
                 remedy="Set bootflow_whatif_flavor, or bootflow_instances, or bootflow_whatif_n_plus_1: true.",
             )
-        return boot_request.BootRequest(o, scheduler_settings.reading_of(self)).requests
+        return boot_request.BootRequest(o, scheduler_settings.reading_of(self), user=self.context().actor).requests
 
     def _one_request(self) -> list[ServerRequest]:
         o = dict(self.options)
@@ -140,7 +140,7 @@ class ActionModule(LedgerAction):
                 stand_in = {"url": "file:///none", "disk_format": "raw", "allow_unverified": True}
                 o["images"] = [*o["images"], {"name": ANY_IMAGE, **stand_in}]
         o["instances"] = [entry]
-        requests = boot_request.BootRequest(o, scheduler_settings.reading_of(self)).requests
+        requests = boot_request.BootRequest(o, scheduler_settings.reading_of(self), user=self.context().actor).requests
         return [replace(r, image=None) for r in requests] if self.options["image"] is None else requests
 
     def _check_limit(self, requests: t.Sequence[ServerRequest]) -> None:

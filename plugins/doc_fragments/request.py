@@ -60,6 +60,13 @@ options:
         image, and claims the image's C(min_disk), which it then needs; a host refuses an image that is larger.
       - Read from the variable C(bootflow_allow_zero_disk_flavor), else V(false).
     type: bool
+  allow_other_owners:
+    description:
+      - >-
+        For administrators: allow entries whose C(project) is not C(bootflow_project), or whose C(user) is not the one who
+        runs the playbook.
+      - Read from the variable C(bootflow_allow_other_owners), else V(false).
+    type: bool
   denied_policies:
     description:
       - >-

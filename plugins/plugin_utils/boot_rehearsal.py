@@ -64,7 +64,9 @@ def plan_of_boot(action: LedgerAction, read_fleet: FleetReader) -> dict[str, t.A
 
     :arg read_fleet: fleet.read() of a transaction, for the scheduler's needs.
     """
-    request = boot_request.BootRequest(action.options, scheduler_settings.reading_of(action))
+    request = boot_request.BootRequest(
+        action.options, scheduler_settings.reading_of(action), user=action.context().actor
+    )
     options = boot_volume_settings.accept_options(action, request)
     configurations = scheduler_settings.configurations(action)
     ledger = action.rehearsal_ledger()

@@ -31,10 +31,12 @@ class BootRequest:
         options: t.Mapping[str, t.Any],
         reading: Reading | None = None,
         zones: t.Collection[str] | None = None,
+        user: str = "",
     ):
         """:arg reading: what the scheduler reads; by default from its settings among the options. Without these, hints are
             not checked against filters.
         :arg zones: the availability zones that exist; None: any may be requested.
+        :arg user: who runs the playbook.
         """
         self.options = options
         self.catalogue = catalogue_module.parse_catalogue(
@@ -59,6 +61,8 @@ class BootRequest:
             RequestOptions(
                 allow_forced_host=options["allow_forced_host"],
                 allow_zero_disk=options["allow_zero_disk_flavor"],
+                allow_other_owners=options["allow_other_owners"],
+                user=user,
                 denied_policies=options["denied_policies"],
                 default_schedule_zone=options["default_schedule_zone"],
                 availability_zones=zones,

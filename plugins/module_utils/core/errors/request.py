@@ -95,6 +95,15 @@ class ForcedHostForbidden(Forbidden):
     remedy = "Ask for a zone only, or set bootflow_allow_forced_host: true for administrators."
 
 
+class OwnerForbidden(Forbidden):
+    """An entry names another project or user than the run has, and bootflow_allow_other_owners is false."""
+
+    msg_fmt = "The entry is of %(field)s %(wanted)s, %(of_run)s."
+    remedy = (
+        "Leave it out of the entry, set bootflow_project, or set bootflow_allow_other_owners: true for administrators."
+    )
+
+
 class FlavorNotFound(NotFound):
     """The flavor is not in bootflow_flavors."""
 

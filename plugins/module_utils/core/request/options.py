@@ -23,9 +23,11 @@ class RequestOptions:
     availability_zones: t.Optional[t.Collection[str]] = None  # the zones that exist; None: not checked here
     allow_forced_host: bool = True  # policy create:forced_host
     allow_zero_disk: bool = True  # policy create:zero_disk_flavor
+    allow_other_owners: bool = True  # entries may name projects and users other than those of the run
     denied_policies: t.Collection[str] = ()  # of POLICIES
     default_flavor: t.Optional[str] = None
     default_project: str = "default"
+    user: str = ""  # who makes the request
     force_config_drive: bool = False  # every instance has one, whatever the request says
     allow_duplicate_networks: bool = True
     extra_hint_names: t.Collection[str] = ()  # scheduler hints that the user's own filters read

@@ -19,6 +19,7 @@ from ..errors import (
     ForcedHostForbidden,
     InvalidInput,
     MalformedRequestBody,
+    OwnerForbidden,
     PolicyNotAuthorized,
 )
 from ..instances.quotas import DEFAULTS, limits_of
@@ -230,6 +231,15 @@ class _Entry:
         for action, field in POLICIES.items():
             if action in self.options.denied_policies and (action == "create" or self.get(field)):
                 self.problems.add(self.at(field), PolicyNotAuthorized(action=action))
+        project, user = self.options.default_project, self.options.user
+        owners = {
+            "project": (project, "bootflow_project is %s" % project),
+            "user": (user, "the playbook is run by %s" % (user or "nobody")),
+        }
+        for field, (owner, of_run) in owners.items():
+            wanted = self.text(field, owner)
+            if wanted != owner and not self.options.allow_other_owners:
+                self.problems.add(self.at(field), OwnerForbidden(field=field, wanted=wanted, of_run=of_run))
 
     def _counts(self) -> tuple[int, int]:
         """(min, max): min defaults to 1, max to min; count is both."""

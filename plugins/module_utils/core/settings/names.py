@@ -16,9 +16,9 @@ VARIABLES = frozenset(
     for name in (
         "actor", "admin_password", "admin_password_dir", "aggregate_image_properties_isolation_namespace",
         "aggregate_image_properties_isolation_separator", "aggregates", "all", "allow_availability_zone_fallback",
-        "allow_duplicate_networks", "allow_forced_host", "allow_resize_to_same_host", "allow_zero_disk_flavor",
-        "apply_allow", "attachments", "audit_hosts", "audit_remove_orphans", "availability_zone", "base_mac",
-        "build_place_timeout", "clear_timeout", "compute_group", "config_drive_format",
+        "allow_duplicate_networks", "allow_forced_host", "allow_other_owners", "allow_resize_to_same_host",
+        "allow_zero_disk_flavor", "apply_allow", "attachments", "audit_hosts", "audit_remove_orphans",
+        "availability_zone", "base_mac", "build_place_timeout", "clear_timeout", "compute_group", "config_drive_format",
         "consecutive_build_service_disable_threshold", "console_lines", "conversion_dir", "copy_address", "copy_ports",
         "copy_timeout", "cpu_allocation_ratio", "cpu_mode", "cpu_model", "cpu_model_extra_flags", "cross_az_attach",
         "default_availability_zone", "default_ephemeral_format", "default_flavor", "default_schedule_zone",

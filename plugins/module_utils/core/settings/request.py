@@ -112,6 +112,12 @@ REQUEST = Table(
             " image's `min_disk`, which it then needs; a host refuses an image that is larger.",
         ),
         Setting(
+            "allow_other_owners",
+            bool,
+            False,
+            "For administrators: allow entries whose `project` is not `bootflow_project`, or whose `user` is not the one who runs the playbook.",
+        ),
+        Setting(
             "denied_policies",
             POLICY_NAMES,
             (),

@@ -139,6 +139,19 @@ def test_quotas_of_what_a_guest_is_given(
     assert Boot(world, quotas={"projects": {"other": quotas}}).accept(**entry)["created"]
 
 
+def test_no_entry_leaves_the_project_and_the_user_of_the_run(world: World) -> None:
+    """With its quota and its names; the operator may allow it."""
+    for variables in ({}, {"project": "web", "quotas": {"projects": {"web": {"instances": 0}}}}):
+        boot = Boot(world, **variables)
+        for field in ("project", "user"):
+            for value in ("other", "Default", "webs", 7, "root"):
+                found = boot.errors(**{field: value})
+                assert [path for path, _code, _status in found] == ["instances[0].%s" % field]
+                assert isinstance(value, int) or found[0][1:] == ("OwnerForbidden", 403)
+    assert Boot(world, project="web").accept(name="a", project="web", user="ann")["created"]
+    assert Boot(world, allow_other_owners=True).accept(name="b", project="other", user="carol")["created"]
+
+
 def test_files_beyond_the_default_quota_reach_the_config_drive(world: World) -> None:
     files = [{**FILE, "path": "/f%d" % number} for number in range(6)]
     assert Boot(world).errors(injected_files=files) == [("instances[0].injected_files", "OnsetFileLimitExceeded", 403)]
@@ -284,7 +297,7 @@ def test_who_sets_the_admin_password(
 
 def test_instances_of_one_name_in_two_projects_have_a_password_each(world: World) -> None:
     """The passwords were keyed by name: one of these was lost."""
-    boot = Boot(world)
+    boot = Boot(world, allow_other_owners=True)
     entries = [{"name": "web", "project": p, "admin_password": "of " + p} for p in ("red", "blue")]
     for entry in entries:
         boot.build(**entry)
@@ -409,7 +422,7 @@ def test_fields_of_the_owner_reach_the_ledger_the_domain_and_filters(world: Worl
     fragment = {"name": "cost_centre", "server_create": {"cost_centre": {"type": "string"}}}
     (tmp_path / "cost_centre.json").write_text(json.dumps(fragment))
     entry = {"user": "carol", "access_ip_v4": "192.0.2.9", "access_ip_v6": "2001:db8::9", "disk_config": "AUTO"}
-    boot = Boot(world, schema_dirs=[str(tmp_path)])
+    boot = Boot(world, schema_dirs=[str(tmp_path)], allow_other_owners=True)
     boot.build(**entry, cost_centre="research")
     with world.ledger.read() as tx:
         (row,) = instances.select_live(tx)

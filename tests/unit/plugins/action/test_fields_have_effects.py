@@ -34,6 +34,7 @@ EVERYTHING: dict[str, t.Any] = {
     ],
     "quotas": {"server_group_members": 1},
     "allow_forced_host": True,
+    "allow_other_owners": True,
 }
 BLANK = {"source_type": "blank", "destination_type": "local", "volume_size": 1}
 
