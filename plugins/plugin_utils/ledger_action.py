@@ -33,6 +33,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.answers impo
 from ansible_collections.bootflow.compute.plugins.module_utils.core.legible import legible
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.setting import Setting
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.size import check_size
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import (
     LEDGER,
     READING,
@@ -75,6 +76,7 @@ COMMON: Arguments = LEDGER.options()
 READS: Arguments = READING.options()  # of the actions that only read the ledger, see open_reader()
 
 CONTROLLER = "localhost"
+WORD = re.compile(r"\w+")
 # Of the actions that a playbook begins with: their plays name all hosts where ansible-playbook has a limit.
 RUN_LIMIT: Arguments = {"run_limit": {"type": "str"}}
 REMOVES = "instance_cleanup"  # the module
@@ -291,7 +293,17 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
     def variable(self, name: str, default: t.Any = None) -> t.Any:
         """A variable of the current host, templated."""
         value = self.task_vars.get(name)
-        return default if value is None else self.ports.template(value)
+        if value is None:
+            return default
+        self._check_size(name, value)
+        return self.ports.template(value)
+
+    def _check_size(self, name: str, value: t.Any) -> None:
+        """Check a variable, and those that its template names, before Ansible walks over them. :raises InvalidInput: one is too large"""
+        check_size(value, name)
+        if isinstance(value, str) and "{{" in value:
+            for word in set(WORD.findall(value)):
+                check_size(self.task_vars.get(word), word)
 
     def check_settings(self, problems: Problems) -> None:
         """Settings beside the options: what is wrong with them is reported together with the options that do not fit."""

@@ -21,13 +21,10 @@ from dataclasses import dataclass
 from ..errors import BootflowError, InvalidInput
 from .formats import to_boolean, to_integer
 from .problems import Problems
+from .size import REMEDY, check_size, deep
 
 PREFIX = "bootflow_"
-DEEPEST = 64  # levels of lists and mappings in a value
 SHOWN = 60  # characters of a wrong value
-REMEDY = (
-    "Correct it in the inventory (host_vars, group_vars) or where -e sets it; docs/variables.md lists all variables."
-)
 
 _WHOLE = object()
 _UUID = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
@@ -52,26 +49,6 @@ class Kind:
     read: t.Callable[[t.Any], t.Any]
     type: str = "raw"  # Ansible's, of an option
     elements: str = ""
-
-
-def too_deep(value: t.Any) -> bool:
-    """Whether lists and mappings are nested so deep that reading them would end Python's stack."""
-    level = [value]
-    for _depth in range(DEEPEST):
-        items = (
-            item
-            for each in level
-            if isinstance(each, (list, tuple, t.Mapping))
-            for item in (each.values() if isinstance(each, t.Mapping) else each)
-        )
-        level = list({id(item): item for item in items}.values())  # what YAML's aliases repeat is looked at once
-        if not level:
-            return False
-    return True
-
-
-def _too_deep(called: str) -> InvalidInput:
-    return InvalidInput(message="%s must be nested at most %d levels deep" % (called, DEEPEST), remedy=REMEDY)
 
 
 def structure(value: t.Any) -> t.Any:
@@ -348,8 +325,7 @@ class Setting:
             default = self.default
             return list(default) if isinstance(default, (list, tuple)) else dict(default) if default == {} else default
         called = called or self.variable
-        if too_deep(value):
-            raise _too_deep(called)
+        check_size(value, called)
         try:
             found = self.of.read(value)
             if self.choices and found not in self.choices:
@@ -360,7 +336,7 @@ class Setting:
             message = "%s: %s" % (called, error.message)
             raise InvalidInput(message=message, remedy=error.remedy or REMEDY) from error
         except RecursionError:  # of a JSON text
-            raise _too_deep(called) from None
+            raise deep(called) from None
         except (ValueError, TypeError, OverflowError) as error:
             message = "%s must be %s" % (called, getattr(error, "expects", "") or self.expects)
             if not self.secret:

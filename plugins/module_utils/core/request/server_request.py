@@ -28,6 +28,7 @@ from ..instances.server_groups import ServerGroup
 from ..model import BlockDevice, Flavor, Image, InjectedFile, NetworkRequest
 from ..reading.formats import to_boolean, to_integer
 from ..reading.problems import Problems
+from ..reading.size import check_size
 from ..resources.claims import Overhead, overhead_of
 from ..resources.numa.topology import GuestNUMATopology
 from .availability_zone import parse_az
@@ -77,6 +78,11 @@ def parse_requests(
     requests = []
     for index, raw in enumerate(entries):
         path = "instances[%d]" % index
+        try:
+            check_size(raw, path)
+        except InvalidInput as error:
+            problems.add(path, error)
+            continue
         entry = without_nulls(raw)
         found = entry_errors(validator, entry, path)
         problems.extend(found)

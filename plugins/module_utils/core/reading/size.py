@@ -1,0 +1,89 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The size of a value whose parts repeat each other.
+
+An alias of YAML costs a few bytes and stands for all that it names; aliases of aliases multiply. Whoever walks over such a
+value, as Ansible does for templates, never comes to its end.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..errors import InvalidInput
+
+DEEPEST = 64  # levels of lists and mappings in a value
+ENOUGH = 100_000  # values that anything may have
+REPEATED = 20  # beyond that: how many times as many values as are written there
+REMEDY = (
+    "Correct it in the inventory (host_vars, group_vars) or where -e sets it; docs/variables.md lists all variables."
+)
+
+
+def too_deep(value: t.Any) -> bool:
+    """Whether lists and mappings are nested so deep that reading them would end Python's stack."""
+    level = [value]
+    for _depth in range(DEEPEST):
+        items = (
+            item
+            for each in level
+            if isinstance(each, (list, tuple, t.Mapping))
+            for item in (each.values() if isinstance(each, t.Mapping) else each)
+        )
+        level = list({id(item): item for item in items}.values())  # what YAML's aliases repeat is looked at once
+        if not level:
+            return False
+    return True
+
+
+def too_large(value: t.Any) -> bool:
+    """Whether aliases make a value, which is not too deep, so large that walking over it takes for ever."""
+    sizes: dict[int, int] = {}
+    whole = _size(value, sizes)
+    if whole <= ENOUGH:
+        return False
+    return whole > REPEATED * _written(value)
+
+
+def _size(value: t.Any, sizes: dict[int, int]) -> int:
+    """The number of values in a value, with those that are repeated. :arg sizes: id of a list or mapping -> its size"""
+    if not isinstance(value, (list, tuple, t.Mapping)):
+        return 1
+    known = sizes.get(id(value))
+    if known is None:
+        items = value.values() if isinstance(value, t.Mapping) else value
+        known = sizes[id(value)] = 1 + sum([_size(item, sizes) for item in items])
+    return known
+
+
+def _written(value: t.Any) -> int:
+    """The number of items of all lists and mappings in a value, each counted once."""
+    found: dict[int, t.Any] = {}
+    level = [value]
+    while level:
+        new = {id(e): e for e in level if isinstance(e, (list, tuple, t.Mapping)) and id(e) not in found}
+        found.update(new)
+        level = [item for e in new.values() for item in (e.values() if isinstance(e, t.Mapping) else e)]
+    return sum(len(each) for each in found.values())
+
+
+def check_size(value: t.Any, called: str) -> None:
+    """Check that all of a value can be read.
+
+    :arg called: its name in messages.
+    :raises InvalidInput: it is nested too deep, or its aliases repeat too much.
+    """
+    if not isinstance(value, (list, tuple, t.Mapping)):
+        return
+    if too_deep(value):
+        raise deep(called)
+    if too_large(value):
+        message = "%s has more than %d values, as aliases in it repeat other aliases" % (called, ENOUGH)
+        raise InvalidInput(message=message, remedy="Write such values out, or leave them out. %s" % REMEDY)
+
+
+def deep(called: str) -> InvalidInput:
+    """The error of a value that is nested too deep."""
+    return InvalidInput(message="%s must be nested at most %d levels deep" % (called, DEEPEST), remedy=REMEDY)
