@@ -39,7 +39,7 @@ options:
   history_retention_days:
     description:
       - With O(state=purged), number of days to keep history; 0 keeps it forever.
-      - Read from the variable C(bootflow_history_retention_days), else V(0).
+      - Read from the variable C(bootflow_history_retention_days), else V(90).
     type: float
   use_reserve:
     description:

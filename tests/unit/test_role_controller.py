@@ -16,6 +16,8 @@ import jinja2.nativetypes
 import pytest
 import yaml
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import MAINTENANCE
+
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "roles" / "controller" / "files" / "unmet_requirements.py"
 DISTRIBUTION = "/usr/bin/python3"  # Debian's, which is EXTERNALLY-MANAGED
@@ -129,6 +131,15 @@ def test_timer_of_power_sync(interval, seconds):
     assert units["heartbeat"].count("=45\n") == 2 and "RandomizedDelaySec=7\n" in units["heartbeat"]
 
 
+def test_old_history_is_purged_every_day_by_default():
+    defaults = yaml.safe_load((ROOT / "roles" / "controller" / "defaults" / "main.yml").read_text())
+    assert defaults["controller_purge_interval"] == 86400 and MAINTENANCE.named("history_retention_days").default == 90
+    text = (ROOT / "roles" / "controller" / "templates" / "bootflow.timer.j2").read_text()
+    unit = jinja2.Template(text, trim_blocks=True).render(item=("purge", "timer"), **defaults)
+    assert unit.count("=86400\n") == 2
+    assert service("purge", {})[-1].endswith("bootflow.compute.purge -i /etc/hosts.yml")
+
+
 @pytest.mark.parametrize(
     ("variables", "wanted"),
     [
@@ -137,6 +148,8 @@ def test_timer_of_power_sync(interval, seconds):
         ({"controller_sync_power_state_interval": -1}, []),
         ({"controller_sync_power_state_interval": -1, "bootflow_reclaim_instance_interval": "3600"}, ["reclaim"]),
         ({"controller_sync_power_state_interval": -1, "bootflow_resize_confirm_window": 60}, ["confirm_resize"]),
+        ({"controller_sync_power_state_interval": -1, "controller_purge_interval": 86400}, ["purge"]),
+        ({"controller_sync_power_state_interval": -1, "controller_purge_interval": 0}, []),
     ],
 )
 def test_which_playbooks_have_timers(variables, wanted):

@@ -141,7 +141,7 @@ MAINTENANCE = Table(
         Setting(
             "history_retention_days",
             float,
-            0.0,
+            90.0,
             "Playbook `purge`: how long deleted instances and their history are kept; 0: for ever.",
             least=0,
             most=1_000_000,

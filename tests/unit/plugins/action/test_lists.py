@@ -192,7 +192,8 @@ def test_backup_and_purge_print_what_they_did(world: World, tmp_path: Path) -> N
         result, shown = run(world, ledger, state="backup", dest=str(copy))
         assert "to %s, %d bytes." % (copy, copy.stat().st_size) in shown and result["size"] == copy.stat().st_size
     assert run(world, ledger, state="purged", print_table=False)[1] == ""
-    assert "Nothing is purged" in run(world, ledger, state="purged")[1]
+    assert "Nothing is purged" in run(world, ledger, state="purged", history_retention_days=0)[1]
+    assert "Purged what is older than 20" in run(world, ledger, state="purged")[1]
     assert "Purged what is older than 20" in run(world, ledger, state="purged", history_retention_days=1)[1]
 
 
