@@ -6,7 +6,7 @@
 # Starts a guest as boots do: its disk is a layer over another file, both below the directory for instances ($1). Its CPUs stay stopped,
 # and it is gone when the connection of virsh ends.
 set -eu
-mkdir -p -m 711 "$1/_probe"
+[ -d "$1/_probe" ] || mkdir -m 711 "$1/_probe"
 work=$(mktemp -d "$1/_probe/try-XXXXXXXX")
 trap 'rm -rf "$work"' EXIT
 chmod 711 "$work"

@@ -18,7 +18,7 @@ from ..errors import InvalidInput
 from . import devices, platform
 from .domain.domain import DomainConfig, render
 from .domain.metadata import NovaFlavorConfig, NovaInstanceConfig, NovaIpConfig, NovaPortConfig, OwnerConfig
-from .names import DOMAIN_NAME_LENGTH, checked_uuid, domain_name, short_domain_names
+from .names import LONGEST_DOMAIN_NAME, checked_uuid, domain_name, short_domain_names
 from .numa import GuestNuma
 from .spec import GuestOptions, GuestSpec, HostCapabilities
 
@@ -91,7 +91,7 @@ def guest_config(guest: GuestSpec, host: HostCapabilities) -> DomainConfig:
 
 
 def _check(guest: GuestSpec) -> None:
-    if not _SAFE_NAME.match(guest.name) or len(guest.name) > DOMAIN_NAME_LENGTH:
+    if not _SAFE_NAME.match(guest.name) or len(guest.name) > LONGEST_DOMAIN_NAME:
         raise InvalidInput(reason="%r is not a safe domain name" % guest.name, remedy="Use guest.domain_name().")
     if guest.memory_mb < 1 or guest.vcpus < 1:
         raise InvalidInput(reason="%s has %d MiB of memory and %d vCPUs" % (guest.name, guest.memory_mb, guest.vcpus))

@@ -12,21 +12,28 @@ import uuid as uuid_module
 from ..errors import InvalidInput
 
 # libvirt uses it in file names (<name>_VARS.fd, <name>.log...), whose limit is 255 bytes.
-DOMAIN_NAME_LENGTH = 200
+LONGEST_DOMAIN_NAME = 200
+# Of new domains. libvirt's rules for AppArmor let QEMU open the sockets of a live migration by an ending with the domain's name, and the
+# path of a socket has at most 107 bytes: see hosts.live.channels.
+DOMAIN_NAME_LENGTH = 60
 
 
 def domain_name(display_name: str, uuid: str) -> str:
     """The libvirt name of an instance: the safe characters of its display name, then its UUID.
 
     The beginning is recognisable in ``virsh list``; the UUID makes the name unique whatever the display names.
-    Letters, digits, ``.``, ``_`` and ``-`` only, a letter or digit first, at most 200 characters.
+    Letters, digits, ``.``, ``_`` and ``-`` only, a letter or digit first, at most 60 characters.
 
     :raises InvalidInput: ``uuid`` is not a UUID.
     """
     tail = "-" + checked_uuid(uuid)
+    return _safe(display_name, DOMAIN_NAME_LENGTH - len(tail)) + tail
+
+
+def _safe(display_name: str, length: int) -> str:
+    """The safe characters of a name, at most ``length``; never empty."""
     safe = re.sub(r"[^A-Za-z0-9._-]+", "-", display_name).lstrip("-._")
-    safe = safe[: DOMAIN_NAME_LENGTH - len(tail)].rstrip("-._")
-    return (safe or "instance") + tail
+    return safe[:length].rstrip("-._") or "instance"
 
 
 def short_domain_names(display_name: str, uuid: str) -> list[str]:
@@ -35,10 +42,11 @@ def short_domain_names(display_name: str, uuid: str) -> list[str]:
     The safe characters of the display name; with the first digits of the UUID; domain_name(). A name of digits only gets a word
     before it, because virsh takes a number for the id of a running domain.
     """
-    unique = domain_name(display_name, uuid)
-    name = unique[: -len(uuid) - 1]
-    name = "instance-" + name if name.isdigit() else name
-    return [name, "%s-%s" % (name, uuid[:8]), unique]
+    tail, word = "-" + uuid[:8], "instance-"
+    name = _safe(display_name, DOMAIN_NAME_LENGTH - len(tail))
+    if name.isdigit():
+        name = word + name[: DOMAIN_NAME_LENGTH - len(tail) - len(word)]
+    return [name, name + tail, domain_name(display_name, uuid)]
 
 
 def checked_uuid(uuid: str) -> str:

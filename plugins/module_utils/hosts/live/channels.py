@@ -27,9 +27,9 @@ from ...core.errors import InvalidInput
 LIBVIRT, MEMORY, DISKS = "libvirt", "memory", "disks"
 CHANNELS = (LIBVIRT, MEMORY, DISKS)
 
-# libvirt's rules for AppArmor let a guest's QEMU open sockets with names like these below this folder.
+# libvirt's rules for AppArmor let a guest's QEMU open sockets with names like these in folders of this one, and no others.
 _ROOT = "/run/libvirt"
-_FOLDER = "bf-"
+_FOLDER = "bf"
 _ENDING = ".tunnelmigrate.dest."
 _LONGEST = 107  # bytes of a socket's path
 _CHUNK = 256 * 1024
@@ -46,22 +46,28 @@ class Sockets:
 
     def path(self, channel: str) -> str:
         """The socket of one of CHANNELS."""
-        short = os.path.join(self.folder, channel[0])
-        path = short + _ENDING + self.name
-        return path if len(path.encode()) <= _LONGEST else short
+        return os.path.join(self.folder, channel[0]) + _ENDING + self.name
 
 
 def sockets_of(token: str, domain: str) -> Sockets:
     """Those of the migration that ``token`` belongs to: nobody else finds their folder by its name.
 
-    :raises InvalidInput: the name of the domain cannot be in a path.
+    :raises InvalidInput: the name of the domain cannot be in a socket's path.
     """
     if "/" in domain:
         raise InvalidInput(
             reason="the domain name %r has a slash in it, so it cannot be part of a socket's path" % domain
         )
-    named = hashlib.sha256(("sockets of %s" % token).encode()).hexdigest()[:12]
-    return Sockets(os.path.join(_ROOT, _FOLDER + named), domain)
+    named = hashlib.sha256(("sockets of %s" % token).encode()).hexdigest()[:10]
+    sockets = Sockets(os.path.join(_ROOT, _FOLDER + named), domain)
+    surplus = len(os.fsencode(sockets.path(MEMORY))) - _LONGEST
+    if surplus > 0:
+        raise InvalidInput(
+            reason="the domain name %s is %d bytes too long for the path of a socket that a confined QEMU may open"
+            % (domain, surplus),
+            remedy="Migrate the guest while it is off: bootflow.compute.migrate.",
+        )
+    return sockets
 
 
 def make_folder(sockets: Sockets, user: int, group: int, mode: int = 0o700) -> None:

@@ -21,6 +21,7 @@ from ..disks.file_disks import records_of
 from ..libvirt.connection import libvirt, libvirt_errors
 from ..libvirt.running import find_domain, power_state
 from ..os.paths import instance_dir
+from .channels import sockets_of
 from .state import moving_of
 
 _FORMATS = ("qcow2", "raw", LVM)
@@ -67,7 +68,7 @@ def describe(connection: t.Any, instances_path: str, uuid: str) -> dict[str, t.A
     """What the guest's new host must know: {name, power_state, cpu, disks, drive, ...}, see the module for the fields.
 
     :raises MigrationPreCheckError: the guest has a disk that cannot be copied while it runs, or is off.
-    :raises InstanceNotFound: the host has no such domain. :raises LibvirtError: libvirt fails.
+    :raises InstanceNotFound: the host has no such domain. :raises LibvirtError: libvirt fails. :raises InvalidInput: see channels.sockets_of().
     """
     domain = leaving(connection, uuid)
     folder = instance_dir(instances_path, uuid)
@@ -87,6 +88,7 @@ def describe(connection: t.Any, instances_path: str, uuid: str) -> dict[str, t.A
             "hypervisor_version": connection.getVersion(),
             "libvirt_version": connection.getLibVersion(),
         }
+    sockets_of("", found["name"])  # refuses a name that cannot be in the path of a socket
     volumes = [disk for disk in xml.iterfind("devices/disk") if _volume_of(disk) is not None]
     return {
         **found,

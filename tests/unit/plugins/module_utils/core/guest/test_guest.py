@@ -18,7 +18,6 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.block_
     block_device_plan,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.config import (
-    DOMAIN_NAME_LENGTH,
     GuestOptions,
     GuestSpec,
     HostCapabilities,
@@ -27,6 +26,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.config
     short_domain_names,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.cpu_topology import best_topology
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.names import DOMAIN_NAME_LENGTH
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.values import VIF_LIMITS
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import BlockDevice, Flavor, Image
 
@@ -133,7 +133,8 @@ def test_domain_name(display, expected):
 @given(st.text(max_size=300), st.uuids(), st.text(max_size=300), st.uuids())
 def test_law_names_are_safe_short_and_differ_with_the_uuid(one, first, two, second):
     name = domain_name(one, str(first))
-    assert 1 <= len(name) <= DOMAIN_NAME_LENGTH <= 255
+    assert 1 <= len(name) <= DOMAIN_NAME_LENGTH
+    assert all(len(n) <= DOMAIN_NAME_LENGTH for n in short_domain_names(one, str(first)))
     assert name.isascii()
     assert set("/\\'\"<>& \n\x00").isdisjoint(name)
     assert name[0].isalnum()
@@ -145,7 +146,14 @@ def test_law_names_are_safe_short_and_differ_with_the_uuid(one, first, two, seco
 
 @pytest.mark.parametrize(
     ("display", "short"),
-    [("web", "web"), ("-we b.", "we-b"), ("12", "instance-12"), ("\u4f60", "instance"), ("x" * 300, "x" * 163)],
+    [
+        ("web", "web"),
+        ("-we b.", "we-b"),
+        ("12", "instance-12"),
+        ("\u4f60", "instance"),
+        ("x" * 300, "x" * 51),
+        ("7" * 300, "instance-" + "7" * 42),
+    ],
 )
 def test_short_domain_names(display, short):
     """The last one, which has the whole UUID, is always free."""

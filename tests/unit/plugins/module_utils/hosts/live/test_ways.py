@@ -7,9 +7,11 @@
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import os
 import shutil
 import socket
+import tempfile
 import threading
 import time
 import types
@@ -20,6 +22,7 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.element import parse
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.names import domain_name, short_domain_names
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.qemu_connection import secret_uuid
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies import server
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.file_disks import write_records
@@ -90,10 +93,17 @@ def wait_gone(path: str) -> None:
         time.sleep(0.05)
 
 
+@pytest.fixture(name="short")
+def _short() -> t.Iterator[Path]:
+    """A folder for sockets, whose paths have few characters."""
+    with tempfile.TemporaryDirectory(prefix="bf", dir="/tmp") as folder:
+        yield Path(folder)
+
+
 @pytest.fixture(name="there")
-def _there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> channels.Sockets:
+def _there(short: Path, monkeypatch: pytest.MonkeyPatch) -> channels.Sockets:
     """The sockets on the new host. Those of the other host are below another root."""
-    monkeypatch.setattr(channels, "_ROOT", str(tmp_path / "b"))
+    monkeypatch.setattr(channels, "_ROOT", str(short / "b"))
     there = channels.sockets_of(TOKEN, NAME)
     channels.make_folder(there, *MINE)
     return there
@@ -107,9 +117,9 @@ def opened_gate(there: channels.Sockets, tmp_path: Path, patience: float = 60) -
 
 
 @needs_openssl
-def test_what_goes_through(there: channels.Sockets, tmp_path: Path) -> None:
+def test_what_goes_through(there: channels.Sockets, tmp_path: Path, short: Path) -> None:
     place = opened_gate(there, tmp_path)
-    here = channels.Sockets(str(tmp_path / "a"), NAME)
+    here = channels.Sockets(str(short / "a"), NAME)
     relay.start(here, place, TOKEN, MINE, 60)
     much = os.urandom(MIB) * 9
     ends = {channels.LIBVIRT: str(tmp_path / "libvirt")}
@@ -139,9 +149,9 @@ def test_what_goes_through(there: channels.Sockets, tmp_path: Path) -> None:
 
 
 @needs_openssl
-def test_who_has_no_token_gets_nothing(there: channels.Sockets, tmp_path: Path) -> None:
+def test_who_has_no_token_gets_nothing(there: channels.Sockets, tmp_path: Path, short: Path) -> None:
     place = opened_gate(there, tmp_path)
-    here = channels.Sockets(str(tmp_path / "a"), NAME)
+    here = channels.Sockets(str(short / "a"), NAME)
     relay.start(here, place, "another" * 9, MINE, 60)
     with answering(str(tmp_path / "libvirt"), lambda data: b"let in"):
         assert asked(here.path(channels.LIBVIRT), b"x") == b""
@@ -150,12 +160,14 @@ def test_who_has_no_token_gets_nothing(there: channels.Sockets, tmp_path: Path) 
 
 
 @needs_openssl
-def test_they_end_by_themselves(there: channels.Sockets, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_they_end_by_themselves(
+    there: channels.Sockets, tmp_path: Path, short: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The gate when its guests were there; the relay when its migration is over and who started it is gone."""
     monkeypatch.setattr(gate, "_SERVED", 0.5)
     monkeypatch.setattr(relay, "_IDLE", 0.5)
     place = opened_gate(there, tmp_path)
-    here = channels.Sockets(str(tmp_path / "a"), NAME)
+    here = channels.Sockets(str(short / "a"), NAME)
     starter = os.fork()
     if not starter:
         relay.start(here, place, TOKEN, MINE, 60)
@@ -199,13 +211,15 @@ def test_a_gate_to_which_nobody_comes(there: channels.Sockets, tmp_path: Path) -
 
 
 @needs_openssl
-def test_a_gate_waits_for_a_guest_that_waits(there: channels.Sockets, tmp_path: Path, monkeypatch: t.Any) -> None:
+def test_a_gate_waits_for_a_guest_that_waits(
+    there: channels.Sockets, tmp_path: Path, short: Path, monkeypatch: t.Any
+) -> None:
     """A guest that is not the first of its run; until the run is killed."""
     monkeypatch.setattr(gate, "_SILENT", 2.5)
     monkeypatch.setattr(relay, "BEAT", 0.5)
     monkeypatch.setattr(relay, "_IDLE", 0.5)
     place = opened_gate(there, tmp_path, patience=2.0)
-    here = channels.Sockets(str(tmp_path / "a"), NAME)
+    here = channels.Sockets(str(short / "a"), NAME)
     reading, writing = os.pipe()
     starter = os.fork()
     if not starter:
@@ -238,8 +252,8 @@ def test_a_gate_of_guests_that_the_host_was_cleaned_of(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user")
-def test_qemu_does_not_reach_libvirt(tmp_path: Path) -> None:
-    here = channels.Sockets(str(tmp_path / "a"), NAME)
+def test_qemu_does_not_reach_libvirt(short: Path) -> None:
+    here = channels.Sockets(str(short / "a"), NAME)
     relay.start(here, server.Place("127.0.0.1", 1, "0" * 64), TOKEN, (64055, 64056), 60)
     folder = os.stat(here.folder)
     assert (folder.st_uid, folder.st_gid, folder.st_mode & 0o777) == (0, 64056, 0o710)
@@ -257,7 +271,15 @@ def test_paths_of_sockets() -> None:
     sockets = channels.sockets_of(TOKEN, NAME)
     assert sockets.path(channels.DISKS).endswith("/d.tunnelmigrate.dest." + NAME)
     assert len({sockets.path(c) for c in channels.CHANNELS}) == 3
-    assert max(len(channels.sockets_of(TOKEN, "x" * 200).path(c)) for c in channels.CHANNELS) < 108
+    for display in ("x" * 255, "7" * 255, "a", ""):
+        for name in (domain_name(display, U), *short_domain_names(display, U)):
+            paths = [channels.sockets_of(TOKEN, name).path(c) for c in channels.CHANNELS]
+            assert all(fnmatch.fnmatchcase(p, "/run/libvirt/?*/*.tunnelmigrate.dest." + name) for p in paths), (
+                "AppArmor"
+            )
+            assert max(len(p) for p in paths) < 108
+    with pytest.raises(errors.InvalidInput, match="3 bytes too long"):
+        channels.sockets_of(TOKEN, "x" * 63)
     assert sockets.folder != channels.sockets_of("another", NAME).folder
     with pytest.raises(errors.InvalidInput):
         channels.sockets_of(TOKEN, "../x")
