@@ -17,6 +17,9 @@ from cloudinit import helpers, stages, util
 from cloudinit.net import eni, netplan, network_state
 from cloudinit.sources import DataSourceConfigDrive as config_drive
 
+# Where netplan's own library is, cloud-init 23 and later let it write, below / whatever the target is.
+sys.modules["netplan"] = None
+
 
 def rendered(renderer, path, config, target):
     state = network_state.parse_net_config_data(config)
@@ -61,7 +64,7 @@ def main():
         "metadata": {k: v for k, v in source.metadata.items() if k != "random_seed"},
         "random_seed_bytes": len(source.metadata.get("random_seed") or b""),
         "user_data": source.userdata_raw.decode() if isinstance(source.userdata_raw, bytes) else source.userdata_raw,
-        "vendor_data": source.vendordata_pure,
+        "vendor_data": config_drive.read_config_drive(source.source)["vendordata"],
         "vendor_data_raw": source.vendordata_raw,
         "vendor_data2_raw": source.vendordata2_raw,
         "ec2": source.ec2_metadata,
