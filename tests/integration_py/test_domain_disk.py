@@ -18,6 +18,13 @@ import pytest
 import tiny_guest
 from host_python import ModuleRunner
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.block_devices import PlannedDisk
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.devices import disk_configs
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.disk import DiskConfig
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.element import parse, to_text
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.spec import GuestSpec
+from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
+
 MIB = 1024**2
 GUEST = "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2c01"
 VOLUME = "6a2c1f0e-3c5e-4d7b-8d3f-9f1c2b3a4d01"
@@ -60,11 +67,12 @@ class Host:
         if not path.exists():
             path.write_bytes(b"")
             os.truncate(path, size)
-        xml = (
-            "<disk type='file' device='disk'><driver name='qemu' type='raw'/><source file='%s'/>"
-            "<target dev='%s' bus='%s'/><serial>%s</serial></disk>" % (path, target, bus, volume)
+        planned = PlannedDisk(
+            volume, "volume", "/dev/" + target, bus, path=str(path), driver_format="raw", serial=volume
         )
-        return {"id": volume, "uuid": GUEST, "serial": volume, "xml": xml, **more}
+        spec = GuestSpec(GUEST, "tiny", "tiny", 64, 1, Flavor("tiny", 64, 1, 1), disks=[planned])
+        (found,) = disk_configs(spec, [planned], "qemu", "pc")
+        return {"id": volume, "uuid": GUEST, "serial": volume, "xml": to_text(found.to_xml()), **more}
 
     def __call__(self, *disks, check=False, diff=False, **more):
         return self.modules("domain_disk", check=check, diff=diff, disks=list(disks), **more)
@@ -75,8 +83,10 @@ class Host:
         assert answer["changed"] == outcome["changed"]
         return outcome
 
-    def serials(self, *options):
-        return re.findall("<serial>([^<]*)</serial>", self.libvirt.run("virsh", "dumpxml", GUEST, *options))
+    def volumes(self, *options):
+        domain = parse(self.libvirt.run("virsh", "dumpxml", GUEST, *options))
+        found = (DiskConfig.from_xml(node).known_as for node in domain.iterfind("devices/disk"))
+        return [volume for volume in found if volume is not None]
 
 
 def test_into_a_running_guest_and_out_again(host):
@@ -85,21 +95,21 @@ def test_into_a_running_guest_and_out_again(host):
     planned = host(disk, check=True, diff=True)
     assert planned["changed"] and planned["outcomes"][VOLUME]["target"] == "sda"
     assert planned["diff"][0]["before"] == "" and VOLUME in planned["diff"][0]["after"]
-    assert host.serials() == host.serials("--inactive") == []
+    assert host.volumes() == host.volumes("--inactive") == []
 
     done = host.one(disk, diff=True)
     assert done["error"] is None and done["changed"] and done["live"] and done["config"]
-    assert host.serials() == host.serials("--inactive") == [VOLUME]
+    assert host.volumes() == host.volumes("--inactive") == [VOLUME]
     for check in (True, False):
         again = host(disk, check=check, diff=True)
         assert not again["changed"] and again["diff"] == []
 
     gone = {**disk, "state": "detached", "xml": None}
-    assert host(gone, check=True)["changed"] and host.serials() == [VOLUME]
+    assert host(gone, check=True)["changed"] and host.volumes() == [VOLUME]
     done = host(gone, diff=True)
     assert done["outcomes"][VOLUME]["error"] is None and done["changed"]
     assert VOLUME in done["diff"][0]["before"] and done["diff"][0]["after"] == ""
-    assert host.serials() == host.serials("--inactive") == []
+    assert host.volumes() == host.volumes("--inactive") == []
     for check in (True, False):
         assert not host(gone, check=check)["changed"]
 
@@ -112,12 +122,12 @@ def test_what_is_half_done_is_completed(host):
     host.libvirt.run("virsh", "attach-device", GUEST, str(path), "--live")
     done = host.one(disk)
     assert done["error"] is None and done["changed"] and done["target"] == "sdb"
-    assert host.serials() == host.serials("--inactive") == [VOLUME]
+    assert host.volumes() == host.volumes("--inactive") == [VOLUME]
     assert "<target dev='sdb' bus='usb'/>" in host.libvirt.run("virsh", "dumpxml", GUEST, "--inactive")
 
     host.libvirt.run("virsh", "detach-disk", GUEST, "sdb", "--live")
     assert host.one({**disk, "state": "detached"})["changed"]
-    assert host.serials("--inactive") == []
+    assert host.volumes("--inactive") == []
 
 
 def test_a_guest_that_does_not_run(host):
@@ -125,9 +135,9 @@ def test_a_guest_that_does_not_run(host):
     disk = host.disk(target="vdb", bus="virtio")
     done = host.one(disk)
     assert done["error"] is None and done["config"] and not done["live"]
-    assert host.serials("--inactive") == [VOLUME] and not host.one(disk)["changed"]
+    assert host.volumes("--inactive") == [VOLUME] and not host.one(disk)["changed"]
     assert not host.one({**disk, "state": "resized", "size": 2 * MIB})["changed"]
-    assert host.one({**disk, "state": "detached"})["changed"] and host.serials("--inactive") == []
+    assert host.one({**disk, "state": "detached"})["changed"] and host.volumes("--inactive") == []
 
 
 def test_a_guest_that_keeps_its_disk(host):
@@ -142,7 +152,7 @@ def test_a_guest_that_keeps_its_disk(host):
     )
     assert kept["outcomes"][VOLUME]["changed"]  # it is out of the definition
     assert kept["outcomes"][OTHER]["error"] is None  # and its neighbour is there
-    assert host.serials("--inactive") == [OTHER] and sorted(host.serials()) == [VOLUME, OTHER]
+    assert host.volumes("--inactive") == [OTHER] and sorted(host.volumes()) == [VOLUME, OTHER]
     host.libvirt.run("virsh", "destroy", GUEST)
     assert not host.one({**disk, "state": "detached"})["changed"]
 
@@ -172,8 +182,8 @@ def test_what_is_refused(host):
     assert (error["code"], error["status"]) == ("DevicePathInUse", 409)
     assert error["message"] == "The supplied device path (/dev/sda) is in use."
     for wrong, words in (
-        ({"xml": disk["xml"].replace(" type='raw'", "")}, "no driver type"),
-        ({"xml": disk["xml"].replace(VOLUME + "</serial>", OTHER + "</serial>")}, "has another serial"),
+        ({"xml": disk["xml"].replace(' type="raw"', "")}, "no driver type"),
+        ({"xml": disk["xml"].replace("ua-" + VOLUME, "ua-" + OTHER)}, "has another serial"),
         ({"xml": "<disk"}, "cannot be parsed"),
         ({"xml": "<interface/>"}, "must be a disk"),
         ({"serial": "a b"}, "not a valid disk serial"),
@@ -182,7 +192,7 @@ def test_what_is_refused(host):
     ):
         error = host.one({**disk, **wrong})["error"]
         assert error["code"] in ("InvalidInput", "InvalidUUID") and words in error["message"], wrong
-    assert host.serials() == [VOLUME]
+    assert host.volumes() == [VOLUME]
     nobody = {**disk, "uuid": OTHER}
     assert host.one(nobody)["error"]["code"] == "InstanceNotFound"
     assert host.one({**nobody, "state": "detached"})["error"] is None

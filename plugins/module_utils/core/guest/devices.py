@@ -29,7 +29,7 @@ from .domain.devices import (
     VideoConfig,
     WatchdogConfig,
 )
-from .domain.disk import USER_ALIAS, DiskConfig, DiskIoTuneConfig, DiskSourceHostConfig
+from .domain.disk import USER_ALIAS, DiskConfig, DiskIoTuneConfig, DiskSourceHostConfig, cut_serial
 from .domain.hostdev import HostdevConfig
 from .domain.interface import InterfaceConfig
 from .platform import is_windows
@@ -82,7 +82,8 @@ def disk_configs(
 ) -> list[DiskConfig]:
     """One config per disk, in order.
 
-    A volume's serial is its uuid; a lun has the serial of the real disk, so its uuid is in the alias (as in Nova).
+    The serial of a volume is the uuid, or the part of it that the bus takes. A lun has the serial of the real disk (as in Nova).
+    Where the serial is not the whole uuid, the alias has it.
     Files are cached by the host (writeback) unless disk_cachemodes says otherwise; Nova uses ``none`` for them if
     the file system has O_DIRECT.
 
@@ -102,7 +103,8 @@ def disk_configs(
             address = drive_address(**{SCSI_PLACES[model]: scsi_place})
             scsi_place += 1
         cache = _cache(guest, disk)
-        is_lun = disk.device_type == "lun"
+        serial = cut_serial(disk.serial, disk.disk_bus) if disk.serial and disk.device_type != "lun" else None
+        has_alias = disk.serial and disk.serial != serial and disk.kind != "whole_disk"
         result.append(
             DiskConfig(
                 type=disk.source,
@@ -117,9 +119,9 @@ def disk_configs(
                 iotune=_iotune(guest) if disk.kind in ("image", "ephemeral", "swap") else None,
                 readonly=disk.readonly,
                 shareable=disk.shareable,
-                serial=None if is_lun else disk.serial,
+                serial=serial,
                 boot_order=orders.get(disk.device_name),
-                alias=USER_ALIAS + disk.serial if is_lun and disk.serial else None,
+                alias="%s%s" % (USER_ALIAS, disk.serial) if has_alias else None,
                 address=address,
                 **source,
             )

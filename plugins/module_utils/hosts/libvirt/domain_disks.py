@@ -2,7 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Attaches, detaches and resizes disks of existing guests. Disks are identified by their serial, which for volumes is the UUID.
+"""Attaches, detaches and resizes disks of existing guests. Disks are identified by their serial, which for volumes is the UUID (see
+core.guest.domain.disk.identify_disk()).
 
 source: Nova's libvirt driver (attach_volume, detach_device_with_retry, extend_volume)
 """
@@ -14,7 +15,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ...core.errors import DevicePathInUse, InstanceNotFound, InvalidInput
-from ...core.guest.domain.disk import USER_ALIAS
+from ...core.guest.domain.disk import identify_disk
 from ...core.guest.domain.element import parse, to_text
 from ..os.batch import progress
 from ..os.paths import checked_uuid
@@ -96,11 +97,10 @@ def _find(disks: t.Iterable[t.Any], serial: str) -> t.Any:
 
 
 def _serial_of(disk: t.Any) -> str:
-    """The serial; for a lun, which is the real disk with its own serial, that of the alias."""
+    """The serial, whole: of a disk whose own serial is another one or shorter, that of the alias."""
     alias = disk.find("alias")
-    if disk.get("device") == "lun" and alias is not None and str(alias.get("name")).startswith(USER_ALIAS):
-        return str(alias.get("name"))[len(USER_ALIAS) :]
-    return str(disk.findtext("serial") or "").strip()
+    serial = str(disk.findtext("serial") or "").strip()
+    return identify_disk(None if alias is None else alias.get("name"), serial) or ""
 
 
 def _shown(disk: t.Any) -> str:

@@ -12,7 +12,7 @@ import typing as t
 from ...core.disks.local import LVM, QCOW2_ON_LVM, volume_name
 from ...core.disks.logical_volumes import device_path
 from ...core.errors import BootflowError, InstanceNotFound, MigrationPreCheckError
-from ...core.guest.domain.disk import USER_ALIAS
+from ...core.guest.domain.disk import identify_disk
 from ...core.guest.domain.element import parse, to_text
 from ...core.instances.moves import ENDED_HERE
 from ...core.instances.power_states import POWER_PAUSED, RUNNING
@@ -110,14 +110,11 @@ def _written_drive(xml: t.Any, path: str) -> str:
 
 
 def _volume_of(disk: t.Any) -> str | None:
-    """The id of the volume that a disk is; None: it is none. As core.guest.domain.disk.DiskConfig.known_as"""
+    """The id of the volume that a disk is; None: it is none."""
     if disk.get("type") not in ("block", "network"):
         return None
     alias = disk.find("alias")
-    name = "" if alias is None else alias.get("name") or ""
-    if disk.get("device") == "lun" and name.startswith(USER_ALIAS):
-        return str(name[len(USER_ALIAS) :])
-    return disk.findtext("serial") or None
+    return identify_disk(None if alias is None else alias.get("name"), disk.findtext("serial")) or None
 
 
 def _described(disk: t.Any, uuid: str) -> dict[str, str]:

@@ -14,6 +14,23 @@ from .element import Element, at, many, one
 
 # libvirt keeps aliases with this prefix, and assigns all others itself.
 USER_ALIAS = "ua-"
+# The longest serial that each bus takes: QEMU 8 and later refuse longer ones, older releases cut them. On virtio, SATA and IDE each
+# release cuts at 20 characters by itself.
+SERIAL_LENGTHS: t.Mapping[str, int] = {"usb": 20, "scsi": 36}
+
+
+def cut_serial(serial: str, bus: str) -> str:
+    """Return the part of a serial that a guest sees on this bus."""
+    return serial[: SERIAL_LENGTHS.get(bus, len(serial))]
+
+
+def identify_disk(alias: str | None, serial: str | None) -> str | None:
+    """Return the uuid of a volume: the serial, or the user alias behind ``ua-`` where the serial is not the whole uuid.
+
+    A lun has the serial of the real disk, which libvirt does not know; on USB a serial has no room for a uuid.
+    """
+    whole = alias[len(USER_ALIAS) :] if alias is not None and alias.startswith(USER_ALIAS) else ""
+    return whole if whole and whole.startswith(serial or "") else serial
 
 
 @dataclass(frozen=True)
@@ -80,17 +97,15 @@ class DiskConfig(Element):
     iotune: t.Optional[DiskIoTuneConfig] = one(DiskIoTuneConfig)
     readonly: bool = at("readonly", "flag")
     shareable: bool = at("shareable", "flag")
-    serial: t.Optional[str] = at("serial")  # of a volume: its uuid, which the guest sees
+    serial: t.Optional[str] = at("serial")  # of a volume: the uuid, as far as the bus has room for it
     boot_order: t.Optional[int] = at("boot/@order", "int")  # from 1
     alias: t.Optional[str] = at("alias/@name")
     address: t.Optional[AddressConfig] = one(AddressConfig)
 
     @property
     def known_as(self) -> str | None:
-        """A volume's uuid: the serial, or the alias behind ``ua-`` for a lun, which has the real disk's serial."""
-        if self.device == "lun" and self.alias is not None and self.alias.startswith(USER_ALIAS):
-            return self.alias[len(USER_ALIAS) :]
-        return self.serial
+        """The uuid of a volume (see identify_disk())."""
+        return identify_disk(self.alias, self.serial)
 
     @property
     def source_path(self) -> str | None:

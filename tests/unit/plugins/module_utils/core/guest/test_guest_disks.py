@@ -21,6 +21,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.config
     HostCapabilities,
     guest_config,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.disk import identify_disk
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domain_disks import desired_disk
 
@@ -43,7 +44,7 @@ def local(dev, boot_index=None, bus="virtio", **more):
     return disk(dev, bus, boot_index, "ephemeral", "file", **values)
 
 
-def spec(*disks, properties=None, specs=None, **options):
+def spec(*disks, properties=None, specs=None, whole_disks=(), **options):
     return GuestSpec(
         uuid=UUID,
         name="web-" + UUID,
@@ -53,6 +54,7 @@ def spec(*disks, properties=None, specs=None, **options):
         flavor=Flavor("m1", 512, 1, 1, extra_specs=specs or {}),
         disks=disks,
         image_properties=properties or {},
+        whole_disks=whole_disks,
         options=GuestOptions(**options),
     )
 
@@ -181,6 +183,44 @@ def test_a_lun_has_the_serial_of_the_real_disk():
     assert desired_disk({"uuid": UUID, "serial": VOLUME, "xml": xml}).xml == xml
     with pytest.raises(errors.InvalidInput, match="has another serial"):
         desired_disk({"uuid": UUID, "serial": "another", "xml": xml})
+
+
+@pytest.mark.parametrize("bus, length", [("usb", 20), ("scsi", 36), ("virtio", 36), ("sata", 36)])
+def test_a_serial_is_as_long_as_the_bus_takes_it(bus, length):
+    """E3: QEMU 10 starts no guest, and plugs no disk, with a longer one."""
+    (node,) = nodes(disk("sda" if bus != "virtio" else "vda", bus, 0))
+    assert node.findtext("serial") == VOLUME[:length]
+    alias = node.find("alias")
+    assert (None if alias is None else alias.get("name")) == ("ua-" + VOLUME if length < 36 else None)
+    xml = etree.tostring(node, encoding="unicode")
+    assert desired_disk({"uuid": UUID, "serial": VOLUME, "xml": xml}).xml == xml
+    with pytest.raises(errors.InvalidInput, match="has another serial"):
+        desired_disk({"uuid": UUID, "serial": VOLUME[:length] + "x", "xml": xml})
+
+
+@pytest.mark.parametrize("bus, length", [("usb", 20), ("scsi", 36)])
+def test_the_serial_of_a_physical_disk_is_cut_too(bus, length):
+    more = {"whole_disks": [{"path": "/dev/sdb", "serial": "S" * 40}], "properties": {"hw_disk_bus": bus}}
+    node = nodes(local("sda", bus=bus), **more)[-1]
+    assert (node.findtext("serial"), node.find("alias")) == ("S" * length, None)
+
+
+@pytest.mark.parametrize(
+    "alias, serial, uuid",
+    [
+        (None, VOLUME, VOLUME),
+        ("virtio-disk0", VOLUME, VOLUME),
+        ("ua-of-an-administrator", VOLUME, VOLUME),
+        ("ua-" + VOLUME, VOLUME[:20], VOLUME),
+        ("ua-" + VOLUME, None, VOLUME),
+        ("ua-" + VOLUME, "", VOLUME),
+        ("usb-disk0", VOLUME[:20], VOLUME[:20]),
+        ("ua-", VOLUME, VOLUME),
+        (None, None, None),
+    ],
+)
+def test_what_identifies_a_disk(alias, serial, uuid):
+    assert identify_disk(alias, serial) == uuid
 
 
 @pytest.mark.parametrize(
