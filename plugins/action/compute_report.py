@@ -40,6 +40,9 @@ class ActionModule(LedgerAction):
                 self.open_ledger().transact(nodes.record_unreachable, host, e.message)
             self._display.warning("%s did not report and is left out: %s" % (host, e.paragraph))
             return {"changed": False, "reported": False, "error": e.as_dict()}
+        if facts.get("guest_content"):
+            text = "%s is not safe from what guests write on their disks: %s. Run bootflow.compute.prepare for it."
+            self._display.warning(text % (host, "; ".join(facts["guest_content"])))
         if self.check_mode:
             return {"changed": False, "reported": True, "compute_node": facts, "configuration": configuration}
         ledger = self.open_ledger()

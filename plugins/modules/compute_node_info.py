@@ -54,6 +54,12 @@ options:
     type: list
     elements: path
     default: []
+  volume_attach:
+    description:
+      - How guests of this host get volumes. With V(kernel) their disks are block devices of the host.
+      - By default this is not known, and RV(compute_node.guest_content) is about local disks only.
+    type: str
+    choices: [kernel, qemu]
   disk_backend:
     description: Storage of the local disks of guests. With V(lvm) and V(qcow2_on_lvm) the disk sizes in RV(compute_node) are those of O(volume_group).
     type: str
@@ -197,6 +203,14 @@ compute_node:
         - Empty if libvirt does not provide the numbers.
       type: dict
       returned: success
+    guest_content:
+      description:
+        - Why the content of guests' disks can do harm on this host, as texts. Volume groups, arrays and the like that the host activated from it,
+          and the settings of udev and LVM that are missing (M(bootflow.compute.guest_content) writes them).
+        - Empty for a host without block devices of guests.
+      type: list
+      elements: str
+      returned: success
     stats:
       description: Capabilities that flavors can request by name, C(disk_backend) and, if set, C(disk_medium).
       type: dict
@@ -300,6 +314,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.local import BACKENDS
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.whole_disks import MEDIA
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.attachment import KERNEL, QEMU
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.facts.dhcp import dhcp_networks
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.facts.facts import compute_node
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.iscsi.stale_sessions import iscsi_ends
@@ -329,6 +344,7 @@ def main():
             "isolated_disks": {"type": "list", "elements": "path", "default": []},
             "disk_backend": {"type": "str", "choices": list(BACKENDS), "default": "qcow2"},
             "volume_group": {"type": "str"},
+            "volume_attach": {"type": "str", "choices": [KERNEL, QEMU]},
             "disk_medium": {"type": "str", "choices": ["", *MEDIA], "default": ""},
             "iqn_prefixes": {"type": "list", "elements": "str", "default": []},
             "known_targets": {"type": "list", "elements": "str", "default": []},
@@ -353,6 +369,7 @@ def main():
                 args["volume_group"] or "",
                 args["disk_medium"],
                 args["ledger_id"],
+                args["volume_attach"] or "",
             )
             if args["iqn_prefixes"]:
                 more["iscsi"] = iscsi_ends(connection, args["iqn_prefixes"], args["known_targets"])

@@ -195,6 +195,7 @@ def node_info_arguments(action: OnHostOfLedger, configuration: t.Mapping[str, t.
         "disk_backend": host.disk_backend,
         "volume_group": volume_group(host),
         "disk_medium": host.disk_medium,
+        "volume_attach": host.volume_attach,
     }
 
 

@@ -173,6 +173,7 @@ NODE: Shape = record(
         "instance_folders": items(uuid),
         "instance_volumes": mapping(uuid, names),
         "running_domains": count,
+        "guest_content": items(message),
     },
 )
 

@@ -21,6 +21,7 @@ from ...core.errors import BootflowError, CommandFailed, Conflict, DiskFull, Vol
 from ..lvm import lvm
 from ..lvm.lvm import LogicalVolume, VolumeGroup
 from ..lvm.lvm_tags import DELETING, INCOMPLETE, owner_tags
+from ..os import guest_content
 from ..os.batch import progress
 from ..volumes import copy
 from .instance_tags import INSTANCE, of_instance
@@ -176,7 +177,11 @@ def remove(vg: str, lvs: t.Sequence[LogicalVolume], clearing: Clearing) -> None:
 
 
 def check_closed(vg: str, names: t.Sequence[str]) -> None:
-    """:raises VolumeIsBusy: one of the volumes is open."""
+    """Check that nothing has the volumes open, after what this host itself made of their content is deactivated.
+
+    :raises VolumeIsBusy: one of the volumes is open.
+    """
+    guest_content.release_paths(lvm.device_path(vg, name) for name in names)
     deadline = time.monotonic() + _SETTLES
     while True:
         lvs = lvm.read_group(vg).lvs

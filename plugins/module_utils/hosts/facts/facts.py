@@ -18,12 +18,14 @@ from ...core.guest.domain.element import parse, to_text
 from ...core.guest.domain.metadata import NovaInstanceConfig
 from ...core.guest.domain.namespaces import NOVA_NAMESPACE
 from ...core.instances.power_states import power_state_of
+from ...core.volumes.attachment import KERNEL
 from ..disks.devices import isolated_disks
 from ..disks.local_storage import group_facts
 from ..iscsi.connector_facts import initiator_name, qemu_opens_iscsi
 from ..libvirt.connection import libvirt, libvirt_errors
 from ..libvirt.domains import ledger_of_domain
 from ..live.state import moving_of
+from ..os import guest_rules
 from ..os.boots import boot_id
 from ..os.locks import guests_at_work
 from ..os.ownership import is_of_another, ledger_of_folder
@@ -51,6 +53,7 @@ def compute_node(
     volume_group: str = "",
     disk_medium: str = "",
     ledger_id: str = "",
+    volume_attach: str = "",
 ) -> dict[str, t.Any]:
     """Facts of this host for the scheduler and the XML of guests.
 
@@ -61,6 +64,7 @@ def compute_node(
     :arg isolated_disk_paths: physical disks that can be given to guests as a whole.
     :arg disk_backend: storage of the local disks of guests; with lvm and qcow2_on_lvm the sizes are those of ``volume_group``.
     :arg ledger_id: folders and logical volumes of other ledgers are not reported; their domains are, with their ledger.
+    :arg volume_attach: how guests of this host get volumes: kernel or qemu; "": not known, and nothing is reported of it.
     :arg disk_medium: medium of the local disks as configured: hdd, ssd, nvme.
     :raises InvalidInput: an entry of pci_device_spec is not valid, or the volume group is not set.
     :raises DriverNotInitialized: the volume group does not exist.
@@ -112,6 +116,10 @@ def compute_node(
             node["disk_available_least"] = (free_bytes(instances_path) - overcommitted_bytes(domains)) // GIB
         node["stats"] = {"disk_backend": disk_backend, **({"disk_medium": disk_medium} if disk_medium else {})}
         node["vcpus_used"] = vcpus_used(domains)
+    connects = (volume_attach == KERNEL and bool(node["initiator"])) or bool(isolated_disk_paths)
+    node["guest_content"] = guest_rules.exposed(connects) if connects or disk_backend in ON_LVM else []
+    if node["guest_content"]:
+        node["stats"]["guest_content"] = "; ".join(node["guest_content"])[:255]
     node["virt_type"] = verdict.virt_type
     node["virt_type_reason"] = verdict.reason
     node["domains"] = domain_facts(domains)

@@ -20,6 +20,7 @@ import typing as t
 from ...core.errors import CommandFailed, VolumePathNotRemoved
 from ..os.command import program, run
 from ..os.files import read_text
+from ..os.guest_content import Blocks
 from ..os.sysfs import write_sysfs
 
 _ADDRESS = re.compile(r"\d+:\d+:\d+:(\d+)/block\Z")
@@ -114,10 +115,12 @@ class Devices:
 
     # ---- who uses it ---------------------------------------------------------------------------------------------------
 
-    def users(self, names: t.Sequence[str]) -> list[str]:
+    def users(self, names: t.Sequence[str], held: bool = True) -> list[str]:
         """Why these disks cannot be removed, one text per reason: mounted, swap, held by another device, open in a process.
 
         The multipath map over them is not a reason itself; its users are.
+
+        :arg held: false: neither is any other device over them, which release() would deactivate; its users are.
         """
         looked_at: list[str] = []
         reasons: list[str] = []
@@ -129,9 +132,8 @@ class Devices:
             looked_at.append(name)
             for part in [name] + self._partitions(name):
                 for holder in self._holders(part):
-                    if self.map_uuid(holder).startswith((MAP, "part")):
-                        waiting.append(holder)
-                    else:
+                    waiting.append(holder)
+                    if held and not self.map_uuid(holder).startswith((MAP, "part")):
                         label = self.map_name(holder) or holder
                         reasons.append("%s is part of %s" % (part, label))
         nodes = {}
@@ -171,6 +173,10 @@ class Devices:
             if name and program_name not in ("systemd-udevd", "(udev-worker)", "multipathd"):
                 reasons.add("%s is open in %s (process %s)" % (name, program_name, pid))
         return sorted(reasons)
+
+    def release(self, names: t.Sequence[str]) -> None:
+        """Deactivate what this host made of the content of these disks (groups of LVM, arrays of md), unless it is in use."""
+        Blocks(self.sys).release(names)
 
     # ---- change --------------------------------------------------------------------------------------------------------
 

@@ -362,11 +362,13 @@ class Initiator:
         changes = (["disk"] if disks else []) + (["session"] if sessions and not others else [])
         if records and not others:
             changes.append("record")
-        users = self.devices.users(disks)
+        if disks and not check_mode:
+            self.devices.release(disks)
+        users = self.devices.users(disks, held=not check_mode)
         if users:
             # Wait for what udev runs after the guest closed its disk.
             self.devices.settle()
-            users = self.devices.users(disks)
+            users = self.devices.users(disks, held=not check_mode)
         if users:
             raise VolumePathNotRemoved(
                 message="%s of volume %s is in use: %s"

@@ -42,7 +42,7 @@ def sessions_there(initiator: Initiator, prefixes: t.Sequence[str], known: t.Col
                 "session": bool(mine),
                 "luns": sorted({lun for s in mine for lun in initiator.devices.luns_of_session(s.number)}),
                 "portals": portals,
-                "in_use": initiator.devices.users(disks) if disks else [],
+                "in_use": initiator.devices.users(disks, held=False) if disks else [],
             }
         )
     return found

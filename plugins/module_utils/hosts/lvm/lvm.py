@@ -16,10 +16,12 @@ import os
 import re
 import typing as t
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from ...core.disks.logical_volumes import checked_lvm_name, device_path
 from ...core.errors import CommandFailed, Conflict, DriverNotInitialized, VolumeBackendAPIException, VolumeIsBusy
-from ..os.command import program, run
+from ..os import guest_rules
+from ..os.command import Completed, program, run
 from ..os.locks import LOCK_ROOT, host_lock
 
 __all__ = ["LOCK_ROOT", "device_path"]  # who drives volume groups finds them here, too
@@ -29,8 +31,24 @@ LVM_PACKAGE = "lvm2"
 COMMAND_TIMEOUT = 300.0
 
 _VG = ("vg_name", "vg_uuid", "vg_size", "vg_free", "vg_extent_size", "vg_attr", "lv_count", "vg_missing_pv_count")
+_PV = ("pv_name", "pv_free", "pv_allocatable", "pv_missing")
 _LV = ("lv_name", "lv_uuid", "lv_size", "lv_attr", "lv_tags", "pool_lv", "origin", "data_percent", "metadata_percent")
 _SEG = ("lv_name", "segtype", "zero", "discards")
+
+#: The settings of lvm.conf on which the form of a report depends. A host's administrator may have set each of them for reading by people.
+_REPORTING: t.Mapping[str, t.Union[int, str]] = {
+    "log/command_names": 0,
+    "log/prefix": "",
+    "log/report_command_log": 0,
+    "report/binary_values_as_numeric": 0,
+    "report/compact_output": 0,
+    "report/compact_output_cols": "",
+    "report/list_item_separator": ",",
+    "report/mark_hidden_devices": 1,
+    "report/prefixes": 0,
+    "report/quoted": 1,
+    "report/two_word_unknown_device": 0,
+}
 
 #: A command that crashed because of bugs in LVM is retried once (as in Cinder for exit code 139).
 _CRASHED = (139, -11)
@@ -41,6 +59,7 @@ _FULL = re.compile(
     re.IGNORECASE,
 )
 _BUSY = re.compile(r"in use\b|is used by another device|filesystem in use|Device or resource busy", re.IGNORECASE)
+_TWO_GROUPS = re.compile(r"Multiple VGs found with the same name", re.IGNORECASE)
 _NO_GROUP = re.compile(r'Volume group "[^"]*" not found|Cannot process volume group', re.IGNORECASE)
 
 
@@ -87,7 +106,10 @@ class LogicalVolume:
 
 @dataclass(frozen=True)
 class VolumeGroup:
-    """A volume group with all of its logical volumes at one point in time."""
+    """A volume group with all of its logical volumes at one point in time.
+
+    ``size`` and ``free`` are in bytes, without the free extents of physical volumes on which LVM allocates nothing (``pvchange -x n``).
+    """
 
     name: str
     uuid: str
@@ -127,6 +149,8 @@ def parse_report(text: str) -> VolumeGroup:
         if len(found) != 1 or len(found[0]["vg"]) != 1:
             raise ValueError("the report does not cover exactly one volume group")
         part, head = found[0], found[0]["vg"][0]
+        size, free = int(head["vg_size"]), int(head["vg_free"])
+        usable = sum(int(row["pv_free"]) for row in part["pv"] if row["pv_allocatable"] and not row["pv_missing"])
         lvs = {
             row["lv_name"]: LogicalVolume(
                 name=row["lv_name"],
@@ -145,8 +169,8 @@ def parse_report(text: str) -> VolumeGroup:
         return VolumeGroup(
             name=head["vg_name"],
             uuid=head["vg_uuid"],
-            size=int(head["vg_size"]),
-            free=int(head["vg_free"]),
+            size=size - (free - usable),
+            free=usable,
             extent_size=int(head["vg_extent_size"]),
             attr=head["vg_attr"],
             missing_pvs=_number(head["vg_missing_pv_count"], int, 0),
@@ -157,24 +181,45 @@ def parse_report(text: str) -> VolumeGroup:
         raise VolumeBackendAPIException(data="cannot parse the report of LVM: %s" % error) from None
 
 
-def lvm(vg: str, *arguments: str) -> str:
-    """Run one LVM command on the group; its output.
+def lvm(vg: str, *arguments: str, settings: t.Mapping[str, int | str] = MappingProxyType({})) -> str:
+    """Run one LVM command on the group; its report if it has one (its messages are not in it).
 
+    :arg arguments: the command and its arguments.
+    :arg settings: of lvm.conf, ``section/name``, for this command.
     :raises DriverNotInitialized: the group does not exist.
     :raises VolumeIsBusy: a logical volume is in use.
     :raises VolumeBackendAPIException: there is not enough space, or LVM failed for another reason.
     """
-    argv = [program("lvm", LVM_PACKAGE)] + list(arguments)
-    done = run(argv, timeout=COMMAND_TIMEOUT, check=False)
-    if done.rc in _CRASHED:
-        done = run(argv, timeout=COMMAND_TIMEOUT, check=False)
+    done = run_lvm(*arguments, settings=settings)
     if done.rc != 0:
-        raise _refusal(vg, arguments[0], done.rc, (done.stderr.strip() or done.stdout.strip())[-1500:])
+        raise _refusal(vg, arguments[0], done.rc, done.stderr.strip()[-1500:])
     return done.stdout
+
+
+def run_lvm(command: str, *arguments: str, settings: t.Mapping[str, int | str] = MappingProxyType({})) -> Completed:
+    """Run one LVM command. ``stdout`` has its report only, ``stderr`` all messages; it does not see disks of guests."""
+    config = " ".join("%s=%s" % (k, json.dumps(v)) for k, v in sorted({**_REPORTING, **settings}.items()))
+    own = guest_rules.restricted()
+    if own is not None:
+        # Devices that the command names may become physical volumes.
+        devices = [*own, *(word for word in arguments if word.startswith("/dev/"))]
+        arguments = ("--devices", ",".join(devices or ["/dev/null"]), *arguments)
+    argv = [program("lvm", LVM_PACKAGE), command, "--config", config, *arguments]
+    # On stdout LVM mixes messages into a report.
+    done = run(argv, timeout=COMMAND_TIMEOUT, check=False, report="LVM_REPORT_FD")
+    if done.rc in _CRASHED:
+        done = run(argv, timeout=COMMAND_TIMEOUT, check=False, report="LVM_REPORT_FD")
+    return done
 
 
 def _refusal(vg: str, command: str, rc: int, said: str) -> Exception:
     said = " ".join(said.split())
+    if _TWO_GROUPS.search(said):
+        return _not_ready(
+            "Volume group %s" % vg,
+            "%s has several groups with this name" % os.uname().nodename,
+            "Rename the group that is not meant by its UUID (vgs -o vg_name,vg_uuid,pv_name; vgrename UUID NAME).",
+        )
     if _NO_GROUP.search(said):
         return group_missing(vg)
     if _FULL.search(said):
@@ -212,7 +257,7 @@ def read_group(vg: str, ledger_id: str = "") -> VolumeGroup:
     """
     checked_lvm_name(vg, "volume group")
     arguments = ["fullreport", "--reportformat", "json", "--units", "b", "--nosuffix"]
-    for name, fields in (("vg", _VG), ("lv", _LV), ("seg", _SEG), ("pv", ("pv_name",)), ("pvseg", ("pvseg_start",))):
+    for name, fields in (("vg", _VG), ("lv", _LV), ("seg", _SEG), ("pv", _PV), ("pvseg", ("pvseg_start",))):
         arguments += ["--configreport", name, "-o", ",".join(fields)]
     return replace(parse_report(lvm(vg, *(arguments + [vg]))), ledger_id=ledger_id)
 
@@ -365,5 +410,5 @@ def create_pool(vg: str, pool: str, size: int) -> None:
     """Create a thin pool that zeroes new chunks, and in which writes fail instead of hanging when it is full."""
     checked_lvm_name(pool, "thin pool")
     # lvcreate has no option for the second, and creating a pool in two steps may leave it incomplete.
-    settings = ["--type", "thin-pool", "--zero", "y", "--config", "activation/error_when_full=1"]
-    lvm(vg, "lvcreate", "--yes", *settings, "--name", pool, "--size", "%db" % size, vg)
+    arguments = ["--yes", "--type", "thin-pool", "--zero", "y", "--name", pool, "--size", "%db" % size, vg]
+    lvm(vg, "lvcreate", *arguments, settings={"activation/error_when_full": 1})

@@ -71,13 +71,12 @@ def wanted_of(args: t.Mapping[str, t.Any]) -> Wanted:
 
 def physical_volumes() -> dict[str, str]:
     """{real path of the device: name of its group, or "" without a group}."""
-    argv = [program("lvm", lvm.LVM_PACKAGE), "pvs", "--reportformat", "json", "-o", "pv_name,vg_name"]
-    done = run(argv, timeout=lvm.COMMAND_TIMEOUT, check=False)
+    done = lvm.run_lvm("pvs", "--reportformat", "json", "-o", "pv_name,vg_name")
     try:
         rows = json.loads(done.stdout)["report"][0]["pv"]
         return {os.path.realpath(row["pv_name"]): row["vg_name"] for row in rows}
     except (ValueError, KeyError, IndexError, TypeError):
-        raise VolumeBackendAPIException(data="lvm pvs: %s" % (done.stderr.strip() or done.stdout.strip())) from None
+        raise VolumeBackendAPIException(data="lvm pvs: %s" % done.stderr.strip()) from None
 
 
 def signatures(device: str) -> list[str]:
@@ -213,7 +212,7 @@ class _Preparation:
                 lvm.create_pool(vg, pool, pool_room(group, group.free))
             elif POOL_SIZE in made.actions and made.there is not None:
                 group = lvm.read_group(vg)
-                room = pool_room(group, group.size - made.there.size)
+                room = pool_room(group, min(group.size - made.there.size, group.free))
                 if room:
                     lvm.extend(vg, pool, group.lvs[pool].size + room)
 

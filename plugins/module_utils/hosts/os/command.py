@@ -15,6 +15,7 @@ import subprocess
 import sys
 import typing as t
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from ...core.errors import OUT_OF_MEMORY, CommandFailed, DiskFull, MissingLibrary
 
@@ -101,9 +102,12 @@ def start(
     stdout: int | t.IO[bytes] = subprocess.PIPE,
     stderr: int | t.IO[bytes] = subprocess.PIPE,
     cwd: str | None = None,
+    descriptors: t.Mapping[str, int] = MappingProxyType({}),
     **environment: str,
 ) -> subprocess.Popen[bytes]:
     """Start ``argv`` in a session of its own, with the C locale and ``environment`` in addition to this process's variables.
+
+    :arg descriptors: file descriptors that the program inherits, by the names of the environment variables with their numbers.
 
     Every program that runs on a host is started here: AnsibleModule.run_command has no limit of time, and no streams to read meanwhile.
     """
@@ -113,7 +117,8 @@ def start(
         stdout=stdout,
         stderr=stderr,
         cwd=cwd,
-        env={**os.environ, "LC_ALL": "C", "LANG": "C", **environment},
+        pass_fds=tuple(descriptors.values()),
+        env={**os.environ, "LC_ALL": "C", "LANG": "C", **environment, **{k: str(v) for k, v in descriptors.items()}},
         start_new_session=True,
     )
 
@@ -126,6 +131,7 @@ def run(
     path: str = "",
     stdin: str = "",
     outlives: bool = True,
+    report: str = "",
 ) -> Completed:
     """Run ``argv`` and wait for it, at most ``timeout`` seconds (then its whole process group is killed).
 
@@ -135,12 +141,35 @@ def run(
     :arg stdin: the input of the program.
     :arg outlives: false: the program ends when this process is killed. For all that writes or reads for long: it would have disks in use that
         the next module starts a guest with, or removes. Not for what the kernel or LVM has in hand meanwhile.
+    :arg report: the environment variable in which the program expects the number of a file descriptor for its report. ``stdout`` of the
+        result is that report then, and ``stderr`` has all other output.
     :raises DiskFull: the program failed because no space was left.
     :raises CommandFailed: the program failed; only with ``check``.
     """
+    with contextlib.ExitStack() as stack:
+        file = stack.enter_context(open(os.memfd_create("report"), "rb")) if report else None
+        done = _run(limited(argv, limits), timeout, stdin, outlives, {report: file.fileno()} if file else {})
+        if file:
+            file.seek(0)
+            done = Completed(done.rc, file.read().decode("utf-8", "replace"), done.stderr + done.stdout)
+    if check and done.rc != 0:
+        reason = done.stderr.strip() or done.stdout.strip()
+        if "No space left on device" in reason or "Disk quota exceeded" in reason:
+            raise DiskFull(host=socket.gethostname(), path=path or argv[-1], reason=reason[-500:])
+        raise failed(argv, done.rc, reason)
+    return done
+
+
+def _run(
+    argv: t.Sequence[str], timeout: float | None, stdin: str, outlives: bool, descriptors: t.Mapping[str, int]
+) -> Completed:
+    """Run ``argv`` to its end, at most ``timeout`` seconds. See run() and start() for the arguments."""
     try:
-        whole = limited(argv, limits)
-        process = start(whole if outlives else tied(whole), stdin=subprocess.PIPE if stdin else subprocess.DEVNULL)
+        process = start(
+            argv if outlives else tied(argv),
+            stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
+            descriptors=descriptors,
+        )
     except FileNotFoundError:
         raise CommandFailed(cmd=argv[0], rc=127, stderr="not found") from None
     _running.add(process)
@@ -156,13 +185,7 @@ def run(
         raise
     finally:
         _running.discard(process)
-    done = Completed(rc, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
-    if check and done.rc != 0:
-        reason = done.stderr.strip() or done.stdout.strip()
-        if "No space left on device" in reason or "Disk quota exceeded" in reason:
-            raise DiskFull(host=socket.gethostname(), path=path or argv[-1], reason=reason[-500:])
-        raise failed(argv, done.rc, reason)
-    return done
+    return Completed(rc, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
 
 
 def failed(argv: t.Sequence[str], rc: int, reason: str) -> CommandFailed:

@@ -23,6 +23,7 @@ from ..iscsi import target_tgt
 from ..lvm import lvm
 from ..lvm.lvm import LogicalVolume, VolumeGroup
 from ..lvm.lvm_tags import DELETING, INCOMPLETE, SNAPSHOT, VOLUME, owner_tags, tag_value
+from ..os import guest_content
 from ..os.batch import progress, run_batch
 from ..os.module_errors import failure
 from . import copy
@@ -69,6 +70,9 @@ class _Batch:
 
     def _round(self, desired_volumes: t.Sequence[DesiredVolume], needed: t.Collection[str]) -> None:
         with lvm.group_lock(self.backend.vg):
+            if not self.backend.check_mode:
+                ending = [desired.name for desired in desired_volumes if desired.state == ABSENT]
+                guest_content.release_paths(lvm.device_path(self.backend.vg, name) for name in ending)
             group = lvm.read_group(self.backend.vg, self.backend.ledger_id)
             lvm.check_group(group, self.backend.pool)
             plans = self._plans(desired_volumes, group)

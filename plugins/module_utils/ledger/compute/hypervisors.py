@@ -96,6 +96,11 @@ def _problems(
         found.append("forced down: %s" % state.down_reason if state.down_reason else "forced down")
     if age is not None and age > service_down_time:
         found.append("the last report is %s old, more than %s" % (duration(age), duration(service_down_time)))
+    if state.stats.get("guest_content"):
+        found.append(
+            "not safe from what guests write on their disks: %s. Run bootflow.compute.prepare."
+            % state.stats["guest_content"]
+        )
     if left:
         found.append("leftovers have to be removed: %s" % ", ".join(left))
     if state.failed_builds:

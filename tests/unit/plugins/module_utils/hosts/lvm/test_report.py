@@ -80,10 +80,19 @@ SEG = [
 ]
 
 
-def report(rows=None, seg=None, **head):
+def disk(free, allocatable=True, missing=False):
+    return {
+        "pv_name": "/dev/vdc",
+        "pv_free": str(free),
+        "pv_allocatable": "allocatable" if allocatable else "",
+        "pv_missing": "missing" if missing else "",
+    }
+
+
+def report(rows=None, seg=None, disks=None, **head):
     part = {
         "vg": [dict(HEAD, **head)],
-        "pv": [{"pv_name": "/dev/vdc"}],
+        "pv": [disk(HEAD["vg_free"])] if disks is None else disks,
         "lv": ROWS if rows is None else rows,
         "pvseg": [],
         "seg": SEG if seg is None else seg,
@@ -105,6 +114,21 @@ def test_the_report_of_a_group_is_read_with_exact_sizes():
     assert not thick.is_thin and found.snapshots_of(thick.name)[0].is_thick_snapshot
     assert pool.is_pool and (pool.data_percent, pool.metadata_percent) == (12.5, 11.13)
     assert found.lvs["swap"].is_open and not found.lvs["_snapshot-" + SNAP].is_active
+
+
+@pytest.mark.parametrize(
+    ("disks", "free"),
+    [
+        ([disk(4 * GIB), disk(8 * GIB)], 12 * GIB),
+        ([disk(4 * GIB), disk(8 * GIB, allocatable=False)], 4 * GIB),
+        ([disk(12 * GIB, allocatable=False)], 0),
+        ([disk(4 * GIB), disk(8 * GIB, missing=True)], 4 * GIB),
+    ],
+)
+def test_room_is_where_lvm_allocates(disks, free):
+    """``vg_free`` counts physical volumes on which nothing is allocated (pvchange -x n): neither free nor total has them."""
+    found = lvm.parse_report(report(disks=disks, vg_size=str(20 * GIB), vg_free=str(12 * GIB)))
+    assert found.free == free and found.size == 8 * GIB + free
 
 
 def test_an_empty_group_is_read():
@@ -193,7 +217,8 @@ def test_each_change_is_one_command_without_a_shell(monkeypatch, call, words):
     monkeypatch.setattr(lvm, "program", lambda name, package: "/sbin/lvm")
     monkeypatch.setattr(lvm, "run", lambda argv, **_options: seen.append(argv) or Completed(0, "", ""))
     call()
-    assert [argv[1:] for argv in seen] == [words.split()]
+    assert [argv[1:2] + argv[4:] for argv in seen] == [words.split()]
+    assert all(argv[2] == "--config" and "log/command_names=0" in argv[3] for argv in seen)
 
 
 def test_a_thick_snapshot_has_room_for_every_block_of_its_origin():

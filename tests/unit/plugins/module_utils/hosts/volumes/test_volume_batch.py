@@ -99,6 +99,7 @@ class Model:
     def report(self):
         head = {"vg_name": "vg", "vg_uuid": "u", "vg_size": str(self.extents * 4 * MIB), "vg_free": str(self.free())}
         head.update(vg_extent_size=str(4 * MIB), vg_attr="wz--n-", lv_count="0", vg_missing_pv_count="0")
+        pv = {"pv_name": "/dev/vdb", "pv_free": str(self.free()), "pv_allocatable": "allocatable", "pv_missing": ""}
         rows = [
             {
                 "lv_name": name,
@@ -114,7 +115,9 @@ class Model:
             for name, lv in self.lvs.items()
         ]
         seg = [{"lv_name": "vg-pool", "segtype": "thin-pool", "chunk_size": "65536", "zero": "zero"}]
-        return json.dumps({"report": [{"vg": [head], "lv": rows, "seg": seg if "vg-pool" in self.lvs else []}]})
+        return json.dumps(
+            {"report": [{"vg": [head], "pv": [pv], "lv": rows, "seg": seg if "vg-pool" in self.lvs else []}]}
+        )
 
 
 def world_of(monkeypatch, tmp_path):
