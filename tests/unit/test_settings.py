@@ -152,8 +152,9 @@ def test_an_option_of_a_role_that_is_a_setting_is_described_by_it() -> None:
                 assert "Read from the variable C(%s)" % variable in " ".join(described["description"])
                 assert tuple(described.get("choices", ())) == setting.choices
                 default = re.search(r"default\((.*), true\)", str(value))
-                assert default and yaml.safe_load(default.group(1)) == ([] if setting.required else setting.default)
-    assert len(found) == 6
+                expected = [] if setting.required or setting.default == () else setting.default
+                assert default and yaml.safe_load(default.group(1)) == expected
+    assert len(found) == 7
 
 
 def test_every_name_in_messages_playbooks_and_documents_is_a_variable() -> None:

@@ -32,7 +32,7 @@ LVM_CONFIG = "/etc/lvm/lvm.conf"
 LVM_LOCAL = "/etc/lvm/lvmlocal.conf"
 LVM_DEVICES = "/etc/lvm/devices/system.devices"
 #: What the type of content becomes in udev's database.
-HIDDEN = "bootflow_guest"
+HIDDEN = "content_of_guest"
 
 _BEGIN, _END = "# begin bootflow.compute", "# end bootflow.compute"
 _BLOCK = re.compile(r"^%s\n.*?^%s\n" % (_BEGIN, _END), re.MULTILINE | re.DOTALL)
@@ -43,8 +43,8 @@ _DISK = re.compile(r"/dev/[A-Za-z0-9_/:.@=+-]+\Z")
 _UUID = "????????-????-????-????-????????????"
 _TEXT = """\
 # Made by bootflow.compute: changes are lost. Guests write the content of these disks, and nothing of it is for this host.
-SUBSYSTEM!="block", GOTO="bootflow_end"
-ACTION=="remove", GOTO="bootflow_end"
+SUBSYSTEM!="block", GOTO="guests_end"
+ACTION=="remove", GOTO="guests_end"
 ENV{BOOTFLOW_GUEST}=""
 # Disks of volumes, by iSCSI
 ENV{ID_PATH}=="*-iscsi-*volume-%(uuid)s-lun-*", ENV{BOOTFLOW_GUEST}="1"
@@ -56,10 +56,10 @@ ENV{DEVTYPE}=="partition", IMPORT{parent}="BOOTFLOW_GUEST"
 ENV{DM_UUID}=="mpath-*|part*", \\
     PROGRAM=="/bin/sh -c 'cat /sys%%p/slaves/*/dev | while read -r d; do grep -hs ^E:BOOTFLOW_GUEST=1 /run/udev/data/b$$d; done'", \\
     RESULT=="E:*", ENV{BOOTFLOW_GUEST}="1"
-ENV{BOOTFLOW_GUEST}!="1", GOTO="bootflow_end"
+ENV{BOOTFLOW_GUEST}!="1", GOTO="guests_end"
 ENV{UDISKS_IGNORE}="1"
 ENV{ID_FS_TYPE}=="LVM?_member|*_raid_member|*_member|bcache|btrfs|crypto_LUKS|DM_snapshot_cow|drbd", ENV{ID_FS_TYPE}="%(hidden)s"
-LABEL="bootflow_end"
+LABEL="guests_end"
 """
 
 
