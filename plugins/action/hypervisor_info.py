@@ -46,5 +46,10 @@ class ActionModule(LedgerAction):
             if view["host"] not in inventory:
                 view["problems"].append("not among the compute hosts of the inventory")
         if self.options["print_table"]:
-            tables.show(self._display, tables.hypervisor_table(shown) if shown else ["No compute hosts."])
+            tables.show(
+                self._display,
+                tables.hypervisor_table(shown)
+                if shown
+                else ["No compute hosts in the inventory, and none in the ledger %s." % self.options["ledger_url"]],
+            )
         return {"changed": False, "hypervisors": shown}

@@ -126,7 +126,7 @@ class ActionModule(LedgerAction):
                 for host in sorted(set(self.options["host"] or ()) - {v["host"] for v in shown})
             ]
         if not shown:
-            return lines or ["No instances."]
+            return lines or ["No instances in the ledger %s." % self.options["ledger_url"]]
         lines = [*tables.instance_table(shown), *lines]
         faulty = [v for v in shown if v["fault"]]
         items = [errors.failed_item(v["name"], v["uuid"], v["fault"], host=v["fault"]["host"]) for v in faulty]

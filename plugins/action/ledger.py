@@ -26,6 +26,7 @@ class ActionModule(LedgerAction):
         **MAINTENANCE.options(),
         **RUN.options("print_table"),
         "use_reserve": {"type": "bool", "default": False},
+        "print_revision": {"type": "bool", "default": False},
         **RUN_LIMIT,
     }
 
@@ -47,10 +48,10 @@ class ActionModule(LedgerAction):
         ledger = self.open_ledger(check_revision=False)
         try:
             if self.check_mode:
-                self._show(["Would copy %s to %s." % (self.options["ledger_url"], dest)])
+                self._show(["Would copy the ledger %s to %s." % (self.options["ledger_url"], dest)])
                 return {"changed": True, "dest": dest}
             size = backup.backup(ledger, dest)
-            self._show(["Copied %s to %s, %d bytes." % (self.options["ledger_url"], dest, size)])
+            self._show(["Copied the ledger %s to %s, %d bytes." % (self.options["ledger_url"], dest, size)])
             return {"changed": True, "dest": dest, "size": size}
         finally:
             ledger.close()
@@ -59,7 +60,10 @@ class ActionModule(LedgerAction):
         days = self.options["history_retention_days"]
         before = purge.cutoff(time.time(), days)
         if before is None:
-            kept = "Nothing is purged: bootflow_history_retention_days is 0, which keeps history for ever."
+            kept = (
+                "Nothing is purged from the ledger %s: bootflow_history_retention_days is 0, which keeps history for ever."
+                % self.options["ledger_url"]
+            )
             self._show([kept])
             return {"changed": False, "purged": {}, "msg": kept}
         ledger = self.open_ledger()
@@ -67,7 +71,8 @@ class ActionModule(LedgerAction):
             counts = ledger.inspect(purge.plan, before) if self.check_mode else purge.purge(ledger, before)
         finally:
             ledger.close()
-        lines = ["%s what is older than %s:" % ("Would purge" if self.check_mode else "Purged", utc(before))]
+        did = "Would purge" if self.check_mode else "Purged"
+        lines = ["%s from the ledger %s what is older than %s:" % (did, self.options["ledger_url"], utc(before))]
         lines += ["  %8d %s" % (count, name) for name, count in counts.items()] or ["  nothing"]
         self._show(lines)
         return {"changed": bool(counts), "purged": counts}

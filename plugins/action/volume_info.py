@@ -50,7 +50,7 @@ class ActionModule(LedgerAction):
         if o["print_table"]:
             lines = volume_texts.volume_table(volumes) if volumes else []
             if not volumes and o["volume_names"] != []:  # an empty list asks for the backends alone
-                lines = ["No volumes."]
+                lines = ["No volumes in the ledger %s." % o["ledger_url"]]
             there = {v["name"] for v in volumes} | {v["id"] for v in volumes}
             unknown = sorted({*(o["volume_names"] or ()), *(o["volume_ids"] or ())} - there)
             if unknown:

@@ -47,6 +47,10 @@ options:
       - The reserve is the file C(LEDGER-reserve) of 16 MiB. It is made where the disk has four times that room, and made again once it has.
     type: bool
     default: false
+  print_revision:
+    description: With O(state=migrated), print which ledger it is and its revision, also where nothing had to be done.
+    type: bool
+    default: false
   print_table:
     description: Print what was copied or purged, or in check mode would be done. Read from the variable C(bootflow_print_table), else V(true).
     type: bool

@@ -55,6 +55,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     host_programs,
     host_settings,
     packed_modules,
+    played,
     time_limits,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result, module_error, traceback_of
@@ -254,6 +255,10 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
     def run(self, tmp: t.Any = None, task_vars: t.Any = None) -> dict[str, t.Any]:
         result = super().run(tmp, task_vars)
         try:
+            left_out = played.left_out_by_tags(self._task, task_vars or {})
+            if left_out:
+                result.update(self._left_out(left_out))
+                return t.cast("dict[str, t.Any]", result)
             self.prepare(task_vars or {})
             result.update(self.act())
         except errors.BootflowError as e:
@@ -276,6 +281,25 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
         """An exception that is not of the family, as the failure of items: in one line, and in full where it is journalled."""
         self._display.vvv(traceback.format_exc(), host=self.task_vars["inventory_hostname"])
         return errors.RemoteError(reason="%s: %s" % (type(error).__name__, error), traceback=errors.unexpected(error))
+
+    def _left_out(self, tags: str) -> dict[str, t.Any]:
+        """The result of the first task of a playbook whose other tasks ``tags`` leave out: nothing is begun.
+
+        :raises InvalidInput: the playbook was named on the command line. One that a playbook of the user imports may be left out.
+        """
+        named = played.was_named(played.playbooks())
+        if named:
+            raise errors.InvalidInput(
+                message="%s leaves out all tasks of %s, which have no tags" % (tags, named),
+                remedy="Run it without %s. To choose instances or hosts, use bootflow_names or bootflow_hosts."
+                % " and ".join(word for word in tags.split() if word.startswith("--")),
+            )
+        text = (
+            "%s leaves out a playbook of bootflow.compute. To run it, give its import_playbook one of these tags."
+            % tags
+        )
+        self._display.warning(text)
+        return {"changed": False, "skipped": True, "msg": text}
 
     def _check_run_limit(self, limit: str | None) -> None:
         """:raises InvalidInput: the limit leaves out localhost. Ansible itself skips such plays and ends with 0."""
@@ -365,12 +389,24 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
         return self.open_ledger().transact(function, collisions=collisions)
 
     def _address(self) -> LedgerAddress:
+        self._refuse_unmeant_ledger()
         url = normalise_url(self.options["ledger_url"])
         self._warn_of_password("ledger_url", url)
         settings = {name[len("ledger_") :]: self.options[name] for name in COMMON if name != "ledger_url"}
         address = LedgerAddress(url=url, application_name="bootflow %s" % _run_id(), **settings)
         address.check()
         return address
+
+    def _refuse_unmeant_ledger(self) -> None:
+        """:raises InvalidInput: nobody said which ledger, and Ansible read no inventory that could have said it."""
+        if self._task.args.get("ledger_url") is not None or self.task_vars.get("bootflow_ledger_url") is not None:
+            return
+        if self.task_vars.get("groups") is not None and not self.task_vars["groups"].get("all"):
+            raise errors.InvalidInput(
+                message="no inventory was read, and bootflow_ledger_url is not set: the default ledger %s may not be the one you mean"
+                % self.options["ledger_url"],
+                remedy="Name your inventory with -i (or in ansible.cfg), or set bootflow_ledger_url.",
+            )
 
     def _warn_of_password(self, option: str, url: str) -> None:
         if not url_is_sqlite(url) and password_in(url):

@@ -87,11 +87,9 @@ def opened(action: LedgerAction, use_reserve: bool = False) -> dict[str, t.Any]:
         if not (action.check_mode and todo):
             its_id = found.id
         ledger.close()
-    if action.check_mode and todo and action.options["print_table"]:
-        lines = ["Would bring %s to revision %s:" % (shown, todo[-1]["revision"])]
-        lines += ["  %(revision)s  %(description)s" % step for step in todo]
-        tables.show(action.ports.display, lines)
     after = todo[-1]["revision"] if todo else runner.HEAD
+    if action.options["print_table"] and (todo or action.options.get("print_revision")):
+        tables.show(action.ports.display, _lines(shown, before, after, todo, action.check_mode))
     return {
         "changed": bool(todo),
         "ledger_id": its_id,
@@ -107,6 +105,19 @@ def opened(action: LedgerAction, use_reserve: bool = False) -> dict[str, t.Any]:
             "after_header": shown,
         },
     }
+
+
+def _lines(
+    shown: str, before: str | None, after: str, todo: t.Sequence[t.Mapping[str, str]], rehearsal: bool
+) -> list[str]:
+    """What was done to the ledger, which is always named: a person may have meant another one."""
+    if not todo:
+        return ["The ledger %s is at revision %s, the newest." % (shown, after)]
+    if before is None:
+        return ["%s the ledger %s, revision %s." % ("Would create" if rehearsal else "Created", shown, after)]
+    did = "Would upgrade" if rehearsal else "Upgraded"
+    lines = ["%s the ledger %s from revision %s to %s:" % (did, shown, before, after)]
+    return lines + ["  %(revision)s  %(description)s" % step for step in todo]
 
 
 def _check_clock(action: LedgerAction, ahead: float) -> None:

@@ -19,6 +19,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.times import
 
 # Stdout callbacks (ANSIBLE_STDOUT_CALLBACK, stdout_callback in ansible.cfg) whose output is parsed.
 FOR_MACHINES = ("json", "jsonl", "null")
+CONCISE = "concise"  # the callback of this collection, which prints nothing around tables
 
 
 def table(head: t.Sequence[str], rows: t.Sequence[t.Sequence[t.Any]]) -> list[str]:
@@ -174,10 +175,15 @@ def whole(view: t.Mapping[str, t.Any]) -> list[str]:
 
 
 def show(display: t.Any, lines: t.Sequence[str]) -> None:
-    """Print lines as they are, between the tasks' own output."""
-    say(display, "\n" + legible("\n".join(lines)) + "\n")
+    """Print lines as they are, apart from the tasks' own output where there is any."""
+    text = legible("\n".join(lines))
+    say(display, text.strip("\n") if _callback() == CONCISE else "\n" + text + "\n")
 
 
 def say(display: t.Any, text: str) -> None:
     """Print to the person: on stdout, or on stderr where a machine reads stdout."""
-    display.display(text, stderr=str(constants.DEFAULT_STDOUT_CALLBACK).rpartition(".")[2] in FOR_MACHINES)
+    display.display(text, stderr=_callback() in FOR_MACHINES)
+
+
+def _callback() -> str:
+    return str(constants.DEFAULT_STDOUT_CALLBACK).rpartition(".")[2]

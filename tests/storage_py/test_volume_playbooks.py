@@ -249,7 +249,7 @@ def test_the_life_of_volumes(house):
     house.play("volume_delete", volume_names=["data"], volume_cascade=True)
     assert house.volumes() == {} and house.snapshots() == {}
     assert house.lvs(THICK) == {} and house.lvs(THIN) == {}
-    assert "No volumes." in house.play("volume_list")
+    assert "No volumes in the ledger " in house.play("volume_list")
 
 
 def test_bad_input_is_told_at_once_and_nothing_is_touched(house):

@@ -169,7 +169,7 @@ def test_the_ledger_is_made_before_it_begins(fleet: Fleet, tmp_path: pathlib.Pat
         return action_of(instance_operation, ports, variables, check_mode, ledger_url=url, **options).act()
 
     assert begin(check_mode=True)["changed"] and not list(folder.iterdir())
-    assert ports.shown[0].lstrip().startswith("Would bring %s to revision" % url)
+    assert ports.shown[0].lstrip().startswith("Would create the ledger %s, revision " % url)
     made = begin(check_mode=False)
     assert made["changed"] and made["instances"] == []
     assert [d["before"] for d in made["diff"]] == ["revision: None\n", ""]

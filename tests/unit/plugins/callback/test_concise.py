@@ -22,7 +22,9 @@ LOCAL = {"connection": "local", "gather_facts": False}
 def play(
     tmp_path: pathlib.Path, plays: list[dict[str, object]], callback: str = "bootflow.compute.concise", *options: str
 ) -> str:
-    (tmp_path / "plays.yml").write_text(yaml.safe_dump([{**LOCAL, **p} for p in plays]))
+    (tmp_path / "plays.yml").write_text(
+        yaml.safe_dump([p if "import_playbook" in p else {**LOCAL, **p} for p in plays])
+    )
     environment = {
         **{k: v for k, v in os.environ.items() if not k.startswith("ANSIBLE_")},
         "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
@@ -78,3 +80,53 @@ def test_an_error_is_one_paragraph(tmp_path: pathlib.Path, ignored: bool) -> Non
 def test_other_errors_are_as_they_are_by_default(tmp_path: pathlib.Path) -> None:
     plays: list[dict[str, object]] = [{"hosts": "localhost", "tasks": [{"ansible.builtin.fail": {"msg": "no"}}]}]
     assert play(tmp_path, plays) == play(tmp_path, plays, "ansible.builtin.default")
+
+
+@pytest.fixture
+def options(tmp_path: pathlib.Path) -> list[str]:
+    """An inventory with a compute host that is not there, and a ledger of its own."""
+    (tmp_path / "hosts.yml").write_text(
+        "bootflow_compute: {hosts: {h1: {ansible_host: 127.0.0.1, ansible_port: 1, ansible_connection: ssh}}}\n"
+    )
+    return ["-i", "hosts.yml", "-e", "bootflow_ledger_url=%s" % (tmp_path / "ledger.db")]
+
+
+def test_of_the_collections_playbooks_only_what_they_say_is_shown(tmp_path: pathlib.Path, options: list[str]) -> None:
+    ledger: list[dict[str, object]] = [{"import_playbook": "bootflow.compute.ledger"}]
+    (line,) = play(tmp_path, ledger, "bootflow.compute.concise", *options).splitlines()
+    assert line.startswith("Created the ledger sqlite:////")
+    assert "PLAY [" in play(tmp_path, ledger, "bootflow.compute.concise", "-v", *options)
+    hosts: list[dict[str, object]] = [{"import_playbook": "bootflow.compute.hosts"}]
+    lines = play(tmp_path, hosts, "bootflow.compute.concise", *options).splitlines()
+    assert lines[0].startswith("HOST ") and lines[2].startswith("h1 ") and "PLAY" not in "\n".join(lines)
+
+
+def test_the_users_own_plays_are_shown_whole(tmp_path: pathlib.Path, options: list[str]) -> None:
+    """Before and after playbooks of the collection; also a hook, which a play of the collection includes."""
+    (tmp_path / "hook.yml").write_text(yaml.safe_dump([{"name": "Mine", "ansible.builtin.debug": {"msg": "the hook"}}]))
+    plays: list[dict[str, object]] = [
+        {"name": "Before", "hosts": "localhost", "tasks": [DEBUG]},
+        {"import_playbook": "bootflow.compute.list"},
+        {"name": "Nobody", "hosts": "all:!all", "tasks": [DEBUG]},
+        {"name": "After", "hosts": "localhost", "tasks": [DEBUG, {"bootflow.compute.instance_info": {}}]},
+        {"import_playbook": "bootflow.compute.boot"},
+    ]
+    hook = ["-e", "bootflow_hook_create_instance_pre=%s" % (tmp_path / "hook.yml")]
+    shown = play(tmp_path, plays, "bootflow.compute.concise", *options, *hook)
+    for each in (
+        "PLAY [Before]",
+        "PLAY [After]",
+        "TASK [Say it]",
+        "TASK [bootflow.compute.instance_info]",
+        "PLAY RECAP",
+    ):
+        assert each in shown, shown
+    assert "TASK [Mine]" in shown and "the hook" in shown
+    assert shown.count("PLAY [") == 2 and "Read the ledger" not in shown and "Nobody" not in shown
+
+
+def test_a_step_on_hosts_is_one_line_and_a_failure_one_paragraph(tmp_path: pathlib.Path, options: list[str]) -> None:
+    heartbeat: list[dict[str, object]] = [{"import_playbook": "bootflow.compute.heartbeat"}]
+    lines = play(tmp_path, heartbeat, "bootflow.compute.concise", *options).splitlines()
+    assert "Report the facts of the host: bootflow_compute" in lines
+    assert "TASK" not in "\n".join(lines) and "{" not in "\n".join(lines)
