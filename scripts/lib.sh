@@ -17,7 +17,7 @@ export LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive
 
 PACKAGES_CONTROLLER=(python3 python3-venv python3-apt openssh-client)
 # The packages of the role compute_host.
-mapfile -t PACKAGES_HOST < <(sed -n '/^compute_host_packages:/,/^[^ ]/s/^  - //p' "$ROOT/roles/compute_host/defaults/main.yml")
+mapfile -t PACKAGES_HOST < <(sed -n '/^compute_host_family_packages:/,/^[^ ]/s/^  - //p' "$ROOT/roles/compute_host/vars/debian.yml")
 PACKAGES_GUEST_IMAGE=(cpio mtools syslinux syslinux-common qemu-utils)
 # Used by scripts/test, never by the collection itself.
 PACKAGES_TEST=(openssh-server genisoimage util-linux xorriso cloud-init shellcheck procps git postgresql pgbouncer openssl)
