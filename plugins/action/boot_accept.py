@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.later import without_effect
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.unread_names import unread_names
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.apply import FOLLOW
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
@@ -169,6 +170,8 @@ class ActionModule(LedgerAction):
             for aggregate in aggregates
             for key in aggregate.metadata
         }
+        for text in without_effect(self.options["instances"] or ()):
+            self._display.warning(text)
         for text in unread_names(flavors.values(), {image.name: image for image in used}.values(), compared):
             self._display.warning(text)
 

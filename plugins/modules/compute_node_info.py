@@ -73,6 +73,11 @@ options:
     type: str
     choices: ["", hdd, ssd, nvme]
     default: ""
+  cpu_flags:
+    description: CPU features that guests are to have (V(pcid), V(+pcid)) or not to have (V(-vmx)). Those that libvirt does not know are reported.
+    type: list
+    elements: str
+    default: []
   iqn_prefixes:
     description:
       - Prefixes of the names of volume targets. If set, RV(iscsi) lists the targets for which the host has a session, a record of C(iscsiadm) or a
@@ -235,6 +240,16 @@ compute_node:
       description: Whether a UEFI firmware for guests is installed.
       type: bool
       returned: success
+    cpu_models:
+      description: Names of the CPU models that libvirt knows for guests of the host.
+      type: list
+      elements: str
+      returned: success
+    unknown_cpu_flags:
+      description: Names of O(cpu_flags) that libvirt does not know.
+      type: list
+      elements: str
+      returned: success
     initiator:
       description: Name of the iSCSI initiator of the host, from C(/etc/iscsi/initiatorname.iscsi); null if it has none.
       type: str
@@ -346,6 +361,7 @@ def main():
             "volume_group": {"type": "str"},
             "volume_attach": {"type": "str", "choices": [KERNEL, QEMU]},
             "disk_medium": {"type": "str", "choices": ["", *MEDIA], "default": ""},
+            "cpu_flags": {"type": "list", "elements": "str", "default": []},
             "iqn_prefixes": {"type": "list", "elements": "str", "default": []},
             "known_targets": {"type": "list", "elements": "str", "default": []},
             "list_reservations": {"type": "bool", "default": False},
@@ -370,6 +386,7 @@ def main():
                 args["disk_medium"],
                 args["ledger_id"],
                 args["volume_attach"] or "",
+                args["cpu_flags"],
             )
             if args["iqn_prefixes"]:
                 more["iscsi"] = iscsi_ends(connection, args["iqn_prefixes"], args["known_targets"])

@@ -321,6 +321,8 @@ def host_capabilities(build: Build) -> core_guest.HostCapabilities:
         emulator=(facts.get("emulators") or {}).get(arch),
         machine_types=(facts.get("machine_types") or {}).get(arch) or (),
         uefi=bool(facts.get("uefi")),
+        cpu_models=facts.get("cpu_models") or (),
+        unknown_cpu_flags=facts.get("unknown_cpu_flags") or (),
         libvirt_version=facts.get("libvirt_version") or 0,
         host=build.row.host or "",
         numa_topology=HostNUMATopology.from_facts(facts.get("numa_topology")),

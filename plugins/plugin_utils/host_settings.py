@@ -196,6 +196,7 @@ def node_info_arguments(action: OnHostOfLedger, configuration: t.Mapping[str, t.
         "volume_group": volume_group(host),
         "disk_medium": host.disk_medium,
         "volume_attach": host.volume_attach,
+        "cpu_flags": list(host.cpu_model_extra_flags),
     }
 
 

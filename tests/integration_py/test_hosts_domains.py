@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import subprocess
+from xml.etree import ElementTree
 
 import private_libvirt
 import pytest
@@ -463,6 +464,13 @@ def test_compute_node_info(host):
     assert ["x86_64", "qemu", "hvm"] in node["supported_instances"] and "pc" in node["machine_types"]["x86_64"]
     assert os.access(node["emulators"]["x86_64"], os.X_OK)
     assert node["cpu_info"]["arch"] == os.uname().machine and node["cpu_info"]["features"] and node["cpu_info"]["model"]
+    # What the filters of hw:maxphysaddr_bits compare, and what bootflow_cpu_model and bootflow_cpu_model_extra_flags may name.
+    capabilities = ElementTree.fromstring(host.virsh("capabilities"))
+    (bits,) = capabilities.iterfind("host/cpu/maxphysaddr")
+    assert node["cpu_info"]["maxphysaddr"] == {"mode": bits.get("mode"), "bits": int(bits.get("bits"))}
+    assert {"qemu64", "EPYC"} <= set(node["cpu_models"])
+    flags = host.modules("compute_node_info", instances_path=host.path, cpu_flags=["+PCID", "-vmx", "no<such", "-nor"])
+    assert flags["compute_node"]["unknown_cpu_flags"] == ["no<such", "nor"]
     assert sorted(c for cell in node["numa_topology"]["cells"] for c in cell["cpus"]) == list(range(os.cpu_count()))
     states = {d["uuid"]: d["power_state"] for d in node["domains"]}
     assert states == {guest(1): 1, guest(2): 4}

@@ -166,6 +166,8 @@ NODE: Shape = record(
         "emulators": mapping(name, path),
         "machine_types": mapping(name, names),
         "uefi": flag,
+        "cpu_models": items(text(255)),
+        "unknown_cpu_flags": items(text(255)),
         "initiator": maybe(text()),
         "qemu_iscsi": flag,
         "virt_type": choice("kvm", "qemu"),

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The names that domains of instances have."""
+"""The names of domains and of CPU features."""
 
 from __future__ import annotations
 
@@ -58,3 +58,8 @@ def checked_uuid(uuid: str) -> str:
         return str(uuid_module.UUID(uuid))
     except (ValueError, AttributeError, TypeError):
         raise InvalidInput(reason="%r is not a UUID" % (uuid,)) from None
+
+
+def cpu_flag_name(flag: str) -> str:
+    """The CPU feature that a flag such as ``+PCID`` or ``-vmx`` adds or takes away."""
+    return flag.strip().lower().lstrip("+-")

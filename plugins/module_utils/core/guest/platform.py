@@ -10,6 +10,7 @@ import typing as t
 
 from ..disks.disk_names import is_q35
 from ..errors import HostLacksHardware, InvalidInput, UnsupportedHardware
+from ..reading.nearest import suggestion
 from . import constraints, cpu_topology, values
 from .constraints import CPU_MODES, is_true
 from .domain.cpu import CpuConfig, CpuFeatureConfig, CpuTuneConfig
@@ -22,6 +23,7 @@ from .domain.platform import (
     SysinfoEntryConfig,
     TimerConfig,
 )
+from .names import cpu_flag_name
 from .spec import GuestSpec, HostCapabilities
 
 _DEFAULT_MACHINES = {
@@ -199,6 +201,14 @@ def cpu_config(guest: GuestSpec, host: HostCapabilities) -> CpuConfig | None:
         )
     if mode == "custom" and not options.cpu_model:
         raise InvalidInput(reason="cpu_mode custom has no cpu_model", remedy="Set bootflow_cpu_model.")
+    if mode == "custom" and host.cpu_models and options.cpu_model not in host.cpu_models:
+        raise HostLacksHardware(
+            host=host.host or "chosen",
+            model="CPU model %s" % options.cpu_model,
+            reason="libvirt does not know it there",
+            remedy="Correct bootflow_cpu_model. %s"
+            % suggestion(str(options.cpu_model), host.cpu_models, "virsh domcapabilities"),
+        )
     if host.virt_type != "kvm" and mode in ("host-model", "host-passthrough"):
         mode = "none"
     if mode == "maximum" and host.libvirt_version and host.libvirt_version < _MAXIMUM_SINCE:
@@ -209,6 +219,14 @@ def cpu_config(guest: GuestSpec, host: HostCapabilities) -> CpuConfig | None:
     if mode == "none" and not wanted:
         return None
     flags = () if mode == "none" else tuple(_cpu_feature(flag) for flag in options.cpu_model_extra_flags)
+    unknown = sorted({flag.name for flag in flags}.intersection(host.unknown_cpu_flags))
+    if unknown:
+        raise HostLacksHardware(
+            host=host.host or "chosen",
+            model="CPU feature %s" % ", ".join(unknown),
+            reason="libvirt does not know it there",
+            remedy="Correct bootflow_cpu_model_extra_flags.",
+        )
     return CpuConfig(
         mode=None if mode == "none" else mode,
         match="exact" if mode == "custom" else None,
@@ -221,9 +239,8 @@ def cpu_config(guest: GuestSpec, host: HostCapabilities) -> CpuConfig | None:
 
 
 def _cpu_feature(flag: str) -> CpuFeatureConfig:
-    name = flag.strip().lower()
-    policy = "disable" if name.startswith("-") else "require"
-    return CpuFeatureConfig(policy=policy, name=name.lstrip("+-"))
+    policy = "disable" if flag.strip().startswith("-") else "require"
+    return CpuFeatureConfig(policy=policy, name=cpu_flag_name(flag))
 
 
 def cputune_config(guest: GuestSpec) -> CpuTuneConfig | None:

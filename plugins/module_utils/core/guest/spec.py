@@ -44,6 +44,8 @@ class HostCapabilities:
     emulator: str | None = None
     machine_types: t.Sequence[str] = ()  # empty: unknown and not checked
     uefi: bool = False
+    cpu_models: t.Sequence[str] = ()  # of libvirt; empty: unknown and not checked
+    unknown_cpu_flags: t.Collection[str] = ()  # of those in bootflow_cpu_model_extra_flags
     libvirt_version: int = 0  # 9000000 is 9.0.0
     host: str = ""
     numa_topology: HostNUMATopology | None = None  # needed for guests that have one

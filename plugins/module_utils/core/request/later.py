@@ -36,13 +36,32 @@ def later_fields(entry: t.Mapping[str, t.Any], bad: t.Container[str]) -> t.Itera
             yield name, NotSupportedYet(feature=feature, remedy=remedy)
 
 
+#: What security groups and port security do with Neutron.
+NOT_FILTERED = (
+    "Nothing filters the traffic of a guest, which can also use any IP or MAC address. Filter it in the guest, or on the network that its"
+    " bridge leads to."
+)
+
+
+_SHOWN = 5
+
+
 def later_security_groups(groups: t.Iterable[str]) -> t.Iterator[BootflowError]:
     for group in groups:
         if group != "default":
             yield NotSupportedYet(
                 feature="Security group %s (any other than default)" % ascii(group),
-                remedy="Leave security_groups out, or set it to default.",
+                remedy="Leave security_groups out. %s" % NOT_FILTERED,
             )
+
+
+def without_effect(entries: t.Iterable[t.Any]) -> list[str]:
+    """A sentence for each field of valid entries that is accepted and does nothing. :arg entries: as they were written"""
+    names = [str(e.get("name")) for e in entries if isinstance(e, t.Mapping) and e.get("security_groups")]
+    if not names:
+        return []
+    shown = ", ".join(names[:_SHOWN]) + (" and %d more" % (len(names) - _SHOWN) if len(names) > _SHOWN else "")
+    return ["security_groups: default of %s has no effect. %s" % (shown, NOT_FILTERED)]
 
 
 _PLACEMENT = (

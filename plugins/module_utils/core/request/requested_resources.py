@@ -50,6 +50,20 @@ def read_pci_aliases(data: t.Any, problems: Problems) -> t.Any:
     return {}
 
 
+#: Beginnings of the names of extra specs that choose hosts -> the filter that reads them.
+_READ_BY = {
+    "aggregate_instance_extra_specs:": "AggregateInstanceExtraSpecsFilter",
+    "capabilities:": "ComputeCapabilitiesFilter",
+    "hw:maxphysaddr_bits": "ComputeCapabilitiesFilter",
+}
+
+
+def _requirements(flavor: Flavor) -> t.Iterator[tuple[list[str], str]]:
+    """The flavor's extra specs that choose hosts, each with the filter that reads them."""
+    for start, wanted in _READ_BY.items():
+        yield [n for n in sorted(flavor.extra_specs) if n.startswith(start) and flavor.extra_specs[n] != ""], wanted
+
+
 def requested_resources(
     flavor: Flavor,
     image: t.Optional[Image],
@@ -78,6 +92,7 @@ def requested_resources(
         (numa_topology, "NUMA cells, pinned CPUs or huge pages", "NUMATopologyFilter"),
         (requests, "PCI devices", "PciPassthroughFilter"),
         (disks, "whole disks", "WholeDiskFilter"),
+        *((names, ", ".join(names), wanted) for names, wanted in _requirements(flavor)),
     )
     for needed, what, wanted in needs:
         if needed and filters is not None and wanted not in filters:

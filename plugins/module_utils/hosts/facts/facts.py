@@ -10,6 +10,7 @@ import contextlib
 import os
 import socket
 import typing as t
+from xml.sax.saxutils import escape, quoteattr
 
 from ...core.disks.local import ON_LVM
 from ...core.disks.rescue import is_rescue
@@ -17,6 +18,7 @@ from ...core.errors import InvalidInput
 from ...core.guest.domain.element import parse, to_text
 from ...core.guest.domain.metadata import NovaInstanceConfig
 from ...core.guest.domain.namespaces import NOVA_NAMESPACE
+from ...core.guest.names import cpu_flag_name
 from ...core.instances.power_states import power_state_of
 from ...core.volumes.attachment import KERNEL
 from ..disks.devices import isolated_disks
@@ -54,6 +56,7 @@ def compute_node(
     disk_medium: str = "",
     ledger_id: str = "",
     volume_attach: str = "",
+    cpu_flags: t.Sequence[str] = (),
 ) -> dict[str, t.Any]:
     """Facts of this host for the scheduler and the XML of guests.
 
@@ -65,6 +68,7 @@ def compute_node(
     :arg disk_backend: storage of the local disks of guests; with lvm and qcow2_on_lvm the sizes are those of ``volume_group``.
     :arg ledger_id: folders and logical volumes of other ledgers are not reported; their domains are, with their ledger.
     :arg volume_attach: how guests of this host get volumes: kernel or qemu; "": not known, and nothing is reported of it.
+    :arg cpu_flags: CPU features that guests are to have or not to have, such as ``+pcid``; those that libvirt does not know are reported.
     :arg disk_medium: medium of the local disks as configured: hdd, ssd, nvme.
     :raises InvalidInput: an entry of pci_device_spec is not valid, or the volume group is not set.
     :raises DriverNotInitialized: the volume group does not exist.
@@ -105,7 +109,8 @@ def compute_node(
             "metrics": cpu_metrics(connection, instances_path, write_cache),
             "emulators": guests["emulators"],
             "machine_types": guests["machine_types"],
-            "uefi": has_uefi(connection, emulator, arch, verdict),
+            **guest_capabilities(connection, emulator, arch, verdict),
+            "unknown_cpu_flags": unknown_cpu_flags(connection, arch, cpu_flags),
             "initiator": initiator_name(),
             "qemu_iscsi": qemu_opens_iscsi(),
         }
@@ -318,7 +323,7 @@ def block_devices_of(domains: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, t.
 
 
 def cpu_info(connection: t.Any, capabilities: t.Any) -> dict[str, t.Any]:
-    """arch, model, vendor, features (all, sorted), topology {sockets, cores, threads, cells} of the host's CPU."""
+    """arch, model, vendor, features (all, sorted), topology {sockets, cores, threads, cells} and maxphysaddr of the host's CPU."""
     cpu = capabilities.find("host/cpu")
     topology = cpu.find("topology") if cpu.find("topology") is not None else {}
     features = {feature.get("name") for feature in cpu.iterfind("feature")}
@@ -332,7 +337,17 @@ def cpu_info(connection: t.Any, capabilities: t.Any) -> dict[str, t.Any]:
             **{name: int(topology.get(name, 1)) for name in ("sockets", "cores", "threads")},
             "cells": max(1, len(capabilities.findall("host/topology/cells/cell"))),
         },
+        **_physical_address_bits(cpu),
     }
+
+
+def _physical_address_bits(cpu: t.Any) -> dict[str, t.Any]:
+    """``maxphysaddr`` with its mode and bits, as in Nova; nothing where libvirt (before 8.7) does not know it."""
+    found = cpu.find("maxphysaddr")
+    if found is None:
+        return {}
+    bits = {"bits": int(found.get("bits"))} if found.get("bits") else {}
+    return {"maxphysaddr": {"mode": found.get("mode") or "", **bits}}
 
 
 def _model_features(connection: t.Any, cpu: t.Any) -> set[str]:
@@ -401,12 +416,31 @@ def parse_cpu_list(text: str) -> list[int]:
     return sorted(numbers)
 
 
-def has_uefi(connection: t.Any, emulator: str, arch: str, verdict: Verdict) -> bool:
-    """Whether libvirt finds a UEFI firmware for the guests."""
+def guest_capabilities(connection: t.Any, emulator: str, arch: str, verdict: Verdict) -> dict[str, t.Any]:
+    """What libvirt offers to the guests: ``uefi``, whether it finds such a firmware, and ``cpu_models``, the names of all CPU models, those
+    that the host's CPU cannot be, too: with extra flags some run. Both are empty where libvirt does not answer.
+    """
     try:
         capabilities = parse(
             connection.getDomainCapabilities(emulator or None, arch or None, None, verdict.virt_type, 0)
         )
     except libvirt.libvirtError:
-        return False
-    return any(value.text == "efi" for value in capabilities.iterfind("os/enum[@name='firmware']/value"))
+        return {"uefi": False, "cpu_models": []}
+    models = capabilities.iterfind("cpu/mode[@name='custom']/model")
+    return {
+        "uefi": any(value.text == "efi" for value in capabilities.iterfind("os/enum[@name='firmware']/value")),
+        "cpu_models": sorted({str(model.text) for model in models if model.text}),
+    }
+
+
+def unknown_cpu_flags(connection: t.Any, arch: str, flags: t.Iterable[str]) -> list[str]:
+    """The names of ``flags`` that libvirt knows of no CPU of ``arch``: no guest with them starts."""
+    unknown = []
+    for name in sorted({cpu_flag_name(flag) for flag in flags}):
+        cpu = "<cpu><arch>%s</arch><model>qemu64</model><feature name=%s/></cpu>" % (escape(arch), quoteattr(name))
+        try:
+            connection.baselineCPU([cpu], 0)
+        except libvirt.libvirtError as error:
+            if "nknown CPU feature" in str(error):
+                unknown.append(name)
+    return unknown

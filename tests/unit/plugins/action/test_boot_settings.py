@@ -353,6 +353,18 @@ def test_names_that_nothing_reads_are_warned_of_once_a_flavor_and_image(world: W
     assert boot.warnings == []
 
 
+@pytest.mark.parametrize("groups", [["default"], [{"name": "default"}]])
+def test_a_security_group_has_no_effect_and_a_boot_says_so(world: World, groups: t.Any) -> None:
+    boot = Boot(world)
+    boot.accept(security_groups=groups)
+    (warning,) = boot.warnings
+    assert warning.startswith("security_groups: default of web has no effect. Nothing filters the traffic of a guest")
+    assert "any IP or MAC address" in warning
+    boot = Boot(world)
+    boot.accept(name="db", security_groups=[])
+    assert boot.warnings == []
+
+
 @pytest.mark.parametrize(
     ("zone", "entry"), [("nova", {}), ("north", {}), ("south, north", {"availability_zone": "north"})]
 )

@@ -86,6 +86,27 @@ def test_resources_that_no_enabled_filter_looks_for_are_refused(make_action, spe
     assert BootRequest(options(make_action, **given, instances=[forced], enabled_filters=filters)).requests
 
 
+@pytest.mark.parametrize(
+    ("spec", "value", "name"),
+    [
+        ("aggregate_instance_extra_specs:ssd", "true", "AggregateInstanceExtraSpecsFilter"),
+        ("capabilities:disk_medium", "ssd", "ComputeCapabilitiesFilter"),
+        ("hw:maxphysaddr_bits", "40", "ComputeCapabilitiesFilter"),
+    ],
+)
+def test_extra_specs_that_no_enabled_filter_reads_are_refused(make_action, spec, value, name):
+    """Nova ignores them without a word; the guest would be anywhere."""
+    given = {"flavors": [{**FLAVOR, "extra_specs": {spec: value}}]}
+    others = [f for f in DEFAULT_FILTERS if f != name]
+    with pytest.raises(InvalidRequest) as caught:
+        BootRequest(options(make_action, **given, enabled_filters=others))
+    (error,) = caught.value.errors
+    assert error["path"] == "instances[0].flavor" and spec in error["message"] and name in error["remedy"]
+    assert BootRequest(options(make_action, **given, enabled_filters=[*others, name])).requests
+    without = {"flavors": [{**FLAVOR, "extra_specs": {spec: ""}}]}
+    assert BootRequest(options(make_action, **without, enabled_filters=others)).requests
+
+
 def test_a_task_without_the_schedulers_settings_takes_the_request_as_it_is(make_action):
     given = {k: v for k, v in options(make_action, {"same_host": "db"}).items() if k in REQUEST.options()}
     assert BootRequest(given).requests[0].scheduler_hints == {"same_host": ["db"]}

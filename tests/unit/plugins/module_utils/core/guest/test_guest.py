@@ -722,6 +722,28 @@ def test_serial_ports_of_a_machine_that_has_one():
         guest_xml(guest(specs={"hw:serial_port_count": "2"}), ARM)
 
 
+def test_a_cpu_model_that_the_host_does_not_have():
+    host = dataclasses.replace(KVM, cpu_models=("EPYC", "Skylake-Client"))
+    custom = {"cpu_mode": "custom", "cpu_model": "skylake-client"}
+    with pytest.raises(errors.HostLacksHardware, match="no CPU model skylake-client") as caught:
+        guest_xml(guest(options=custom), host)
+    assert "Did you mean Skylake-Client?" in caught.value.remedy
+    for options, on in (
+        ({**custom, "cpu_mode": "host-model"}, host),
+        (custom, KVM),
+        ({**custom, "cpu_model": "EPYC"}, host),
+    ):
+        assert_valid(guest_xml(guest(options=options), on))
+
+
+def test_a_cpu_feature_that_the_host_does_not_know():
+    host = dataclasses.replace(KVM, unknown_cpu_flags=("nosuch",))
+    for flags in (["nosuch"], ["-NoSuch"], ["pcid", "+nosuch "]):
+        with pytest.raises(errors.HostLacksHardware, match="no CPU feature nosuch"):
+            guest_xml(guest(options={"cpu_mode": "host-model", "cpu_model_extra_flags": flags}), host)
+    assert_valid(guest_xml(guest(options={"cpu_mode": "none", "cpu_model_extra_flags": ["nosuch"]}), host))
+
+
 def test_aarch64_is_valid():
     xml = guest_xml(guest(), ARM)
     assert_valid(xml)
