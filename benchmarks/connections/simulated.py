@@ -7,7 +7,9 @@
 from __future__ import annotations
 
 import ast
+import base64
 import json
+import marshal
 import re
 import time
 import typing as t
@@ -28,8 +30,12 @@ options:
     vars: [{name: simulated_seconds}]
 """
 
+# As Ansible packs a module.
 MODULE = re.compile(rb"^ansible_module='(?:\w+\.)*(\w+)',$", re.MULTILINE)
 PARAMETERS = re.compile(rb"^params=(.+),$", re.MULTILINE)
+# As a program without Ansible's library (plugin_utils/host_programs.py).
+PARTS = re.compile(rb"^PARTS = (b.+)$", re.MULTILINE)
+ARGUMENTS = re.compile(rb"^ARGUMENTS = (b.+)$", re.MULTILINE)
 RUNNING = {"power_state": 1, "error": None, "changed": True}
 
 
@@ -44,10 +50,9 @@ class Connection(ConnectionBase):  # type: ignore[misc]
     def exec_command(self, cmd: str, in_data: bytes | None = None, sudoable: bool = True) -> tuple[int, bytes, bytes]:
         if in_data is None:  # Python is there, and so is every file that is looked for
             return 0, "\n".join(cmd.split()).encode(), b""
-        module, parameters = MODULE.search(in_data), PARAMETERS.search(in_data)
-        if module is None or parameters is None or module[1] != b"instance_build":
-            raise SystemExit("the simulated host does not know the module %r" % (module and module[1],))
-        arguments = json.loads(ast.literal_eval(parameters[1].decode()))["ANSIBLE_MODULE_ARGS"]
+        module, arguments = asked_for(in_data)
+        if module != "instance_build":
+            raise SystemExit("the simulated host does not know the module %r" % module)
         time.sleep(self.get_option("seconds"))
         return 0, json.dumps({"changed": True, "parts": parts_of(arguments)}).encode(), b""
 
@@ -59,6 +64,22 @@ class Connection(ConnectionBase):  # type: ignore[misc]
 
     def close(self) -> None:
         self._connected = False
+
+
+def asked_for(sent: bytes) -> tuple[str | None, dict[str, t.Any]]:
+    """The module that ``sent`` runs on a host, and its arguments; (None, {}): nothing that is known here."""
+    parts, arguments = PARTS.search(sent), ARGUMENTS.search(sent)
+    if parts is not None and arguments is not None:
+        name = marshal.loads(base64.b64decode(_literal(parts)))["module"].rpartition(".")[2]
+        return name, json.loads(_literal(arguments))
+    module, parameters = MODULE.search(sent), PARAMETERS.search(sent)
+    if module is None or parameters is None:
+        return None, {}
+    return module[1].decode(), json.loads(_literal(parameters))["ANSIBLE_MODULE_ARGS"]
+
+
+def _literal(found: re.Match[bytes]) -> t.Any:
+    return ast.literal_eval(found[1].decode())
 
 
 def parts_of(arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

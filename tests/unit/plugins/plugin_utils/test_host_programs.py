@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import functools
+import importlib.util
 import itertools
 import json
 import marshal
@@ -70,12 +71,31 @@ def run(
         parts = marshal.loads(base64.b64decode(space["PARTS"]))
         change(parts)
         line = b"PARTS = %r\n" % base64.b64encode(marshal.dumps(parts, 4))
-    given = json.dumps({"_ansible_no_log": True, "_ansible_module_name": name, **arguments}).encode()
-    text = line + b"ARGUMENTS = %r\n" % given + host_programs.START.encode()
     done = subprocess.run(
-        [sys.executable, "-I"], input=text, capture_output=True, check=False, timeout=60, cwd=tempfile.gettempdir()
-    )
+        [sys.executable, "-I"], input=sent(name, arguments, line), capture_output=True, check=False, timeout=60,
+        cwd=tempfile.gettempdir(),
+    )  # fmt: skip
     return t.cast("dict[str, t.Any]", json.loads(done.stdout.splitlines()[-1]))
+
+
+def sent(name: str, arguments: dict[str, t.Any], line: bytes) -> bytes:
+    """What goes to the host. :arg line: its parts"""
+    given = json.dumps({"_ansible_no_log": True, "_ansible_module_name": name, **arguments}).encode()
+    return line + b"ARGUMENTS = %r\n" % given + host_programs.START.encode()
+
+
+def test_the_hosts_of_the_benchmark_know_programs() -> None:
+    """benchmarks/controller.py, whose hosts are simulated, ended with the first program."""
+    path = MODULES.resolve().parents[1] / "benchmarks" / "connections" / "simulated.py"
+    spec = importlib.util.spec_from_file_location("simulated", path)
+    assert spec is not None and spec.loader is not None
+    simulated = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(simulated)
+    program = host_programs.program_of("bootflow.compute.instance_build", packed("instance_build"))
+    assert program is not None
+    module, arguments = simulated.asked_for(sent("instance_build", {"networks": [1]}, program))
+    assert (module, arguments["networks"]) == ("instance_build", [1])
+    assert simulated.asked_for(b"whoami") == (None, {})
 
 
 def test_a_python_that_is_too_old_leaves_the_module_to_ansible() -> None:
