@@ -39,7 +39,7 @@ from .shapes import (
     whole,
 )
 
-_PCI_ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _HEX = re.compile(r"[0-9a-f]{4}")
 
 _cpus = items(count, most=65536, unique=".")
@@ -88,6 +88,7 @@ _pci_device = record(
         "tags": mapping(name, maybe(text(TEXT))),
     },
 )
+PCI_DEVICES: Shape = items(_pci_device, unique="address")
 _disk = record(
     {"path": text(least=1), "size_gb": count},
     {"medium": choice("", *MEDIA), "serial": text(TEXT), "reason": message, "domain": text()},
@@ -160,7 +161,7 @@ NODE: Shape = record(
         "libvirt_version": count,
         **_PROFILE,
         "numa_topology": maybe(_numa_topology),
-        "pci_passthrough_devices": items(_pci_device, unique="address"),
+        "pci_passthrough_devices": PCI_DEVICES,
         "isolated_disks": DISKS,
         "metrics": mapping(name, number(-LARGEST_BIG, LARGEST_BIG)),
         "emulators": mapping(name, path),

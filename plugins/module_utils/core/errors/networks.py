@@ -60,6 +60,7 @@ class FixedIpAlreadyInUse(NetworkError):
     """The requested address is allocated."""
 
     msg_fmt = "IP address %(address)s already allocated in subnet %(subnet)s"
+    status = 409
     remedy = "Choose another fixed_ip, or leave it out."
 
 
@@ -96,10 +97,27 @@ class InvalidAllocationPool(NetworkError):
     msg_fmt = "The allocation pool %(pool)s is not valid: %(reason)s"
 
 
+class OverlappingAllocationPools(NetworkError):
+    """Two allocation pools of a subnet have common addresses."""
+
+    msg_fmt = "Found overlapping allocation pools: %(pool_1)s %(pool_2)s for subnet %(subnet_cidr)s."
+    status = 409
+    remedy = "Write pools without common addresses."
+
+
+class GatewayConflictWithAllocationPools(NetworkError):
+    """The gateway of a subnet is in one of its allocation pools."""
+
+    msg_fmt = "Gateway ip %(ip_address)s conflicts with allocation pool %(pool)s."
+    status = 409
+    remedy = "Leave the gateway's address out of the pool, or write another gateway_ip, or null for none."
+
+
 class NoMoreFixedIps(NetworkError):
     """Every address of the network is allocated."""
 
     msg_fmt = "No fixed IP addresses available for network: %(net)s"
+    status = 409
 
 
 class VirtualInterfaceCreateException(NetworkError):

@@ -44,8 +44,8 @@ _DETACHED = {
 }
 
 
-#: What these are where an interface is attached; a boot answers 409, 400 and 400.
-STATUSES = {"NetworkAmbiguous": 400, "NetworkNotFound": 404, "FixedIpAlreadyInUse": 409}
+#: What these are where an interface is attached; a boot answers 409 and 400.
+STATUSES = {"NetworkAmbiguous": 400, "NetworkNotFound": 404}
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,12 @@ import socket
 import typing as t
 
 from ..errors import (
+    GatewayConflictWithAllocationPools,
     InvalidAllocationPool,
     InvalidInput,
     InvalidIpForAllocationPools,
     InvalidIpForSubnet,
+    OverlappingAllocationPools,
 )
 
 if t.TYPE_CHECKING:  # hosts load this file, and need no more
@@ -104,7 +106,9 @@ def validate_pools(cidr: str, pools: t.Sequence[t.Mapping[str, t.Any]], gateway_
     """The pools in canonical form, ascending.
 
     :raises InvalidAllocationPool: start or end is not an address, or of the other IP version; start after end; outside
-        the subnet's usable range; two pools overlap; the gateway is inside a pool. The message names the pool.
+        the subnet's usable range. The message names the pool.
+    :raises OverlappingAllocationPools: two pools have common addresses.
+    :raises GatewayConflictWithAllocationPools: the gateway is in a pool.
     :raises InvalidInput: not a CIDR.
     """
     first, last = usable_range(cidr)
@@ -131,14 +135,13 @@ def validate_pools(cidr: str, pools: t.Sequence[t.Mapping[str, t.Any]], gateway_
     ranges.sort(key=lambda r: int(r[0]))
     for (start, end), (next_start, next_end) in zip(ranges, ranges[1:]):
         if int(next_start) <= int(end):
-            raise InvalidAllocationPool(
-                pool="%s-%s" % (next_start, next_end),
-                reason="another pool of the same subnet overlaps it: %s-%s in %s" % (start, end, cidr),
+            raise OverlappingAllocationPools(
+                pool_1="%s-%s" % (start, end), pool_2="%s-%s" % (next_start, next_end), subnet_cidr=cidr
             )
     gateway = parse_ip(gateway_ip)
     for start, end in ranges:
         if gateway is not None and gateway.version == start.version and int(start) <= int(gateway) <= int(end):
-            raise InvalidAllocationPool(pool="%s-%s" % (start, end), reason="the gateway %s is inside" % gateway)
+            raise GatewayConflictWithAllocationPools(ip_address=gateway, pool="%s-%s" % (start, end))
     return tuple({"start": str(start), "end": str(end)} for start, end in ranges)
 
 

@@ -53,8 +53,24 @@ def read_network(fields: Fields, name: str) -> Network:
         forward=fields.choice("forward", FORWARDS, "none"),
     )
     if network.is_managed:
+        _check_gateways(network, fields)
         _check_dhcp(network, fields)
     return network
+
+
+def _check_gateways(network: Network, fields: Fields) -> None:
+    """Note the gateways that the hosts of a managed network cannot have as their addresses in it."""
+    for index, subnet in enumerate(network.subnets):
+        if subnet.gateway_ip is None or ipaddress.ip_address(subnet.gateway_ip) in ipaddress.ip_network(subnet.cidr):
+            continue
+        fields.problems.add(
+            "%s.subnets[%d].gateway_ip" % (fields.path, index),
+            InvalidInput(
+                message="%s is not in %s; in a managed network it is the address of each host"
+                % (subnet.gateway_ip, subnet.cidr),
+                remedy="Write an address of the range, or null for none. A gateway outside is possible with type: bridge, and without manage.",
+            ),
+        )
 
 
 def _check_dhcp(network: Network, fields: Fields) -> None:
@@ -169,11 +185,12 @@ def _read_gateway(fields: Fields, net: IPNetwork) -> t.Optional[str]:
     ):
         fields.wrong("gateway_ip", "%s is the network or broadcast address of %s" % (gateway, net))
         return None
-    # an IPv6 gateway may be link-local, and so outside
-    if gateway not in net and not gateway.is_link_local:
-        fields.wrong("gateway_ip", "%s is not in %s" % (gateway, net))
+    if gateway.is_multicast or gateway.is_unspecified or gateway.is_loopback or str(gateway) == "255.255.255.255":
+        fields.wrong("gateway_ip", "%s is not the address of a gateway" % gateway)
         return None
-    return str(gateway)
+    return str(
+        gateway
+    )  # As in Neutron it may be outside of the range: link-local, or of a provider that routes single addresses.
 
 
 def _read_pools(fields: Fields, net: IPNetwork, gateway: t.Optional[str]) -> t.Any:

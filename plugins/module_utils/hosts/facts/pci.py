@@ -7,9 +7,10 @@
 from __future__ import annotations
 
 import os
+import re
 import typing as t
 
-from ...core.errors import PciDeviceWrongAddressFormat
+from ...core.errors import PciConfigInvalidWhitelist, PciDeviceWrongAddressFormat
 from ...core.guest.domain.element import parse
 from ...core.resources.pci.device import PF, STANDARD, VF, PciDevice
 from ...core.resources.pci.spec import admitted, parse_device_specs, split_address
@@ -33,7 +34,7 @@ class Sysfs:
         target = os.path.basename(os.path.realpath(os.path.join(self.root, "class/net", name, "device")))
         try:
             split_address(target)
-        except PciDeviceWrongAddressFormat:
+        except (PciDeviceWrongAddressFormat, PciConfigInvalidWhitelist):
             return None, False  # the interface does not exist or is not a PCI device
         return target, self.is_physical_function(target)
 
@@ -48,6 +49,8 @@ class Sysfs:
             return []
         found = []
         for address in addresses:
+            if not _ADDRESS_NAME.match(address):
+                continue  # of a kernel that names others here
             vendor, product = [_read_int(self._device(address, name)) for name in ("vendor", "device")]
             if vendor is None or product is None:
                 continue  # it was unplugged meanwhile
@@ -56,6 +59,9 @@ class Sysfs:
             kind = VF if parent else (PF if self.is_physical_function(address) else STANDARD)
             found.append(_device(address, vendor, product, _read_int(self._device(address, "numa_node")), kind, parent))
         return found
+
+
+_ADDRESS_NAME = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]\Z")
 
 
 def _read_int(path: str) -> int | None:
@@ -78,7 +84,7 @@ def _device(address: str, vendor: int, product: int, numa_node: int | None, kind
 
 
 def device_of_xml(xml: str) -> PciDevice | None:
-    """The device of libvirt's node device XML; None if it is not on the PCI bus."""
+    """The device of libvirt's node device XML; None if it is not on the PCI bus, or has no ids."""
     node = parse(xml)
     pci = node.find("capability[@type='pci']")
     if pci is None:
@@ -90,11 +96,13 @@ def device_of_xml(xml: str) -> PciDevice | None:
         kind = PF
     elif parent_address is not None:
         kind, parent = VF, _address([parent_address.get(name) for name in _ADDRESS])
-    numa = pci.find("numa")
+    numa, vendor, product = pci.find("numa"), pci.find("vendor"), pci.find("product")
+    if vendor is None or product is None or not vendor.get("id") or not product.get("id"):
+        return None
     return _device(
         _address([pci.findtext(name) for name in _ADDRESS]),
-        int(pci.find("vendor").get("id"), 0),
-        int(pci.find("product").get("id"), 0),
+        int(vendor.get("id"), 0),
+        int(product.get("id"), 0),
         int(numa.get("node")) if numa is not None else None,
         kind,
         parent,

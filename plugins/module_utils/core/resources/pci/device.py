@@ -17,7 +17,7 @@ DEVICE_TYPES = (STANDARD, PF, VF)
 
 @dataclass(frozen=True)
 class PciDevice:
-    """One function of a device. ``address`` is ``dddd:bb:ss.f``, the ids are four lower-case hex digits.
+    """One function of a device. ``address`` is ``dddd:bb:ss.f`` (the domain has up to eight digits), the ids are four lower-case hex digits.
 
     ``tags`` come from the entry of the host's pci_device_spec that admitted the device.
     """

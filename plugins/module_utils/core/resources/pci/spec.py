@@ -22,8 +22,9 @@ from ...reading.formats import FALSE_WORDS, TRUE_WORDS
 from .device import PciDevice
 
 ANY = "*"
-#: The parts of an address: name, largest value, digits.
-_PARTS = (("domain", 0xFFFF, 4), ("bus", 0xFF, 2), ("slot", 0x1F, 2), ("function", 0x7, 1))
+#: The parts of an address: name, largest value, least digits. The domain is that of libvirt: the kernel gives 10000 and more to devices behind
+#: a controller of their own (Intel VMD, Hyper-V). Nova has at most FFFF.
+_PARTS = (("domain", 0xFFFFFFFF, 4), ("bus", 0xFF, 2), ("slot", 0x1F, 2), ("function", 0x7, 1))
 
 Address = t.Tuple[str, str, str, str]
 
@@ -42,6 +43,7 @@ def split_address(address: str) -> Address:
     """Domain, bus, slot and function of a full address, in lower case with all digits.
 
     :raises PciDeviceWrongAddressFormat: not an address.
+    :raises PciConfigInvalidWhitelist: a part is not a hex number, or too large.
     """
     front, dot, function = str(address).partition(".")
     parts = front.split(":") + [function]

@@ -68,15 +68,35 @@ def test_valid_pools_come_back_canonical_and_ascending():
         (pools("10.0.0.0-10.0.0.10"), None, "the addresses of subnet"),
         (pools("10.0.0.10-10.0.0.255"), None, "the addresses of subnet"),
         (pools("10.0.1.10-10.0.1.20"), None, "the addresses of subnet"),
-        (pools("10.0.0.20-10.0.0.30", "10.0.0.10-10.0.0.20"), None, "overlaps"),
-        (pools("10.0.0.10-10.0.0.90", "10.0.0.20-10.0.0.30"), None, "overlaps"),
-        (pools("10.0.0.1-10.0.0.10"), "10.0.0.1", "gateway 10.0.0.1"),
-        (pools("10.0.0.1-10.0.0.10"), "10.0.0.10", "gateway 10.0.0.10"),
     ],
 )
 def test_invalid_pools(given_pools, gateway, word):
     with pytest.raises(errors.InvalidAllocationPool, match=word):
         ipam.validate_pools("10.0.0.0/24", given_pools, gateway)
+
+
+@pytest.mark.parametrize(
+    ("given_pools", "gateway", "error", "text"),
+    [
+        (pools("10.0.0.20-10.0.0.30", "10.0.0.10-10.0.0.20"), None, errors.OverlappingAllocationPools,
+         "Found overlapping allocation pools: 10.0.0.10-10.0.0.20 10.0.0.20-10.0.0.30 for subnet 10.0.0.0/24."),
+        (pools("10.0.0.10-10.0.0.90", "10.0.0.20-10.0.0.30"), None, errors.OverlappingAllocationPools,
+         "Found overlapping allocation pools: 10.0.0.10-10.0.0.90 10.0.0.20-10.0.0.30 for subnet 10.0.0.0/24."),
+        (pools("10.0.0.1-10.0.0.10"), "10.0.0.1", errors.GatewayConflictWithAllocationPools,
+         "Gateway ip 10.0.0.1 conflicts with allocation pool 10.0.0.1-10.0.0.10."),
+        (pools("10.0.0.1-10.0.0.10"), "10.0.0.10", errors.GatewayConflictWithAllocationPools,
+         "Gateway ip 10.0.0.10 conflicts with allocation pool 10.0.0.1-10.0.0.10."),
+    ],
+)  # fmt: skip
+def test_pools_that_are_conflicts_with_neutron(given_pools, gateway, error, text):
+    with pytest.raises(error) as caught:
+        ipam.validate_pools("10.0.0.0/24", given_pools, gateway)
+    assert (caught.value.status, caught.value.message) == (409, text)
+
+
+def test_addresses_that_are_conflicts_with_neutron():
+    taken = errors.FixedIpAlreadyInUse(address="10.0.0.9", subnet="s")
+    assert (taken.status, errors.NoMoreFixedIps(net="n").status) == (409, 409)
 
 
 @pytest.mark.parametrize("cidr", ["10.0.0.0", "10.0.0.0/33", "x/24", "", None])

@@ -189,9 +189,21 @@ IMAGE = {"name": "i", "disk_format": "raw", "url": "http://x/y", "checksum": SHA
         ),
         (
             "networks",
-            {"name": "n", "subnets": [{"cidr": "10.0.0.0/24", "gateway_ip": "10.0.1.1"}]},
+            {"name": "n", "manage": True, "subnets": [{"cidr": "10.0.0.0/24", "gateway_ip": "10.0.1.1"}]},
             "subnets[0].gateway_ip",
-            "not in",
+            "10.0.1.1 is not in 10.0.0.0/24; in a managed network it is the address of each host",
+        ),
+        (
+            "networks",
+            {"name": "n", "manage": True, "subnets": [{"cidr": "fd00::/64", "gateway_ip": "fe80::1"}]},
+            "subnets[0].gateway_ip",
+            "fe80::1 is not in fd00::/64",
+        ),
+        (
+            "networks",
+            {"name": "n", "subnets": [{"cidr": "10.0.0.0/24", "gateway_ip": "224.0.0.1"}]},
+            "subnets[0].gateway_ip",
+            "not the address of a gateway",
         ),
         (
             "networks",
@@ -325,6 +337,9 @@ def test_names_and_ids_are_used_once():
         ({"cidr": "10.0.0.0/24", "gateway_ip": "10.0.0.9"}, "10.0.0.9", ("10.0.0.1", "10.0.0.8")),
         ({"cidr": "fd00::/64"}, "fd00::1", ("fd00::2", "fd00::ffff:ffff:ffff:ffff")),
         ({"cidr": "fd00::/64", "gateway_ip": "fe80::1"}, "fe80::1", ("fd00::1", "fd00::ffff:ffff:ffff:ffff")),
+        ({"cidr": "10.0.0.0/24", "gateway_ip": "198.51.100.1"}, "198.51.100.1", ("10.0.0.1", "10.0.0.254")),
+        ({"cidr": "fd00::/64", "gateway_ip": "fd01::1"}, "fd01::1", ("fd00::1", "fd00::ffff:ffff:ffff:ffff")),
+        ({"cidr": "10.0.0.7/32", "gateway_ip": "10.0.0.1"}, "10.0.0.1", ("10.0.0.7", "10.0.0.7")),
         ({"cidr": "10.0.0.7/32"}, None, ("10.0.0.7", "10.0.0.7")),
     ],
 )

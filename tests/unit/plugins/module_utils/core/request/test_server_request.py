@@ -284,7 +284,7 @@ REFUSED = [
         {"networks": [{"network": "red", "fixed_ip": "10.0.1.5"}] * 2},
         "networks[1].fixed_ip",
         "FixedIpAlreadyInUse",
-        400,
+        409,
         "twice",
     ),
     ({"networks": [{"network": "red", "tag": "a,b"}]}, "networks[0].tag", "InvalidInput", 400, "does not match"),

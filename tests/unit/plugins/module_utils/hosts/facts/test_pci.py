@@ -9,6 +9,7 @@ import types
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.answers.compute import PCI_DEVICES
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.pci.device import (
     PF,
     STANDARD,
@@ -126,6 +127,42 @@ def test_a_card_is_a_physical_function_before_it_has_virtual_ones():
 
 def test_what_is_on_another_bus_is_no_pci_device():
     assert pci.device_of_xml("<device><name>usb</name><capability type='usb_device'/></device>") is None
+
+
+def test_a_device_behind_a_controller_of_its_own(sysfs, tmp_path):
+    """Intel VMD: its domain has five digits."""
+    vmd = "10000:e1:00.0"
+    device = PciDevice(vmd, "8086", "0a54", 0, VF, "10000:e0:00.0")
+    xml = node_xml(
+        vmd,
+        "8086",
+        "0a54",
+        "<numa node='0'/>",
+        "<capability type='phys_function'><address domain='0x10000' bus='0xe0' slot='0x00' function='0x0'/></capability>",
+    )
+    assert pci.device_of_xml(xml) == device
+    real = tmp_path / "devices" / vmd
+    real.mkdir()
+    for name, text in {"vendor": "0x8086", "device": "0x0a54", "numa_node": "0"}.items():
+        (real / name).write_text(text)
+    (real / "physfn").symlink_to("../10000:e0:00.0")
+    (tmp_path / "bus/pci/devices" / vmd).symlink_to(real)
+    (tmp_path / "bus/pci/devices" / "slot7").mkdir()
+    assert sysfs.devices() == [*DEVICES, device]
+    (found,) = pci.pci_passthrough_devices(Connection([xml]), [{"vendor_id": "8086"}], sysfs)
+    assert (found["address"], found["dev_id"]) == (vmd, "pci_10000_e1_00_0")
+    PCI_DEVICES([found], "pci_passthrough_devices")
+
+
+def test_a_device_without_ids_is_left_out():
+    assert pci.device_of_xml(XML[PLAIN].replace("<vendor id='0x10de'>Maker</vendor>", "")) is None
+
+
+def test_an_interface_that_is_no_pci_device(sysfs, tmp_path):
+    (tmp_path / "devices" / "0003:046D:C52B.0001").mkdir()
+    (tmp_path / "class/net/hid0").mkdir()
+    (tmp_path / "class/net/hid0/device").symlink_to(tmp_path / "devices" / "0003:046D:C52B.0001")
+    assert sysfs.function_of_interface("hid0") == (None, False)
 
 
 def test_the_kernel_says_the_same_as_libvirt(sysfs):

@@ -138,5 +138,22 @@ def test_half_an_address_is_none(text):
         split_address(text)
 
 
+def test_a_domain_of_a_controller_of_its_own():
+    """Intel VMD: one such device ended the report of its host with each entry, also with one of another vendor."""
+    device = PciDevice("10000:e1:00.0", "8086", "0a54", 0)
+    for entry, admits in (
+        ({"vendor_id": "10de"}, False),
+        ({"address": "10000:e1:00.0"}, True),
+        ({"address": "1000:e1:00.0"}, False),
+        ({"address": "*:e1:*.*"}, True),
+        ({"address": {"domain": "1000[0-9]", "bus": "e."}}, True),
+        ({"product_id": "0a54"}, True),
+    ):
+        assert admitted([device], parse_device_specs([entry])) == ([device] if admits else []), entry
+    assert split_address("ffffffff:00:00.0") == ("ffffffff", "00", "00", "0")
+    with pytest.raises(errors.PciConfigInvalidWhitelist, match="property domain"):
+        split_address("100000000:00:00.0")
+
+
 def test_an_address_has_all_its_digits():
     assert split_address("0:A:1f.7") == ("0000", "0a", "1f", "7")
