@@ -608,7 +608,7 @@ def configure_host(lab, host, host_uuid):
     write("/etc/libvirt/virtlogd.conf", 'log_outputs = "3:file:%s"\n' % (os.path.join(host.directory, "virtlogd.log"),))
     write(
         "/etc/libvirt/qemu.conf",
-        'user = "root"\ngroup = "root"\nsecurity_driver = "none"\ncgroup_controllers = [ ]\nnamespaces = [ ]\nmax_processes = 0\n',
+        "cgroup_controllers = [ ]\nmax_processes = 0\n",
     )
     write("/etc/libvirt/hooks/qemu", QEMU_HOOK, 0o755)
     # The machine's own domains, storage pools and networks are no business of the host; it has libvirt's `default` network.

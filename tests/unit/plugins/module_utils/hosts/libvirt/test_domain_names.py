@@ -11,6 +11,7 @@ import re
 import types
 
 import pytest
+from lxml import etree
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import Conflict, InstanceExists, LibvirtError
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import connection as libvirt_connection
@@ -158,3 +159,21 @@ def test_a_lost_domain_is_not_defined_for_volumes_whose_users_were_lost_with_it(
     )
     domains.ensure_domain(host, dataclasses.replace(wanted, new_logins=("iqn.test:one",)))
     assert [d.UUIDString() for d in host.domains] == [ME]
+
+
+LAYER = "<backingStore type='file'><format type='raw'/><source file='/%s'/><backingStore/></backingStore>"
+
+
+@pytest.mark.parametrize(("now", "kept"), [("qcow2", LAYER % "old"), ("raw", ""), ("qcow2", "<backingStore/>")])
+def test_a_disk_that_stays_keeps_the_files_below_it(now, kept):
+    """The chain of another place is that of another disk: as the base of this one it would be another guest's data."""
+    disk = (
+        "<domain><devices><disk type='file'><driver type='%s'/><source file='/%s/%s/disk'/>%s</disk></devices></domain>"
+    )
+    wanted, before = disk % ("qcow2", "new", ME, LAYER % "new"), disk % (now, "old", ME, kept)
+    found = etree.fromstring(domains.with_local_disks(wanted, before, ME)).find("devices/disk")
+    assert found.find("source").get("file") == "/old/%s/disk" % ME
+    assert [element.get("file") for element in found.iterfind("backingStore/source")] == (
+        ["/old"] if "old" in kept else []
+    )
+    assert len(found.findall("backingStore")) == bool(kept)
