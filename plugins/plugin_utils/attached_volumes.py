@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import re
 import typing as t
 from dataclasses import dataclass, replace
@@ -155,7 +156,10 @@ def connector_of(host: str, kind: str, facts: t.Mapping[str, t.Any]) -> Connecto
     :arg facts: the host's report. QEMU accepts any initiator name, so a host without one gets a name derived from its
         name in the inventory.
     """
-    made = names.INITIATOR_PREFIX + (re.sub(r"[^A-Za-z0-9_.-]+", "-", host).strip("-.")[:128] or "host")
+    word = re.sub(r"[^a-z0-9_.-]+", "-", host.lower()).strip("-.")[:128] or "host"
+    if word != host:  # another host may become the same word
+        word += "-" + hashlib.sha256(host.encode()).hexdigest()[:8]
+    made = names.INITIATOR_PREFIX + word
     return Connector(host, str(facts.get("initiator") or made), kind)
 
 
@@ -165,7 +169,7 @@ def check_host(host: str, connector: str | None, facts: t.Mapping[str, t.Any]) -
         raise errors.HostLacksHardware(
             host=host,
             model="iSCSI initiator",
-            reason="/etc/iscsi/initiatorname.iscsi contains no name",
+            reason="/etc/iscsi/initiatorname.iscsi contains no valid name",
             remedy="Install open-iscsi there (bootflow.compute.prepare does), or set bootflow_volume_attach: qemu.",
         )
     if connector == QEMU and facts.get("qemu_iscsi") is False:

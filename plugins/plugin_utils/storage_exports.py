@@ -36,7 +36,9 @@ def make_exports(action: LedgerAction, exports: t.Sequence[Export]) -> Made:
     for export, outcome in _run(action, exports, _made):
         if isinstance(outcome, errors.BootflowError):
             found[export.attachment_id] = outcome
-        elif not export.login and export.initiator not in outcome["initiators"]:
+        elif not export.login and names.normal_name(export.initiator) not in map(
+            names.normal_name, outcome["initiators"]
+        ):
             found[export.attachment_id] = errors.ISCSITargetNotFoundForVolume(
                 volume_id=export.volume_id,
                 remedy="The target that another guest of the host uses is gone: detach the volume from that guest first.",
@@ -61,14 +63,15 @@ def _made(exports: t.Sequence[Export]) -> dict[str, t.Any]:
         if export.login:
             chap = chap_of(export.volume_id, export.initiator)
             login = {"initiator": export.initiator, "chap_user": chap.user, "chap_secret": chap.secret}
-            logins[export.initiator] = login
+            logins[names.normal_name(export.initiator)] = login
     return _present(exports, list(logins.values()))
 
 
 def _present(exports: t.Sequence[Export], logins: list[dict[str, str]]) -> dict[str, t.Any]:
     """:arg logins: those with new credentials; the others' are theirs, and only known to whoever made them."""
     first = exports[0]
-    keep = {name for export in exports for name in export.keep} - {login["initiator"] for login in logins}
+    new = {names.normal_name(login["initiator"]) for login in logins}
+    keep = {name for export in exports for name in export.keep if names.normal_name(name) not in new}
     return {
         "volume_id": first.volume_id,
         "state": "present",

@@ -14,12 +14,18 @@ import hashlib
 import hmac
 import random
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.names import ChapCredentials, generate_chap
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.names import (
+    ChapCredentials,
+    generate_chap,
+    normal_name,
+)
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_SECRET
 
 
 def chap_of(volume_id: str, initiator: str) -> ChapCredentials:
     """With what an initiator logs in to a volume in this run. Pass them in options that are no_log only."""
-    digest = hmac.new(RUN_SECRET, ("chap:%s %s" % (volume_id, initiator)).encode(), hashlib.sha256).digest()
+    digest = hmac.new(
+        RUN_SECRET, ("chap:%s %s" % (volume_id, normal_name(initiator))).encode(), hashlib.sha256
+    ).digest()
     # A separate generator for each, seeded with a secret of 256 bits.
     return generate_chap(random.Random(digest))

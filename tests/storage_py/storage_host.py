@@ -101,6 +101,7 @@ done
 dmesg | tail -n 25
 """
 SERVED = (
+    "guest_content",
     "iscsi_initiator",
     "iscsi_target",
     "storage_backend",

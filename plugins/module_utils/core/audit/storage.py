@@ -14,6 +14,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..volumes import states
+from ..volumes.names import normal_name
 from . import plan as audit
 from .plan import Finding
 from .storage_evidence import (
@@ -224,7 +225,8 @@ class _Plan:
         }
         what = "%s %s" % ("session with" if session.session else "record of", session.iqn)
         if self._orphan(audit.ORPHAN_SESSION, host, what, list(session.portals), why_not, key) and session.session:
-            self.ending[session.iqn] = self.ending.get(session.iqn, 0) + 1
+            iqn = normal_name(session.iqn)
+            self.ending[iqn] = self.ending.get(iqn, 0) + 1
 
     def _unread(self, host: str, what: str, error: str, remedy: str) -> None:
         self.add(audit.UNREAD, host, what, error, error, audit.REPORT, remedy)
@@ -265,17 +267,17 @@ class _Plan:
         if self._is_moving(target.volume_id, snapshot.began_at):
             return False
         why_not = ""
-        unseen = sorted(str(home) for home in homes if target.iqn not in self._targets_of(home))
+        unseen = sorted(str(home) for home in homes if normal_name(target.iqn) not in self._targets_of(home))
         if unseen:
             why_not = _ELSEWHERE % ("exported by", ", ".join(unseen))
-        elif len(target.sessions) > self.ending.get(target.iqn, 0):
+        elif len(target.sessions) > self.ending.get(normal_name(target.iqn), 0):
             why_not = "%s is logged in. End its session first." % ", ".join(target.sessions)
         has = {"path": target.path, "sessions": list(target.sessions)}
         key = {
             "volume_id": target.volume_id,
             "iqn": target.iqn,
             "target": target.kind,
-            "iqn_prefix": target.iqn.rpartition("volume-" + target.volume_id)[0],
+            "iqn_prefix": target.iqn[: -len("volume-" + target.volume_id)],
         }
         return self._orphan(audit.ORPHAN_TARGET, snapshot.host, "target %s" % target.iqn, has, why_not, key)
 
@@ -288,20 +290,21 @@ class _Plan:
     def _targets_of(self, host: t.Optional[str]) -> set[str]:
         """The targets that initiators find on a storage host, as far as reported."""
         snapshot = self.evidence.storage.get(host or "")
-        return {target.iqn for target in snapshot.targets if target.running} if snapshot else set()
+        return {normal_name(target.iqn) for target in snapshot.targets if target.running} if snapshot else set()
 
     def _missing_targets(self, snapshot: StorageSnapshot) -> None:
-        running = {t_.iqn for t_ in snapshot.targets if t_.running}
+        running = {normal_name(t_.iqn) for t_ in snapshot.targets if t_.running}
         unread = {u.prefix for u in snapshot.unread}
-        asked = tuple(p for p in snapshot.prefixes if p not in unread)
+        asked = tuple(normal_name(p) for p in snapshot.prefixes if p not in unread)
         for cable in self.ledger.cables:
             if cable.storage_host != snapshot.host or not cable.stands or cable.since >= snapshot.began_at:
                 continue
-            if not cable.iqn or not cable.iqn.startswith(asked) or cable.iqn in running:
+            iqn = normal_name(cable.iqn or "")
+            if not iqn or not iqn.startswith(asked) or iqn in running:
                 continue
             if self._is_moving(cable.volume_id, snapshot.began_at):
                 continue
-            saved = [t_.kind for t_ in snapshot.targets if t_.iqn == cable.iqn]
+            saved = [t_.kind for t_ in snapshot.targets if normal_name(t_.iqn) == iqn]
             remedy = (
                 _START % SERVICES[saved[0]] if saved else _missing_remedy(cable, cable.instance in self.evidence.off)
             )

@@ -34,9 +34,12 @@ CLEARS = (ZERO, SHRED, NONE, DISCARD)
 
 _VOLUME = re.compile(r"volume-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\Z")
 _ATTACHMENT_SECRET = re.compile(r"(.+):[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
-_IQN = re.compile(r"iqn\.[0-9]{4}-(0[1-9]|1[0-2])\.[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?(?::[A-Za-z0-9_.:-]+)?\Z")
-_EUI = re.compile(r"eui\.[0-9A-Fa-f]{16}\Z")
-_NAA = re.compile(r"naa\.(?:[0-9A-Fa-f]{16}|[0-9A-Fa-f]{32})\Z")
+_IQN = re.compile(
+    r"iqn\.[0-9]{4}-(0[1-9]|1[0-2])\.[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?(?::[A-Za-z0-9_.:-]+)?\Z",
+    re.IGNORECASE | re.ASCII,
+)
+_EUI = re.compile(r"eui\.[0-9A-Fa-f]{16}\Z", re.IGNORECASE | re.ASCII)
+_NAA = re.compile(r"naa\.(?:[0-9A-Fa-f]{16}|[0-9A-Fa-f]{32})\Z", re.IGNORECASE | re.ASCII)
 _PORT = re.compile(r"[0-9]{1,5}\Z")
 
 # tgt's files separate words by blanks and lines, # and <> have a meaning, and tgt-admin passes the words to a shell.
@@ -78,9 +81,18 @@ def _plain_uuid(value: t.Any) -> str:
 # --- iSCSI names -----------------------------------------------------------------------------------------------------
 
 
+def normal_name(name: str) -> str:
+    """An iSCSI name as names are compared: without regard to case. source: RFC 3722
+
+    LIO and the kernel behind it keep names in this form only. tgt compares the spelling: an initiator is admitted there by the name that
+    its host sends.
+    """
+    return name.lower()
+
+
 def target_iqn(name: str, prefix: str = IQN_PREFIX) -> str:
-    """The target of a volume: prefix and the volume's name. :raises InvalidInput: the result is not an IQN."""
-    return check_iqn(_text(prefix, "prefix of targets") + _text(name, "name of a target"))
+    """The target of a volume: prefix and the volume's name, normalised. :raises InvalidInput: the result is not an IQN."""
+    return normal_name(check_iqn(_text(prefix, "prefix of targets") + _text(name, "name of a target")))
 
 
 def ledger_prefix(prefix: str, ledger_id: str) -> str:
@@ -92,7 +104,8 @@ def volume_id_of_target(iqn: t.Any, prefixes: t.Iterable[str]) -> str | None:
     """The volume of a target with one of our names, a prefix and volume-<uuid>; None for any other name."""
     if not isinstance(iqn, str):
         return None
-    found = [volume_id_of(iqn[len(prefix) :]) for prefix in prefixes if iqn.startswith(prefix)]
+    iqn = normal_name(iqn)
+    found = [volume_id_of(iqn[len(prefix) :]) for prefix in prefixes if iqn.startswith(normal_name(prefix))]
     return next((volume_id for volume_id in found if volume_id), None)
 
 

@@ -10,14 +10,14 @@ import typing as t
 import uuid as uuid_module
 
 from ..errors import InvalidInput
-from .names import check_iqn
+from .names import check_iqn, normal_name
 
 _NAMESPACE = uuid_module.UUID("5d3e1c1e-52a1-5b50-9c0f-5b2f5b0f7a11")
 
 
 def secret_uuid(iqn: str) -> str:
     """The UUID of a target's secret: the same on every host, so that a guest's XML can be planned before the secret exists."""
-    return str(uuid_module.uuid5(_NAMESPACE, check_iqn(iqn)))
+    return str(uuid_module.uuid5(_NAMESPACE, normal_name(check_iqn(iqn))))
 
 
 def iscsi_connection(

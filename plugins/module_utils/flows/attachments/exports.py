@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from ...core import errors
 from ...core.volumes import attachment, pool_hosts
 from ...core.volumes.attachment import ON_THE_WAY
+from ...core.volumes.names import normal_name
 from ...ledger.compute import cleanups, history, nodes, runs
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, backends, volume_history
@@ -125,8 +126,9 @@ def _exports(tx: Transaction, rows: t.Sequence[Attachment], and_itself: bool) ->
     result = []
     for row, volume in found:
         there = [o for o in of_volume.get(volume.id, ()) if o.id != row.id and o.initiator]
-        others = {str(o.initiator) for o in there}
         own = {str(row.initiator)} if and_itself else set()
+        others = {normal_name(str(o.initiator)): str(o.initiator) for o in there}
+        strangers = {others[name] for name in set(others) - {normal_name(name) for name in own}}
         login = and_itself and not any(_serves(o, row) for o in there)
         backend = pools.get(volume.pool_host)
         result.append(
@@ -138,8 +140,8 @@ def _exports(tx: Transaction, rows: t.Sequence[Attachment], and_itself: bool) ->
                 else pool_hosts.extract_host(volume.pool_host).partition("@")[2],
                 configuration=dict(backend.configuration) if backend is not None else {},
                 initiator=row.initiator or "",
-                initiators=tuple(sorted(others | own)),
-                keep=tuple(sorted(others - own if login else others)),
+                initiators=tuple(sorted(strangers | own)),
+                keep=tuple(sorted(strangers if login else others.values())),
                 login=login,
                 pool_host=volume.pool_host,
                 instance_uuid=row.instance_uuid,
@@ -157,7 +159,8 @@ def _serves(other: Attachment, row: Attachment) -> bool:
     """
     new = other.attach_status in ON_THE_WAY or other.connection != attachment.DONE
     begun_together = other.run_id == row.run_id and new
-    return bool(other.initiator == row.initiator and other.connection != attachment.NONE and not begun_together)
+    same = normal_name(other.initiator or "") == normal_name(row.initiator or "")
+    return bool(same and other.connection != attachment.NONE and not begun_together)
 
 
 def served(tx: Transaction, ids: t.Iterable[str]) -> set[str]:

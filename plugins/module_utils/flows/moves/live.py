@@ -18,6 +18,7 @@ from ...core.instances.power_states import POWER_STATES
 from ...core.reading.nearest import suggestion
 from ...core.scheduler.options import SchedulerOptions
 from ...core.volumes.attachment import KERNEL
+from ...core.volumes.names import normal_name
 from ...ledger.compute import claims, history, instances, nodes
 from ...ledger.compute import moves as ledger_moves
 from ...ledger.compute.claims import Candidate
@@ -119,7 +120,8 @@ def _connectors(
 
 def _check_initiator(connector: Connector, rows: t.Sequence[Attachment]) -> None:
     """:raises HostLacksHardware: the kernels of both hosts log in under one name, so that no target can tell them apart."""
-    if connector.kind == KERNEL and connector.initiator in {r.initiator for r in rows}:
+    taken = {normal_name(r.initiator) for r in rows if r.initiator}
+    if connector.kind == KERNEL and normal_name(connector.initiator) in taken:
         raise errors.HostLacksHardware(
             host=connector.host,
             model="iSCSI initiator",

@@ -28,7 +28,7 @@ from ...core.errors import (
     VolumePathNotRemoved,
     WaitTimeout,
 )
-from ...core.volumes.names import ChapCredentials, by_path_names, chap_of, check_iqn, portal, split_portal
+from ...core.volumes.names import ChapCredentials, by_path_names, chap_of, check_iqn, normal_name, portal, split_portal
 from ..os.batch import progress, run_batch
 from ..os.command import TIMED_OUT, Completed, program, run
 from ..os.locks import LOCK_ROOT, host_lock
@@ -143,7 +143,7 @@ class Initiator:
 
     def sessions(self, iqn: str) -> list[Session]:
         """The sessions with a target."""
-        return [session for session in self.every_session() if session.iqn == iqn]
+        return [session for session in self.every_session() if normal_name(session.iqn) == normal_name(iqn)]
 
     def every_session(self) -> list[Session]:
         """All sessions of this host."""
@@ -169,9 +169,9 @@ class Initiator:
         return [name for s in sessions for name in self.devices.disks_of_session(s.number, desired.lun)]
 
     def _path(self, desired: Connection, sessions: t.Sequence[Session]) -> str:
-        portals = [s.portal for s in sessions if s.portal in desired.portals] or list(desired.portals)
-        for where in portals:
-            for pattern in by_path_names(where, desired.iqn, desired.lun):
+        there = [(s.portal, s.iqn) for s in sessions if s.portal in desired.portals]
+        for where, iqn in there or [(each, desired.iqn) for each in desired.portals]:
+            for pattern in by_path_names(where, iqn, desired.lun):
                 for path in sorted(glob.glob(pattern)) if "*" in pattern else [pattern]:
                     # A link that udev has not removed yet is dangling.
                     if os.path.exists(path):
@@ -243,7 +243,7 @@ class Initiator:
         mine = [session for session in self.sessions(desired.iqn) if session.portal == where]
         if not desired.shared and not any(self.devices.disks_of_session(session.number) for session in mine):
             for session in mine:
-                self._node(desired.iqn, session.portal, "--logout", ok=(0, _NO_RECORDS), timeout=150)
+                self._node(session.iqn, session.portal, "--logout", ok=(0, _NO_RECORDS), timeout=150)
             self._delete_record(desired.iqn, where)
 
     def _connect(
@@ -404,7 +404,7 @@ class Initiator:
     def _logout(self, desired: Connection, sessions: t.Sequence[Session], records: t.Sequence[str]) -> None:
         for session in sessions:
             progress.mark_changed()
-            self._node(desired.iqn, session.portal, "--logout", ok=(0, _NO_RECORDS), timeout=150)
+            self._node(session.iqn, session.portal, "--logout", ok=(0, _NO_RECORDS), timeout=150)
         left = self.sessions(desired.iqn)
         if left:
             raise VolumePathNotRemoved(
@@ -521,7 +521,7 @@ def make_connections(
     def one(args: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         desired = connection_of(args)
         # Disks of one target share their sessions.
-        with host_lock(LOCK_ROOT, "iscsi-" + hashlib.sha256(desired.iqn.encode()).hexdigest()[:32]):
+        with host_lock(LOCK_ROOT, "iscsi-" + hashlib.sha256(normal_name(desired.iqn).encode()).hexdigest()[:32]):
             before[desired.volume_id] = after[desired.volume_id] = shown(worker, desired)
             actions = {CONNECTED: worker.connect, DISCONNECTED: worker.disconnect, RESCANNED: worker.rescan}
             result = actions[desired.state](desired, check_mode)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ...core.errors import MissingLibrary
-from ...core.volumes.names import target_of_secret, volume_id_of_target
+from ...core.volumes.names import normal_name, target_of_secret, volume_id_of_target
 from ..libvirt.secrets import secrets_there
 from ..os.module_errors import as_bootflow_error
 from .initiator import Initiator
@@ -28,7 +28,7 @@ def sessions_there(initiator: Initiator, prefixes: t.Sequence[str], known: t.Col
     found = []
     for iqn in sorted({s.iqn for s in sessions} | initiator.records.targets()):
         volume_id = volume_id_of_target(iqn, prefixes)
-        if not volume_id or iqn in known:
+        if not volume_id or normal_name(iqn) in {normal_name(each) for each in known}:
             continue
         mine = [s for s in sessions if s.iqn == iqn]
         portals = initiator.records.portals(iqn, sorted({s.portal for s in mine}))
@@ -58,8 +58,9 @@ def iscsi_ends(
     found: dict[str, t.Any] = {"sessions": [], "secrets": [], "error": None}
     try:
         found["sessions"] = sessions_there(initiator or Initiator(), prefixes, known)
+        others = {normal_name(iqn) for iqn in known}
         targets = {name: target_of_secret(name) for name in secrets_there(connection)}
-        named = {n: volume_id_of_target(iqn, prefixes) for n, iqn in targets.items() if iqn not in known}
+        named = {n: volume_id_of_target(iqn, prefixes) for n, iqn in targets.items() if normal_name(iqn) not in others}
         found["secrets"] = [{"iqn": name, "volume_id": volume_id} for name, volume_id in named.items() if volume_id]
     except Exception as error:  # for any error: the other facts of the host are still reported
         found["error"] = as_bootflow_error(error).as_dict()

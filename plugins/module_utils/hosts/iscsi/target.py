@@ -33,6 +33,7 @@ from ...core.volumes.names import (
     ChapCredentials,
     chap_of,
     check_initiator,
+    normal_name,
     portal,
     split_portal,
     target_iqn,
@@ -174,12 +175,18 @@ def export_of(args: t.Mapping[str, t.Any], prefix: str = IQN_PREFIX, portals: t.
         iqn=target_iqn(volume_name(volume_id), prefix),
         path=path,
         logins=tuple(sorted(logins, key=lambda login: login.initiator)),
-        keep=tuple(sorted({check_initiator(n) for n in args.get("keep") or ()} - {each.initiator for each in logins})),
+        keep=_others(args.get("keep") or (), logins),
         portals=tuple(portal(*split_portal(each)) for each in portals),
         write_cache=args.get("write_cache") is not False,
         state=state,
         force=bool(args.get("force")),
     )
+
+
+def _others(names: t.Iterable[str], logins: t.Iterable[Login]) -> tuple[str, ...]:
+    """These initiators without those of the logins."""
+    new = {normal_name(login.initiator) for login in logins}
+    return tuple(sorted({check_initiator(n) for n in names if normal_name(n) not in new}))
 
 
 def _logins(args: t.Mapping[str, t.Any], volume_id: str) -> list[Login]:
@@ -189,7 +196,7 @@ def _logins(args: t.Mapping[str, t.Any], volume_id: str) -> list[Login]:
     for each in args.get("logins") or ():
         chap = chap_of(each.get("chap_user"), each.get("chap_secret"), volume_id)
         found.append(Login(check_initiator(each.get("initiator")), chap))
-    names = [login.initiator for login in found]
+    names = [normal_name(login.initiator) for login in found]
     twice = sorted({name for name in names if names.count(name) > 1})
     secrets: dict[str, str] = {}
     for login in found:
@@ -208,8 +215,11 @@ def resolved(export: Export, found: Found | None) -> Export:
     """The export with logins for the kept initiators, taken from the existing target with their credentials."""
     has = found.aspects.get("chap", {}) if found is not None else {}
     there = found.aspects.get("initiators", ()) if found is not None else ()
+    kept_names = {normal_name(name) for name in export.keep}
     kept = [
-        Login(name, ChapCredentials(*has[name]) if has.get(name) else None) for name in export.keep if name in there
+        Login(name, ChapCredentials(*has[name]) if has.get(name) else None)
+        for name in there
+        if normal_name(name) in kept_names
     ]
     logins = sorted([*export.logins, *kept], key=lambda login: login.initiator)
     return replace(export, logins=tuple(logins))

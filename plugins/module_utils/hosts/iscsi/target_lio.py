@@ -17,7 +17,7 @@ import typing as t
 
 from ...core.errors import CommandFailed
 from ...core.optional import optional_import, require
-from ...core.volumes.names import LUN_OF_TARGET, portal, split_portal
+from ...core.volumes.names import LUN_OF_TARGET, normal_name, portal, split_portal
 from ..os.files import write_json
 from ..os.paths import make_dirs
 from .target import Export, Found, check_path, create_failed
@@ -70,16 +70,16 @@ class LioTarget:
     def iqns(self) -> set[str]:
         found: set[str] = set()
         for configuration in (self.root.dump(), self._saved()[0]):
-            found.update(str(each.get("wwn")) for each in configuration.get("targets") or ())
-            found.update(str(each.get("name")) for each in configuration.get("storage_objects") or ())
+            found.update(normal_name(str(each.get("wwn"))) for each in configuration.get("targets") or ())
+            found.update(normal_name(str(each.get("name"))) for each in configuration.get("storage_objects") or ())
         return found
 
     def read(self, exports: t.Sequence[Export]) -> dict[str, Found]:
         dump = self.root.dump()
         saved, mode = self._saved()
         wanted = {export.iqn: export.volume_id for export in exports}
-        targets = {target["wwn"]: target for target in dump["targets"] if target["wwn"] in wanted}
-        stores = {store["name"]: store for store in dump["storage_objects"] if store["name"] in wanted}
+        targets = {normal_name(each["wwn"]): each for each in dump["targets"]}
+        stores = {normal_name(each["name"]): each for each in dump["storage_objects"]}
         sessions = self._sessions(wanted)
         result = {}
         for iqn in sorted(wanted):
@@ -101,9 +101,9 @@ class LioTarget:
     def _sessions(self, wanted: t.Collection[str]) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
         for target in self.root.targets:
-            if target.fabric_module.name == "iscsi" and target.wwn in wanted:
+            if target.fabric_module.name == "iscsi" and normal_name(target.wwn) in wanted:
                 acls = [acl for tpg in target.tpgs for acl in tpg.node_acls]
-                found[target.wwn] = [acl.node_wwn for acl in acls if acl.session]
+                found[normal_name(target.wwn)] = [acl.node_wwn for acl in acls if acl.session]
         return found
 
     def _saved(self) -> tuple[dict[str, t.Any], int]:
@@ -124,7 +124,8 @@ class LioTarget:
         own = "/backstores/%s/%s" % (store["plugin"], store["name"])
         luns = {(each["index"], each["storage_object"]) for each in tpg["luns"]}
         chap = {
-            acl["node_wwn"]: (acl.get("chap_userid") or "", acl.get("chap_password") or "") for acl in tpg["node_acls"]
+            normal_name(acl["node_wwn"]): (acl.get("chap_userid") or "", acl.get("chap_password") or "")
+            for acl in tpg["node_acls"]
         }
         mapped = all(
             [(each["index"], each["tpg_lun"], bool(each["write_protect"])) for each in acl["mapped_luns"]]
@@ -137,7 +138,7 @@ class LioTarget:
             "plugin": store["plugin"],
             "write_cache": bool(store.get("write_back")) if store["plugin"] == "fileio" else None,
             "luns": luns == {(self.lun, own)} and mapped,
-            "initiators": tuple(sorted(acl["node_wwn"] for acl in tpg["node_acls"])),
+            "initiators": tuple(sorted(normal_name(acl["node_wwn"]) for acl in tpg["node_acls"])),
             "chap": {name: pair if pair != ("", "") else None for name, pair in chap.items()},
             "portals": tuple(sorted(_portal_of(each) for each in tpg["portals"])),
             "attributes": attributes,
@@ -146,14 +147,14 @@ class LioTarget:
 
     def aspects(self, export: Export) -> dict[str, t.Any]:
         is_file = os.path.isfile(export.path)
-        chap = export.credentials
+        chap = {normal_name(name): pair for name, pair in export.credentials.items()}
         return {
             "path": export.path,
             "plugin": "fileio" if is_file else "block",
             # A block device has the cache of its own queue; LIO does not accept another value.
             "write_cache": export.write_cache if is_file else None,
             "luns": True,
-            "initiators": export.initiators,
+            "initiators": tuple(sorted(chap)),
             "chap": chap,
             "portals": tuple(sorted(export.portals or (ALL_ADDRESSES,))),
             # Without credentials access also requires an ACL.
@@ -189,7 +190,7 @@ class LioTarget:
             tpg.enable = True
 
     def _store(self, export: Export) -> t.Any:
-        return next((store for store in self.root.storage_objects if store.name == export.iqn), None)
+        return next((store for store in self.root.storage_objects if normal_name(store.name) == export.iqn), None)
 
     def _make_store(self, export: Export, desired: t.Mapping[str, t.Any]) -> t.Any:
         size = check_path(export)
@@ -201,9 +202,9 @@ class LioTarget:
         return self.library.BlockStorageObject(export.iqn, export.path, wwn=export.volume_id)
 
     def _set_acls(self, export: Export, tpg: t.Any, lun: t.Any, desired: t.Mapping[str, t.Any]) -> None:
-        there = {acl.node_wwn: acl for acl in tpg.node_acls}
+        there = {normal_name(acl.node_wwn): acl for acl in tpg.node_acls}
         for name, acl in there.items():
-            if name not in export.initiators:
+            if name not in desired["chap"]:
                 acl.delete()  # LIO ends its session
         for name, pair in desired["chap"].items():
             user, secret = pair or ("", "")
@@ -235,10 +236,10 @@ class LioTarget:
 
     def _delete(self, iqn: str) -> None:
         for target in list(self.root.targets):
-            if target.fabric_module.name == "iscsi" and target.wwn == iqn:
+            if target.fabric_module.name == "iscsi" and normal_name(target.wwn) == iqn:
                 target.delete()
         for store in list(self.root.storage_objects):
-            if store.name == iqn:
+            if normal_name(store.name) == iqn:
                 store.delete()
 
     def save(self, exports: t.Sequence[Export]) -> None:
@@ -258,8 +259,8 @@ class LioTarget:
             ) from None
         dump = self.root.dump()
         ours = {export.iqn for export in exports}
-        stores = [each for each in stores if each.get("name") not in ours]
-        targets = [each for each in targets if each.get("wwn") not in ours]
+        stores = [each for each in stores if normal_name(str(each.get("name"))) not in ours]
+        targets = [each for each in targets if normal_name(str(each.get("wwn"))) not in ours]
         for iqn in sorted(ours):
             now = part_of(dump, iqn)
             stores.extend(now[0])
@@ -270,8 +271,8 @@ class LioTarget:
 
 def part_of(configuration: t.Mapping[str, t.Any], iqn: str) -> tuple[list[t.Any], list[t.Any]]:
     """(backstores, targets) of one iqn in a dump of LIO or in a saved configuration."""
-    stores = [each for each in configuration.get("storage_objects") or () if each.get("name") == iqn]
-    targets = [each for each in configuration.get("targets") or () if each.get("wwn") == iqn]
+    stores = [each for each in configuration.get("storage_objects") or () if normal_name(str(each.get("name"))) == iqn]
+    targets = [each for each in configuration.get("targets") or () if normal_name(str(each.get("wwn"))) == iqn]
     return stores, targets
 
 

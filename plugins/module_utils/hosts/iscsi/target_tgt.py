@@ -39,7 +39,7 @@ import typing as t
 import uuid
 
 from ...core.errors import CommandFailed
-from ...core.volumes.names import LUN_OF_TARGET
+from ...core.volumes.names import LUN_OF_TARGET, normal_name
 from ..os.command import program, run
 from ..os.files import fsync, write_file
 from .target import UNKNOWN, Export, Found, create_failed
@@ -233,15 +233,20 @@ class TgtTarget:
 
     # ---- what there is -------------------------------------------------------------------------------------------------
 
+    def _shown(self) -> dict[str, dict[str, t.Any]]:
+        """The running targets as parse_targets() has them, by their normalised names."""
+        shown = parse_targets(self._tgtadm("target", "show").stdout)
+        return {normal_name(iqn): target for iqn, target in shown.items()}
+
     def iqns(self) -> set[str]:
-        found = set(parse_targets(self._tgtadm("target", "show").stdout))
+        found = set(self._shown())
         for path in glob.glob(os.path.join(glob.escape(self.volumes_dir), "volume-*.conf")):
             with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8", errors="replace") as file:
-                found.update(_TARGET.findall(file.read()))
+                found.update(map(normal_name, _TARGET.findall(file.read())))
         return found
 
     def read(self, exports: t.Sequence[Export]) -> dict[str, Found]:
-        self._targets = parse_targets(self._tgtadm("target", "show").stdout)
+        self._targets = self._shown()
         result = {}
         for export in exports:
             live, saved = self._targets.get(export.iqn), self._saved(export)
@@ -322,7 +327,8 @@ class TgtTarget:
         # Access is configured before the target can be found.
         self._set_accounts(export, tid, live, has)
         self._set_acls(tid, {*export.initiators, NO_INITIATOR}, live)
-        self._end_sessions(tid, live, lambda name: name not in export.initiators)
+        admitted = {normal_name(name) for name in export.initiators}
+        self._end_sessions(tid, live, lambda name: normal_name(name) not in admitted)
         self._set_lun(export, tid, live, has)
 
     def _set_lun(self, export: Export, tid: int, live: dict[str, t.Any], has: t.Mapping[str, t.Any]) -> None:
@@ -443,7 +449,7 @@ class TgtTarget:
 
     def save(self, exports: t.Sequence[Export]) -> None:
         """Save only what exists, because the next start of the service restores the file."""
-        now = parse_targets(self._tgtadm("target", "show").stdout)
+        now = self._shown()
         for export in exports:
             if export.state == "present" and export.iqn in now:
                 # The service does not include the file by the name that it has while it is written.
@@ -493,4 +499,4 @@ def grown(path: str, server: str = SOCKET) -> list[str]:
 
 
 def _acl_option(word: str) -> str:
-    return "initiator-name" if word[:4] in ("iqn.", "eui.", "naa.") else "initiator-address"
+    return "initiator-name" if normal_name(word[:4]) in ("iqn.", "eui.", "naa.") else "initiator-address"

@@ -48,7 +48,15 @@ def test_names_of_other_things(other):
 
 
 @pytest.mark.parametrize(
-    "good", [IQN, "iqn.1993-08.org.debian:01:abcDEF", "iqn.2010-10.org", "iqn.2010-12.a-b.c:x_y.z"]
+    "good",
+    [
+        IQN,
+        "iqn.1993-08.org.debian:01:abcDEF",
+        "iqn.2010-10.org",
+        "iqn.2010-12.a-b.c:x_y.z",
+        "IQN.2010-10.org:x",
+        "iqn.2010-10.Org:X",
+    ],
 )
 def test_iqns(good):
     assert names.check_iqn(good) == good
@@ -58,7 +66,7 @@ def test_iqns(good):
 @pytest.mark.parametrize(
     "bad",
     ["", "iqn", "iqn.2010-13.org:x", "iqn.2010-00.org:x", "iqn.201-10.org:x", "iqn.2010-10.org:", "iqn.2010-10.:x",
-     IQN + "\n", IQN + " x", IQN + "/..", IQN + ";rm", "IQN.2010-10.org:x", "iqn.2010-10.Org:x", "iqn.2010-10.-org:x",
+     IQN + "\n", IQN + " x", IQN + "/..", IQN + ";rm", "iqn.2010-10.or\u212a:x", "iqn.2010-10.-org:x",
      "iqn.2010-10.org:" + "x" * 223, None, 5, b"iqn", "iqn.2010-10.org:\u00e9"],
 )  # fmt: skip
 def test_no_iqns(bad):
@@ -221,3 +229,14 @@ def test_no_luns(lun):
 def test_numbers_that_are_too_long():
     with pytest.raises(InvalidInput, match="is not a valid portal"):
         names.split_portal("192.0.2.1:" + "9" * 5000)
+
+
+def test_names_are_one_whatever_their_case():
+    prefix = "iqn.2001-05.Example.com:Cloud."
+    iqn = names.target_iqn(names.volume_name(U), prefix)
+    assert iqn == prefix.lower() + names.volume_name(U)
+    for spelled in (iqn, prefix + names.volume_name(U), iqn.upper()):
+        assert names.normal_name(spelled) == iqn
+        assert names.volume_id_of_target(spelled, [prefix]) == names.volume_id_of_target(spelled, [prefix.upper()]) == U
+    assert names.check_initiator("eui.02004567A425678D") == "eui.02004567A425678D"  # as the host sends it
+    assert names.normal_name("eui.02004567A425678D") == "eui.02004567a425678d"

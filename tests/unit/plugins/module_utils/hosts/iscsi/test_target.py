@@ -387,6 +387,35 @@ def test_a_second_attachment_leaves_the_first_alone_and_goes_without_it(both, vo
     assert both.tgtd.accounts == {} and both.tgtd.targets == {} == both.library.kernel.targets
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["iqn.2004-10.com.example:KVM1", "IQN.2004-10.com.Example:kvm1", "eui.02004567A425678D", "naa.52004567BA64678D"],
+)
+def test_an_initiator_with_capitals_is_admitted_and_stays_beside_another(both, volume, name):
+    """LIO has names in lower case only; tgt compares them with what the host sends."""
+    first = several(volume, login(1, initiator=name))
+    made = both.outcome(first)
+    assert made["initiators"] == [name] and not both.outcome(first)["changed"]
+    second = several(volume, login(2), keep=[name])
+    assert both.outcome(second)["changes"] == ["initiators"] and not both.outcome(second)["changed"]
+    has = both.library.kernel.targets[IQN].tpgs[0].acls if both.kind == "lio" else both.tgtd.targets[IQN]["acls"]
+    assert {name.lower() if both.kind == "lio" else name, SECOND} <= set(has)
+    both.restart()
+    assert not both.outcome(several(volume, keep=[name, SECOND]))["changed"]
+    assert both.outcome(several(volume, keep=[SECOND]))["changes"] == ["initiators"]
+    with pytest.raises(InvalidInput, match="twice"):
+        targets.export_of(several(volume, login(1, initiator=name), login(2, initiator=name.swapcase())))
+
+
+def test_a_target_whose_prefix_has_capitals_goes(both, volume):
+    prefix = "iqn.2010-10.Org.OpenStack:"
+    assert both.outcome(several(volume, login(1)), prefix=prefix)["iqn"] == IQN
+    assert not both.outcome(several(volume, login(1)), prefix=prefix)["changed"]
+    assert both.outcome({"volume_id": ID, "state": "absent"}, prefix=prefix)["changed"]
+    assert both.tgtd.targets == {} == both.library.kernel.targets and both.library.kernel.stores == {}
+    assert not both.outcome({"volume_id": ID, "state": "absent"}, prefix=prefix)["changed"]
+
+
 @pytest.mark.parametrize("going", [(1,), (2,), (3,), (1, 2), (1, 3), (2, 3), (1, 2, 3)])
 def test_whichever_goes_the_others_stay(both, volume, going):
     both.outcome(several(volume, login(3), login(1), login(2)))
@@ -832,6 +861,7 @@ class FakeLio(types.SimpleNamespace):
 
         class Acl:
             def __init__(self, tpg, name, mode="any"):
+                name = name.lower()  # as rtslib and the kernel
                 self.tpg, self.node_wwn, self.chap_userid, self.chap_password = tpg, name, "", ""
                 self.mapped_luns = []
                 tpg.acls[name] = self
@@ -893,6 +923,7 @@ class FakeLio(types.SimpleNamespace):
 
         class Target:
             def __new__(cls, fabric, wwn):
+                wwn = wwn.lower()
                 if wwn in kernel.targets:
                     return kernel.targets[wwn]
                 self = object.__new__(cls)
