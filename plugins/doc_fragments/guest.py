@@ -89,7 +89,13 @@ options:
         description: Path of the image on this host. Used instead of O(images[].url).
         type: path
       checksum:
-        description: The sha256 of the file, with or without the prefix C(sha256:).
+        description:
+          - Checksum of the file as it is published, also if it is compressed. C(sha256:), C(sha384:) or C(sha512:) with the digest, or with
+            the address of a file with checksums. Digits alone are a sha256.
+        type: str
+        default: ""
+      version:
+        description: Version of the controller's file, for an image without a checksum. An image of another version is fetched again.
         type: str
         default: ""
       disk_format:

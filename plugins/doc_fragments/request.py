@@ -156,8 +156,9 @@ options:
     description:
       - >-
         Images that requests may name: C(name), C(url) (http, https, or file as the compute host sees it) or C(path) (on
-        the controller), C(checksum) (sha256), C(disk_format), C(min_disk) (GiB), C(min_ram) (MiB), C(properties)
-        (Glance's names), C(id), C(size) (bytes), C(status), and how hosts fetch it: see C(docs/request.md).
+        the controller), C(checksum) (C(sha256:) or C(sha512:) with a digest, or with the address of a file with
+        checksums), C(disk_format), C(min_disk) (GiB), C(min_ram) (MiB), C(properties) (Glance's names), C(id), C(size)
+        (bytes), C(status), and how hosts fetch it: see C(docs/request.md).
       - Read from the variable C(bootflow_images), else V([]).
     type: raw
   networks:

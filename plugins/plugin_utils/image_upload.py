@@ -62,6 +62,7 @@ def module_image(image: Image, local: bool) -> dict[str, t.Any]:
         "url": image.url or None,
         "path_on_host": os.path.expanduser(image.path) if image.path and local else None,
         "checksum": image.checksum or None,
+        "version": _version(image),
         "disk_format": image.disk_format,
         "size": image.size,
         **asdict(image.access),
@@ -69,6 +70,16 @@ def module_image(image: Image, local: bool) -> dict[str, t.Any]:
         "headers": json.dumps(dict(image.access.headers)) if image.access.headers else None,
         "url_password": image.access.url_password or None,
     }
+
+
+def _version(image: Image) -> str:
+    """Path, size and time of the controller's file: without a checksum, another file is known by them; "" for images from elsewhere."""
+    with contextlib.suppress(OSError):
+        if image.path:
+            path = os.path.expanduser(image.path)
+            found = os.stat(path)
+            return json.dumps([path, found.st_size, found.st_mtime_ns])
+    return ""
 
 
 def fetch_arguments(settings: Values) -> dict[str, t.Any]:

@@ -34,6 +34,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.legible impo
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.setting import Setting
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.size import check_size
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import CATALOGUE, SHIPPED_IMAGES
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import (
     LEDGER,
     READING,
@@ -60,6 +61,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result, module_error, traceback_of
 from ansible_collections.bootflow.compute.plugins.plugin_utils.run_lease import RunLease
+from ansible_collections.bootflow.compute.plugins.plugin_utils.shipped_images import with_shipped
 
 # Made when the parent process loads the first action, inherited by every worker it forks, gone with the run: what
 # generated passwords are derived from, so that they are handed around and stored nowhere.
@@ -82,6 +84,9 @@ WORD = re.compile(r"\w+")
 RUN_LIMIT: Arguments = {"run_limit": {"type": "str"}}
 REMOVES = "instance_cleanup"  # the module
 OPENED = "bootflow_ledger_opened"  # as the playbooks register the first of them
+
+
+IMAGES, SHIPPED = CATALOGUE.named("images"), SHIPPED_IMAGES.named("shipped_images")
 
 
 def read_settings(
@@ -111,6 +116,8 @@ def read_settings(
                     % name,
                 )
             found[name] = setting.read(value, called)
+            if setting.variable == IMAGES.variable and SHIPPED.read(variable(SHIPPED.variable), SHIPPED.variable):
+                found[name] = with_shipped(found[name])
     if problems.errors and others is not None:
         others({**{n: s.default for n, s in arguments.items() if isinstance(s, Setting)}, **found}, problems)
     problems.raise_if_any()

@@ -80,7 +80,6 @@ def host(storage: t.Any) -> t.Iterator[Host]:
 
 def test_the_content_of_a_volume_is_the_guests_alone(host: Host) -> None:
     disk = host.connect()
-    lvm = "{0} --devices %s" % disk
     make = "vgcreate {0} guest {1} && lvcreate {0} -y -n root -L 40m guest && vgchange {0} -a n guest"
     host.sh(make.format("--devices " + disk, disk))
 

@@ -34,7 +34,7 @@ class Image:
     name: str
     id: str  # UUID, uuid5 of the name where the catalogue gives none
     disk_format: str  # raw, qcow2, vmdk, vdi, vhd, vhdx, ami...: what the catalogue claims
-    checksum: str = ""  # sha256, lower-case hex; empty: unchecked (only with allow_unverified)
+    checksum: str = ""  # as disks.checksums writes it; empty: unchecked (only with allow_unverified)
     url: str = ""  # http(s):// or file:// as the compute host sees it
     path: str = ""  # a file on the controller, copied to hosts that lack it
     size: int | None = None  # bytes of the file, when known

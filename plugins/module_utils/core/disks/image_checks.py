@@ -15,7 +15,8 @@ import re
 import struct
 import typing as t
 
-from ..errors import FlavorDiskSmallerThanImage, ImageUnacceptable, InvalidDiskFormat
+from ..errors import FlavorDiskSmallerThanImage, ImageUnacceptable, InvalidDiskFormat, InvalidInput
+from .checksums import SHA256, Checksum, parse_checksum
 
 #: The catalogue's words (Glance's) and the qemu-img driver of each.
 DRIVER_OF_DISK_FORMAT: t.Mapping[str, str] = {
@@ -122,6 +123,13 @@ def check_signature(
     if not found and claimed == "vpc" and size >= 512 and read_at(size - 512, 8) == b"conectix":
         found = ["vpc"]
     detected = found[0] if found else "raw"
+    strange = no_disk(read_at(0, 4096)) if detected == "raw" else ""
+    if strange:
+        raise _refused(
+            image_id,
+            "the file is %s, not an image" % strange,
+            "Open its url or path by hand; correct it, so that it leads to the image itself.",
+        )
     if detected == "vmdk":
         _check_vmdk(read_at, size, image_id, vmdk_types)
     if detected == "qcow2":
@@ -263,22 +271,65 @@ def check_fits_disk(virtual_size: int, disk_size: int) -> int:
     return disk_size
 
 
-def normal_checksum(checksum: str, image_id: str) -> str:
-    """A sha256 as 64 lower-case hexadecimal digits; "" for none.
+def checksum_of(text: str | None, image_id: str) -> Checksum | None:
+    """The checksum of an image; None for none.
 
-    :arg checksum: with or without the prefix "sha256:".
-    :raises ImageUnacceptable: not a sha256.
+    :raises ImageUnacceptable: it is not valid.
     """
-    text = (checksum or "").strip().lower()
-    if text.startswith("sha256:"):
-        text = text[len("sha256:") :]
-    if text and not re.match(r"[0-9a-f]{64}\Z", text):
-        raise _refused(
-            image_id,
-            "checksum %r is not a sha256" % checksum,
-            "Write the sha256 of the image file in bootflow_images.",
-        )
-    return text
+    if not (text or "").strip():
+        return None
+    try:
+        return parse_checksum(text or "")
+    except InvalidInput as error:
+        raise _refused(image_id, "checksum %r: %s" % (text, error.message), error.remedy or "") from None
+
+
+def sha256_of(text: str | None, image_id: str) -> str:
+    """The sha256 in the checksum of an image; "" if it has none, or another checksum. :raises ImageUnacceptable: it is not valid."""
+    checksum = checksum_of(text, image_id)
+    return checksum.digest if checksum is not None and checksum.algorithm == SHA256 else ""
+
+
+#: (what compresses, magic): a file of these is no image itself.
+COMPRESSIONS: tuple[tuple[str, bytes], ...] = (
+    ("gzip", b"\x1f\x8b\x08"),
+    ("xz", b"\xfd7zXZ\0"),
+    ("bzip2", b"BZh"),
+    ("zstd", b"\x28\xb5\x2f\xfd"),
+)
+_ARCHIVES: tuple[tuple[str, int, bytes], ...] = (
+    ("a zip archive", 0, b"PK\x03\x04"),
+    ("a 7z archive", 0, b"7z\xbc\xaf\x27\x1c"),
+    ("a tar archive", 257, b"ustar"),
+    ("an rpm package", 0, b"\xed\xab\xee\xdb"),
+    ("a Debian package", 0, b"!<arch>\n"),
+    ("an ELF program", 0, b"\x7fELF"),
+    ("a PDF document", 0, b"%PDF-"),
+)
+
+
+def compression_of(head: bytes) -> str:
+    """What compressed a file that begins like this; "" if it is not compressed."""
+    return next((name for name, magic in COMPRESSIONS if head.startswith(magic)), "")
+
+
+def no_disk(head: bytes) -> str:
+    """What a file that begins like this is, if it is surely not the content of a disk; else "".
+
+    :arg head: the first 4096 bytes.
+    """
+    found = next((what for what, at, magic in _ARCHIVES if head[at : at + len(magic)] == magic), "")
+    if found:
+        return found
+    if compression_of(head):
+        return "a file compressed by %s" % compression_of(head)
+    begin = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:200].lower()
+    if begin.startswith((b"<!doctype html", b"<html", b"<head")) or b"<html" in begin:
+        return "an HTML page"
+    if begin.startswith(b"<?xml"):
+        return "an XML document"
+    printable = sum(byte in b"\t\n\r" or 32 <= byte < 127 or byte >= 128 for byte in head)
+    return "a text" if head and printable == len(head) and b"\n" in head else ""
 
 
 def _shown(raw: bytes) -> str:

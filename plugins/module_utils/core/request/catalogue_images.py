@@ -11,7 +11,9 @@ import typing as t
 from urllib.parse import urlsplit
 
 from ..disks.block_device_mapping import IMAGE_LISTS
+from ..disks.checksums import parse_checksum
 from ..disks.image_urls import split_login
+from ..errors import InvalidInput
 from ..image_access import ImageAccess
 from ..model import Image
 from ..reading.fields import Fields, catalogue_id
@@ -19,7 +21,6 @@ from ..reading.fields import Fields, catalogue_id
 #: Glance's disk formats
 DISK_FORMATS = ("raw", "qcow2", "vmdk", "vdi", "vhd", "vhdx", "iso", "ploop", "ami", "ari", "aki")
 
-_CHECKSUM = re.compile(r"[0-9a-f]{64}\Z")
 _FILE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*\Z")
 _IMAGE_STATUSES = ("active", "queued", "saving", "importing", "deactivated", "killed", "deleted", "pending_delete")
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
@@ -135,25 +136,22 @@ def _check_url(fields: Fields, url: str) -> None:
 
 
 def _read_checksum(fields: Fields) -> str:
-    """sha256 as bare hex. Required unless the image has allow_unverified."""
-    checksum = fields.text("checksum").strip().lower()
+    """As Checksum writes it. Required unless the image has allow_unverified."""
+    text = fields.text("checksum").strip()
     unverified = fields.boolean("allow_unverified")
-    kind, colon, digits = checksum.rpartition(":")
-    if colon and kind != "sha256":
-        fields.wrong("checksum", "must be a sha256, not %s" % kind, "Write sha256:<hex> as sha256sum prints it.")
-        return ""
-    if not digits:
-        if not unverified:
-            fields.wrong(
-                "checksum",
-                "is missing",
-                "Add what sha256sum FILE prints, or set allow_unverified: true to trust the source.",
-            )
-        return ""
-    if not _CHECKSUM.match(digits):
-        fields.wrong("checksum", "must be 64 hexadecimal digits", "Write sha256:<hex> as sha256sum prints it.")
-        return ""
-    return digits
+    if text.rpartition(":")[2]:
+        try:
+            return str(parse_checksum(text))
+        except InvalidInput as error:
+            fields.wrong("checksum", "is not valid: %s" % error.message, error.remedy or "")
+    elif not unverified:
+        fields.wrong(
+            "checksum",
+            "is missing",
+            "Add what sha256sum or sha512sum FILE prints as sha256:<hex> or sha512:<hex>, or the address of the publisher's file with checksums"
+            " as sha256:https://..., or set allow_unverified: true to trust the source.",
+        )
+    return ""
 
 
 def image_data(image: Image | None) -> dict[str, t.Any] | None:

@@ -48,7 +48,7 @@ VARIABLES = frozenset(
         "report_timeout", "rescue_image_ref", "rescue_password", "reservation_ids", "reserved_disk_gb",
         "reserved_huge_pages", "reserved_memory_mb", "reserved_vcpus", "reset_state", "resize_confirm_window",
         "resize_flavor", "restrict_isolated_hosts_to_isolated_images", "resume_guests_state_on_host_boot",
-        "rng_dev_path", "scheduler_hint_names", "schema_dirs", "server_groups", "service_down_time",
+        "rng_dev_path", "scheduler_hint_names", "schema_dirs", "server_groups", "service_down_time", "shipped_images",
         "shuffle_best_same_weighed_hosts", "shutdown_timeout", "snapshots", "storage_availability_zone",
         "storage_backends", "storage_group", "storage_ip", "storage_wipe_devices", "unlock_override", "uuids",
         "vendor_data", "vif_plugging_is_fatal", "vif_plugging_timeout", "virt_type", "vmdk_allowed_types",

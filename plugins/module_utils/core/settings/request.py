@@ -29,6 +29,18 @@ OVERHEAD = Kind("a mapping of %s to numbers, at least 0" % ", ".join(OVERHEADS),
 
 UUID_NAMES, SHORT_NAMES = "uuid", "short"
 
+SHIPPED_IMAGES = Table(
+    (
+        Setting(
+            "shipped_images",
+            bool,
+            True,
+            "Instances may also name the cloud images of distributions that the collection knows (`debian-13`, `ubuntu-24.04`, `rocky-9`; see"
+            " `inventory/images.yml`). An image of `bootflow_images` with such a name takes its place.",
+        ),
+    )
+)
+
 CATALOGUE = Table(
     (
         Setting(
@@ -43,7 +55,8 @@ CATALOGUE = Table(
             ENTRIES,
             (),
             "Images that requests may name: `name`, `url` (http, https, or file as the compute host sees it) or `path` (on the"
-            " controller), `checksum` (sha256), `disk_format`, `min_disk` (GiB), `min_ram` (MiB), `properties` (Glance's names),"
+            " controller), `checksum` (`sha256:` or `sha512:` with a digest, or with the address of a file with checksums),"
+            " `disk_format`, `min_disk` (GiB), `min_ram` (MiB), `properties` (Glance's names),"
             " `id`, `size` (bytes), `status`, and how hosts fetch it: see [request.md](request.md#fetching-images).",
         ),
         Setting(

@@ -14,7 +14,7 @@ from .apply import APPLY, FOLLOW
 from .hosts import HOST
 from .live import LIVE, LIVE_TARGET
 from .names import strangers
-from .request import REQUEST
+from .request import REQUEST, SHIPPED_IMAGES
 from .run import LEDGER, MAINTENANCE, PLAYBOOKS, PURGE, READING, RUN, TIME_LIMITS, WATCH, WATCHED
 from .scheduling import SCHEDULER
 from .selection import (
@@ -38,7 +38,7 @@ from .volumes import CROSS_AZ_ATTACH, VOLUME, VOLUME_DELETION, VOLUME_SCHEDULER,
 
 #: (title, text above the table, settings); a variable is listed in the first section that has it
 SECTIONS: tuple[tuple[str, str, tuple[Setting, ...]], ...] = (
-    ("The request and the catalogue", "", REQUEST),
+    ("The request and the catalogue", "", (*REQUEST, *SHIPPED_IMAGES)),
     (
         "A fleet that follows its file",
         "Of the playbook `apply`, see [apply.md](apply.md); it reads the variables of a boot too.",

@@ -17,10 +17,11 @@ import select
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 import typing as t
 import urllib.parse
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from ...core.disks.image_checks import VMDK_CREATE_TYPES
 from ...core.errors import BootflowError, ImageDownloadFailed, ImageUnacceptable
@@ -104,11 +105,24 @@ def fetch(
         return _fetch_file(copy)
     if scheme not in ("http", "https"):
         raise copy.failed("the scheme must be http, https or file", retryable=False)
-    with _reader(copy, access, pause) as (chunks, total):
-        done = copy.write(chunks, total)
+    with _reader(copy, access, pause) as source:
+        total = t.cast("t.Optional[int]", source.begin()["total"])
+        done = copy.write(source.chunks(), total)
     if total is not None and done != total:
         raise copy.failed("cut off after %d of %d bytes" % (done, total))
     return done
+
+
+def look(url: str, access: ImageAccess = OPEN, seconds: float = 30.0) -> str:
+    """What the server says of the version of a file (ETag, Last-Modified, length) without its content; "" if nothing.
+
+    :raises ImageDownloadFailed: it does not answer.
+    """
+    copy = _Copy(
+        url, os.path.join(tempfile.gettempdir(), "look"), "", lambda _bytes: None, None, FetchLimits(seconds=seconds)
+    )
+    with _reader(copy, access, 0.1, look=True) as source:
+        return str(source.begin().get("version") or "")
 
 
 class _Copy:
@@ -188,6 +202,19 @@ class _Copy:
         )
 
 
+class Unpacked(_Copy):
+    """The content of a compressed file, under the limits of a fetch; the size in the catalogue is that of the compressed file."""
+
+    def __init__(self, path: str, target: str, image_id: str, limits: FetchLimits):
+        super().__init__(
+            local_source(path), target, image_id, lambda _bytes: None, None, replace(limits, declared=None)
+        )
+
+    def _too_large(self, limit: str, remedy: str) -> BootflowError:
+        reason = "the content of the compressed file is larger than %s" % limit
+        return ImageUnacceptable(image_id=self.image_id, reason=reason, remedy=remedy)
+
+
 # --- from a file of this host -------------------------------------------------------------------------------------------
 
 
@@ -212,8 +239,8 @@ def _fetch_file(copy: _Copy) -> int:
 
 
 @contextlib.contextmanager
-def _reader(copy: _Copy, access: ImageAccess, pause: float) -> t.Iterator[tuple[t.Iterator[bytes], int | None]]:
-    """(the content in chunks, its length or None), read by a process that ends with this block.
+def _reader(copy: _Copy, access: ImageAccess, pause: float, look: bool = False) -> t.Iterator[_Source]:
+    """The content, read by a process that ends with this block. :arg look: without the content.
 
     :raises ImageDownloadFailed: for any reason.
     """
@@ -225,9 +252,10 @@ def _reader(copy: _Copy, access: ImageAccess, pause: float) -> t.Iterator[tuple[
     pipes = [t.cast(t.IO[bytes], pipe) for pipe in (process.stdin, process.stdout, process.stderr)]
     try:
         with contextlib.suppress(BrokenPipeError), pipes[0]:
-            pipes[0].write(json.dumps({"url": copy.url, "pause": pause, "access": asdict(access)}).encode())
-        source = _Source(copy, process, pipes[1].fileno(), pipes[2])
-        yield source.chunks(), source.total()
+            pipes[0].write(
+                json.dumps({"url": copy.url, "pause": pause, "access": asdict(access), "look": look}).encode()
+            )
+        yield _Source(copy, process, pipes[1].fileno(), pipes[2])
     finally:
         command.kill_group(process)
         process.wait()
@@ -243,12 +271,15 @@ class _Source:
         self._buffer = b""
         self._waited, self._arrived = 0.0, 0
 
-    def total(self) -> int | None:
-        """The length of the content, from the first line."""
+    def begin(self) -> dict[str, t.Any]:
+        """The first line: the length of the content (total), and its version."""
         while b"\n" not in self._buffer:
-            self._buffer += self._more()
+            more = self._more()
+            if not more:
+                raise self._copy.failed("the process that reads it ended")
+            self._buffer += more
         line, _newline, self._buffer = self._buffer.partition(b"\n")
-        return t.cast("t.Optional[int]", json.loads(line)["total"])
+        return t.cast("dict[str, t.Any]", json.loads(line))
 
     def chunks(self) -> t.Iterator[bytes]:
         """The content."""

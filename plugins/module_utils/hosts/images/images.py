@@ -20,9 +20,10 @@ import typing as t
 from dataclasses import dataclass, fields, replace
 
 from ...core.disks import image_checks
+from ...core.disks.checksums import SHA256, Checksum
 from ...core.disks.image_urls import split_login
 from ...core.disks.local import base_file, image_marker, is_confinable
-from ...core.errors import ImageChecksumMismatch, ImageUnacceptable, InvalidInput
+from ...core.errors import ImageUnacceptable, InvalidInput
 from ...core.image_access import ImageAccess
 from ..os.batch import progress
 from ..os.command import UNTRUSTED_IMAGE, program, run
@@ -31,6 +32,8 @@ from ..os.locks import host_lock
 from ..os.module_errors import as_bootflow_error
 from ..os.paths import base_dir, checked_id, make_dirs
 from .fetch import GIB, OPEN, UNLIMITED, FetchLimits, Progress, fetch, local_source
+from .unpack import unpacked
+from .verify import check, known_digest, version_of
 
 QEMU_IMG_PACKAGE = "qemu-utils"
 
@@ -44,7 +47,8 @@ class ImageSource:
 
     id: str
     disk_format: str
-    checksum: str = ""  # sha256
+    checksum: str = ""  # see core.disks.checksums
+    version: str = ""  # of the controller's file, without a checksum
     url: str = ""  # http(s):// or file://
     path: str = ""  # a file of this host
     name: str = ""
@@ -65,6 +69,7 @@ IMAGE_ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "url": {"type": "str"},
     "path_on_host": {"type": "path"},
     "checksum": {"type": "str", "default": ""},
+    "version": {"type": "str", "default": ""},
     "disk_format": {"type": "str", "required": True},
     "size": {"type": "int"},
     "validate_certs": {"type": "bool", "default": True},
@@ -114,6 +119,7 @@ def image_source(
         name=args.get("name") or "",
         disk_format=args["disk_format"],
         checksum=args.get("checksum") or "",
+        version=args.get("version") or "",
         url=url,
         path=uploads.get(args["id"]) or args.get("path_on_host") or "",
         allow_unverified=allow_unverified,
@@ -202,15 +208,12 @@ def check_image_file(
 def cached_image(image: ImageSource, instances_path: str) -> BaseImage | None:
     """The cached image if it is complete and has the checksum of the catalogue, else None. Reads no image data."""
     folder = base_dir(instances_path)
-    wanted = image_checks.normal_checksum(image.checksum, image.id)
+    wanted = image_checks.checksum_of(image.checksum, image.id)
     try:
         with open(os.path.join(folder, image_marker(checked_id(image.id, "image id"))), encoding="utf-8") as file:
             marker = json.load(file)
         name = str(marker["file"])
-        if os.path.basename(name) != name or not is_confinable(name) or (wanted and marker["sha256"] != wanted):
-            return None
-        # Without a checksum the image is identified by its source only.
-        if not wanted and marker["source"] != _source_name(image) and _source_name(image):
+        if os.path.basename(name) != name or not is_confinable(name) or not _is_same(image, wanted, marker):
             return None
         path = os.path.join(folder, name)
         found = os.lstat(path)
@@ -238,8 +241,7 @@ def ensure_image(
     image_checks.driver_of(image.disk_format, image.label)
     found = cached_image(image, instances_path)
     if found is None:
-        wanted = image_checks.normal_checksum(image.checksum, image.label)
-        if not wanted and not image.allow_unverified:
+        if not image_checks.checksum_of(image.checksum, image.label) and not image.allow_unverified:
             raise ImageUnacceptable(
                 image_id=image.label,
                 reason="the image has no checksum",
@@ -248,7 +250,7 @@ def ensure_image(
         with host_lock(instances_path, "image-" + image.id, timeout=lock_timeout):
             found = cached_image(image, instances_path)
             if found is None:
-                found = _fill_cache(image, wanted, instances_path, max_bytes, on_progress)
+                found = _fill_cache(image, instances_path, max_bytes, on_progress)
     if max_bytes is not None and found.virtual_size > max_bytes:
         raise TooLarge(found.virtual_size)
     return found
@@ -278,35 +280,64 @@ def mark_used(file: str | int) -> None:
     os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
+def _is_same(image: ImageSource, wanted: Checksum | None, marker: t.Mapping[str, t.Any]) -> bool:
+    """Whether the cached image is that of the catalogue: by its checksum, without one by its source and its version.
+
+    What a server that does not answer would say is taken for unchanged.
+    """
+    if wanted is None:
+        if image.version:
+            return bool(marker.get("version") == image.version)
+        if not _source_name(image):
+            return True  # another run has copied it, and no file is here to compare with
+        version = version_of(image.path, image.url, image.access)
+        return bool(marker["source"] == _source_name(image)) and version in ("", marker.get("version"))
+    if wanted.address:
+        known = known_digest(wanted, name_of_file(image), image.access, image.label)
+        return str(known) == marker.get("checksum") if known else marker.get("address") == str(wanted)
+    if wanted.algorithm == SHA256:
+        return bool(marker["sha256"] == wanted.digest)
+    return bool(marker.get("checksum") == str(wanted))
+
+
 def _source_name(image: ImageSource) -> str:
     return image.path or image.url
 
 
 def _fill_cache(
-    image: ImageSource, wanted: str, instances_path: str, max_bytes: int | None, on_progress: Progress | None
+    image: ImageSource, instances_path: str, max_bytes: int | None, on_progress: Progress | None
 ) -> BaseImage:
     folder = base_dir(instances_path)
     make_dirs(folder)
     fetched = os.path.join(folder, image.id + ".part")
+    plain = os.path.join(folder, image.id + ".plain-part")
     converted = os.path.join(folder, image.id + ".raw-part")
     try:
         # The leftover of a killed run; the lock ensures that no run is writing it.
-        remove_files(fetched, converted)
+        remove_files(fetched, plain, converted)
+        version = image.version or ("" if image.checksum else version_of(image.path, image.url, image.access))
         sha256 = _fetch(image, fetched, on_progress)
-        if wanted and sha256 != wanted:
-            raise ImageChecksumMismatch(image_id=image.label, actual=sha256, expected=wanted)
-        driver, virtual_size = check_image_file(fetched, image.disk_format, image.label, image.limits.vmdk_types)
+        checksum = check(fetched, sha256, image.checksum, name_of_file(image), image.access, image.label)
+        content = unpacked(fetched, plain, image.label, image.limits)
+        driver, virtual_size = check_image_file(content, image.disk_format, image.label, image.limits.vmdk_types)
         if max_bytes is not None and virtual_size > max_bytes:
             raise TooLarge(virtual_size)
-        raw = fetched
+        raw = content
         if driver != "raw":
-            convert(fetched, driver, converted)
+            convert(content, driver, converted)
             raw = converted
-        return _publish(image, raw, sha256, folder)
+        return _publish(image, raw, sha256, folder, checksum=checksum, version=version)
     except OSError as error:
         raise as_bootflow_error(error, folder) from None
     finally:
-        remove_files(fetched, converted)
+        remove_files(fetched, plain, converted)
+
+
+def name_of_file(image: ImageSource) -> str:
+    """The source by whose name a file with checksums lists the image; a copy of the controller's file has another name."""
+    with contextlib.suppress(ValueError, TypeError, IndexError):
+        return str(json.loads(image.version)[0])
+    return _source_name(image)
 
 
 def _fetch(image: ImageSource, target: str, on_progress: Progress | None) -> str:
@@ -325,7 +356,7 @@ def convert(source: str, driver: str, target: str, made: str = "raw", name: str 
     run(argv, timeout=CONVERT_TIMEOUT, path=name or target, outlives=False)
 
 
-def _publish(image: ImageSource, raw: str, sha256: str, folder: str) -> BaseImage:
+def _publish(image: ImageSource, raw: str, sha256: str, folder: str, **known: str) -> BaseImage:
     """Rename the raw file, then write the marker; after a crash between the two the image is fetched again."""
     progress.mark_changed()
     os.chmod(raw, 0o644)
@@ -345,6 +376,8 @@ def _publish(image: ImageSource, raw: str, sha256: str, folder: str) -> BaseImag
         "source": _source_name(image),
         "size": found.st_size,
         "mtime_ns": found.st_mtime_ns,
+        "address": image.checksum,
+        **known,
     }
     write_json(os.path.join(folder, image_marker(image.id)), marker, 0o600)  # the URL may contain a signature
     return BaseImage(path=path, virtual_size=found.st_size, sha256=sha256, changed=True)

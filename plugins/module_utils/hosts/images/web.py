@@ -7,7 +7,7 @@
 A process of its own can be ended whatever the server does, and Ansible's open_url installs its opener for the whole process: in
 threads the certificate rules of one image would hold for another.
 
-stdin: JSON {url, pause, access}. stdout: a line of JSON {total: bytes or null}, then the content. After a failure: exit code 1,
+stdin: JSON {url, pause, access, look}. stdout: a line of JSON {total: bytes or null, version}, then the content unless ``look``. After a failure: exit code 1,
 and a line of JSON {reason, retryable} on stderr.
 """
 
@@ -48,7 +48,7 @@ def main() -> None:
         for name in _FILES:
             if task["access"][name] and not os.path.isfile(task["access"][name]):
                 raise Refused("%s %s is not a file of this host" % (name, task["access"][name]))
-        _send(_patiently(task["url"], task["access"], task["pause"]))
+        _send(_patiently(task["url"], task["access"], task["pause"]), bool(task.get("look")))
     except (OSError, ValueError, http.client.HTTPException, Refused) as error:
         reason = str(getattr(error, "reason", "") or error) or type(error).__name__
         json.dump({"reason": reason, "retryable": getattr(error, "retryable", True)}, sys.stderr)
@@ -118,13 +118,19 @@ def _server(url: str) -> tuple[str, t.Optional[str], t.Optional[int]]:
     return scheme, parts.hostname, parts.port or _PORTS.get(scheme)
 
 
-def _send(response: t.Any) -> None:
-    """Write the response to stdout as it comes."""
+def _send(response: t.Any, look: bool = False) -> None:
+    """Write the response to stdout as it comes. :arg look: its first line only"""
+    if response.status != 200:
+        raise Refused("HTTP %d: the server sent a part of the file, or something else" % response.status)
     length = response.headers.get("Content-Length")
     total = int(length) if length and length.isdigit() else None
     out = sys.stdout.buffer
-    out.write(json.dumps({"total": total}).encode() + b"\n")
+    words = [response.headers.get(name) for name in ("ETag", "Last-Modified")]
+    version = json.dumps([*words, total]) if any(words) else ""
+    out.write(json.dumps({"total": total, "version": version}).encode() + b"\n")
     out.flush()
+    if look:
+        return
     left = total
     while left is None or left > 0:
         chunk = response.read1(CHUNK if left is None else min(CHUNK, left))

@@ -211,7 +211,7 @@ class ReadyImages:
 def _checksum(source: ImageSource) -> str:
     """sha256 of the image, the name of its cache entry; "" if the catalogue has none."""
     try:
-        return image_checks.normal_checksum(source.checksum, source.label)
+        return image_checks.sha256_of(source.checksum, source.label)
     except ImageUnacceptable:
         return ""  # rejected when it is fetched
 

@@ -20,10 +20,13 @@ import threading
 from dataclasses import dataclass
 
 from ...core.disks import image_checks
-from ...core.errors import ImageChecksumMismatch, ImageTooBig, ImageUnacceptable, InvalidInput, MissingLibrary
+from ...core.disks.checksums import SHA256
+from ...core.errors import ImageTooBig, ImageUnacceptable, InvalidInput, MissingLibrary
 from ..images.fetch import Progress, fetch, local_path, local_source
 from ..images.image_files import SteadyFile, steady_file
-from ..images.images import ImageSource, check_image_file
+from ..images.images import ImageSource, check_image_file, name_of_file
+from ..images.unpack import compression_of, unpacked
+from ..images.verify import check, digest_of
 from ..os.paths import make_dirs
 from .copy import reads_direct
 from .process import Steps
@@ -141,8 +144,7 @@ class TemporaryImages:
         """
         label = image.label
         image_checks.driver_of(image.disk_format, label)
-        wanted = image_checks.normal_checksum(image.checksum, label)
-        if not wanted and not self._allow_unverified:
+        if not image_checks.checksum_of(image.checksum, label) and not self._allow_unverified:
             raise ImageUnacceptable(
                 image_id=label,
                 reason="the image has no checksum",
@@ -172,8 +174,11 @@ class TemporaryImages:
                 sha256 = sha256 or steady.hash(on_progress)
             else:
                 path, sha256 = self._fetch(image, on_progress)
-        if wanted and sha256 != wanted:
-            raise ImageChecksumMismatch(image_id=label, actual=sha256, expected=wanted)
+        check(path, sha256, image.checksum, name_of_file(image), image.access, label)
+        if compression_of(path):
+            plain = os.path.join(self._own_folder(), image.id + ".plain")
+            path, direct = unpacked(path, plain, label, image.limits), False
+            sha256 = digest_of(path, SHA256)  # of what is written to volumes
         try:
             driver, virtual_size = check_image_file(path, image.disk_format, label, image.limits.vmdk_types)
         except MissingLibrary:

@@ -89,7 +89,7 @@ def test_for_whom_a_volume_is_exported():
     connector = attached_volumes.connectors_of(hostvars, ["kvm1", "kvm 1/Æ.example.org"])
     assert connector("kvm1", FACTS) == attachments.Connector("kvm1", INITIATOR, "kernel")
     end = connector("kvm 1/Æ.example.org", {"initiator": None})
-    assert end.initiator == "iqn.2026-01.compute.bootflow:kvm-1-.example.org" and end.kind == "qemu"
+    assert end.initiator == "iqn.2026-01.compute.bootflow:kvm-1-.example.org-d23e194a" and end.kind == "qemu"
     with pytest.raises(errors.Conflict, match="Host kvm9 got one of the instances while this run began"):
         connector("kvm9", FACTS)
     with pytest.raises(errors.InvalidInput, match="bootflow_volume_attach must be one of kernel, qemu, got 'nfs'"):
