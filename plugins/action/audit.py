@@ -17,6 +17,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.audit.plan i
     Finding,
     Reservation,
     Snapshot,
+    Unplugged,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import AUDIT
@@ -363,6 +364,7 @@ def _snapshot(host: str, answer: t.Mapping[str, t.Any], resumes: bool) -> Snapsh
         volumes=dict(facts.get("instance_volumes") or {}),
         columns=ledger_audit.columns_of(facts, answer["configuration"]),
         networks=_networks(answer["dhcp"]),
+        unplugged=[Unplugged(**tap) for tap in answer["dhcp"].get("unplugged") or ()],
         networks_error=answer["dhcp"].get("error"),
         boot_id=facts.get("boot_id") or "",
         at_work=frozenset(facts.get("at_work") or ()),

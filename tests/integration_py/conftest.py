@@ -105,6 +105,11 @@ def _empty(lab) -> None:
         for uuid in host.run("virsh", "-q", "-c", "qemu:///system", "list", "--all", "--uuid").stdout.split():
             host.run("virsh", "-c", "qemu:///system", "destroy", uuid, check=False)
             host.run("virsh", "-c", "qemu:///system", "undefine", "--nvram", "--managed-save", uuid, check=False)
+        # The next test may have another network with the same addresses.
+        for name in host.run("virsh", "-q", "-c", "qemu:///system", "net-list", "--all", "--name").stdout.split():
+            if name.startswith("bf-") and name != flow_module.GUEST_NETWORK["source"]:
+                host.run("virsh", "-c", "qemu:///system", "net-destroy", name, check=False)
+                host.run("virsh", "-c", "qemu:///system", "net-undefine", name, check=False)
         host.run(
             "sh",
             "-c",

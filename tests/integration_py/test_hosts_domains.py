@@ -534,6 +534,8 @@ def test_networks(host):
         "private": None, "alone": None, "missing": "NetworkError", "hostbridge": None, "nobridge": "NetworkError", "evil": "InvalidInput",
         "wrong": "InvalidInput",
     }  # fmt: skip
+    assert results["nobridge"]["error"]["message"] == "Linux bridge lo does not exist on " + host.libvirt.name
+    assert results["missing"]["error"]["message"] == "libvirt network missing does not exist on " + host.libvirt.name
     assert results["private"]["started"] and results["private"]["bridge"].startswith("virbr") and len(made["diff"]) == 2
     assert "inet 10.9.0.1/24" in host.libvirt.run("ip", "addr", "show", results["private"]["bridge"])
     assert "mtu 1400" in host.libvirt.run("ip", "link", "show", results["private"]["bridge"])
@@ -563,6 +565,49 @@ def test_networks(host):
     for name in ("bf-private", "bf-alone"):
         host.virsh("net-destroy", name)
         host.virsh("net-undefine", name)
+
+
+TAP = "<interface type='%s'><mac address='52:54:00:00:00:%02x'/><source %s='%s'/><model type='virtio'/></interface></devices>"
+
+
+def test_guests_whose_network_was_restarted(host):
+    """libvirt leaves their taps without a bridge until its daemon restarts; the guests stay running and reach nobody."""
+    network = {"name": "blue", "source": "bf-blue", "manage": True, "bridge": "bf-blue0"}
+    host.modules("virtual_network", networks=[network])
+    host.libvirt.run("ip", "link", "add", "bf-br", "type", "bridge")
+    wanted = host.wanted(1)
+    for number, words in enumerate((("network", "network", "bf-blue"), ("bridge", "bridge", "bf-br"))):
+        tap = TAP % (words[0], number, *words[1:])
+        wanted["xml"] = wanted["xml"].replace("</devices>", tap)
+    host.make_disk(1)
+    try:
+        assert host.domains(wanted)["outcomes"][guest(1)]["error"] is None
+
+        def unplugged():
+            found = host.modules("compute_node_info", instances_path=host.path, list_reservations=True)["dhcp"]
+            assert found["error"] is None
+            return {(tap["uuid"], tap["source"], tap["bridge"]) for tap in found["unplugged"]}
+
+        assert unplugged() == set()
+        host.virsh("net-destroy", "bf-blue")
+        host.libvirt.run("ip", "link", "delete", "bf-br")
+        assert unplugged() == {(guest(1), "bf-blue", ""), (guest(1), "bf-br", "bf-br")}
+        host.virsh("net-start", "bf-blue")
+        assert (guest(1), "bf-blue", "bf-blue0") in unplugged(), "libvirt would do it itself"
+        host.virsh("net-destroy", "bf-blue")
+        again = host.modules("virtual_network", networks=[network])["outcomes"]["blue"]
+        assert again["started"] and again["error"] is None
+        assert unplugged() == {(guest(1), "bf-br", "bf-br")}
+        assert host.virsh("domstate", guest(1)) == "running"
+        host.virsh("net-destroy", "bf-blue")
+        host.virsh("net-undefine", "bf-blue")
+        again = host.modules("virtual_network", networks=[network])["outcomes"]["blue"]
+        assert again["defined"] and unplugged() == {(guest(1), "bf-br", "bf-br")}
+    finally:
+        host.cleanup(guest(1))
+        host.libvirt.run("ip", "link", "delete", "bf-br", check=False)
+        host.virsh("net-destroy", "bf-blue")
+        host.virsh("net-undefine", "bf-blue")
 
 
 def test_libvirtd_is_down(host):

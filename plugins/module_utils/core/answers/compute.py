@@ -187,7 +187,10 @@ ISCSI: Shape = record(
 _reservation = record({"mac": name, "address": name, "complete": flag, "used": flag})
 DHCP: Shape = record(
     {"networks": items(record({"name": name, "ours": flag, "reservations": items(_reservation)}), unique="name")},
-    {"error": error},
+    {
+        "error": error,
+        "unplugged": items(record({"uuid": uuid, "device": name, "mac": name, "source": name, "bridge": text()})),
+    },
 )
 
 KEPT_UNUSED: Shape = items(record({"name": path, "error": record({"code": name, "message": prose})}))

@@ -73,6 +73,7 @@ ORPHAN_SESSION = "orphan_session"
 ORPHAN_SECRET = "orphan_secret"
 MISSING_RESERVATION = "missing_reservation"  # of an address of a guest, on the host's DHCP server
 ORPHAN_RESERVATION = "orphan_reservation"
+UNPLUGGED = "unplugged_interface"  # of a running guest: its network or bridge ended, and came again without it
 UNREAD = "unread"  # a part that a reachable host could not read
 
 USAGE_COLUMNS = ("memory_mb_used", "local_gb_used", "vcpus_used", "num_instances")
@@ -174,6 +175,17 @@ class DhcpNetwork:
 
 
 @dataclass(frozen=True)
+class Unplugged:
+    """An interface of a running guest that is on no bridge."""
+
+    uuid: str
+    device: str  # on the host
+    mac: str
+    source: str  # libvirt network or bridge
+    bridge: str  # "": the network is not active
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """A host's answer, of ``began_at`` (seconds since the epoch) or later."""
 
@@ -185,6 +197,7 @@ class Snapshot:
     columns: t.Mapping[str, t.Any] = field(default_factory=dict)  # totals and settings, named as the ledger's columns
     volumes: t.Mapping[str, t.Sequence[str]] = field(default_factory=dict)  # UUID -> its disks that are logical volumes
     networks: t.Optional[t.Mapping[str, DhcpNetwork]] = None  # of libvirt, by name; None: they were not read
+    unplugged: t.Sequence[Unplugged] = ()
     networks_error: t.Optional[t.Mapping[str, t.Any]] = None  # why not
     boot_id: str = ""  # of the start of the host, as the kernel names it; "": not known
     at_work: t.Collection[str] = ()  # UUIDs of the guests that a module works on, as one of a run that was killed
@@ -808,6 +821,9 @@ class _Plan:
             if error is not None:
                 text = error["message"]
                 self.add(UNREAD, host, None, "libvirt networks", text, text, REPORT, error.get("remedy") or "")
+            for tap in snapshot.unplugged:
+                if tap.uuid in self.ledger.instances:
+                    self._unplugged(host, tap)
             for name, network in (snapshot.networks or {}).items():
                 for found in network.reservations if network.ours else ():
                     if not found.used:
@@ -821,6 +837,17 @@ class _Plan:
                 for wanted in needed:
                     self._reservation(seen.host, seen.networks, uuid, wanted)
 
+    def _unplugged(self, host: str, tap: Unplugged) -> None:
+        what = "%s (%s) in %s" % (tap.mac, tap.device, tap.source)
+        if tap.bridge:
+            remedy = "The guest has no network. Plug it in on the host: ip link set dev %s master %s"
+            remedy %= (tap.device, tap.bridge)
+        else:
+            remedy = "The guest has no network. Start the network on the host (virsh net-start %s; a boot does so with manage: true, and plugs"
+            remedy += " the guest in), then audit again."
+            remedy %= tap.source
+        self.add(UNPLUGGED, host, tap.uuid, what, None, None, REPORT, remedy)
+
     def _reservation(
         self, host: str, networks: t.Mapping[str, DhcpNetwork], uuid: str, wanted: t.Mapping[str, str]
     ) -> None:
@@ -833,7 +860,7 @@ class _Plan:
         has = ", ".join(r.address for r in there if r.mac == mac and r.complete) or None
         others = [r.mac for r in there if r.address == address and r.mac != mac]
         if network is None:
-            remedy = "The next boot in libvirt network %s on %s defines it again, with the reservations. Stop and start its guests then."
+            remedy = "The next boot in libvirt network %s on %s defines it again, with the reservations, and plugs its guests in."
             self.add(MISSING_RESERVATION, host, uuid, what, has, has, REPORT, remedy % (name, host))
         elif others:
             remedy = "Address %s in libvirt network %s on %s is reserved for %s. Find out who did that, and remove the reservation."

@@ -26,8 +26,7 @@ RESULT_RESCHEDULED = "rescheduled"
 PREPARING_NETWORKS = "networks"
 PREPARING_BLOCK_DEVICES = "block_devices"
 
-NETWORKS_WITH_ERROR = "Failed to allocate the network(s) with error %s, not rescheduling."
-NETWORKS = "Failed to allocate the network(s), not rescheduling."
+NETWORKS = "Failed to allocate the network(s) with error %s, not rescheduling."
 BLOCK_DEVICES = "Failure prepping block device. %s"
 CLEANUP = "Could not clean up failed build, not rescheduling."
 
@@ -47,7 +46,6 @@ _TABLE: tuple[tuple[tuple[type[errors.BootflowError], ...], str, str | None], ..
     ((errors.BuildAbortException,), ABORT, None),
     ((errors.RescheduledException, errors.ComputeResourcesUnavailable), RESCHEDULE, None),
     ((errors.HostLacksHardware, errors.NetworkRangeInUse), RESCHEDULE, None),
-    ((errors.NoMoreFixedIps,), ABORT, NETWORKS_WITH_ERROR),
     ((errors.NetworkError,), ABORT, NETWORKS),
     ((errors.VolumeNotCreated,), ABORT, None),
     ((errors.UnexpectedTaskStateError, errors.NoValidHost, errors.Forbidden, errors.InvalidInput), ABORT, None),
@@ -75,7 +73,7 @@ def _decide(error: errors.BootflowError, preparing: str | None) -> tuple[str, st
     if isinstance(error, errors.ImageError) and not error.retryable:
         return ABORT, error.message  # every host has the same image
     if preparing == PREPARING_NETWORKS:
-        return ABORT, NETWORKS
+        return ABORT, _text(NETWORKS, error)
     if preparing == PREPARING_BLOCK_DEVICES:
         return ABORT, _text(BLOCK_DEVICES, error)
     return RESCHEDULE, error.message

@@ -6,19 +6,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 from ...core.guest.domain.element import parse
 from ..libvirt.connection import tolerating
 from ..libvirt.dhcp import reservations_of
 from ..libvirt.domains import definitions
-from ..libvirt.networks import is_ours
+from ..libvirt.networks import is_ours, unplugged
 from ..os.module_errors import as_bootflow_error
 
 
 def dhcp_networks(connection: t.Any) -> dict[str, t.Any]:
-    """{networks, error}: each network has name, ours and reservations, these have mac, address, complete and used.
+    """{networks, unplugged, error}: each network has name, ours and reservations, these have mac, address, complete and used.
 
+    ``unplugged``: interfaces of running guests that are on no bridge: uuid, device, mac, source and bridge, see Tap.
     ``complete``: the running and the persistent definition have it. ``used``: a domain of the host has the MAC address.
     A failure does not fail the host: ``error`` has the reason.
     """
@@ -44,6 +46,7 @@ def dhcp_networks(connection: t.Any) -> dict[str, t.Any]:
             }
             for name, ours, reservations in sorted(there)
         ]
+        found["unplugged"] = [dataclasses.asdict(tap) for tap in unplugged(connection)]
     except Exception as error:  # for any error: the other facts of the host are still reported
         found["error"] = as_bootflow_error(error).as_dict()
     return found

@@ -108,7 +108,8 @@ def reserve(connection: t.Any, wanted: Reservation, check_mode: bool = False, re
         raise NetworkError(
             message="address %s of libvirt network %s is still leased to %s"
             % (wanted.address, wanted.network, ", ".join(leased_to)),
-            remedy="Restart the network on the host when its guests permit it, or wait until the lease expires.",
+            remedy="Wait until the lease expires. Or stop the network on the host (virsh net-destroy %s), which its guests there lose, and boot again:"
+            " that starts it, and plugs the guests in again." % wanted.network,
         )
     return changed
 

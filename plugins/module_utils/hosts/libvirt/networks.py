@@ -10,6 +10,7 @@ import array
 import contextlib
 import fcntl
 import ipaddress
+import json
 import os
 import socket
 import struct
@@ -17,17 +18,19 @@ import time
 import typing as t
 from dataclasses import dataclass, field
 
-from ...core.errors import InvalidInput, NetworkError
+from ...core.errors import CommandFailed, InvalidInput, NetworkError
 from ...core.guest.domain.element import parse, to_text
 from ...core.networks import dhcp
 from ...core.networks.names import check_interface, check_source
 from ...core.optional import optional_import, require
 from ..os.batch import attempt, progress
+from ..os.command import program, run
 from ..os.files import opened, remove_files
 from ..os.locks import LOCK_ROOT, host_lock
 from ..os.paths import make_dirs
 from .connection import is_code, libvirt, libvirt_errors
 from .dhcp import find_network, range_of
+from .domain_waits import host_name
 from .domains import definitions
 from .used_ranges import check_unused, refused
 
@@ -65,7 +68,8 @@ class NetworkSpec:
 def ensure_network(connection: t.Any, spec: NetworkSpec, check_mode: bool = False) -> dict[str, t.Any]:
     """Ensure that one network exists; {changed, type, source, bridge, defined, started}.
 
-    Only managed libvirt networks are defined, started or set to autostart. An existing network keeps its definition.
+    Only managed libvirt networks are defined, started or set to autostart. An existing network keeps its definition. Interfaces of running guests that
+    lost a network with its bridge are plugged in again when it starts.
 
     :raises InvalidInput: the spec is not valid.
     :raises NetworkError: the network does not exist or is not active, and is not managed; or the definition of a managed one does
@@ -115,6 +119,8 @@ def _ensure_managed(connection: t.Any, spec: NetworkSpec, check_mode: bool) -> d
             _start(network, spec, definition, defined)
         if autostart:
             network.setAutostart(1)
+    if start:  # guests that run have lost the former one
+        plug_in(unplugged(connection, spec.real_name))
     _mark_needed(network)
     result["bridge"] = _bridge_of(network)
     return result
@@ -155,13 +161,13 @@ def _start(network: t.Any, spec: NetworkSpec, definition: str, is_new: bool) -> 
 def _check_network(network: t.Any | None, spec: NetworkSpec) -> dict[str, t.Any]:
     if network is None:
         raise NetworkError(
-            message="libvirt network %s does not exist on this host" % spec.real_name,
-            remedy="Define it, correct the source of network %s, or set manage: true for it." % spec.name,
+            message="libvirt network %s does not exist on %s" % (spec.real_name, host_name()),
+            remedy="Define it there, correct the source of network %s, or set manage: true for it." % spec.name,
         )
     with libvirt_errors():
         if not network.isActive():
             raise NetworkError(
-                message="libvirt network %s is not active on this host" % spec.real_name,
+                message="libvirt network %s is not active on %s" % (spec.real_name, host_name()),
                 remedy="Start it (virsh net-start %s), or set manage: true for network %s."
                 % (spec.real_name, spec.name),
             )
@@ -185,9 +191,9 @@ def _check_bridge(spec: NetworkSpec) -> dict[str, t.Any]:
     check_source(spec.type, name)
     if not is_bridge(name):
         raise NetworkError(
-            message="Linux bridge %s does not exist on this host" % name,
-            remedy="Create it in the network configuration of the host, or correct the source of network %s."
-            % spec.name,
+            message="Linux bridge %s does not exist on %s" % (name, host_name()),
+            remedy="Create bridge %s in the network configuration of the host, or correct the source of network %s."
+            % (name, spec.name),
         )
     return _existing(spec, name)
 
@@ -363,3 +369,75 @@ def _unneeded_for(network: t.Any) -> float:
         return time.time() - os.stat(_needed_file(network)).st_mtime
     except FileNotFoundError:
         return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+# --- guests that lost their network: libvirt plugs them in again when its daemon starts, not when the network does -------------------
+
+
+@dataclass(frozen=True)
+class Tap:
+    """An interface of a running guest, on the host."""
+
+    uuid: str  # of the guest
+    device: str  # vnet0
+    mac: str
+    source: str  # name of its libvirt network or bridge
+    bridge: str  # that it belongs to; "": the network is not active
+
+
+def unplugged(connection: t.Any, network: str = "") -> list[Tap]:
+    """The interfaces of running guests that belong to a bridge and are on none.
+
+    :arg network: only those of this libvirt network.
+    """
+    found = list(_taps(connection, network))
+    masters = _masters() if found else {}
+    return [tap for tap in found if tap.device in masters and not masters[tap.device]]
+
+
+def plug_in(taps: t.Iterable[Tap]) -> list[Tap]:
+    """Put interfaces on their bridges again. Returns those that are there; the audit tells of the others."""
+    done = []
+    for tap in taps:
+        if tap.bridge:
+            progress.mark_changed()
+            with contextlib.suppress(CommandFailed):  # the guest ended meanwhile
+                run([program("ip", "iproute2"), "link", "set", "dev", tap.device, "master", tap.bridge], timeout=60)
+                done.append(tap)
+    return done
+
+
+def _taps(connection: t.Any, network: str) -> t.Iterator[Tap]:
+    bridges: dict[str, str] = {}
+    with libvirt_errors():
+        domains = connection.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)
+    for domain in domains:
+        try:
+            uuid, xml = domain.UUIDString(), domain.XMLDesc(0)
+        except libvirt.libvirtError:
+            continue  # it ended meanwhile
+        for interface in parse(xml).iterfind("devices/interface"):
+            source, target, mac = interface.find("source"), interface.find("target"), interface.find("mac")
+            if source is None or target is None or not target.get("dev") or mac is None:
+                continue
+            # Of a running guest, where a libvirt network has a bridge, its name stands there, too.
+            bridge, name = source.get("bridge") or "", source.get("network") or ""
+            if not bridge or (network and name != network) or interface.find("virtualport") is not None:
+                continue  # Open vSwitch and its like have no bridge of Linux
+            if name:
+                if name not in bridges:
+                    bridges[name] = _active_bridge(connection, name)
+                bridge = bridges[name]
+            yield Tap(uuid, str(target.get("dev")), str(mac.get("address")).lower(), name or bridge, bridge)
+
+
+def _active_bridge(connection: t.Any, name: str) -> str:
+    network = find_network(connection, name)
+    with libvirt_errors():
+        return _bridge_of(network) if network is not None and network.isActive() else ""
+
+
+def _masters() -> dict[str, str]:
+    """Interface of the host -> what it is on; "": nothing."""
+    answer = run([program("ip", "iproute2"), "-json", "link", "show"], timeout=60)
+    return {str(link["ifname"]): str(link.get("master") or "") for link in json.loads(answer.stdout or "[]")}

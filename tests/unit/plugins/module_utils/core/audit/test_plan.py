@@ -27,6 +27,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.audit.plan i
     Port,
     Reservation,
     Snapshot,
+    Unplugged,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 
@@ -594,6 +595,16 @@ def test_a_reservation_that_no_guest_uses_is_reported_with_the_command_that_remo
     assert left.action == audit.REPORT and "virsh net-update bf-n delete ip-dhcp-host" in left.remedy
     assert dhcp(own, Reservation(OTHER, "10.3.0.6", True, True)) == []  # of another ledger's guest
     assert dhcp(own, Reservation(OTHER, "10.3.0.6", True, False), ours=False) == []
+
+
+def test_a_guest_whose_interface_is_on_no_bridge_is_reported_with_the_command_that_plugs_it_in() -> None:
+    own = Reservation(MAC, "10.3.0.5", True, True)
+    (found,) = dhcp(own, unplugged=[Unplugged("u1", "vnet3", MAC, "bf-n", "virbr1")])
+    assert (found.kind, found.host, found.instance, found.action) == (audit.UNPLUGGED, "h1", "u1", audit.REPORT)
+    assert "%s (vnet3) in bf-n" % MAC == found.what and "ip link set dev vnet3 master virbr1" in found.remedy
+    (stopped,) = dhcp(own, unplugged=[Unplugged("u1", "vnet3", MAC, "bf-n", "")])
+    assert "virsh net-start bf-n" in stopped.remedy
+    assert dhcp(own, unplugged=[Unplugged("not-of-this-ledger", "vnet3", MAC, "bf-n", "")]) == []
 
 
 # --- one machine under two names ------------------------------------------------------------------------------------------

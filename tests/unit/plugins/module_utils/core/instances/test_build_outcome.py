@@ -16,7 +16,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.bu
 )
 
 E = errors
-NETWORKS = "Failed to allocate the network(s), not rescheduling."
+NETWORKS = "Failed to allocate the network(s) with error %s, not rescheduling."
 
 CASES = [
     (
@@ -48,9 +48,22 @@ CASES = [
         ABORT,
         "Failed to allocate the network(s) with error No fixed IP addresses available for network: n, not rescheduling.",
     ),
-    (E.VirtualInterfaceCreateException(reason="x"), ABORT, NETWORKS),
-    (E.VirtualInterfaceMacAddressException(), ABORT, NETWORKS),
-    (E.InvalidIpForNetwork(address="a", network="n"), ABORT, NETWORKS),
+    (E.VirtualInterfaceCreateException(reason="x"), ABORT, NETWORKS % "Virtual Interface creation failed: x"),
+    (
+        E.VirtualInterfaceMacAddressException(),
+        ABORT,
+        NETWORKS % "Creation of virtual interface with unique mac address failed",
+    ),
+    (
+        E.NetworkError(message="Linux bridge br9 does not exist on kvm1"),
+        ABORT,
+        "Failed to allocate the network(s) with error Linux bridge br9 does not exist on kvm1, not rescheduling.",
+    ),
+    (
+        E.InvalidIpForNetwork(address="a", network="n"),
+        ABORT,
+        NETWORKS % "IP address a is not a valid IP for any of the subnets on the specified network n",
+    ),
     (
         E.VolumeNotCreated(volume_id="v", seconds=9, attempts=3, volume_status="error"),
         ABORT,
@@ -99,7 +112,7 @@ def test_table(error, kind, reason):
 
 def test_preparing():
     other = E.RemoteError(reason="x")
-    assert outcome_of(other, True, build_outcome.PREPARING_NETWORKS).reason == NETWORKS
+    assert outcome_of(other, True, build_outcome.PREPARING_NETWORKS).reason == NETWORKS % "x"
     assert outcome_of(other, True, build_outcome.PREPARING_BLOCK_DEVICES).reason == "Failure prepping block device. x"
     assert outcome_of(other, True, build_outcome.PREPARING_BLOCK_DEVICES).kind == ABORT
     quiet = E.InstanceNotFound(instance_id="u")

@@ -190,7 +190,11 @@ def test_no_address_left_for_a_rescheduled_build(world: World) -> None:
     ("preparing", "outcome", "said"),
     [
         (None, "rescheduled", "broken"),
-        (build_outcome.PREPARING_NETWORKS, "error", "Failed to allocate the network(s), not rescheduling."),
+        (
+            build_outcome.PREPARING_NETWORKS,
+            "error",
+            "Failed to allocate the network(s) with error broken, not rescheduling.",
+        ),
         (build_outcome.PREPARING_BLOCK_DEVICES, "error", "Failure prepping block device. broken"),
     ],
 )
