@@ -10,7 +10,7 @@ bootflow_lease_seconds is the duration of a lease.
 from __future__ import annotations
 
 from ...core.instances import states
-from ...ledger.compute import instances
+from ...ledger.compute import instances, runs
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, volumes
 from ..boot import failure
@@ -27,6 +27,8 @@ def expire(tx: Transaction) -> list[str]:
     detaching are released too.
     """
     died = instances.builds_of_expired_runs(tx, tx.run.id)
+    expired = runs.out_of_lease(tx, died.values())
+    died = {uuid: run for uuid, run in died.items() if run in expired}
     left = volume_leases.left(tx, instance_uuids=died)
     if not died and not left:
         return []

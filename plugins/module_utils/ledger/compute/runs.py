@@ -57,11 +57,26 @@ def renew(tx: Transaction) -> None:
 
 def is_dead(row: RunRow | None, me: RunIdentity, now: float) -> bool:
     """Whether the run in ``row`` can no longer be working: its lease has expired, or its process is gone from this machine."""
-    if row is None or row.lease_until <= now:
+    if row is None or (row.lease_until <= now and not _outlives_jump(row, me, now)):
         return True
-    if row.boot_id == me.boot_id and row.pid_namespace == me.pid_namespace and row.boot_id:
+    if _is_of_this_machine(row, me):
         return this_run.process_started(row.pid) != row.pid_started
     return row.controller == me.controller and bool(row.boot_id) and row.boot_id != me.boot_id
+
+
+def _is_of_this_machine(row: RunRow, me: RunIdentity) -> bool:
+    return row.boot_id == me.boot_id and row.pid_namespace == me.pid_namespace and bool(row.boot_id)
+
+
+def _outlives_jump(row: RunRow, me: RunIdentity, now: float) -> bool:
+    """Whether the lease of a run on this machine is over only because the clock was set forward since the run started.
+
+    What its clock says has passed is compared with what the machine's own count of seconds says, which nothing sets.
+    """
+    if not _is_of_this_machine(row, me) or this_run.process_started(row.pid) != row.pid_started:
+        return False
+    jumped = (now - row.started_at) - this_run.seconds_since_start(row.pid_started)
+    return jumped > 0 and row.lease_until > now - jumped
 
 
 def dead_among(tx: Transaction, run_ids: t.Iterable[str | None]) -> set[str]:
@@ -93,12 +108,12 @@ LEFT_WORK = " OR ".join(
 
 
 def out_of_lease(tx: Transaction, run_ids: t.Iterable[str | None]) -> set[str]:
-    """The runs out of ``run_ids`` that are unknown or whose lease has expired; their processes are not checked."""
+    """The runs out of ``run_ids`` that are unknown or whose lease has expired; whether the processes of the others run is not checked."""
     wanted = {r for r in run_ids if r and r != tx.run.id}
     if not wanted:
         return set()
-    alive = (bulk.among(tx, runs.c.id, sorted(wanted)), runs.c.lease_until > tx.now)
-    return wanted - set(tx.execute(sa.select(runs.c.id).where(*alive)).scalars())
+    rows = tx.rows(sa.select(runs).where(bulk.among(tx, runs.c.id, sorted(wanted))), RunRow)
+    return wanted - {r.id for r in rows if r.lease_until > tx.now or _outlives_jump(r, tx.run, tx.now)}
 
 
 def locked_error(tx: Transaction, name: str, run_id: str | None) -> errors.InstanceBusy:

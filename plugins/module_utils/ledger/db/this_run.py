@@ -48,6 +48,14 @@ def process_started(pid: int) -> int | None:
     return int(fields[19])
 
 
+def seconds_since_start(started: int) -> float:
+    """How long a process runs, by the count of seconds since the boot, which goes on while the machine sleeps and which no clock sets.
+
+    :arg started: in clock ticks since boot
+    """
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - started / os.sysconf("SC_CLK_TCK")
+
+
 def _boot_id() -> str:
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as f:

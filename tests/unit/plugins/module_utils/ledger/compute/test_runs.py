@@ -30,6 +30,7 @@ class Row:
     pid: int = os.getpid()
     pid_started: int = ME.pid_started
     lease_until: float = NOW + 1
+    started_at: float = NOW
 
 
 @pytest.mark.parametrize(
@@ -64,6 +65,31 @@ def test_a_process_that_ends() -> None:
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # dead, but still in the table of processes
         assert runs.is_dead(row, ME, NOW)
     assert this_run.process_started(process.pid) is None
+
+
+def test_a_clock_that_is_set_forward_ends_no_lease_of_a_process_that_runs() -> None:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        started = this_run.process_started(process.pid)
+        assert started is not None
+        row = Row(pid=process.pid, pid_started=started, lease_until=NOW + 600)
+        assert not runs.is_dead(row, ME, NOW + 3600), "by the machine's own count not a second has passed"
+        assert runs.is_dead(dataclasses.replace(row, boot_id="other", controller="there"), ME, NOW + 3600)
+        process.kill()
+        process.wait()
+        assert runs.is_dead(row, ME, NOW + 3600)
+    here = Row(started_at=NOW - this_run.seconds_since_start(ME.pid_started), lease_until=NOW)
+    assert runs.is_dead(here, ME, NOW + 1), "a process that stood still so long"
+
+
+def test_what_a_run_has_is_not_given_back_after_a_jump_of_the_clock(world: World) -> None:
+    other = dataclasses.replace(ME, id="other")
+    with subprocess.Popen(["sleep", "60"]) as process, world.ledger.write() as tx:
+        live = this_run.identify(process.pid, "here", "ann")
+        runs.renew(at(tx, NOW, live))
+        assert runs.out_of_lease(at(tx, NOW + 7200, other), [live.id, "unknown"]) == {"unknown"}
+        process.kill()
+        process.wait()
+        assert runs.out_of_lease(at(tx, NOW + 7200, other), [live.id, "unknown"]) == {"unknown", live.id}
 
 
 def test_the_identity_is_the_processes(world: World) -> None:
