@@ -92,7 +92,7 @@ def plan_of_boot(action: LedgerAction, read_fleet: FleetReader) -> dict[str, t.A
         found = _rehearse(action, tx, accepted, read_fleet, connectors, makes_volumes)
     plan = _plans(found)
     diffs = _diffs([p for p in plan if p["xml"]])
-    lines = _text(plan)
+    lines = [*_text(plan), *_unconnected(found.placed.values())]
     # What applies a file prints the plan itself, and fails where it does not fit.
     follows = action.options["follow_file"]
     if action.options["print_table"] and not follows:
@@ -208,6 +208,25 @@ def _plan_of(row: Instance, found: _Rehearsed, explained: dict[int, list[str]]) 
         "flavor": row.spec["flavor"]["name"],
         "lines": _plan_lines(row, build, selection, fault, decision, decided),
     }
+
+
+def _unconnected(placed: t.Iterable[builds.Build]) -> list[str]:
+    """A line for each managed network that has guests of this plan on several hosts: each host has one of its own."""
+    hosts: dict[str, set[str]] = {}
+    for build in placed:
+        for _port, network in build.ports:
+            if network.is_managed and build.row.host:
+                hosts.setdefault(network.name, set()).add(build.row.host)
+    return [
+        "Network %s is managed: each host has one of its own, and its guests on different hosts (here %s) do not reach each other in it."
+        " Use a bridge of the hosts (type: bridge) for that." % (name, _named(sorted(those)))
+        for name, those in sorted(hosts.items())
+        if len(those) > 1
+    ]
+
+
+def _named(hosts: t.Sequence[str]) -> str:
+    return ", ".join(hosts[:5]) + (" and %d more" % (len(hosts) - 5) if len(hosts) > 5 else "")
 
 
 def _text(plans: t.Sequence[dict[str, t.Any]]) -> list[str]:

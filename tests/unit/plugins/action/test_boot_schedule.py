@@ -110,6 +110,21 @@ def test_a_plan_goes_on_with_the_host_that_has_the_firmware(world: World) -> Non
     assert any("addresses: 192.0.2." in line for line in shown)
 
 
+@pytest.mark.parametrize(("manage", "count"), [(True, 3), (True, 1), (False, 3)])
+def test_a_plan_says_that_guests_of_a_managed_network_on_two_hosts_do_not_reach_each_other(
+    world: World, manage: bool, count: int
+) -> None:
+    network = {"name": "net", "source": "net", "manage": manage, "subnets": [{"cidr": "192.0.2.0/24"}]}
+    boot = Boot(world, "h1", "h2", "h3", count=count, bootflow_networks=[network])
+    boot(boot_accept, check_mode=True)
+    result, shown = boot(boot_schedule, check_mode=True)
+    hosts = sorted({p["host"] for p in result["plan"]})
+    said = "Network net is managed: each host has one of its own, and its guests on different hosts (here %s) do not reach each"
+    assert any(said % ", ".join(hosts) in text for text in shown) is (manage and len(hosts) > 1)
+    assert any("do not reach" in text for text in shown) is (manage and len(hosts) > 1)
+    assert (len(hosts) > 1) == (count == 3)
+
+
 def test_a_plan_that_no_host_can_run_says_so(world: World) -> None:
     result, _shown = Boot(world, count=1)(boot_schedule, check_mode=True)
     (plan,) = result["plan"]
