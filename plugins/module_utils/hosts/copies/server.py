@@ -140,14 +140,25 @@ def identity() -> tuple[ssl.SSLContext, str]:
     kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=bootflow"]
     openssl = program("openssl", "openssl")
     made = run([openssl, "req", "-x509", *kind, "-days", "2", "-keyout", "-", "-out", "-"], timeout=60.0).stdout
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context = _context(ssl.PROTOCOL_TLS_SERVER)
     with open(os.memfd_create("bootflow"), "w", encoding="ascii") as file:
         file.write(made)
         file.flush()
         context.load_cert_chain("/proc/self/fd/%d" % file.fileno())
     certificate = made[made.index("-----BEGIN CERTIFICATE-----") :]
     return context, hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate.rstrip())).hexdigest()
+
+
+def _context(protocol: int) -> ssl.SSLContext:
+    """Settings of both ends.
+
+    One direction may end before the other, by the end of the connection below TLS (live.channels.pump()). OpenSSL 3 ends both then,
+    unless it is asked not to, which Python did by itself until 3.12.
+    """
+    context = ssl.SSLContext(protocol)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= getattr(ssl, "OP_IGNORE_UNEXPECTED_EOF", 0)  # Python 3.9 does not name it
+    return context
 
 
 def listen(ports: tuple[int, int]) -> socket.socket:
@@ -193,8 +204,7 @@ def opened(place: Place) -> t.Iterator[ssl.SSLSocket]:
 
     :raises Garbled: it has another one. :raises OSError: it is not reached.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context = _context(ssl.PROTOCOL_TLS_CLIENT)
     # Nobody vouches for the certificate: it is compared itself. Its dates are those of another clock.
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -11,6 +11,7 @@ import fnmatch
 import os
 import shutil
 import socket
+import ssl
 import tempfile
 import threading
 import time
@@ -117,7 +118,20 @@ def opened_gate(there: channels.Sockets, tmp_path: Path, patience: float = 60) -
 
 
 @needs_openssl
-def test_what_goes_through(there: channels.Sockets, tmp_path: Path, short: Path) -> None:
+@pytest.mark.parametrize("strict", [False, True])
+def test_what_goes_through(
+    there: channels.Sockets, tmp_path: Path, short: Path, monkeypatch: pytest.MonkeyPatch, strict: bool
+) -> None:
+    """:arg strict: as Python 3.13 makes contexts: the end of one direction without TLS's own word is an error, and ends both."""
+    made = ssl.SSLContext.__new__
+
+    def make_strict(*args: t.Any, **kwargs: t.Any) -> ssl.SSLContext:
+        context = made(*args, **kwargs)
+        context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF
+        return context
+
+    if strict:
+        monkeypatch.setattr(ssl.SSLContext, "__new__", make_strict)
     place = opened_gate(there, tmp_path)
     here = channels.Sockets(str(short / "a"), NAME)
     relay.start(here, place, TOKEN, MINE, 60)
