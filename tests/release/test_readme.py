@@ -22,7 +22,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
-URL = "https://bootflow.example.org/compute"  # git takes the clone's repository for it (url.insteadOf)
+URL = "https://github.com/bootflow/bootflow.compute"  # git takes the clone's repository for it (url.insteadOf)
 
 # What is not run as it stands there.
 INSTEAD = {

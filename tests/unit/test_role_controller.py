@@ -51,6 +51,8 @@ def apt(tmp_path):
     [
         ("2.0.40+ds1-1", []),
         ("1:2.0-1", []),
+        ("2.0.0~rc1-1", ["python3-no-such-library 2.0.0~rc1-1"]),
+        ("2.1~rc1-1", []),
         ("1.4.46+ds1-1", ["python3-no-such-library 1.4.46+ds1-1"]),
         ("(none)", ["python3-no-such-library (not available)"]),
     ],
@@ -76,7 +78,17 @@ def test_virtual_environment_asks_pip(apt):
 
 def test_old_library_counts_as_missing(apt):
     assert unmet(sys.executable, "PyYAML>=4", apt("9"))["missing"] == []
-    assert unmet(sys.executable, "PyYAML>=4000", apt("9"))["missing"] == ["PyYAML>=4000"]
+    for old in (
+        "PyYAML>=4000",
+        "PyYAML~=4.0",
+        "PyYAML<5",
+        "PyYAML!=%s" % yaml.__version__,
+        "PyYAML==5.*",
+        "PyYAML >=4, <5",
+    ):
+        assert unmet(sys.executable, old, apt("9"))["missing"] == [old]
+    for met in ("PyYAML~=6.0", "PyYAML>=6.0rc1", "PyYAML<4000,>=4", "pyyaml", "PyYAML>=4000; python_version < '3'"):
+        assert unmet(sys.executable, met, apt("9"))["missing"] == []
 
 
 def play(tmp_path, **variables):
@@ -113,6 +125,10 @@ def test_virtual_environment_gets_from_pip_what_it_lacks_and_nothing_else(tmp_pa
     assert play(tmp_path, controller_python=str(python))[0] == 0  # what requirements.txt says is met
     assert not calls.exists()
     assert play(tmp_path, controller_python=str(python), controller_requirements=["PyYAML>=4", ABSENT])[0] == 0
+    assert calls.read_text() == "-m pip install --quiet --constraint %s %s\n" % (ROOT / "constraints.txt", ABSENT)
+    calls.unlink()
+    free = {"controller_requirements": [ABSENT], "controller_constraints": ""}
+    assert play(tmp_path, controller_python=str(python), **free)[0] == 0
     assert calls.read_text() == "-m pip install --quiet %s\n" % ABSENT
 
 

@@ -20,24 +20,34 @@ import subprocess
 import sys
 import sysconfig
 
+try:
+    from packaging.requirements import Requirement
+    from packaging.version import InvalidVersion, Version
+except ImportError:  # an interpreter without ansible-core, which depends on it
+    try:
+        from pip._vendor.packaging.requirements import Requirement
+        from pip._vendor.packaging.version import InvalidVersion, Version
+    except ImportError:
+        sys.exit("%s has neither the library packaging nor pip: install python3-packaging" % sys.executable)
 
-def least(requirement):
-    """(name, least version) of a line like ``psycopg[binary]>=3.1``."""
-    name, version = re.fullmatch(r"([\w.-]+)(?:\[[\w,]+\])?(?:>=([\d.]+))?", requirement.replace(" ", "")).groups()
-    return name, version or "0"
 
-
-def key(version):
-    """What compares versions: the numbers at their beginning, without an epoch of Debian."""
-    return tuple(int(number) for number in re.match(r"(?:\d+:)?([\d.]*\d)", version)[1].split("."))
+def of_debian(version):
+    """The version of a library in the version of its package: without epoch, revision and what Debian adds (+ds1)."""
+    upstream = version.rpartition(":")[2].rpartition("-")[0] or version.rpartition(":")[2]
+    upstream = re.sub(r"\+.*", "", upstream).replace("~", "")
+    try:
+        return Version(upstream)
+    except InvalidVersion:
+        numbers = re.match(r"\d+(?:\.\d+)*", upstream)
+        return Version(numbers[0] if numbers else "0")
 
 
 def is_met(requirement):
-    name, version = least(requirement)
     try:
-        return key(importlib.metadata.version(name)) >= key(version)
+        version = importlib.metadata.version(requirement.name)
     except importlib.metadata.PackageNotFoundError:
         return False
+    return requirement.specifier.contains(version, prereleases=True)
 
 
 def pip_refuses():
@@ -56,17 +66,20 @@ def candidates(packages):
     return dict(re.findall(r"^(\S+):\n.*\n  Candidate: (\d\S*)$", policy, re.M))
 
 
-def main(requirements):
-    missing = [requirement for requirement in requirements if not is_met(requirement)]
+def main(lines):
+    wanted = {line: Requirement(line) for line in lines}
+    missing = [
+        line for line, each in wanted.items() if (each.marker is None or each.marker.evaluate()) and not is_met(each)
+    ]
     answer = {"missing": missing, "refused": pip_refuses(), "packages": [], "too_old": []}
     if missing and answer["refused"]:
-        wanted = {"python3-" + least(requirement)[0].lower(): requirement for requirement in missing}
-        found = candidates(list(wanted))
-        answer["packages"] = list(wanted)
+        of_package = {"python3-" + wanted[line].name.lower(): wanted[line] for line in missing}
+        found = candidates(list(of_package))
+        answer["packages"] = list(of_package)
         answer["too_old"] = [
             "%s %s" % (package, found.get(package, "(not available)"))
-            for package, requirement in wanted.items()
-            if package not in found or key(found[package]) < key(least(requirement)[1])
+            for package, each in of_package.items()
+            if package not in found or not each.specifier.contains(of_debian(found[package]), prereleases=True)
         ]
     print(json.dumps(answer))
 

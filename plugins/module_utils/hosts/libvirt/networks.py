@@ -37,7 +37,9 @@ from .used_ranges import check_unused, refused
 etree = optional_import("lxml.etree")
 
 #: Of the metadata of networks that this collection defined.
-NETWORK_NAMESPACE = "https://bootflow.example.org/xmlns/libvirt/network/1"
+NETWORK_NAMESPACE = "urn:bootflow:compute:network:1"
+#: The same of networks from before the first release: they are known and purged as well, and get the name above when they are defined again.
+FORMER_NETWORK_NAMESPACE = "https://bootflow.example.org/xmlns/libvirt/network/1"
 #: A file for each network, named by its UUID: its time is when a build last needed the network.
 _NEEDED = os.path.join(LOCK_ROOT, "networks")
 _LOCK = "networks"
@@ -326,11 +328,11 @@ def _purge(network: t.Any, used: t.Collection[str], min_age: float, check_mode: 
 
 def is_ours(network: t.Any) -> bool:
     """Whether this collection defined the network."""
-    return (
-        bool(network.isPersistent())
-        and parse(network.XMLDesc(libvirt.VIR_NETWORK_XML_INACTIVE)).find("metadata/{%s}network" % NETWORK_NAMESPACE)
-        is not None
-    )
+    if not network.isPersistent():
+        return False
+    xml = parse(network.XMLDesc(libvirt.VIR_NETWORK_XML_INACTIVE))
+    names = (NETWORK_NAMESPACE, FORMER_NETWORK_NAMESPACE)
+    return any(xml.find("metadata/{%s}network" % name) is not None for name in names)
 
 
 def _used_by_domains(connection: t.Any) -> set[str]:
