@@ -142,6 +142,7 @@ groups:
 
 import os
 import re
+import shlex
 import socket
 import typing as t
 
@@ -155,6 +156,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.in
     fold,
     objection,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.states import RESCUED
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import LEDGER, READING
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
 from ansible_collections.bootflow.compute.plugins.module_utils.core.times import utc
@@ -180,6 +182,7 @@ Data = t.Dict[str, t.Any]
 
 ENDINGS = ("bootflow.yml", "bootflow.yaml")
 
+HOST_KEY = re.compile(r"ssh-ed25519 [A-Za-z0-9+/]+={0,2}")
 TEMPLATE = re.compile(r"[{}]|#jinja2", re.IGNORECASE)
 
 # The compute host of a guest as the inventory has it; nothing of it where no inventory of the run has the host.
@@ -387,8 +390,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         if address is None:
             return None
         variables = {"bootflow_instance": view, "ansible_host": address}
+        known = _known_host(view)
         if self.get_option("via") == "jump":
-            variables["ansible_ssh_common_args"] = trust_as_template(JUMP)
+            variables["ansible_ssh_common_args"] = trust_as_template(known + "{{ ' ' }}" + JUMP if known else JUMP)
+        elif known:
+            variables["ansible_ssh_common_args"] = known
         return variables
 
     def _address(self, addresses: t.Sequence[Data]) -> str | None:
@@ -461,6 +467,25 @@ class _OpenGroups:
         except AnsibleError:  # values of two instances that make each group the other's parent
             self.refused.add(parent)
             return False
+
+
+def _known_host(view: Data) -> str:
+    """Arguments with which ssh accepts the host key of an instance and no other. "": the ledger has none.
+
+    The key comes by a command, so that there is no file to be kept; its name is the UUID, as another guest may have had the address.
+    """
+    key = str(view.get("ssh_host_key") or "")
+    if not HOST_KEY.fullmatch(key) or view["vm_state"] == RESCUED:  # a rescue image has keys of its own
+        return ""
+    options = {
+        "HostKeyAlias": view["uuid"],
+        "KnownHostsCommand": "/bin/echo %s %s" % (view["uuid"], key),
+        "UserKnownHostsFile": "/dev/null",
+        "GlobalKnownHostsFile": "/dev/null",
+        "StrictHostKeyChecking": "yes",
+        "HostKeyAlgorithms": "ssh-ed25519",
+    }
+    return " ".join("-o %s" % shlex.quote("%s=%s" % item) for item in options.items())
 
 
 def _state(host: Data) -> str:

@@ -79,6 +79,7 @@ instances:
     - The instances, with Nova's field names. Times are ISO 8601 in UTC; C(age) is the number of seconds since the instance was accepted,
       C(seconds) how long its build took.
     - Each entry of C(addresses) has C(ip_address), C(prefix), C(version), C(network) and C(mac_address).
+    - C(ssh_host_key) is the public SSH host key that the guest got on its config drive (C(bootflow_ssh_host_keys)), or null.
     - An instance in error has a C(fault) with code, message and remedy.
     - >-
       With O(history) each has C(name), C(uuid), C(project), C(host), C(vm_state), C(task_state), C(created_at), C(deleted_at), and lists of C(actions) (who did

@@ -30,6 +30,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     build_parts,
     guest_of_build,
     host_settings,
+    ssh_host_keys,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.dhcp import restore
 from ansible_collections.bootflow.compute.plugins.plugin_utils.image_upload import forget_uploads, is_small, uploaded
@@ -223,7 +224,7 @@ class BuildWork:
         for part in ("disks", "drives", "domains"):
             keys = [b.uuid for b in self.good(made) if part != "drives" or b.uuid in with_drive]
             self._fail(item_errors(parts[part], keys), STAGE_OF[part])
-        self._end(self.good(made), parts["domains"])
+        self._end(self.good(made), parts["domains"], parts["drives"])
         return parts["disks"]
 
     def _note_starting(self, domains: t.Iterable[t.Mapping[str, t.Any]]) -> None:
@@ -247,8 +248,8 @@ class BuildWork:
             begin = end
         self.passed.update({uuid: dict(spans) for uuid in uuids})
 
-    def _end(self, builds: t.Iterable[Build], result: t.Mapping[str, t.Any]) -> None:
-        """The guests of these builds run."""
+    def _end(self, builds: t.Iterable[Build], result: t.Mapping[str, t.Any], drives: t.Mapping[str, t.Any]) -> None:
+        """The guests of these builds run. :arg drives: the result of the part that wrote their config drives"""
         settings = host_settings.of(self.action)
         for build in builds:
             outcome = result["outcomes"][build.uuid]
@@ -261,7 +262,15 @@ class BuildWork:
                 bool(build.volumes),
                 self.passed[build.uuid],
                 guest_of_build.machine_type(build, settings),
+                self._ssh_host_key(build, drives),
             )
+
+    def _ssh_host_key(self, build: Build, drives: t.Mapping[str, t.Any]) -> str | None:
+        """The public host key on the config drive of a build; None: it has none, or a dead run wrote the drive."""
+        if not guest_of_build.has_ssh_host_key(build, host_settings.of(self.action)):
+            return None
+        outcome = drives.get("outcomes", {}).get(build.uuid) or {}
+        return None if build.resumed and not outcome.get("changed") else ssh_host_keys.key_pair(build.uuid)[1]
 
     # --- stage by stage -----------------------------------------------------------------------------------------------
 
@@ -329,7 +338,7 @@ class BuildWork:
         )["parts"]
         for part, items in (("drives", drives), ("domains", domains)):
             self._fail(item_errors(parts[part], [i["uuid"] for i in items if i["uuid"] not in self.problems]))
-        self._end(self.good(builds), parts["domains"])
+        self._end(self.good(builds), parts["domains"], parts["drives"])
 
     def _define_tagged(
         self, builds: t.Sequence[Build], volumes: t.Mapping[str, t.Sequence[attached_volumes.Attached]]

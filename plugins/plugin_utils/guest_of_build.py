@@ -40,7 +40,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.nu
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.hosts import GUEST
 from ansible_collections.bootflow.compute.plugins.module_utils.core.times import utc
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build
-from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes
+from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes, ssh_host_keys
 from ansible_collections.bootflow.compute.plugins.plugin_utils.attached_volumes import Attached
 
 VERSION = "0.1.0"  # of the collection, in the domain's metadata
@@ -125,6 +125,7 @@ def instance_metadata(
         dhcp_domain=settings.dhcp_domain,
         admin_password=None if as_hash else password,
         login=(user, sha512_crypt(password, token_hex(8))) if as_hash else None,
+        ssh_host_key=ssh_host_keys.key_pair(row.uuid) if has_ssh_host_key(build, settings) else None,
         random_seed=_random_seed(),
         injected_files=files,
         network_info=tuple(build.network_info),
@@ -134,6 +135,16 @@ def instance_metadata(
         block_device_mapping=ec2_block_device_mapping(build),
         devices=tuple(tagged_devices(build, volumes, places)),
         dedicated_cpus=GuestNUMATopology.from_dict(numa).dedicated_cpus if numa else (),
+    )
+
+
+def has_ssh_host_key(build: Build, settings: Values) -> bool:
+    """Whether the guest gets an SSH host key on its config drive. One whose root volume has a key already keeps that."""
+    spec = build.row.spec
+    properties = (spec["image"] or {}).get("properties") or {}
+    has_one = bool(build.row.ssh_host_key and spec.get("is_bfv"))
+    return bool(
+        settings.ssh_host_keys and build.row.config_drive and not has_one and not platform.is_windows(properties)
     )
 
 

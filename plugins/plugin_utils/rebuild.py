@@ -161,16 +161,21 @@ class Rebuilding(BuildWork):
             self.machine_types[uuid], build.row.machine_type = build.row.machine_type, None
 
     def write_domains(self) -> build_parts.Problems:
-        """Write the names that domains got where another one has theirs, and the machine types that changed. Returns uuid -> why that failed."""
+        """Write the names that domains got where another one has theirs, the machine types that changed, and the SSH host keys of new
+        config drives. Returns uuid -> why that failed.
+        """
         renamed = {u: name for u, e in self.ended.items() if (name := e.domain_name)}
         machines = {u: e.machine_type for u, e in self.ended.items() if e.machine_type != self.machine_types.get(u)}
 
+        keys = {u: key for u, e in self.ended.items() if (key := e.ssh_host_key)}
+
         def write(tx: Transaction) -> None:
             instances.rename_domains(tx, renamed)
+            instances.write_ssh_host_keys(tx, keys)
             instances.write_machine_types(tx, machines)
 
         try:
-            if renamed or machines:
+            if renamed or machines or keys:
                 self.action.open_ledger().transact(write)
         except errors.BootflowError as e:  # the guest runs: a hard reboot finds its domain by its uuid
             return dict.fromkeys({**renamed, **machines}, e)

@@ -10,6 +10,8 @@ import base64
 import contextlib
 import json
 import re
+import shutil
+import sqlite3
 import subprocess
 import sys
 import time
@@ -82,6 +84,65 @@ def test_ansible_works_in_guests_behind_their_hosts(lab, tmp_path, monkeypatch):
                 assert _name_by_the_agent(flow, lab, guests, name) == name
     finally:
         flow.delete("web-1", "web-2")
+
+
+def test_a_folder_of_init_boots_and_works_in_guests_whose_host_keys_are_known(lab, tmp_path):
+    """In one command, as docs/inventory.md has it. Nothing is asked and nothing ignored: a guest with another key is refused."""
+    key = tmp_path / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    flow = flow_module.Flow(lab, tmp_path, flow_module.build_guest_image("--ssh"))
+    folder = tmp_path / "mine"
+    # What a person with another image and another network changes in the catalogue.
+    (image,) = flow.variables["bootflow_images"]
+    given = {
+        "bootflow_virt_type": "qemu",
+        "bootflow_flavors": [{**flow_module.FLAVORS[0], "name": "small"}],
+        "bootflow_images": [{**image, "name": "debian-13"}],
+        "bootflow_networks": [{**flow_module.GUEST_NETWORK, "name": "nat"}],
+        "bootflow_wait_console": "BOOTFLOW-GUEST-READY",
+    }
+    (tmp_path / "given.json").write_text(json.dumps(given))
+
+    def run(program: str, *words: str) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            [str(Path(sys.executable).parent / program), *words],
+            env=flow.environment(ANSIBLE_TIMEOUT="60", ANSIBLE_HOST_KEY_CHECKING="true"),
+            cwd=folder if folder.exists() else tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+
+    with_key = ("-e", "bootflow_init_public_key=%s.pub" % key)
+    done = run("ansible-playbook", "bootflow.compute.init", "-e", "bootflow_init_dir=%s" % folder, *with_key)
+    assert done.returncode == 0, done.stdout + done.stderr
+    shutil.copy(lab.inventory, folder / "hosts.yml")
+    guests = folder / "guests.bootflow.yml"
+    login = (
+        "'root'\"\n  ansible_ssh_private_key_file: \"'%s'\"\n  ansible_python_interpreter: \"'/usr/bin/python3'" % key
+    )
+    assert "'debian'" in guests.read_text()
+    guests.write_text(guests.read_text().replace("'debian'", login))
+    more = ("-e", "@web.yml", "-e", "@%s" % (tmp_path / "given.json"))
+    try:
+        done = run("ansible-playbook", "site.yml", *more)
+        assert done.returncode == 0, done.stdout + done.stderr
+        for name in ("web-1", "web-2"):
+            assert "%s calls itself %s" % (name, name) in done.stdout, done.stdout
+        ping = run("ansible", "instances", "-m", "ansible.builtin.ping")
+        assert ping.returncode == 0 and ping.stdout.count("pong") == 2, ping.stdout + ping.stderr
+        other = " ".join(key.with_suffix(".pub").read_text().split()[:2])
+        ledger = sqlite3.connect(folder / "ledger.db")
+        ledger.execute("UPDATE instances SET ssh_host_key = ? WHERE display_name = 'web-1'", (other,))
+        ledger.commit()
+        ledger.close()
+        refused = run("ansible", "instances", "-m", "ansible.builtin.ping", "-e", "ansible_ssh_retries=0")
+        said = refused.stdout + refused.stderr
+        assert refused.returncode and said.count("pong") == 1, said
+        assert "Host key verification failed" in said, said
+    finally:
+        run("ansible-playbook", "bootflow.compute.delete", *more, "-e", '{"bootflow_names": ["web-1", "web-2"]}')
 
 
 @contextlib.contextmanager

@@ -56,6 +56,7 @@ class InstanceMetadata:
     vendor_data: t.Mapping[str, t.Any] = field(default_factory=dict)
     admin_password: str | None = None  # as text in meta_data.json
     login: tuple[str, str] | None = None  # (user, hash of the password), set by cloud-init
+    ssh_host_key: tuple[str, str] | None = None  # (private, public), which cloud-init gives to the SSH server
     random_seed: bytes = b""  # RANDOM_SEED_BYTES of them
     injected_files: tuple[tuple[str, bytes], ...] = ()  # (path in the guest, content)
     network_info: tuple[t.Mapping[str, t.Any], ...] = ()
@@ -194,11 +195,16 @@ def _meta_data(md: InstanceMetadata, version: str, listed: list[dict[str, str]])
 
 
 def _vendor_data(md: InstanceMetadata) -> dict[str, t.Any]:
-    """The vendor data with the password for cloud-init. Later parts replace earlier ones, so those of others come after it."""
-    if md.login is None:
+    """The vendor data with password and host key for cloud-init. Later parts replace earlier ones, so those of others come after it."""
+    config: dict[str, t.Any] = {}
+    if md.login is not None:
+        user, hashed = md.login
+        config["chpasswd"] = {"expire": False, "users": [{"name": user, "password": hashed, "type": "hash"}]}
+    if md.ssh_host_key is not None:
+        private, public = md.ssh_host_key
+        config["ssh_keys"] = {"ed25519_private": private, "ed25519_public": public}
+    if not config:
         return dict(md.vendor_data)
-    user, hashed = md.login
-    config = {"chpasswd": {"expire": False, "users": [{"name": user, "password": hashed, "type": "hash"}]}}
     others = md.vendor_data.get("cloud-init") or ()
     parts = others if isinstance(others, (list, tuple)) else [others]
     return {**md.vendor_data, "cloud-init": ["#cloud-config\n" + json.dumps(config), *parts]}

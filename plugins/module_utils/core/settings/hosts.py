@@ -291,6 +291,13 @@ COMPUTE = Table(
             " [request.md](request.md#admin-passwords).",
         ),
         Setting(
+            "ssh_host_keys",
+            bool,
+            False,
+            "Make an SSH host key (ed25519) for each guest with a config drive, which has it for cloud-init. The ledger keeps the public key, and the"
+            " inventory of instances has SSH accept that one and no other; see [inventory.md](inventory.md#host-keys).",
+        ),
+        Setting(
             "dhcp_domain",
             str,
             "",

@@ -10,7 +10,7 @@ import typing as t
 
 from ..errors import InvalidInput
 from ..networks.ipam import BASE_MAC, checked_base_mac
-from ..reading.setting import PATH, Kind, Setting, Table, Unfit
+from ..reading.setting import FILLED, PATH, Kind, Setting, Table, Unfit
 
 SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 NOTIFICATIONS = ("none", "vm_state", "vm_and_task_state")
@@ -146,6 +146,33 @@ MAINTENANCE = Table(
             least=0,
             most=1_000_000,
             unit="days",
+        ),
+    )
+)
+
+INIT = Table(
+    (
+        Setting(
+            "init_dir", PATH, ".", "Playbook `init`: the folder that it writes.", default_text="the current folder"
+        ),
+        Setting(
+            "init_hosts",
+            list,
+            (),
+            "Playbook `init`: the compute hosts, each a name that SSH knows, or `name=address`.",
+            default_text="this machine",
+        ),
+        Setting(
+            "init_user",
+            FILLED,
+            "root",
+            "Playbook `init`: who logs in to these hosts by SSH; another user than root becomes root there.",
+        ),
+        Setting(
+            "init_public_key",
+            PATH,
+            help="Playbook `init`: the file of the public SSH key that guests let in.",
+            default_text="id_ed25519.pub, id_ecdsa.pub or id_rsa.pub in ~/.ssh",
         ),
     )
 )

@@ -306,6 +306,7 @@ class Ended:
     with_volumes: bool = False  # it has volumes, which become attached
     passed: Passed = field(default_factory=dict)
     machine_type: t.Optional[str] = None  # that it is to keep; None: its image names it, or it has kept one
+    ssh_host_key: t.Optional[str] = None  # the public key, if this run wrote the config drive with it
 
 
 def spawned(tx: Transaction, ended: t.Iterable[Ended]) -> tuple[list[str], list[str]]:
@@ -328,6 +329,7 @@ def spawned(tx: Transaction, ended: t.Iterable[Ended]) -> tuple[list[str], list[
             _journal_passed(tx, stages, {u: found[u].host for u in moved}, {u: found[u].passed for u in moved})
             active += sorted(moved)
     instances.rename_domains(tx, {u: name for u in active if (name := found[u].domain_name)})
+    instances.write_ssh_host_keys(tx, {u: key for u in active if (key := found[u].ssh_host_key)})
     having = [u for u in active if found[u].with_volumes]
     if having:
         attached = attachments.of_instances(tx, having)

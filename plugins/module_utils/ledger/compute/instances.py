@@ -86,6 +86,7 @@ class InstanceRow(InstanceSize):
     locked_by: str | None  # the user without whom nothing can be done with it
     locked_reason: str | None
     machine_type: str | None  # that it was booted with, where its image names none
+    ssh_host_key: str | None  # the public key, where its config drive has the private one
 
 
 class Instance(InstanceRow):
@@ -325,6 +326,11 @@ def rename_domains(tx: Transaction, names: t.Mapping[str, str]) -> None:
 def write_machine_types(tx: Transaction, machine_types: t.Mapping[str, str | None]) -> None:
     """Write the machine type that each instance keeps (uuid -> type; None: its image names it)."""
     bulk.update(tx, instances, "uuid", [{"uuid": u, "machine_type": kind} for u, kind in machine_types.items()])
+
+
+def write_ssh_host_keys(tx: Transaction, keys: t.Mapping[str, str]) -> None:
+    """Write the public SSH host key of each guest (uuid -> line)."""
+    bulk.update(tx, instances, "uuid", [{"uuid": uuid, "ssh_host_key": key} for uuid, key in keys.items()])
 
 
 def lock(tx: Transaction, uuids: t.Iterable[str]) -> None:

@@ -63,6 +63,7 @@ def _view(
         "flavor": row.spec["flavor"]["name"],
         "image": image["name"] if image else None,
         "key_name": row.key_name,
+        "ssh_host_key": row.ssh_host_key,
         "metadata": row.spec["metadata"],
         "tags": row.spec.get("tags") or [],
         "description": row.spec["description"],

@@ -190,6 +190,7 @@ instances = sa.Table(
     sa.Column("locked_by", sa.String(255)),  # only this user may act on it
     sa.Column("locked_reason", sa.String(255)),
     sa.Column("machine_type", sa.String(255)),  # that it was booted with, where its image names none
+    sa.Column("ssh_host_key", sa.String(255)),  # the public key, where its config drive has the private one
     sa.UniqueConstraint("project", "display_name", "deleted", name="uq_instances_name"),
     sa.Index("ix_instances_host", "host", "deleted"),
     partial_index("ix_instances_io", "host", where=BUSY),

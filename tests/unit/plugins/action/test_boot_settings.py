@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import pathlib
+import subprocess
 import typing as t
 
 import pytest
@@ -137,6 +138,36 @@ def test_quotas_of_what_a_guest_is_given(
     for given in (quotas, {"projects": {"default": quotas}}):
         assert Boot(world, quotas=given).errors(**entry) == [("instances[0]." + error[0], error[1], 403)]
     assert Boot(world, quotas={"projects": {"other": quotas}}).accept(**entry)["created"]
+
+
+def test_a_guest_has_an_ssh_host_key_whose_public_key_the_ledger_knows(world: World, tmp_path: pathlib.Path) -> None:
+    boot = Boot(world, ssh_host_keys=True)
+    boot.build(config_drive=True, admin_password="pw")
+    (part,) = boot.metadata(file="vendor_data")["cloud-init"]
+    config = json.loads(part.partition("\n")[2])
+    (tmp_path / "key").write_text(config["ssh_keys"]["ed25519_private"])
+    (tmp_path / "key").chmod(0o600)
+    shown = subprocess.run(
+        ["ssh-keygen", "-y", "-f", str(tmp_path / "key")], capture_output=True, text=True, check=True
+    )
+    assert shown.stdout.strip() == config["ssh_keys"]["ed25519_public"] and config["chpasswd"]
+    with world.ledger.read() as tx:
+        (row,) = instances.select_live(tx)
+        (view,) = instance_views(at(tx, world.time), [row])
+    assert row.ssh_host_key == view["ssh_host_key"] == config["ssh_keys"]["ed25519_public"]
+    everything = repr(world.everything())
+    secret = "".join(config["ssh_keys"]["ed25519_private"].splitlines()[1:-1])
+    assert secret not in everything and "PRIVATE KEY" not in everything
+
+
+@pytest.mark.parametrize(
+    ("settings", "entry"),
+    [({}, {"config_drive": True}), ({"ssh_host_keys": True, "force_config_drive": False}, {"config_drive": False})],
+)
+def test_a_guest_without_one(world: World, settings: dict[str, t.Any], entry: dict[str, t.Any]) -> None:
+    Boot(world, **settings).build(**entry)
+    with world.ledger.read() as tx:
+        assert [row.ssh_host_key for row in instances.select_live(tx)] == [None]
 
 
 def test_no_entry_leaves_the_project_and_the_user_of_the_run(world: World) -> None:

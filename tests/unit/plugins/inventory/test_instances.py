@@ -392,6 +392,36 @@ def test_via_the_compute_host(world: World, reader: Reader) -> None:
 
 
 @SQLITE
+def test_ssh_accepts_the_host_key_that_the_guest_was_given(world: World, reader: Reader) -> None:
+    world.report("h1", memory=9)
+    uuid = world.boot("web")
+    world.boot("odd")
+    world.boot("old")
+    key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA=="
+    odd = "ssh-ed25519 x -o ProxyCommand=sh {{ 1 }}"
+    with world.ledger.write() as tx:
+        for name, value in (("web", key), ("odd", odd)):
+            where = tables.instances.c.display_name == name
+            tx.execute(tables.instances.update().where(where).values(ssh_host_key=value))
+    direct, jump = reader.read({}, {"via": "jump", "with": {"h1": {}}})
+    assert (
+        "ansible_ssh_common_args" not in direct["hosts"]["old"]
+        and "ansible_ssh_common_args" not in direct["hosts"]["odd"]
+    )
+    words = shlex.split(direct["hosts"]["web"]["ansible_ssh_common_args"])
+    assert words[0::2] == ["-o"] * 6
+    assert {
+        "HostKeyAlias=" + uuid,
+        "KnownHostsCommand=/bin/echo %s %s" % (uuid, key),
+        "StrictHostKeyChecking=yes",
+    } < set(words)
+    through = shlex.split(jump["hosts"]["web"]["ansible_ssh_common_args"])
+    assert through[:12] == words and through[13].startswith("ProxyCommand=ssh ")
+    shown = subprocess.run(["ssh", "-G", *words, "192.0.2.1"], capture_output=True, text=True, check=True).stdout
+    assert "hostkeyalias %s\n" % uuid in shown and "stricthostkeychecking true\n" in shown
+
+
+@SQLITE
 def test_via_the_agent(world: World, reader: Reader) -> None:
     world.report("h1", memory=9)
     world.boot("web", networks=())

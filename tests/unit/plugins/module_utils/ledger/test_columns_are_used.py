@@ -35,6 +35,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves impor
     live_course,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, fleet, nodes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances as instance_rows
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.moves import set_progress
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import this_run
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import Context
@@ -157,6 +158,7 @@ def instances(life: Life) -> None:
     life.look()
     with life.ledger.write() as tx:
         lock.lock(tx.for_run(life.context()), Selection(uuids=two), "why")
+        instance_rows.write_ssh_host_keys(tx, {two[0]: "ssh-ed25519 AAAA"})
     life.look()
     life.delete(uuids=two)
     life.look()

@@ -275,3 +275,16 @@ def test_equal_contents_travel_once():
 def test_bad_files(packed):
     with pytest.raises(errors.InvalidInput):
         drive_files.unpack_files(packed)
+
+
+def test_a_host_key_is_beside_the_password_and_before_the_vendor_data_of_others():
+    files = metadata.config_drive_files(
+        bare(login=("root", "$6$x"), ssh_host_key=("private", "public"), vendor_data={"cloud-init": "#cloud-config"})
+    )
+    first, second = json.loads(files["openstack/latest/vendor_data.json"])["cloud-init"]
+    config = json.loads(first.partition("\n")[2])
+    assert config["ssh_keys"] == {"ed25519_private": "private", "ed25519_public": "public"}
+    assert config["chpasswd"]["users"][0]["name"] == "root" and second == "#cloud-config"
+    alone = metadata.config_drive_files(bare(ssh_host_key=("private", "public")))
+    assert len(json.loads(alone["openstack/latest/vendor_data.json"])["cloud-init"]) == 1
+    assert json.loads(alone["openstack/latest/vendor_data2.json"]) == {"static": {}}

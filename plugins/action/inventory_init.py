@@ -1,0 +1,91 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Action behind the module bootflow.compute.inventory_init."""
+
+from __future__ import annotations
+
+import os
+import typing as t
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors, first_folder
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import INIT, RUN
+from ansible_collections.bootflow.compute.plugins.plugin_utils import tables
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+
+KEYS = ("id_ed25519.pub", "id_ecdsa.pub", "id_rsa.pub")
+
+
+class ActionModule(LedgerAction):
+    ARGUMENTS = {**INIT.options(), **RUN.options("print_table")}
+
+    def act(self) -> dict[str, t.Any]:
+        o = self.options
+        folder = os.path.abspath(o["init_dir"])
+        hosts = [first_folder.read_host(text) for text in o["init_hosts"]]
+        wanted = first_folder.files(folder, hosts, o["init_user"], self._public_key(o["init_public_key"]))
+        there = [path for path in wanted if os.path.lexists(os.path.join(folder, path))]
+        new = {path: text for path, text in wanted.items() if path not in there}
+        if not self.check_mode:
+            self._write(folder, new)
+        if o["print_table"]:
+            tables.show(self._display, self._lines(folder, list(new), there))
+        return {
+            "changed": bool(new),
+            "folder": folder,
+            "created": list(new),
+            "kept": there,
+            "diff": [
+                {"before": "", "after": text, "before_header": path, "after_header": os.path.join(folder, path)}
+                for path, text in new.items()
+            ],
+        }
+
+    def _refuse_unmeant_ledger(self) -> None:
+        """This opens no ledger, and there is no inventory yet."""
+
+    def _public_key(self, named: str | None) -> str:
+        paths = [named] if named else [os.path.join(os.path.expanduser("~/.ssh"), name) for name in KEYS]
+        for path in paths:
+            try:
+                with open(path, encoding="utf-8") as stream:
+                    return first_folder.read_public_key(stream.read(), path)
+            except UnicodeDecodeError:
+                return first_folder.read_public_key("", path)
+            except OSError as error:
+                reason = "%s: %s" % (path, error.strerror)
+        raise errors.InvalidInput(
+            message="There is no public SSH key to log in to guests with (%s)" % reason,
+            remedy="Make one with ssh-keygen -t ed25519, or name its file in bootflow_init_public_key.",
+        )
+
+    @staticmethod
+    def _write(folder: str, new: t.Mapping[str, str]) -> None:
+        """:raises InvalidInput: a file cannot be written. An existing one is never opened for writing."""
+        for path, text in new.items():
+            whole = os.path.join(folder, path)
+            try:
+                os.makedirs(os.path.dirname(whole), exist_ok=True)
+                with open(whole, "x", encoding="utf-8") as stream:
+                    stream.write(text)
+            except OSError as error:
+                raise errors.InvalidInput(
+                    message="%s cannot be written: %s" % (whole, error.strerror),
+                    remedy="Set bootflow_init_dir to a folder that this user may write.",
+                ) from None
+
+    def _lines(self, folder: str, new: t.Sequence[str], there: t.Sequence[str]) -> list[str]:
+        verb = "Would write" if self.check_mode else "Wrote"
+        lines = ["%s into %s: %s" % (verb, folder, ", ".join(new))] if new else []
+        lines += ["Left as they are in %s: %s" % (folder, ", ".join(there))] if there else []
+        if self.check_mode:
+            return lines
+        return [
+            *lines,
+            "Look at group_vars/all/catalogue.yml, then:",
+            "  cd %s" % folder,
+            "  ansible-playbook bootflow.compute.prepare",
+            "  ansible-playbook bootflow.compute.boot -e @web.yml",
+            "  ansible instances -m ping",
+        ]
