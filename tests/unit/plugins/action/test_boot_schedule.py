@@ -125,6 +125,32 @@ def test_a_plan_says_that_guests_of_a_managed_network_on_two_hosts_do_not_reach_
     assert (len(hosts) > 1) == (count == 3)
 
 
+@pytest.mark.parametrize(
+    ("settings", "facts", "said"),
+    [
+        (
+            {"bootflow_cpu_mode": "custom", "bootflow_cpu_model": "Skylake-Klient"},
+            {"cpu_models": ["EPYC", "Skylake-Client"]},
+            "no CPU model Skylake-Klient: libvirt does not know it there",
+        ),
+        (
+            {"bootflow_cpu_mode": "maximum", "bootflow_cpu_model_extra_flags": ["+pcid", "-nosuch"]},
+            {"unknown_cpu_flags": ["nosuch"]},
+            "no CPU feature nosuch: libvirt does not know it there",
+        ),
+    ],
+)
+def test_a_plan_with_a_cpu_that_no_host_knows_says_so(
+    world: World, settings: dict[str, t.Any], facts: dict[str, t.Any], said: str
+) -> None:
+    boot = Boot(world, "h1", "h2", "h3", **settings)
+    for host in ("h1", "h2", "h3"):
+        node(world, host, memory_mb=8192, uefi=True, **facts)
+    result, shown = boot(boot_schedule, check_mode=True)
+    (plan,) = result["plan"]
+    assert result["failed"] and plan["error"] and any(said in text for text in (*shown, result["msg"]))
+
+
 def test_a_plan_that_no_host_can_run_says_so(world: World) -> None:
     result, _shown = Boot(world, count=1)(boot_schedule, check_mode=True)
     (plan,) = result["plan"]
