@@ -45,6 +45,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     live_settings,
     scheduler_settings,
 )
+from ansible_collections.bootflow.compute.plugins.plugin_utils.arriving_guest import limits_of
 from ansible_collections.bootflow.compute.plugins.plugin_utils.attached_volumes import connect_beside, disks_there
 from ansible_collections.bootflow.compute.plugins.plugin_utils.dhcp import reserve, restore
 from ansible_collections.bootflow.compute.plugins.plugin_utils.inventory_hosts import reachable, refuse_left_out
@@ -203,6 +204,7 @@ class ActionModule(MoveAction):
             settings = host_settings.of(self)
             first, last = map(int, settings.copy_ports.split("-"))
             begun = self.registered(BEGUN)
+            limits, volumes = self._limits(ready), self._volumes_here(host, ready)
             result = self.run_module(
                 "domain_migration_target",
                 {
@@ -210,7 +212,16 @@ class ActionModule(MoveAction):
                     "instances_path": settings.instances_path,
                     "ledger_id": self.ledger_id(),
                     "volume_group": host_settings.volume_group(settings),
-                    "guests": [{"uuid": u, "token": self.token(u), "guest": guests[u]} for u in ready],
+                    "guests": [
+                        {
+                            "uuid": u,
+                            "token": self.token(u),
+                            "guest": guests[u],
+                            "limits": limits[u],
+                            "volumes": volumes.get(u, {}),
+                        }
+                        for u in ready
+                    ],
                     "first_port": first,
                     "last_port": last,
                     "stop_token": self.token(host),
@@ -227,6 +238,22 @@ class ActionModule(MoveAction):
             "folder": host_settings.of(self).instances_path,
             "vnc_listen": host_settings.values(self, GUEST).vnc_listen,
         }
+
+    def _limits(self, uuids: t.Sequence[str]) -> dict[str, dict[str, t.Any]]:
+        """What the definitions of these guests may have here, whatever their present hosts send."""
+        builds = {b.uuid: b for b in self._builds(uuids)}
+        with contextlib.closing(self.open_ledger()) as ledger:
+            found = ledger.inspect(lambda tx: [ports.ports_of(tx, uuids, leaving=each) for each in (False, True)])
+        settings = host_settings.values(self, GUEST)
+        return {u: limits_of(builds[u], settings, [*found[0][u], *found[1][u]], self.items()[u]["pins"]) for u in uuids}
+
+    def _volumes_here(self, host: str, uuids: t.Sequence[str]) -> dict[str, dict[str, str]]:
+        """uuid -> id of the volume -> how ``host``, the new one, has it."""
+        having = [u for u in uuids if self.items()[u]["volumes"]]
+        if not having:
+            return {}
+        with contextlib.closing(self.open_ledger()) as ledger:
+            return ledger.inspect(disks_there, host, having)
 
     def _longest(self, uuids: t.Sequence[str], guests: t.Mapping[str, t.Mapping[str, t.Any]]) -> float:
         """Seconds that all of these may take, one after the other."""
@@ -295,11 +322,9 @@ class ActionModule(MoveAction):
             )
         with contextlib.closing(self.open_ledger()) as ledger:
             mine = set(ledger.transact(live_course.run, [g["uuid"] for g in guests]))
-            for guest_there in guests:
-                uuid = guest_there["uuid"]
-                if self.items()[uuid]["volumes"]:
-                    there = ledger.inspect(disks_there, self.items()[uuid]["destination"], [uuid])
-                    guest_there["volumes"] = there.get(uuid, {})
+        for guest_there in guests:
+            item = self.items()[guest_there["uuid"]]
+            guest_there["volumes"] = self._volumes_here(item["destination"], [item["uuid"]]).get(item["uuid"], {})
         name = self.token("progress of %s" % host)[:32]
         arguments = {
             "progress": name,

@@ -333,7 +333,8 @@ class ActionModule(MoveAction):
                 continue
             place = departed["place"] if item["files"] else _NOWHERE
             files = its["files"] if item["files"] else []
-            wanted.append({"token": self.token(item["uuid"]), "files": files, **self._to_have(item), **place})
+            its_files = {"files": files, "limits": item["disks"]["limits"]}
+            wanted.append({"token": self.token(item["uuid"]), **its_files, **self._to_have(item), **place})
 
         def fetch() -> tuple[Outcomes, t.Any]:
             found = host_settings.cleanup_arguments(self)

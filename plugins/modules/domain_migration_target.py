@@ -13,7 +13,8 @@ version_added: "0.1.0"
 description:
   - Checks whether each guest can run here (its CPU, and the versions of QEMU and libvirt), makes empty disks of the same sizes, as files or as logical
     volumes of O(volume_group), as the guest has them, and starts a process that lets these guests in by TLS. Whoever shows the token of a guest is
-    connected to libvirt's socket and to those that QEMU opens for this guest.
+    connected to the sockets that QEMU opens for this guest, and to libvirt's for the calls of this guest's migration alone. Its definition is refused
+    where it has more, or uses other files, devices or networks of this host, than O(guests[].limits) and its disks here.
   - Key and certificate are made for this process on this host, the key never leaves it. The process ends with O(state=absent), or after O(lifetime)
     seconds, and nothing of it remains.
   - A host that has something of the instance already is refused. The failure of one guest does not affect the others. RV(outcomes) has the result of each.
@@ -52,6 +53,20 @@ options:
         description: What M(bootflow.compute.domain_migration_info) said of it.
         type: dict
         required: true
+      limits:
+        description:
+          - What the guest's definition may have and use here, by the ledger. C(ledger_id) is its owner; C(memory_mb) in MiB, C(vcpus), C(cpu_shares),
+            C(cpu_period) and C(cpu_quota) in libvirt's units, C(realtime), C(locked) and C(hugepages) as its flavor has them; C(pins) as in
+            O(bootflow.compute.domain_migration#module:guests[].pins).
+          - C(interfaces) has of each interface, by its MAC address, C(type), C(network), C(bridge), C(dev) and C(bandwidth); C(iotune) has
+            the limits of local disks; C(disks) the bytes that each may have, by its name, 0 where that is not known; C(vnc_listen)
+            and C(rng_dev_path) are the settings of this host.
+        type: dict
+        required: true
+      volumes:
+        description: Its volumes as this host has them, by their ids, as libvirt's C(<disk>) with their source here. It can come with no others.
+        type: dict
+        default: {}
   volume_group:
     description: Volume group for disks that are logical volumes, or in a file system on one.
     type: str
@@ -94,6 +109,14 @@ EXAMPLES = r"""
       - uuid: 2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11
         token: "{{ token }}"
         guest: "{{ leaving.outcomes['2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11'].guest }}"
+        limits:
+          ledger_id: "{{ ledger_id }}"
+          memory_mb: 2048
+          vcpus: 2
+          disks: {disk: 21474836480}
+          interfaces:
+            fa:16:3e:41:e5:f8: {type: bridge, bridge: br0}
+          vnc_listen: 127.0.0.1
     stop_token: "{{ stop_token }}"
   no_log: true
 """
@@ -133,6 +156,8 @@ fingerprint:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.arriving_disks import checked_disks
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.arriving import Arriving
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies.server import (
     HERE,
     Place,
@@ -145,11 +170,12 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.con
     connect,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.live.channels import make_folder, sockets_of
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.live.empty_disks import make_disks
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.live.empty_disks import disks_here, make_disks
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.live.gate import Gate, Guest
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.live.guests import drive_of
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.live.target import (
     check,
+    emulators,
     libvirt_socket,
     qemu_owner,
 )
@@ -169,6 +195,8 @@ def argument_spec():
         "uuid": {"type": "str", "required": True},
         "token": {"type": "str", "required": True, "no_log": True},
         "guest": {"type": "dict", "required": True},
+        "limits": {"type": "dict", "required": True},
+        "volumes": {"type": "dict", "default": {}, "no_log": True},  # CHAP users
     }
     return {
         **TIME_LIMIT_ARGUMENTS,
@@ -190,14 +218,26 @@ def argument_spec():
 
 def prepare(args):
     """The outcomes, and where the process listens."""
-    owners = {}
+    owners, arriving = {}, {}
     with connect(args["libvirt_uri"], args["libvirt_timeout"]) as connection:
 
         def one(coming):
             guest, where = coming["guest"], (args["instances_path"], args["ledger_id"])
+            sizes = {name: int(size) for name, size in (coming["limits"].get("disks") or {}).items()}
+            disks = checked_disks(guest["disks"], sizes, coming["uuid"])
             check(connection, guest)
-            devices = make_disks(connection, *where, coming["uuid"], guest, args["volume_group"] or "")
+            devices = make_disks(connection, *where, coming["uuid"], disks, sizes, args["volume_group"] or "")
             owners[coming["uuid"]] = qemu_owner(connection, guest["virt_type"])
+            arriving[coming["uuid"]] = Arriving(
+                uuid=coming["uuid"],
+                name=guest["name"],
+                folder=instance_dir(args["instances_path"], coming["uuid"]),
+                disks=disks_here(args["instances_path"], coming["uuid"], disks, devices),
+                emulators=emulators(connection),
+                drive=drive_of(args["instances_path"], coming["uuid"]) if guest["drive"] else "",
+                limits=coming["limits"],
+                volumes=coming["volumes"],
+            )
             return {"changed": True, "devices": devices}
 
         results = run_batch([(g["uuid"], g) for g in args["guests"]], one, workers=1)
@@ -208,9 +248,7 @@ def prepare(args):
         for each in ready:
             sockets = sockets_of(each["token"], each["guest"]["name"])
             make_folder(sockets, *owners[each["uuid"]])
-            drive = drive_of(args["instances_path"], each["uuid"]) if each["guest"]["drive"] else ""
-            folder = instance_dir(args["instances_path"], each["uuid"])
-            let_in.append(Guest(each["token"], sockets, folder, drive))
+            let_in.append(Guest(each["token"], sockets, arriving[each["uuid"]]))
         ends = (args["stop_token"], args["lifetime"], args["patience"])
         gate = Gate(let_in, libvirt_socket(args["libvirt_uri"]), *ends)
         place = started(gate, (args["first_port"], args["last_port"]))

@@ -68,6 +68,12 @@ options:
         description: Disks that are to be larger, a dictionary from their names to bytes.
         type: dict
         default: {}
+      limits:
+        description:
+          - Bytes that each disk may have as it comes, by its name; 0 where that is not known. Another disk, or a larger one, is refused, whatever its
+            host says.
+        type: dict
+        required: true
       made:
         description: Ephemeral and swap disks that are made here, after the others have arrived.
         type: list
@@ -115,6 +121,7 @@ EXAMPLES = r"""
         fingerprint: "{{ offered.fingerprint }}"
         files: "{{ offered.outcomes['2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11'].files }}"
         sizes: {disk: 21474836480}
+        limits: {disk: 10737418240}
   no_log: true
 """
 
@@ -174,6 +181,7 @@ def argument_spec():
         "fingerprint": {"type": "str", "required": True},
         "files": {"type": "list", "elements": "dict", "required": True},
         "sizes": {"type": "dict", "default": {}},
+        "limits": {"type": "dict", "required": True},
         "made": BLANK_DISKS_ARGUMENT,
     }
     return {
@@ -196,9 +204,10 @@ def main():
     def one(instance):
         place = Place(instance["address"], instance["port"], instance["fingerprint"])
         sizes = {name: int(size) for name, size in instance["sizes"].items()}
+        limits = {name: int(size) for name, size in instance["limits"].items()}
         what = (instance["uuid"], place, instance["token"], instance["files"], sizes)
         made = [disk_spec(disk) for disk in instance["made"]]
-        return fetch_instance(args["instances_path"], args["ledger_id"], *what, local, made)
+        return fetch_instance(args["instances_path"], args["ledger_id"], *what, local, made, limits=limits)
 
     try:
         results = run_batch([(i["uuid"], i) for i in args["instances"]], one, args["workers"])

@@ -30,7 +30,7 @@ class EventsFile:
         self._begun = b""  # the rest of a line
         self.full = False  # lines were left out, and none has been written since
         try:
-            self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as e:
             raise self._failed(e) from e
         os.set_blocking(self._file, False)

@@ -25,7 +25,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute im
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import Instance
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.database import Ledger
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.plugin_utils import tables
+from ansible_collections.bootflow.compute.plugins.plugin_utils import private_folder, tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_SECRET, LedgerAction
 
 
@@ -91,15 +91,20 @@ def leave_in(folder: str, passwords: t.Mapping[str, str]) -> None:
     """Write each password into a file of its own that only this user can read.
 
     :arg passwords: by the names of the files, the UUIDs of the instances.
-    :raises InvalidInput: the folder cannot be made or written.
+    :raises InvalidInput: the folder cannot be made or written, or other users could exchange what is in it.
     """
     try:
-        os.makedirs(folder, 0o700, exist_ok=True)
+        folder = private_folder.make(folder)
         for uuid, password in passwords.items():
             handle, partial = tempfile.mkstemp(prefix=".", dir=folder)  # 0600
             with os.fdopen(handle, "w", encoding="utf-8") as stream:
                 stream.write(password + "\n")
             os.replace(partial, os.path.join(folder, uuid))
+    except private_folder.NotPrivate as error:
+        raise InvalidInput(
+            message="The admin passwords are not written to %s: %s." % (folder, error),
+            remedy="Set bootflow_admin_password_dir to a folder of this user that no other user may write to, for example below the home directory.",
+        ) from None
     except OSError as error:
         raise InvalidInput(
             message="The admin passwords cannot be written to %s: %s" % (folder, error.strerror),

@@ -31,6 +31,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.lvm import 
 MIB = 1024**2
 uuid, ledger, backend = %(uuid)r, %(ledger)r, %(backend)r
 old, new = "/var/lib/moved/old", "/var/lib/moved/new"
+limits = {"disk.eph0": 64 * MIB, "disk.swap": 16 * MIB}
 specs = [
     file_disks.DiskSpec("disk.eph0", "ephemeral", 64 * MIB, backend, fs="ext4"),
     file_disks.DiskSpec("disk.swap", "swap", 16 * MIB, backend),
@@ -53,7 +54,7 @@ def state(vg):
 
 def fetched(offer, files, place, sizes, made=()):
     local = LocalVolumes(%(new_group)r, Clearing(), ledger)
-    return receiver.fetch_instance(new, ledger, uuid, place, offer.token, files, sizes, local, made)
+    return receiver.fetch_instance(new, ledger, uuid, place, offer.token, files, sizes, local, made, limits=limits)
 
 
 made = local_disks.ensure_disks(old, uuid, specs, {}, volume_group=%(old_group)r, ledger_id=ledger)

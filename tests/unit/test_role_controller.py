@@ -185,6 +185,7 @@ def service(playbook, extra):
         "controller_timers_inventory": "/etc/hosts.yml",
         "controller_timers_collections_path": "",
         "controller_timers_extra_vars": extra,
+        "controller_timers_variables": "/etc/bootflow/units",
         "controller_watch_seconds": 3600,
         "controller_watch_sync": True,
         "controller_ansible_playbook": "/venv/bin/ansible-playbook",
@@ -198,5 +199,31 @@ def test_services_of_timers_and_of_events():
     assert "Type=oneshot" in timed and not [w for w in timed if w.startswith("Restart")]
     start = "ExecStart=/venv/bin/ansible-playbook bootflow.compute.%s -i /etc/hosts.yml"
     assert timed[-1] == start % "power_sync"
-    extra = '{"bootflow_project": "web", "bootflow_watch_seconds": 3600, "bootflow_watch_sync": true}'
-    assert watch[-1] == start % "watch" + " -e '%s'" % extra
+    assert watch[-1] == start % "watch" + " -e @/etc/bootflow/units/watch.json"
+    assert "web" not in "".join(watch), "variables may be secret, and everybody can read a unit"
+
+
+def test_variables_of_units_are_for_their_user_alone(tmp_path):
+    """As Ansible writes them, for an umask that would leave them to everybody."""
+    path, folder = tmp_path / "play.yml", tmp_path / "units"
+    extra = {"bootflow_ledger_url": 'postgresql://u:it\'s $x %n \\ "q"@db/x'}
+    task = {
+        "ansible.builtin.include_tasks": str(ROOT / "roles" / "controller" / "tasks" / "variables.yml"),
+        "vars": {
+            "controller_units_of": ["watch", "audit"],
+            "controller_own_variables": {"bootflow_watch_seconds": "{{ 3600 }}", "bootflow_watch_sync": True},
+            "controller_timers_variables": str(folder),
+            "controller_timers_extra_vars": extra,
+            "controller_timers_user": str(os.geteuid()),
+        },
+    }
+    play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [task]}
+    path.write_text(yaml.safe_dump([play]))
+    argv = ["ansible-playbook", "-i", "localhost,", "-vvv", "--diff", str(path)]
+    done = subprocess.run(["sh", "-c", 'umask 000; exec "$@"', "sh", *argv], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert "postgresql" not in done.stdout
+    for name in ("watch.json", "audit.json"):
+        assert (folder / name).stat().st_mode & 0o777 == 0o600 and folder.stat().st_mode & 0o777 == 0o755
+        found = json.loads((folder / name).read_text())
+        assert found == {**extra, "bootflow_watch_seconds": 3600, "bootflow_watch_sync": True}

@@ -17,6 +17,7 @@ import logging
 import os
 import shutil
 import sys
+import tempfile
 from typing import Any
 
 DOCUMENTATION = r"""
@@ -45,7 +46,7 @@ options:
     type: bool
     default: false
   extra_vars:
-    description: More variables for the playbook.
+    description: More variables for the playbook, which may be secret. They are in a file for this user alone, as long as the playbook runs.
     type: dict
     default: {}
   ansible_playbook:
@@ -66,9 +67,12 @@ logger = logging.getLogger(__name__)
 async def main(queue: asyncio.Queue, args: dict[str, Any]) -> None:
     """Put events into ``queue`` until this is cancelled."""
     reading, writing = os.pipe()
+    # Everybody on this machine can read command lines, and this one stays as long as the playbook. Ansible reads no file without a name.
+    descriptor, file = tempfile.mkstemp(prefix="bootflow-", suffix=".json")  # 0600
     try:
+        program = command(args, writing, descriptor, file)
         process = await asyncio.create_subprocess_exec(
-            *command(args, writing),
+            *program,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
@@ -77,9 +81,11 @@ async def main(queue: asyncio.Queue, args: dict[str, Any]) -> None:
         )
     except BaseException:
         os.close(reading)
+        os.unlink(file)
         raise
     finally:
         os.close(writing)
+        os.close(descriptor)
     said: collections.deque[str] = collections.deque(maxlen=LAST_LINES)
     log = asyncio.create_task(keep(process.stdout, said))
     stream = asyncio.StreamReader(limit=1024**2)
@@ -95,10 +101,14 @@ async def main(queue: asyncio.Queue, args: dict[str, Any]) -> None:
         pipe.close()
         await end(process)
         log.cancel()
+        os.unlink(file)
 
 
-def command(args: dict[str, Any], descriptor: int) -> list[str]:
-    """The program with its arguments; it writes events into this file descriptor."""
+def command(args: dict[str, Any], writing: int, descriptor: int, file: str) -> list[str]:
+    """The program with its arguments, which writes events into the descriptor ``writing``.
+
+    :arg file: gets its variables, which may be secret, by ``descriptor``.
+    """
     if not args.get("inventory"):
         raise ValueError("bootflow.compute.lifecycle needs an inventory")
     beside = os.path.join(os.path.dirname(sys.executable), "ansible-playbook")
@@ -108,13 +118,15 @@ def command(args: dict[str, Any], descriptor: int) -> list[str]:
     inventories = args["inventory"] if isinstance(args["inventory"], list) else [args["inventory"]]
     variables = {
         **(args.get("extra_vars") or {}),
-        "bootflow_watch_events_file": "/dev/fd/%d" % descriptor,
+        "bootflow_watch_events_file": "/dev/fd/%d" % writing,
         "bootflow_watch_write": args.get("write", False),
     }
     if args.get("hosts") is not None:
         variables["bootflow_hosts"] = args["hosts"]
+    with open(descriptor, "w", encoding="utf-8", closefd=False) as stream:
+        json.dump(variables, stream)
     options = [word for inventory in inventories for word in ("-i", str(inventory))]
-    return [str(program), "bootflow.compute.watch", *options, "-e", json.dumps(variables)]
+    return [str(program), "bootflow.compute.watch", *options, "-e", "@%s" % file]
 
 
 async def keep(output: asyncio.StreamReader | None, said: collections.deque[str]) -> None:

@@ -116,7 +116,7 @@ def disk_configs(
                 driver_discard=_discard(guest, disk),
                 target_dev=disk.dev,
                 target_bus=disk.disk_bus,
-                iotune=_iotune(guest) if disk.kind in ("image", "ephemeral", "swap") else None,
+                iotune=disk_limits(guest) if disk.kind in ("image", "ephemeral", "swap") else None,
                 readonly=disk.readonly,
                 shareable=disk.shareable,
                 serial=serial,
@@ -257,7 +257,8 @@ def _discard(guest: GuestSpec, disk: PlannedDisk) -> str | None:
     return guest.options.disk_discard if disk.device_type == "disk" else None
 
 
-def _iotune(guest: GuestSpec) -> DiskIoTuneConfig | None:
+def disk_limits(guest: GuestSpec) -> DiskIoTuneConfig | None:
+    """The flavor's quota:disk_*, of each local disk; None without them."""
     names = (*values.DISK_LIMITS, *("%s_max" % name for name in values.DISK_LIMITS), "size_iops_sec")
     limits = {name: values.quota_number(guest.flavor, "disk_%s" % name) for name in names}
     return DiskIoTuneConfig(**limits) if any(limit is not None for limit in limits.values()) else None

@@ -16,12 +16,13 @@ from dataclasses import dataclass, field
 from ...core.disks.block_devices import planned_disk, resized
 from ...core.disks.disk_names import CONFIG_DRIVE_NAMES
 from ...core.model import Flavor
+from ...core.request.image_rules import zero_disk_gb
 from ...ledger.compute import instances
 from ...ledger.compute.instances import Instance
 from ...ledger.compute.moves import MoveRow
 from ...ledger.db.transaction import Transaction
 
-GIB = 1024**3
+MIB, GIB = 1024**2, 1024**3
 
 Disk = t.Mapping[str, t.Any]  # core.disks.block_devices.PlannedDisk as plain data
 
@@ -34,11 +35,25 @@ class Journey:
     sizes: dict[str, int] = field(default_factory=dict)
     made: list[Disk] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
+    # Bytes that the copied ones may have where they are: see largest().
+    limits: dict[str, int] = field(default_factory=dict)
 
 
 def local(disks: t.Iterable[Disk]) -> list[Disk]:
     """Those that are its host's own."""
     return [d for d in disks if d["kind"] != "volume"]
+
+
+def largest(disks: t.Iterable[Disk], image: t.Mapping[str, t.Any] | None) -> dict[str, int]:
+    """Bytes that each local disk can have, by name; 0: the ledger does not know, as the image alone decides.
+
+    :arg image: of the instance, for the root disk of a flavor with root_gb 0.
+    """
+    found = {}
+    for disk in local(disks):
+        size = int(disk["size_mb"] or 0) * MIB or int(disk["size_gb"] or 0) * GIB
+        found[disk["name"]] = size or (zero_disk_gb(image) * GIB if disk["kind"] == "image" else 0)
+    return found
 
 
 def ephemerals_gb(disks: t.Iterable[Disk]) -> int:
@@ -73,8 +88,8 @@ def _is_not_root(disk: Disk) -> bool:
     return bool(disk["boot_index"] != 0)
 
 
-def journey(disks: t.Sequence[Disk], move: MoveRow) -> Journey:
-    """:arg disks: of the instance before its move"""
+def journey(disks: t.Sequence[Disk], move: MoveRow, image: t.Mapping[str, t.Any] | None = None) -> Journey:
+    """:arg disks: of the instance before its move. :arg image: of the instance"""
     old = local(disks)
     new = old if move.new_disks is None else move.new_disks
     there = {d["name"] for d in old if d["kind"] != "swap"}
@@ -82,14 +97,17 @@ def journey(disks: t.Sequence[Disk], move: MoveRow) -> Journey:
     copied = [d for d in new if d["name"] in there and d["kind"] != "swap"]
     sizes = {d["name"]: int(d["size_gb"] or 0) * GIB if grows else 0 for d in copied}
     made = [d for d in new if d["name"] not in sizes]
-    return Journey(sizes, made, sorted(d["name"] for d in old if d["name"] not in sizes))
+    limits = {name: size for name, size in largest(old, image).items() if name in sizes}
+    return Journey(sizes, made, sorted(d["name"] for d in old if d["name"] not in sizes), limits)
 
 
 def journeys(tx: Transaction, moves: t.Iterable[MoveRow]) -> dict[str, Journey]:
     """uuid -> what becomes of its local disks, for instances that have not gone over yet."""
     moves = list(moves)
-    disks = instances.disks_of(tx, [m.instance_uuid for m in moves])
-    return {m.instance_uuid: journey(disks[m.instance_uuid], m) for m in moves}
+    uuids = [m.instance_uuid for m in moves]
+    disks = instances.disks_of(tx, uuids)
+    images = {r.uuid: r.spec["image"] for r in instances.select_live(tx, uuids=uuids)} if uuids else {}
+    return {m.instance_uuid: journey(disks[m.instance_uuid], m, images.get(m.instance_uuid)) for m in moves}
 
 
 def sizes(disks: t.Iterable[Disk]) -> list[str]:

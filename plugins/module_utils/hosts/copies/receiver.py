@@ -2,7 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The disks of instances that come to this host, fetched from where they were: each is complete and compared, or missing."""
+"""The disks of instances that come to this host, fetched from where they were: each is complete and compared, or missing.
+
+What the other host says of them is input: the ledger says which disks an instance has, and how large they may be.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ import os
 import shutil
 import typing as t
 
+from ...core.disks.arriving_disks import check_virtual_size, checked_disks, unknown_bytes
 from ...core.disks.local import LVM, QCOW2, QCOW2_ON_LVM, volume_name
 from ...core.errors import BootflowError, Conflict, DiskCopyFailed, InvalidDiskInfo, InvalidInput
 from ..disks.file_disks import DiskSpec, ensure_files, grow, records_of, write_records
@@ -45,18 +49,22 @@ def fetch_instance(
     sizes: t.Mapping[str, int],
     local: LocalVolumes = NO_GROUP,
     made: t.Sequence[DiskSpec] = (),
+    *,
+    limits: t.Mapping[str, int],
 ) -> dict[str, t.Any]:
     """Fetch the disks of an instance, and let them grow to ``sizes``: {changed, disks: [{name, size, sha256}]}.
 
     :arg made: disks that are made here, before the instance is told to have arrived
     :arg files: as sender.prepare() described them; none: nothing is fetched. :arg sizes: of disks, in bytes, where they are to be larger
+    :arg limits: bytes that each disk may have now, by name; 0: the ledger does not know. The instance has no others
     :arg local: where those that are logical volumes come to
     :raises Conflict: the host has something of the instance already. :raises DiskFull: there is not enough room.
-    :raises InvalidDiskInfo: a disk of ``sizes`` is not among the files.
+    :raises InvalidDiskInfo: a disk of ``sizes`` is not among the files; the instance has no such disk, or it is larger than it may be.
     :raises DiskCopyFailed: they could not be fetched, or arrived with another checksum. What arrived is removed.
     :raises ImageUnacceptable: a disk refers to other files.
     """
     folder = instance_dir(instances_path, uuid)
+    files = checked_disks(list(files), limits, uuid)
     with host_lock(instances_path, "instance-" + os.path.basename(folder)):
         if os.path.lexists(folder):
             raise Conflict(
@@ -68,7 +76,7 @@ def fetch_instance(
             raise InvalidDiskInfo(
                 reason="%s does not offer %s of instance %s" % (place.address, ", ".join(missing), uuid)
             )
-        _check_room(instances_path, files)
+        _check_room(instances_path, files, limits)
         progress.mark_changed()
         try:
             mark_folder(folder, ledger_id)
@@ -97,11 +105,11 @@ def _remove(folder: str, local: LocalVolumes) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _check_room(instances_path: str, files: t.Sequence[t.Mapping[str, t.Any]]) -> None:
+def _check_room(instances_path: str, files: t.Sequence[t.Mapping[str, t.Any]], limits: t.Mapping[str, int]) -> None:
     path = checked_instances_path(instances_path)
     make_dirs(path)
     here = [f for f in files if not f.get("mounted") and (f["record"] or {}).get("format") != LVM]
-    check_room(path, sum(int(f["allocated"]) for f in here))
+    check_room(path, max(sum(int(f["allocated"]) for f in here), unknown_bytes(here, limits)))
 
 
 class _Arrival:
@@ -216,12 +224,17 @@ def _receive_file(arrival: _Arrival, stream: Stream, name: str, file: t.Mapping[
     folder = arrival.mounted if file.get("mounted") else arrival.folder
     part = os.path.join(folder, name + _PART)
     fd = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+
+    def check_rest(more: int) -> None:
+        check_room(folder, more)
+
     try:
-        sha256 = receive_file(stream, fd, int(file["size"]))
+        sha256 = receive_file(stream, fd, int(file["size"]), int(file["allocated"]), check_rest)
     finally:
         os.close(fd)
-    if file["record"] is not None and file["record"]["format"] == "qcow2":
-        check_image_file(part, "qcow2", name)  # a host that was taken over could name a file of this one as its base
+    if file["record"] is not None and file["record"]["format"] == QCOW2:
+        _driver, virtual_size = check_image_file(part, QCOW2, name)  # it could name a file of this host as its base
+        check_virtual_size(name, virtual_size, file["record"]["virtual_size"], arrival.uuid)
     size = _grow(part, file["record"], arrival.sizes.get(name, 0))
     if file["record"] is not None:
         write_records(folder, {**records_of(folder), name: {**file["record"], "virtual_size": size}})

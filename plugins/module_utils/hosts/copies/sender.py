@@ -191,6 +191,10 @@ class _Offers(Server):
         else:
             each.close()
 
+    def tokens(self) -> list[str]:
+        with self.lock:
+            return [each.offer.token for each in self.offers]
+
     def answer(self, asked: t.Mapping[str, t.Any], stream: Stream, connection: t.Any) -> bool:
         token, name = str(asked.get("token") or ""), str(asked.get("file"))
         with self.lock:

@@ -5,13 +5,18 @@
 """A process of its own that other hosts reach by TLS for one run, and the other end of its connections.
 
 Its key is made for it and never leaves its host; who connects knows the fingerprint of its certificate, and shows a token.
+
+The port is open to all. A connection that has shown no token is a stranger's: it has a short time, and where there are too many of them, the oldest
+one of the address that has most is ended. So nobody keeps a host out that has a token, however many connections are silent.
 """
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import hashlib
 import hmac
+import ipaddress
 import os
 import select
 import socket
@@ -28,7 +33,10 @@ from .stream import Garbled, Stream, read_line, send_line
 
 HERE = "127.0.0.1"
 PATIENCE = 60.0  # seconds that the other side may be silent
-_MOST_AT_ONCE = 64  # connections
+_STRANGER = 10.0  # seconds that a connection has to show a token, with its handshake
+_MOST_STRANGERS = 128  # connections without a token
+_MOST_OF_ADDRESS = 48  # of these, from one address
+_MOST_OF_TOKEN = 64  # connections that have shown the same one
 _words: list[int] = []  # of processes that this module has started: see answered()
 _LOST = 45  # seconds without an answer of the other host's kernel after which a connection has failed; by itself it takes a quarter of an hour
 
@@ -42,6 +50,21 @@ class Place:
     fingerprint: str  # SHA-256 of its certificate
 
 
+@dataclass(eq=False)
+class _Connection:
+    """A connection to a server. ``source``: the address that it came from"""
+
+    raw: socket.socket
+    source: str
+    since: float
+    token: str = ""  # that it has shown; empty: it is a stranger's
+
+    def end(self) -> None:
+        """End it: whoever reads from it finds its end."""
+        with contextlib.suppress(OSError):
+            self.raw.shutdown(socket.SHUT_RDWR)
+
+
 class Server:
     """What the process does: a subclass answers. It ends when it is told to, when its time is over, or when goes_on() says so."""
 
@@ -49,12 +72,17 @@ class Server:
         self.stop = stop
         self.deadline = time.monotonic() + seconds
         self.over = threading.Event()
-        self.places = threading.Semaphore(_MOST_AT_ONCE)
+        self.connections: set[_Connection] = set()
+        self.at_door = threading.Lock()
         self.word = -1  # the module that started it says here that it answers, or was killed
 
     def goes_on(self) -> bool:
         """Whether there is something left to do."""
         return True
+
+    def tokens(self) -> t.Collection[str]:
+        """The tokens that somebody may show, but for the one that ends it."""
+        raise NotImplementedError
 
     def answer(self, asked: t.Mapping[str, t.Any], stream: Stream, connection: ssl.SSLSocket) -> bool:
         """Answer a request. Returns whether another may follow on its connection."""
@@ -70,32 +98,81 @@ class Server:
                 os.close(self.word)
                 self.word = -1
             if listener in ready:
-                connection, _peer = listener.accept()
-                if self.places.acquire(blocking=False):
-                    threading.Thread(target=self._serve, args=(connection, context), daemon=True).start()
-                else:
-                    connection.close()
+                self._admit(listener, context)
+            self._end_silent_strangers()
 
-    def _serve(self, connection: socket.socket, context: ssl.SSLContext) -> None:
-        connection.settimeout(PATIENCE)
-        notice_loss(connection)
+    def _admit(self, listener: socket.socket, context: ssl.SSLContext) -> None:
+        """Take a connection in; ends that of a stranger where there are too many."""
+        try:
+            raw, peer = listener.accept()
+        except OSError:  # gone again, or this process has too many files open
+            time.sleep(0.05)
+            return
+        new = _Connection(raw, _source(str(peer[0])), time.monotonic())
+        with self.at_door:
+            strangers = [c for c in self.connections if not c.token]
+            count = collections.Counter(c.source for c in [*strangers, new])
+            worst = max(count, key=lambda source: count[source])
+            if count[new.source] > _MOST_OF_ADDRESS:
+                worst = new.source
+            if len(strangers) >= _MOST_STRANGERS or count[worst] > _MOST_OF_ADDRESS:
+                oldest = min((c for c in strangers if c.source == worst), key=lambda c: c.since)
+                oldest.end()
+                self.connections.discard(oldest)
+            self.connections.add(new)
+        threading.Thread(target=self._serve, args=(new, context), daemon=True).start()
+
+    def _end_silent_strangers(self) -> None:
+        late = time.monotonic() - _STRANGER
+        with self.at_door:
+            for each in [c for c in self.connections if not c.token and c.since < late]:
+                each.end()
+                self.connections.discard(each)
+
+    def _serve(self, connection: _Connection, context: ssl.SSLContext) -> None:
+        raw = connection.raw
         try:
             with contextlib.suppress(OSError, Garbled, ValueError):
-                with context.wrap_socket(connection, server_side=True) as secured:
+                raw.settimeout(_STRANGER)
+                notice_loss(raw)
+                with context.wrap_socket(raw, server_side=True) as secured:
                     stream = t.cast(Stream, secured.makefile("rwb"))
-                    while self._answered(stream, secured):
+                    while self._answered(stream, secured, connection):
                         pass
         finally:
-            connection.close()
-            self.places.release()
+            with self.at_door:
+                self.connections.discard(connection)
+            raw.close()
 
-    def _answered(self, stream: Stream, secured: ssl.SSLSocket) -> bool:
+    def _answered(self, stream: Stream, secured: ssl.SSLSocket, connection: _Connection) -> bool:
         asked = read_line(stream)
-        if hmac.compare_digest(str(asked.get("token") or "").encode(), self.stop.encode()):
+        token = str(asked.get("token") or "").encode()
+        if hmac.compare_digest(token, self.stop.encode()):
             self.over.set()
             send_line(stream, {})
             return False
+        known = next((each for each in self.tokens() if hmac.compare_digest(token, each.encode())), None)
+        if known is None or not self._let_in(connection, known):
+            return False
+        secured.settimeout(PATIENCE)
         return self.answer(asked, stream, secured)
+
+    def _let_in(self, connection: _Connection, token: str) -> bool:
+        """Whether there is room for another connection that has shown this token."""
+        with self.at_door:
+            others = sum(c is not connection and c.token == token for c in self.connections)
+            if connection not in self.connections or others >= _MOST_OF_TOKEN:
+                return False
+            connection.token = token
+            return True
+
+
+def _source(address: str) -> str:
+    """The part of an address that one machine has not many of."""
+    found = ipaddress.ip_address(address.split("%")[0])
+    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is None:
+        return str(ipaddress.ip_network((int(found) >> 64 << 64, 64)))
+    return str(getattr(found, "ipv4_mapped", None) or found)
 
 
 def started(server: Server, ports: tuple[int, int]) -> Place:
@@ -167,9 +244,11 @@ def listen(ports: tuple[int, int]) -> socket.socket:
         raise InvalidInput(reason="ports %d-%d are not a range of ports" % ports)
     for port in range(first, last + 1):
         with contextlib.suppress(OSError, ValueError):  # no IPv6, or the port is taken
-            return socket.create_server(("", port), family=socket.AF_INET6, backlog=_MOST_AT_ONCE, dualstack_ipv6=True)
+            return socket.create_server(
+                ("", port), family=socket.AF_INET6, backlog=_MOST_STRANGERS, dualstack_ipv6=True
+            )
         with contextlib.suppress(OSError):
-            return socket.create_server(("", port), backlog=_MOST_AT_ONCE)
+            return socket.create_server(("", port), backlog=_MOST_STRANGERS)
     raise RemoteError(
         reason="none of the ports %d-%d is free on %s" % (first, last, os.uname().nodename),
         remedy="Set bootflow_copy_ports to a range with free ports.",

@@ -89,15 +89,19 @@ def _extents(fd: int, size: int) -> t.Iterator[tuple[int, int]]:
         position = end
 
 
-def receive_file(stream: Stream, fd: int, size: int) -> str:
+def receive_file(
+    stream: Stream, fd: int, size: int, expected: int | None = None, check_rest: t.Callable[[int], None] | None = None
+) -> str:
     """Write what arrives to a new, empty file of ``size`` bytes, or to a device of zeros. Returns its SHA-256, which was compared with
     the sender's, and with what the file has.
 
+    :arg expected: bytes of data that the sender has announced. :arg check_rest: called before more than these are written, with all bytes that may
+        still come; raises where they have no room
     :raises Garbled: it is not the whole file. :raises OSError: of the file, or of the connection.
     """
     if stat.S_ISREG(os.fstat(fd).st_mode):
         os.ftruncate(fd, size)
-    digest, frames, reached = hashlib.sha256(), [], 0
+    digest, frames, reached, written_bytes = hashlib.sha256(), [], 0, 0
     while True:
         head = _exactly(stream, _FRAME.size)
         offset, length = _FRAME.unpack(head)
@@ -105,6 +109,10 @@ def receive_file(stream: Stream, fd: int, size: int) -> str:
             break
         if length > CHUNK or offset < reached or offset + length > size:
             raise Garbled("data beyond the end, or twice")
+        written_bytes += length
+        if expected is not None and check_rest is not None and written_bytes > expected:
+            check_rest(size - offset)
+            expected = None  # all that may still come has room
         data = _exactly(stream, length)
         digest.update(head)
         digest.update(data)

@@ -90,6 +90,7 @@ class _Way:
     source: socket.socket
     target: socket.socket
     waiting: bytearray
+    passes: t.Callable[[bytes], bytes] | None = None  # what of it may pass
     ended: bool = False  # the source has sent all
     over: bool = False  # and the target has it
 
@@ -99,8 +100,8 @@ class _Way:
         if not self.ended and len(self.waiting) < _FULL:
             with contextlib.suppress(BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 data = self.source.recv(_CHUNK)
-                self.waiting += data
                 self.ended = not data
+                self.waiting += data if self.passes is None else self.passes(data)
                 moved = True
         if self.waiting:
             with contextlib.suppress(BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
@@ -114,18 +115,43 @@ class _Way:
         return moved
 
 
-def pump(plain: socket.socket, secured: socket.socket) -> None:
+class Refused(Exception):
+    """What came may not pass, and nothing after it."""
+
+
+class Guard(t.Protocol):
+    """What may pass between the two sides."""
+
+    def inwards(self, data: bytes) -> bytes:
+        """What may pass of what came by TLS. :raises Refused: something after which nothing passes."""
+
+    def outwards(self, data: bytes) -> bytes:
+        """What may pass of what came from this host."""
+
+    def answers(self) -> bytes:
+        """What is answered to what did not pass: once, and only where it is in the middle of no other answer."""
+
+
+def pump(plain: socket.socket, secured: socket.socket, guard: Guard | None = None) -> None:
     """Pass on what comes from either side until both have ended, or one fails.
 
     One thread does both directions: TLS of one connection is not for two.
+
+    :arg guard: without one all passes
     """
     plain.setblocking(False)
     secured.setblocking(False)
-    ways = (_Way(plain, secured, bytearray()), _Way(secured, plain, bytearray()))
+    ways = (
+        _Way(plain, secured, bytearray(), None if guard is None else guard.outwards),
+        _Way(secured, plain, bytearray(), None if guard is None else guard.inwards),
+    )
     silent_since = time.monotonic()
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, Refused):
         while not all(way.over for way in ways):
-            if ways[0].step() | ways[1].step():  # both, whatever the first one did
+            moved = ways[0].step() | ways[1].step()  # both, whatever the first one did
+            if guard is not None:
+                ways[0].waiting += guard.answers()
+            if moved:
                 silent_since = time.monotonic()
                 continue
             if any(way.over for way in ways) and time.monotonic() - silent_since > _PATIENCE:

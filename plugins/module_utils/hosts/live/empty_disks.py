@@ -16,8 +16,10 @@ import os
 import shutil
 import typing as t
 
-from ...core.disks.local import LVM, NONE, volume_name
+from ...core.disks.arriving_disks import unknown_bytes
+from ...core.disks.local import DISK, LVM, NONE, volume_name
 from ...core.errors import BootflowError, Conflict, InvalidInput
+from ...core.guest.arriving import LocalDisk
 from ..disks.file_disks import records_of, write_records
 from ..disks.instance_tags import of_instance
 from ..disks.instance_volumes import Clearing, Wanted, begin, finish
@@ -39,21 +41,28 @@ Disk = t.Mapping[str, t.Any]
 
 
 def make_disks(
-    connection: t.Any, instances_path: str, ledger_id: str, uuid: str, guest: Disk, volume_group: str = ""
+    connection: t.Any,
+    instances_path: str,
+    ledger_id: str,
+    uuid: str,
+    disks: t.Sequence[Disk],
+    limits: t.Mapping[str, int],
+    volume_group: str = "",
 ) -> dict[str, dict[str, t.Any]]:
     """Make the folder of the guest, with empty disks of the same sizes that no base image is below.
 
     A copy of all that the guest sees, as in a cold migration: this host needs no image for it, and another one's base may be gone. Returns of
     those that are logical volumes target -> {path, size}: the bytes that the guest sees where the volume is larger, else 0.
 
-    :arg guest: as guests.describe() gives it. :arg volume_group: for logical volumes
+    :arg disks: the guest's, see core.disks.arriving_disks.checked_disks(). :arg limits: bytes that each may have; 0: the ledger does not know
+    :arg volume_group: for logical volumes
     :raises Conflict: the host has something of the instance already. :raises DiskFull: there is not enough room.
     :raises InvalidInput: a disk is a logical volume, and no volume group is given.
     :raises DriverNotInitialized: the volume group does not exist or is not usable.
     """
     folder = instance_dir(instances_path, uuid)
     with host_lock(instances_path, "instance-" + os.path.basename(folder)):
-        coming = _Coming(folder, ledger_id, volume_group, guest["disks"])
+        coming = _Coming(folder, ledger_id, volume_group, disks)
         if os.path.lexists(folder) or coming.has_volumes() or find_domain(connection, uuid) is not None:
             raise Conflict(
                 message="host %s already has files, disks or a domain of instance %s" % (os.uname().nodename, uuid),
@@ -61,7 +70,7 @@ def make_disks(
             )
         path = checked_instances_path(instances_path)
         make_dirs(path)
-        check_room(path, sum(int(d["allocated"]) for d in coming.files))
+        check_room(path, max(sum(int(d["allocated"]) for d in coming.files), unknown_bytes(coming.files, limits)))
         progress.mark_changed()
         try:
             mark_folder(folder, ledger_id)
@@ -70,6 +79,25 @@ def make_disks(
         except BaseException:
             coming.remove()
             raise
+
+
+def disks_here(
+    instances_path: str, uuid: str, disks: t.Sequence[Disk], devices: t.Mapping[str, t.Mapping[str, t.Any]]
+) -> dict[str, LocalDisk]:
+    """The guest's local disks as its definition has them here, by its names for them.
+
+    :arg disks: see core.disks.arriving_disks.checked_disks(). :arg devices: as make_disks() returned them
+    """
+    folder = instance_dir(instances_path, uuid)
+    found = {}
+    for disk in disks:
+        target, name = disk["target"], checked_disk_name(disk["name"])
+        if target in devices:
+            found[target] = LocalDisk(devices[target]["path"], "raw", True, int(devices[target]["size"]))
+        else:
+            place = os.path.join(folder, DISK) if disk.get("mounted") else folder
+            found[target] = LocalDisk(os.path.join(place, name), disk["record"]["format"])
+    return found
 
 
 class _Coming:
@@ -106,7 +134,7 @@ class _Coming:
         return made
 
     def _make_files(self, folder: str, disks: t.Sequence[Disk]) -> None:
-        records = {checked_disk_name(d["name"]): _record(d) for d in disks}
+        records = {checked_disk_name(d["name"]): d["record"] for d in disks}
         write_records(folder, records)
         for name, record in records.items():
             path, size = os.path.join(folder, name), str(record["virtual_size"])
@@ -119,7 +147,8 @@ class _Coming:
         names = {d["target"]: volume_name(self.uuid, checked_disk_name(d["name"])) for d in self.volumes}
         sizes = {d["target"]: group.rounded(_size(d)) for d in self.volumes}
         records = {
-            d["name"]: {**_record(d), "virtual_size": sizes[d["target"]], "volume_group": self.vg} for d in self.volumes
+            d["name"]: {**d["record"], "virtual_size": sizes[d["target"]], "volume_group": self.vg}
+            for d in self.volumes
         }
         # Before the first of them is created, because a removal finds the volume group here.
         write_records(self.folder, {**records_of(self.folder), **records})
@@ -147,11 +176,6 @@ class _Coming:
 
 def _size(disk: Disk) -> int:
     return int(disk["record"]["virtual_size"])
-
-
-def _record(disk: Disk) -> dict[str, t.Any]:
-    """For disk.info. The volume group that the disk has now is another host's."""
-    return {key: value for key, value in disk["record"].items() if key != "volume_group"}
 
 
 def _source(disk: Disk) -> str:

@@ -4,8 +4,8 @@
 
 """The way into a host for guests that come running: for those of one run only, and only as long as they come.
 
-A process of its own connects whoever shows the token of a guest to libvirt's socket, and to those that QEMU opens for this guest. It also
-takes the guest's config drive, which no disk of libvirt's is.
+A process of its own connects whoever shows the token of a guest to the sockets that QEMU opens for this guest, and to libvirt's for the calls
+of this guest's migration alone (rpc.py): the other host may have been taken over. It also takes the guest's config drive, which no disk of libvirt's is.
 """
 
 from __future__ import annotations
@@ -15,14 +15,17 @@ import hmac
 import os
 import socket
 import ssl
+import struct
 import threading
 import time
 import typing as t
 from dataclasses import dataclass
 
+from ...core.guest.arriving import Arriving
 from ..copies.server import Server
 from ..copies.stream import Garbled, Stream, receive_file, send_line
 from .channels import CHANNELS, LIBVIRT, Sockets, pump, remove_folder
+from .rpc import Filter
 
 LARGEST_DRIVE = 512 * 1024**2
 _SERVED = 15.0  # seconds that it stays when all guests were there
@@ -36,8 +39,7 @@ class Guest:
 
     token: str
     sockets: Sockets
-    folder: str  # of the instance: without it the guest cannot come any more
-    drive: str = ""  # path of its config drive; empty: it has none
+    arriving: Arriving  # what it may be and use here; without its folder it cannot come any more
 
 
 class Gate(Server):
@@ -63,7 +65,7 @@ class Gate(Server):
         now = time.monotonic()
         if now >= self.looked_at + _LOOK:
             self.looked_at = now
-            if not any(os.path.isdir(guest.folder) for guest in self.guests if guest.token not in self.served):
+            if not any(os.path.isdir(guest.arriving.folder) for guest in self.guests if guest.token not in self.served):
                 self.patience = min(self.patience, _SERVED)  # they have come, or this host was cleaned of them
         return now < self.used_at + self.patience
 
@@ -81,6 +83,9 @@ class Gate(Server):
     def _was_used(self) -> None:
         self.patience = _SILENT
         self.used_at = time.monotonic()
+
+    def tokens(self) -> list[str]:
+        return [guest.token for guest in self.guests]
 
     def answer(self, asked: t.Mapping[str, t.Any], stream: Stream, connection: ssl.SSLSocket) -> bool:
         token = str(asked.get("token") or "").encode()
@@ -101,8 +106,10 @@ class Gate(Server):
         path = self.libvirt_socket if channel == LIBVIRT else guest.sockets.path(channel)
         with self._used(), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as inside:
             inside.connect(path)
+            if channel != LIBVIRT and _user_of(inside) != os.stat(guest.sockets.folder).st_uid:
+                return False  # another socket is in the place of QEMU's: who came out of a guest could put it there
             send_line(stream, {})
-            pump(inside, connection)
+            pump(inside, connection, Filter(guest.arriving, guest.sockets) if channel == LIBVIRT else None)
             if channel == LIBVIRT:  # this connection is there as long as the migration
                 self.served.add(guest.token)
         return False
@@ -115,16 +122,24 @@ class Gate(Server):
                 remove_folder(guest.sockets)
 
 
+def _user_of(connection: socket.socket) -> int:
+    """The user whose process listens at the other end."""
+    size = struct.calcsize("3i")
+    _pid, user, _group = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
+    return int(user)
+
+
 def _take_drive(guest: Guest, asked: t.Mapping[str, t.Any], stream: Stream) -> None:
     size = asked.get("size")
-    if not guest.drive or not isinstance(size, int) or not 0 < size <= LARGEST_DRIVE:
+    drive = guest.arriving.drive
+    if not drive or not isinstance(size, int) or not 0 < size <= LARGEST_DRIVE:
         raise Garbled("not the config drive of a guest that comes")
     send_line(stream, {})
-    part = guest.drive + ".part"
+    part = drive + ".part"
     fd = os.open(part, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         receive_file(stream, fd, size)
     finally:
         os.close(fd)
-    os.rename(part, guest.drive)
+    os.rename(part, drive)
     send_line(stream, {})

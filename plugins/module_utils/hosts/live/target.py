@@ -73,6 +73,13 @@ def qemu_owner(connection: t.Any, virt_type: str) -> tuple[int, int]:
     return 0, 0
 
 
+def emulators(connection: t.Any) -> list[str]:
+    """The programs that libvirt runs guests with on this host."""
+    with libvirt_errors():
+        capabilities = parse(connection.getCapabilities())
+    return sorted({(node.text or "").strip() for node in capabilities.iterfind("guest/arch//emulator")})
+
+
 def libvirt_socket(uri: str) -> str:
     """Where libvirt listens on this host. :raises HypervisorUnavailable: nowhere."""
     named = urllib.parse.parse_qs(urllib.parse.urlsplit(uri).query).get("socket")

@@ -69,6 +69,7 @@ def test_grown_and_as_before(world: Movers) -> None:
     (moving,) = world.set_out(uuids=[uuid], flavor=WIDER).moving
     on_the_way = journey(world, moving)
     assert on_the_way.sizes == {"disk": 2 * GIB, "disk.eph0": 3 * GIB} and on_the_way.left == ["disk.swap"]
+    assert on_the_way.limits == {"disk": GIB, "disk.eph0": 2 * GIB}, "as they are before"
     assert [(d["name"], d["size_mb"]) for d in on_the_way.made] == [("disk.swap", 32)]
     assert disks(world, uuid) == OLD and world.used(other(source))[1] == 5
     world.call(course.switch, [uuid])

@@ -15,6 +15,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 import typing as t
 from pathlib import Path
@@ -29,6 +30,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import l
 
 UUID = "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11"
 MIB = 1024**2
+LIMITS = {"disk": 8 * MIB, "disk.swap": MIB}
 TOKEN, STOP = "t" * 64, "s" * 64
 PORTS = (49280, 49399)
 
@@ -116,7 +118,7 @@ def offer(source: str) -> tuple[server.Place, list[dict[str, t.Any]]]:
 
 
 def fetch(target: str, place: server.Place, files: t.Any, token: str = TOKEN, **sizes: int) -> dict[str, t.Any]:
-    return receiver.fetch_instance(target, "ledger", UUID, place, token, files, sizes)
+    return receiver.fetch_instance(target, "ledger", UUID, place, token, files, sizes, limits=LIMITS)
 
 
 def wait_ended(place: server.Place) -> None:
@@ -197,7 +199,7 @@ def test_disks_that_stay_and_disks_that_are_made(hosts: tuple[str, str], backend
         DiskSpec("disk.eph0", "ephemeral", 4 * MIB, backend),
         DiskSpec("disk.swap", "swap", 2 * MIB, backend),
     ]
-    receiver.fetch_instance(target, "ledger", UUID, place, TOKEN, files, {"disk": 0}, made=made)
+    receiver.fetch_instance(target, "ledger", UUID, place, TOKEN, files, {"disk": 0}, made=made, limits=LIMITS)
     folder = Path(target, UUID)
     assert records_of(str(folder))["disk.swap"] == {
         "kind": "swap", "format": backend, "virtual_size": 2 * MIB, "image_id": "", "base": "",
@@ -218,7 +220,7 @@ def test_nothing_to_be_fetched(hosts: tuple[str, str]) -> None:
     _source, target = hosts
     nowhere = server.Place("", 0, "")
     made = [DiskSpec("disk.swap", "swap", 2 * MIB, "raw")]
-    assert receiver.fetch_instance(target, "ledger", UUID, nowhere, "", [], {}, made=made)["changed"]
+    assert receiver.fetch_instance(target, "ledger", UUID, nowhere, "", [], {}, made=made, limits=LIMITS)["changed"]
     assert b"SWAPSPACE2" in Path(target, UUID, "disk.swap").read_bytes()
 
 
@@ -230,7 +232,7 @@ def test_a_disk_that_cannot_be_made(hosts: tuple[str, str]) -> None:
     try:
         made = [DiskSpec("disk.eph0", "ephemeral", 512, "raw", fs="ext4")]
         with pytest.raises(errors.CommandFailed, match="mkfs"):
-            receiver.fetch_instance(target, "ledger", UUID, place, TOKEN, files, {}, made=made)
+            receiver.fetch_instance(target, "ledger", UUID, place, TOKEN, files, {}, made=made, limits=LIMITS)
         assert not os.path.exists(os.path.join(target, UUID))
         fetch(target, place, files)
     finally:
@@ -243,7 +245,9 @@ def test_a_disk_that_is_not_offered(hosts: tuple[str, str]) -> None:
     place, files = offer(source)
     try:
         with pytest.raises(errors.InvalidDiskInfo, match="does not offer disk.eph0"):
-            receiver.fetch_instance(target, "ledger", UUID, place, TOKEN, files, {"disk": 0, "disk.eph0": MIB})
+            receiver.fetch_instance(
+                target, "ledger", UUID, place, TOKEN, files, {"disk": 0, "disk.eph0": MIB}, limits=LIMITS
+            )
         assert not os.path.exists(os.path.join(target, UUID))
     finally:
         server.stop(place, STOP)
@@ -262,7 +266,7 @@ def test_who_is_refused(hosts: tuple[str, str]) -> None:
         bad = [{**files[0], "size": files[0]["size"] + 1}]
         with pytest.raises(errors.DiskCopyFailed, match="another size"):
             fetch(target, place, bad)
-        with pytest.raises(errors.InvalidInput):
+        with pytest.raises(errors.InvalidDiskInfo, match="which the ledger does not have"):
             fetch(target, place, [{**files[0], "name": "../disk"}])
         with pytest.raises(errors.DiskFull):
             fetch(target, place, [{**files[0], "allocated": 2**60}])
@@ -270,6 +274,107 @@ def test_who_is_refused(hosts: tuple[str, str]) -> None:
         assert fetch(target, place, files)["changed"]
     finally:
         server.stop(place, STOP)
+
+
+def silent(place: server.Place, number: int) -> list[socket.socket]:
+    return [socket.create_connection((place.address, place.port), timeout=10) for _ in range(number)]
+
+
+@needs_programs
+def test_silent_connections_keep_nobody_out(hosts: tuple[str, str]) -> None:
+    """More than the server takes, again and again while a host with a token fetches, and after a handshake."""
+    source, target = hosts
+    place, files = offer(source)
+    stack = contextlib.ExitStack()
+    try:
+        for each in silent(place, 200):
+            stack.callback(each.close)
+        for _ in range(3):
+            stack.enter_context(server.connected(place))  # has not shown a token
+        begin = time.monotonic()
+        with server.connected(place) as mine:
+            stream.send_line(mine, {"token": TOKEN, "file": "disk.config"})
+            assert stream.read_line(mine) == {"size": 500}
+            for each in silent(place, 100):
+                stack.callback(each.close)
+            with open(os.memfd_create("x"), "w+b") as file:
+                stream.receive_file(mine, file.fileno(), 500)
+            stream.send_line(mine, {"token": TOKEN, "file": "disk.swap"})
+            assert stream.read_line(mine) == {"size": MIB}, "it goes on"
+        assert fetch(target, place, files)["changed"]
+        assert time.monotonic() - begin < 30
+    finally:
+        stack.close()
+        server.stop(place, STOP)
+
+
+class Door(server.Server):
+    """A server whose connections only say who they are."""
+
+    def tokens(self) -> list[str]:
+        return [TOKEN]
+
+    def answer(self, asked: t.Any, stream_: t.Any, connection: t.Any) -> bool:
+        stream.send_line(stream_, {"here": True})
+        return True
+
+
+@contextlib.contextmanager
+def opened_door() -> t.Iterator[tuple[Door, server.Place]]:
+    context, fingerprint = server.identity()
+    listener = server.listen(PORTS)
+    door = Door(STOP, 60)
+    running = threading.Thread(target=door.run, args=(listener, context), daemon=True)
+    running.start()
+    yield door, server.Place(server.HERE, listener.getsockname()[1], fingerprint)
+    door.over.set()
+    running.join(10)
+    listener.close()
+
+
+@needs_programs
+def test_a_stranger_has_a_short_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that sends a byte now and then; one who has shown the token has all the time."""
+    monkeypatch.setattr(server, "_STRANGER", 1.0)
+    with opened_door() as (door, place), server.connected(place) as known:
+        stream.send_line(known, {"token": TOKEN})
+        assert stream.read_line(known) == {"here": True}
+        (slow,) = silent(place, 1)
+        begin = time.monotonic()
+        with contextlib.suppress(OSError), slow:
+            for byte in b"\x16\x03\x01\x02" + bytes(100):
+                slow.sendall(bytes([byte]))
+                time.sleep(0.2)
+        assert time.monotonic() - begin < 10
+        assert len(door.connections) == 1
+        stream.send_line(known, {"token": TOKEN})
+        assert stream.read_line(known) == {"here": True}
+
+
+@needs_programs
+def test_how_many_connections_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one address, of all strangers, and of one token: the address with most gives way."""
+    monkeypatch.setattr(server, "_MOST_OF_TOKEN", 2)
+    with opened_door() as (door, place), contextlib.ExitStack() as stack:
+        for each in silent(place, server._MOST_OF_ADDRESS + 20):
+            stack.callback(each.close)
+        until = time.monotonic() + 10
+        while len(door.connections) != server._MOST_OF_ADDRESS:
+            assert time.monotonic() < until, len(door.connections)
+            time.sleep(0.05)
+        known = [stack.enter_context(server.connected(place)) for _ in range(3)]
+        for each in known[:2]:
+            stream.send_line(each, {"token": TOKEN})
+            assert stream.read_line(each) == {"here": True}
+        stream.send_line(known[2], {"token": TOKEN})
+        with pytest.raises(stream.Garbled):
+            stream.read_line(known[2])
+
+
+def test_what_is_one_address() -> None:
+    assert server._source("::ffff:192.0.2.1") == server._source("192.0.2.1") == "192.0.2.1"
+    assert server._source("2001:db8::1") == server._source("2001:db8::2:1") != server._source("2001:db8:0:1::1")
+    assert server._source("fe80::1%eth0") == "fe80::/64"
 
 
 @needs_programs
@@ -283,6 +388,103 @@ def test_a_disk_that_cannot_go(hosts: tuple[str, str]) -> None:
         server.listen((49400, 49401))
     for listener in taken:
         listener.close()
+
+
+def _with(files: t.Any, number: int, record: t.Any = None, **fields: t.Any) -> list[dict[str, t.Any]]:
+    changed = {**files[number], **fields}
+    if record is not None:
+        changed["record"] = {**changed["record"], **record}
+    return [*files[:number], changed, *files[number + 1 :]]
+
+
+@needs_programs
+def test_a_host_that_lies_about_its_disks(hosts: tuple[str, str]) -> None:
+    """It may have been taken over: the ledger says which disks there are, and how large."""
+    source, target = hosts
+    place, files = offer(source)
+    assert [f["name"] for f in files] == ["disk", "disk.swap", "disk.config"]
+    lies = {
+        "another disk": _with(files, 0, name="disk.eph0"),
+        "a rescue disk": _with(files, 0, name="disk.rescue"),
+        "a disk twice": [*files, files[0]],
+        "too large": _with(files, 0, {"virtual_size": 100 * 2**40}),
+        "too large a raw one": _with(files, 1, {"virtual_size": 2 * MIB}, size=2 * MIB),
+        "another size than its file": _with(files, 1, {"virtual_size": MIB // 2}),
+        "a file larger than its disk": _with(files, 0, size=2**40),
+        "a number that is none": _with(files, 0, {"virtual_size": "8388608"}),
+        "less than nothing": _with(files, 0, allocated=-1),
+        "no record": _with(files, 0, name="disk") and [{**files[0], "record": None}, *files[1:]],
+        "another format": _with(files, 0, {"format": "vmdk"}),
+        "another kind": _with(files, 0, {"kind": "volume"}),
+        "an image of another name": _with(files, 0, {"image_id": "../x"}),
+        "a large config drive": _with(files, 2, size=2**40),
+        "no list": {"disk": 1},
+    }
+    try:
+        for what, described in lies.items():
+            with pytest.raises((errors.InvalidDiskInfo, errors.InvalidInput)):
+                receiver.fetch_instance(
+                    target, "ledger", UUID, place, TOKEN, t.cast(t.Any, described), {}, limits=LIMITS
+                )
+            assert UUID not in os.listdir(target), what
+        assert fetch(target, place, _with(files, 0, {"base": "image", "other": 1}))["changed"]
+        assert set(records_of(os.path.join(target, UUID))["disk"]) == {
+            "kind",
+            "format",
+            "virtual_size",
+            "image_id",
+            "base",
+        }
+        assert records_of(os.path.join(target, UUID))["disk"]["base"] == ""
+    finally:
+        server.stop(place, STOP)
+
+
+@needs_programs
+def test_a_disk_that_is_larger_than_it_says(hosts: tuple[str, str]) -> None:
+    """The header of the file counts, not what its host says of it."""
+    source, target = hosts
+    shutil.rmtree(os.path.join(source, "_base"))
+    disk = os.path.join(source, UUID, "disk")
+    os.unlink(disk)
+    qemu("create", "-q", "-f", "qcow2", disk, "100T")
+    records = Path(source, UUID, "disk.info")
+    records.write_text(records.read_text().replace('"base": "image"', '"base": ""'))
+    place, files = offer(source)
+    assert files[0]["record"]["virtual_size"] == 8 * MIB
+    try:
+        with pytest.raises(errors.InvalidDiskInfo, match="disk disk of 8388608 bytes, which has 109951162777600"):
+            fetch(target, place, files)
+        assert UUID not in os.listdir(target)
+    finally:
+        server.stop(place, STOP)
+
+
+@needs_programs
+def test_a_disk_that_says_it_takes_no_room(hosts: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before more than announced is written, all that may still come has to fit."""
+    source, target = hosts
+    asked: list[int] = []
+
+    def check_room(_folder: str, needed: int) -> None:
+        asked.append(needed)
+        if needed > 4096:
+            raise errors.DiskFull(host="h", path="p", reason="full")
+
+    monkeypatch.setattr(receiver, "check_room", check_room)
+    place, files = offer(source)
+    try:
+        small = [{**f, "allocated": 0} for f in files]
+        with pytest.raises(errors.DiskFull):
+            fetch(target, place, small)
+        assert asked == [0, files[0]["size"]] and UUID not in os.listdir(target)
+        with pytest.raises(errors.DiskFull):  # of an unknown size
+            receiver.fetch_instance(
+                target, "ledger", UUID, place, TOKEN, small, {}, limits={"disk": 0, "disk.swap": MIB}
+            )
+        assert asked[2:] == [8 * MIB]
+    finally:
+        server.stop(place, STOP)
 
 
 @needs_programs
@@ -381,7 +583,7 @@ def test_disks_that_are_wanted_back(hosts: tuple[str, str]) -> None:
         assert holders == [], "nobody has its disks open"
     with pytest.raises(errors.DiskCopyFailed):
         fetch(target, place, files)
-    receiver.fetch_instance(target, "ledger", other, place, "o" * 64, its_files, {})
+    receiver.fetch_instance(target, "ledger", other, place, "o" * 64, its_files, {}, limits=LIMITS)
     wait_ended(place)
     locks.take_back(UUID)
     locks.take_back(other)

@@ -16,6 +16,7 @@ import typing as t
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.arriving_disks import checked_disks
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import file_disks
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.file_disks import records_of
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.live import empty_disks
@@ -69,7 +70,9 @@ class NewHost(Host):
             raise OSError(5, "the disk is broken")
 
     def make(self, its: t.Mapping[str, t.Any], group: str = "vg") -> dict[str, dict[str, t.Any]]:
-        return empty_disks.make_disks(None, self.path, LEDGER, UUID, its, group)
+        limits = {"disk": 64 * MIB, "disk.swap": 6 * MIB}
+        disks = checked_disks(its["disks"], limits, UUID)
+        return empty_disks.make_disks(None, self.path, LEDGER, UUID, disks, limits, group)
 
     def is_empty(self) -> bool:
         return not (self.folder.exists() or self.model.lvs or self.mounts or fstab.lines_of(UUID))
@@ -180,4 +183,27 @@ def test_what_cannot_be_removed_is_found_later(there: NewHost, monkeypatch: pyte
     assert set(there.model.lvs) == {ROOT, SWAP}
     assert there.folder.exists()
     there.remove(local=empty_disks.LocalVolumes("vg", ledger_id=LEDGER))
+    assert there.is_empty()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        disk("disk", "vda", "qcow2", 100 * 2**40),
+        disk("disk.eph0", "vdb", "qcow2", MIB),
+        disk("disk", "vda", "lvm", 64 * MIB + 2**30),
+        {**disk("disk", "vda", "qcow2", MIB), "record": None},
+    ],
+)
+def test_a_host_that_lies_about_a_disk(there: NewHost, wrong: dict[str, t.Any]) -> None:
+    """The ledger says which disks a guest has, and how large they may be."""
+    with pytest.raises(errors.InvalidDiskInfo):
+        there.make({"disks": [wrong]})
+    assert there.is_empty()
+
+
+def test_a_disk_of_unknown_size_has_room(there: NewHost) -> None:
+    large = checked_disks([{**disk("disk", "vda", "qcow2", 2**60), "allocated": 0}], {"disk": 0}, UUID)
+    with pytest.raises(errors.DiskFull):
+        empty_disks.make_disks(None, there.path, LEDGER, UUID, large, {"disk": 0})
     assert there.is_empty()

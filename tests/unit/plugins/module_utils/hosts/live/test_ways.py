@@ -12,6 +12,7 @@ import os
 import shutil
 import socket
 import ssl
+import struct
 import tempfile
 import threading
 import time
@@ -22,6 +23,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.arriving import Arriving
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.element import parse
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.names import domain_name, short_domain_names
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.qemu_connection import secret_uuid
@@ -41,9 +43,13 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_v
 
 TOKEN, STOP = "t" * 64, "s" * 64
 PORTS = (49280, 49399)
-NAME = "web-2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11"
+U = "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11"
+NAME = "web-" + U
 MINE = (os.geteuid(), os.getegid())
 MIB = 1024**2
+# Messages of libvirt's: a sign of life, and a question for a domain.
+ALIVE = struct.pack(">IIIiiIi", 28, 0x6B656570, 1, 1, 2, 0, 0)
+LOOKUP = struct.pack(">IIIiiIiI4s", 36, 0x20008086, 1, 23, 0, 1, 0, 3, b"web\0")
 
 needs_openssl = pytest.mark.skipif(not shutil.which("openssl"), reason="needs openssl")
 
@@ -112,7 +118,8 @@ def _there(short: Path, monkeypatch: pytest.MonkeyPatch) -> channels.Sockets:
 
 def opened_gate(there: channels.Sockets, tmp_path: Path, patience: float = 60) -> server.Place:
     (tmp_path / "instance").mkdir()
-    guest = gate.Guest(TOKEN, there, str(tmp_path / "instance"), str(tmp_path / "disk.config"))
+    folder, drive = (str(tmp_path / name) for name in ("instance", "disk.config"))
+    guest = gate.Guest(TOKEN, there, Arriving(U, NAME, folder, {}, [], drive))
     made = gate.Gate([guest], str(tmp_path / "libvirt"), STOP, 60, patience)
     return server.started(made, PORTS)
 
@@ -142,8 +149,12 @@ def test_what_goes_through(
         for channel, path in ends.items():
             stack.enter_context(answering(path, lambda data, c=channel: c.encode() + data))  # type: ignore[misc]
         for channel in channels.CHANNELS:
-            assert asked(here.path(channel), much) == channel.encode() + much
+            data = ALIVE * 9 if channel == channels.LIBVIRT else much
+            assert asked(here.path(channel), data) == channel.encode() + data
             assert asked(here.path(channel), b"") == channel.encode()
+        answer = asked(here.path(channels.LIBVIRT), ALIVE + LOOKUP + ALIVE)
+        assert b"procedure 23 of program 0x20008086 is not part of a migration" in answer
+        assert answer.endswith(channels.LIBVIRT.encode() + ALIVE * 2), "the call did not come to libvirt"
     assert asked(here.path(channels.MEMORY), b"x") == b"", "QEMU does not listen"
 
     drive = tmp_path / "drive"
@@ -188,7 +199,7 @@ def test_they_end_by_themselves(
         os._exit(0)
     os.waitpid(starter, 0)
     with answering(str(tmp_path / "libvirt"), lambda data: data):
-        assert asked(here.path(channels.LIBVIRT), b"x") == b"x"
+        assert asked(here.path(channels.LIBVIRT), ALIVE) == ALIVE
     wait_gone(here.folder)
     wait_gone(there.folder)
     assert not server.stop(place, STOP)
@@ -245,7 +256,7 @@ def test_a_gate_waits_for_a_guest_that_waits(
     time.sleep(6)
     assert os.path.exists(here.folder) and os.path.exists(there.folder)
     with answering(str(tmp_path / "libvirt"), lambda data: data):
-        assert asked(here.path(channels.LIBVIRT), b"x") == b"x"
+        assert asked(here.path(channels.LIBVIRT), ALIVE) == ALIVE
     os.close(writing)
     os.waitpid(starter, 0)
     wait_gone(here.folder)
@@ -279,6 +290,20 @@ def test_qemu_does_not_reach_libvirt(short: Path) -> None:
     }
     assert {s.st_mode & 0o777 for s in found.values()} == {0o600}
     relay.end(here)
+
+
+@needs_openssl
+def test_a_socket_of_another_user(there: channels.Sockets, tmp_path: Path, monkeypatch: t.Any) -> None:
+    """Who came out of a guest can put a link to another socket in the place of QEMU's. No other host comes through it."""
+    place = opened_gate(there, tmp_path)
+    here = channels.Sockets(str(tmp_path / "a"), NAME)
+    relay.start(here, place, TOKEN, MINE, 60)
+    with answering(there.path(channels.MEMORY), lambda data: b"let in"):
+        assert asked(here.path(channels.MEMORY), b"x") == b"let in"
+        os.chown(there.folder, 64055, 64055)
+        assert asked(here.path(channels.MEMORY), b"x") == b""
+    relay.end(here)
+    assert server.stop(place, STOP)
 
 
 def test_paths_of_sockets() -> None:
@@ -320,7 +345,6 @@ def test_the_definition_on_the_new_host() -> None:
     assert same.find("devices/graphics").get("listen") == "127.0.0.1"
 
 
-U = "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11"
 ON_LVM = """<domain><devices>
   <disk type='block' device='disk'><source dev='/dev/here/%s_disk'/><target dev='vda'/></disk>
   <disk type='block' device='disk'><source dev='/dev/here/%s_disk.swap'><slices><slice type='storage' offset='0' size='512'/></slices></source>
