@@ -83,7 +83,8 @@ def built(
         ready = module_common._BuiltModule(
             b_module_data=text, module_style="new", shebang="#!" + interpreter, serialization_profile=PROFILE
         )
-    except (AttributeError, TypeError):  # of another Ansible
+    except (AttributeError, TypeError) as e:  # of another Ansible
+        packed_modules.warn_of_another_ansible(e)
         return None
     action._display.vvv("%s goes to the host as a program (without AnsiballZ)" % module)
     return ready, str(packed_modules.PLUGINS / "modules" / (module.rpartition(".")[2] + ".py"))
@@ -158,7 +159,8 @@ def program_of(module: str, packed: bytes) -> bytes | None:
                     sources[name] = files.read(name)
                     code = files.read(name + "c")
                     magic, codes[name] = code[:4], code[HEAD:]
-    except Exception:  # of another Ansible, see packed_modules
+    except Exception as e:  # of another Ansible, see packed_modules
+        packed_modules.warn_of_another_ansible(e)
         return None
     if magic != importlib.util.MAGIC_NUMBER:
         return None  # without byte code

@@ -34,6 +34,7 @@ from pathlib import Path
 
 from ansible import constants
 from ansible.release import __version__ as ansible_version
+from ansible.utils.display import Display
 
 PLUGINS = Path(__file__).resolve().parents[1]
 PACKED = ("module_utils", "modules")  # folders of the collection that hosts get files of
@@ -125,8 +126,19 @@ def _with_byte_code(packed: bytes) -> bytes:
         module = pickle.loads(packed)
         archive = base64.b64decode(module.zip_data)
         return pickle.dumps(dataclasses.replace(module, zip_data=base64.b64encode(_compiled(archive))))
-    except Exception:  # of another Ansible, whose form is not known here: to read a pickled object can raise anything
+    except (
+        Exception
+    ) as e:  # of another Ansible, whose form is not known here: to read a pickled object can raise anything
+        warn_of_another_ansible(e)
         return packed
+
+
+def warn_of_another_ansible(error: Exception) -> None:
+    """Warn, once in a run, that modules go to hosts as Ansible packs them: nothing fails, but each task takes longer."""
+    Display().warning(
+        "ansible-core %s packs modules in a form that bootflow.compute does not know (%s: %s). They go to hosts as Ansible packs them, which is slower: use one"
+        " of the releases of ansible-core that the README names." % (ansible_version, type(error).__name__, error)
+    )
 
 
 def _compiled(archive: bytes) -> bytes:

@@ -262,3 +262,22 @@ def test_ansible_packs_where_it_has_to(kept: Path, monkeypatch: pytest.MonkeyPat
         assert not built(**here), "of another name"
     monkeypatch.setattr(host_programs.constants, "DEFAULT_KEEP_REMOTE_FILES", True)
     assert not built(**here), "somebody debugs a module"
+
+
+def test_another_ansible_is_warned_of(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Modules work then, as Ansible packs them, and somebody has to know why tasks take longer."""
+    said: list[str] = []
+    monkeypatch.setattr(packed_modules.Display, "warning", lambda _self, text: said.append(text))
+    here = {"ansible_python_interpreter": "/usr/bin/python3"}
+    assert built(**here) and not said
+    with monkeypatch.context() as other:
+        other.setattr(module_common, "_BuiltModule", lambda **_fields: (_ for _ in ()).throw(TypeError("new field")))
+        assert not built(**here)
+    with monkeypatch.context() as other:
+        other.delattr(module_common, "_BuiltModule")
+        assert not built(**here)
+    assert host_programs.program_of("bootflow.compute.domain_info", b"another form") is None
+    assert packed_modules._with_byte_code(b"another form") == b"another form"
+    assert len(said) == 4 and all(
+        "packs modules in a form that bootflow.compute does not know" in text for text in said
+    )

@@ -10,6 +10,7 @@ import base64
 import io
 import os
 import pickle
+import re
 import resource
 import signal
 import subprocess
@@ -198,6 +199,41 @@ def test_ansible_uses_it(tmp_path: Path) -> None:
     assert found == [["ANSIBALLZ: Creating module"], ["(without AnsiballZ)"], ["ANSIBALLZ: using cached module"]]
     (kept,) = (k for k in (tmp_path / "home" / packed_modules.FOLDER).glob("*/*") if k.suffix != ".program")
     _imports_from(kept, tmp_path)
+
+
+def test_what_people_see_is_the_same(tmp_path: Path) -> None:
+    """Errors, warnings and values that are not to be shown, of a module as a program and as Ansible packs it, by the real ansible-playbook."""
+    playbook = tmp_path / "report.yml"
+    playbook.write_text("- hosts: compute1\n  gather_facts: false\n  tasks:\n    - bootflow.compute.compute_report:\n")
+    inventory = "compute1 ansible_connection=local ansible_python_interpreter=%s\n[bootflow_compute]\ncompute1\n"
+    (tmp_path / "hosts").write_text(inventory % sys.executable)
+    ansible = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", str(tmp_path / "hosts")]
+    ledger = "bootflow_ledger_url=sqlite:///%s/ledger.db" % tmp_path
+    variables = ["-e", ledger, "-e", "bootflow_libvirt_uri=test:///none", "-e", "bootflow_print_table=false"]
+    environment = {
+        **os.environ,
+        "ANSIBLE_HOME": str(tmp_path / "home"),
+        "ANSIBLE_NOCOLOR": "1",
+        "ANSIBLE_VERBOSITY": "0",
+    }
+    subprocess.run([*ansible, "bootflow.compute.ledger", *variables], env=environment, check=True, capture_output=True)
+    said = []
+    for keep, verbosity in (("0", "0"), ("0", "0"), ("1", "0"), ("0", "3"), ("1", "3")):
+        more = {"ANSIBLE_KEEP_REMOTE_FILES": keep, "ANSIBLE_VERBOSITY": verbosity}
+        done = subprocess.run(
+            [*ansible, str(playbook), *variables],
+            env={**environment, **more},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        said.append(done.stdout + done.stderr)
+    assert "(without AnsiballZ)" in said[3] and "(without AnsiballZ)" not in said[4]
+    first, program, ansiballz = (
+        re.sub(r"[0-9]+(\.[0-9]+)? s\b|/[^ ]*ansible-tmp-[^ ]*", "", text) for text in said[:3]
+    )
+    assert program == ansiballz == first
+    assert "does not know" not in "".join(said), "this release of ansible-core is known"
 
 
 def _imports_from(kept: Path, folder: Path) -> None:

@@ -293,10 +293,10 @@ def test_qemu_does_not_reach_libvirt(short: Path) -> None:
 
 
 @needs_openssl
-def test_a_socket_of_another_user(there: channels.Sockets, tmp_path: Path, monkeypatch: t.Any) -> None:
+def test_a_socket_of_another_user(there: channels.Sockets, tmp_path: Path, short: Path) -> None:
     """Who came out of a guest can put a link to another socket in the place of QEMU's. No other host comes through it."""
     place = opened_gate(there, tmp_path)
-    here = channels.Sockets(str(tmp_path / "a"), NAME)
+    here = channels.Sockets(str(short / "a"), NAME)
     relay.start(here, place, TOKEN, MINE, 60)
     with answering(there.path(channels.MEMORY), lambda data: b"let in"):
         assert asked(here.path(channels.MEMORY), b"x") == b"let in"
