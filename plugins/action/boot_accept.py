@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.guest_data import user_data_doubt
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.later import without_effect
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.unread_names import unread_names
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.apply import FOLLOW
@@ -60,6 +61,7 @@ class ActionModule(LedgerAction):
         hosts = self.hosts_to_use()
         variable_names.warn(self, scheduler_settings.variables_of_hosts(self))
         self._warn_of_names(request)
+        self._warn_of_user_data(request)
         options = boot_volume_settings.accept_options(self, request)
         if self.check_mode:
             ledger = self.rehearsal_ledger()
@@ -174,6 +176,13 @@ class ActionModule(LedgerAction):
             self._display.warning(text)
         for text in unread_names(flavors.values(), {image.name: image for image in used}.values(), compared):
             self._display.warning(text)
+
+    def _warn_of_user_data(self, request: boot_request.BootRequest) -> None:
+        """Of user data that no program in a guest may read, once for each entry: such a guest comes up, without what it should have."""
+        for entry in request.requests:
+            doubt = user_data_doubt(entry.user_data)
+            if doubt:
+                self._display.warning("The user data of %s %s." % (entry.name, doubt))
 
     def _stale_storage(self, ledger: Ledger) -> list[str]:
         hosts = storage_settings.storage_hosts(self)

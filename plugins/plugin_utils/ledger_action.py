@@ -31,9 +31,11 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.answers import answer
 from ansible_collections.bootflow.compute.plugins.module_utils.core.legible import legible
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.nearest import nearest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
-from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.setting import Setting
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.setting import PREFIX, Setting
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.size import check_size
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.names import strangers
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import CATALOGUE, SHIPPED_IMAGES
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import (
     LEDGER,
@@ -94,9 +96,11 @@ def read_settings(
     given: t.Mapping[str, t.Any],
     variable: t.Callable[[str], t.Any],
     others: t.Callable[[dict[str, t.Any], Problems], None] | None = None,
+    meant: t.Callable[[str], str] = lambda variable: "",
 ) -> dict[str, t.Any]:
     """The options that are settings: as given, else from their variables, else their defaults.
 
+    :arg meant: what a person may have given instead of a variable that is required and missing, as a remedy; "" for nothing.
     :arg others: adds its own problems when an option does not fit; it is given the options with defaults in place of those.
     :raises InvalidRequest: each one that does not fit, or is required and missing.
     """
@@ -112,7 +116,8 @@ def read_settings(
             if value is None and setting.required:
                 raise errors.InvalidInput(
                     message="%s is not set" % setting.variable,
-                    remedy="Set it in the inventory, in group_vars or with -e (docs/variables.md), or give the option %s."
+                    remedy=meant(setting.variable)
+                    or "Set it in the inventory, in group_vars or with -e @FILE (docs/variables.md), or give the option %s."
                     % name,
                 )
             found[name] = setting.read(value, called)
@@ -343,9 +348,20 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
         self.options = options
         self.check_settings(problems)
 
+    def _meant(self, variable: str) -> str:
+        """The remedy where ``variable`` is missing, and something else was given that a person may have meant."""
+        for given in map(str, context.CLIARGS.get("extra_vars") or ()):
+            if not given.startswith("@") and "=" not in given and not given.lstrip().startswith(("{", "[")):
+                return "-e %s is no file to Ansible without @: write -e @%s." % (given, given)
+        short = variable[len(PREFIX) :]
+        others = [name for name in self.task_vars if name.startswith(PREFIX) and self.task_vars[name] is not None]
+        near = short if short in self.task_vars else nearest(variable, strangers(others))
+        near = near or next((name for name in (short[:-1], "servers", "vms") if name in self.task_vars), "")
+        return "The variable %s was given, which nothing reads: rename it to %s." % (near, variable) if near else ""
+
     def _read_options(self) -> dict[str, t.Any]:
         arguments = {**COMMON, **self.ARGUMENTS}
-        found = read_settings(arguments, self._task.args, self.variable, self._check_others)
+        found = read_settings(arguments, self._task.args, self.variable, self._check_others, self._meant)
         spec = {n: {"type": "raw"} if isinstance(a, Setting) else dict(a) for n, a in arguments.items()}
         try:
             _validation, options = self.validate_argument_spec(argument_spec=spec)

@@ -10,13 +10,13 @@ Everything is checked before anything is written: one list has all errors.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import re
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import quotas as instance_quotas
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Image
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.nearest import nearest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request import catalogue as catalogue_module
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import quotas
@@ -170,12 +170,12 @@ def _check_quota_words(given: t.Any, problems: Problems) -> None:
             if word in _OTHER_QUOTAS or quotas.is_volume_resource(word):
                 continue
             known = [*quotas.DEFAULTS, *_OTHER_QUOTAS]
-            near = difflib.get_close_matches(str(word), known, 1)
+            near = nearest(str(word), known)
             problems.add(
                 "bootflow_quotas",
                 errors.InvalidInput(
                     message="unknown resource %s" % ascii(word),
-                    remedy="%sKnown: %s." % ("Did you mean %s? " % near[0] if near else "", ", ".join(known)),
+                    remedy="%sKnown: %s." % ("Did you mean %s? " % near if near else "", ", ".join(known)),
                 ),
             )
 

@@ -6,13 +6,13 @@
 
 from __future__ import annotations
 
-import difflib
 import typing as t
 import uuid
 from collections.abc import Mapping
 
 from ..errors import InvalidInput
 from .formats import MAX_INT, check_name, to_boolean, to_integer
+from .nearest import field_suggestion
 from .problems import Problems
 
 _MISSING = object()
@@ -144,13 +144,11 @@ class Fields:
         """Report every field that was not read."""
         for name in self.data:
             if name not in self._taken:
-                close = difflib.get_close_matches(str(name), self._taken, n=1)
                 self.problems.add(
                     self.at(str(name)),
                     InvalidInput(
                         message="Unknown field %r" % str(name),
-                        remedy=("Did you mean %s? " % close[0] if close else "")
-                        + "Known fields: %s." % ", ".join(sorted(set(self._taken))),
+                        remedy=field_suggestion(str(name), self._taken, "docs/variables.md"),
                     ),
                 )
 

@@ -180,9 +180,20 @@ def differing(
             requested += _differences((before or {}).get("name"), (after or {}).get("name"), name, name, {})
         elif name == "key_data" and old.get("key_name") == new.get("key_name"):
             drift += _differences(before, after, name, name, {})
+        elif name == "config_drive" and _is_implied(old, new):
+            continue
         elif name != "key_data":
             requested += _differences(before, after, name, name, names or {})
     return requested, drift
+
+
+def _is_implied(old: t.Mapping[str, t.Any], new: t.Mapping[str, t.Any]) -> bool:
+    """Whether only one of two requests has a config drive, for what it brings to the guest: that is what differs, and nobody asked for the drive."""
+    drives = [digest.get("config_drive") for digest in (old, new)]
+    if sorted(map(str, drives)) != ["None", "True"]:
+        return False
+    needing = old if drives[0] else new
+    return any(needing.get(name) for name in ("user_data", "injected_files", "key_name"))
 
 
 def changed_in_place(old: t.Mapping[str, t.Any], new: t.Mapping[str, t.Any]) -> list[str]:

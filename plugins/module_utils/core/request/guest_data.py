@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import typing as t
 
 from ..errors import (
@@ -75,6 +76,43 @@ def requested_user_data(
     if length > MAX_USER_DATA:
         problems.add(path, InstanceUserDataTooLarge(maxsize=MAX_USER_DATA, length=length))
     return str(text)
+
+
+def user_data_doubt(text: t.Optional[str]) -> str:
+    """Why no program in the guest may read this user data, as the end of a sentence; "" where it looks right.
+
+    cloud-init reads texts that begin with ``#`` (#cloud-config, a script, #include...), MIME messages and gzip; cloudbase-init also scripts of
+    Windows, and Ignition JSON.
+    """
+    begin = (text or "").lstrip().lower()
+    if not begin:
+        return ""
+    first = begin.partition("\n")[0].strip()
+    if _PATH.fullmatch(first) and first == begin.strip():
+        return "looks like the path of a file, and is passed on as it is. For its content write {{ lookup('ansible.builtin.file', PATH) }}"
+    if _NEARLY.match(first):
+        return "begins with %s, which cloud-init takes for a comment: write #cloud-config, without a space" % ascii(
+            first[:30]
+        )
+    if begin.startswith(_KNOWN_BEGINNINGS) or _HEADER.match(first):
+        return ""
+    return "begins with none of #cloud-config, #!, #include and MIME, so that cloud-init will not read it"
+
+
+_KNOWN_BEGINNINGS = (
+    "#",
+    "\x1f\x8b",
+    "<powershell>",
+    "<script>",
+    "<persist>",
+    "rem cmd",
+    "{",
+    "content-type:",
+    "mime-version:",
+)
+_HEADER = re.compile(r"(content-|mime-|from:|to:|subject:|x-)[\w-]*:?")
+_PATH = re.compile(r"(~|[.]{0,2}/|\w:\\)\S+|[\w.-]+(/[\w.-]+)*[.](ya?ml|txt|sh|cfg|conf|json|ps1|j2|mime|cloud|init)")
+_NEARLY = re.compile(r"#\s+cloud-config\b")
 
 
 def _decoded(encoded: str) -> str:

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import math
 import re
@@ -16,6 +15,7 @@ from .. import errors as error_classes
 from ..errors import BootflowError, InvalidInput, MalformedRequestBody
 from ..optional import Lazy, installed, require
 from ..reading.formats import FORMATS
+from ..reading.nearest import field_suggestion
 from ..reading.surely_valid import surely_valid
 from .fragment_files import load_fragments, state_of_files
 
@@ -35,6 +35,45 @@ _TYPES = {
     "string": "a text",
     "integer": "a whole number",
     "number": "a number",
+}
+
+_GROUP = "Name a group of bootflow_server_groups in scheduler_hints: {group: NAME}."
+_FLAVOR = "The flavor has it: name one of bootflow_flavors in flavor."
+_SUBNET = "The subnet of a network has it: see bootflow_networks."
+_VOLUMES = "Name volumes in block_device_mapping (docs/request.md), or attach them with bootflow.compute.attach_volume."
+#: What people call a field that an instance does not have -> what to do instead.
+_MEANT = {
+    **dict.fromkeys(
+        ("group", "groups", "server_group", "server_groups", "affinity", "anti_affinity", "policy"), _GROUP
+    ),
+    **dict.fromkeys(
+        (
+            "ram",
+            "memory",
+            "memory_mb",
+            "cpu",
+            "cpus",
+            "vcpus",
+            "cores",
+            "disk",
+            "disk_gb",
+            "root_gb",
+            "root_disk",
+            "swap",
+        ),
+        _FLAVOR,
+    ),
+    **dict.fromkeys(("volume", "volumes", "disks", "attach"), _VOLUMES),
+    **dict.fromkeys(("dns", "dns_nameservers", "gateway", "gateway_ip", "nameservers", "netmask", "subnet"), _SUBNET),
+    **dict.fromkeys(
+        ("ip", "ips", "ip_address", "address", "addresses", "fixed_ip", "fixed_ips", "ipv4", "ipv6"),
+        "Give it to the network: networks: [{network: NAME, fixed_ip: ADDRESS}].",
+    ),
+    **dict.fromkeys(("mac", "mac_address"), "MAC addresses are chosen; bootflow_base_mac sets how they begin."),
+    **dict.fromkeys(
+        ("aggregate", "zone_name"),
+        "Name a zone in availability_zone. Aggregates are chosen by the flavor's extra_specs (docs/scheduler.md).",
+    ),
 }
 
 _REMEDY = "Correct the value; docs/request.md lists the fields."
@@ -229,8 +268,10 @@ def _unknown(path: str, name: str, schema: t.Mapping[str, t.Any]) -> dict[str, t
     where = _join(path, name)
     if "x-code" in schema:
         return _coded(where, schema, "%s is not a valid key" % _cut(name))
-    close = difflib.get_close_matches(name, known, n=1)
-    remedy = ("Did you mean %s? " % close[0] if close else "") + "Known fields: %s." % ", ".join(known)
+    remedy = ""
+    if "scheduler_hints" in known:  # an instance
+        remedy = _MEANT.get(name.lower(), "")
+    remedy = remedy or field_suggestion(name, known, "docs/request.md")
     return _error(where, InvalidInput(message="Unknown field %s" % _cut(name), remedy=remedy))
 
 

@@ -13,7 +13,6 @@ name a volume type by its name; images that stand for a snapshot, and the zones 
 
 from __future__ import annotations
 
-import difflib
 import math
 import typing as t
 from dataclasses import dataclass, field
@@ -31,6 +30,7 @@ from ..errors import (
 )
 from ..model import Image
 from ..reading.formats import to_boolean
+from ..reading.nearest import field_suggestion
 from . import states
 from .catalogue import VolumeTypes
 from .model import Snapshot, Volume, VolumeRequest, VolumeType
@@ -179,10 +179,9 @@ def fields_of(entry: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         if key in _LATER and value:
             raise NotSupportedYet(feature="Creating a volume with %s" % key)
         if name not in _FIELDS and key not in _LATER and key != "source_replica":
-            near = difflib.get_close_matches(str(key), _FIELDS, 1)
             raise InvalidInput(
                 reason="unknown field %s of a volume" % ascii(key),
-                remedy="%sKnown: %s." % ("Did you mean %s? " % near[0] if near else "", ", ".join(_FIELDS)),
+                remedy=field_suggestion(str(key), _FIELDS, "docs/volumes.md"),
             )
         if name in found and found[name] is not None and value is not None and found[name] != value:
             raise InvalidInput(reason="%s is given twice" % name, remedy="Give it once.")

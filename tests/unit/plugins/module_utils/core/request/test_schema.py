@@ -121,7 +121,40 @@ def test_validate_tells_everything_with_paths():
 
 def test_a_typo_is_recognised():
     (error,) = validate([{"name": "a", "flavour": "x"}], create_schema(load_fragments()))
-    assert error["remedy"].startswith("Did you mean flavor? ")
+    assert error["remedy"] == "Did you mean flavor?"
+
+
+@pytest.mark.parametrize(
+    "field, remedy",
+    [
+        ("server_group", "Name a group of bootflow_server_groups in scheduler_hints"),
+        ("group", "Name a group of bootflow_server_groups in scheduler_hints"),
+        ("anti_affinity", "Name a group of bootflow_server_groups in scheduler_hints"),
+        ("volumes", "Name volumes in block_device_mapping"),
+        ("disks", "Name volumes in block_device_mapping"),
+        ("ip", "Give it to the network: networks: [{network: NAME, fixed_ip"),
+        ("dns", "The subnet of a network has it"),
+        ("memory", "The flavor has it"),
+        ("keypair", "Did you mean key_name?"),
+        ("ssh_key", "Did you mean key_name?"),
+        ("userdata", "Did you mean user_data?"),
+        ("Metadata", "Did you mean metadata?"),
+        ("colour", "Remove it; docs/request.md lists the fields."),
+    ],
+)
+def test_what_people_call_a_field_leads_to_what_does_it(field: str, remedy: str) -> None:
+    (error,) = validate([{"name": "a", "flavor": "x", field: "y"}], create_schema(load_fragments()))
+    assert error["remedy"].startswith(remedy)
+
+
+def test_fields_are_not_listed_for_each_unknown_one() -> None:
+    many = {"name": "a", "flavor": "x", **dict.fromkeys(("one", "two", "three", "zzz"), 1)}
+    assert all(len(e["remedy"]) < 80 for e in validate([many], create_schema(load_fragments())))
+    (error,) = validate(
+        [{"name": "a", "flavor": "x", "networks": [{"network": "n", "ip": "10.0.0.1"}]}],
+        create_schema(load_fragments()),
+    )
+    assert error["remedy"] == "Did you mean fixed_ip?"
 
 
 def test_without_jsonschema_the_file_imports_and_its_use_says_what_to_install(monkeypatch):
