@@ -134,9 +134,12 @@ site_packages() { "$VENV/bin/python" -c 'import sysconfig; print(sysconfig.get_p
 
 # Builds the tarball and installs it into the virtual environment: `ansible-playbook bootflow.compute.boot` finds it there.
 # Prints nothing and does nothing when the source is the one that is installed.
+# From here on Ansible uses that copy: by default it takes one in ~/.ansible/collections first, of whatever version.
 install_collection() {
     local recipe stamp=$VENV/.stamps/collection source tarball
     recipe=$(source_files | (cd "$ROOT" && tr '\n' '\0' | xargs -0 sha256sum 2>/dev/null) | sha256sum | cut -d' ' -f1)
+    ANSIBLE_COLLECTIONS_PATH=$(site_packages)
+    export ANSIBLE_COLLECTIONS_PATH
     if [ "$(cat "$stamp" 2>/dev/null)" = "$recipe" ] && [ -d "$(site_packages)/ansible_collections/bootflow/compute" ]; then
         return 0
     fi

@@ -114,8 +114,8 @@ def page() -> str:
     table = _settings("table")
     text, seen = HEAD, set()
     for title, above, settings in table.SECTIONS:
-        rows = [s for s in settings if s.name not in seen]
-        seen.update(s.name for s in rows)
+        rows = [s for name, s in {s.variable: s for s in settings}.items() if name not in seen]
+        seen.update(s.variable for s in rows)
         text += "\n## %s\n%s" % (title, "\n%s\n" % above if above else "")
         text += rows_of("variable", ((s.variable, s) for s in rows))
     return text + BACKENDS + rows_of("field", ((s.name, s) for s in _settings("storage").BACKEND))

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.nearest import suggestion
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.guest_data import user_data_doubt
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.later import without_effect
@@ -72,6 +74,7 @@ class ActionModule(LedgerAction):
             accepted = accept.accept(tx, request.requests, options)
             if not accepted.builds:
                 return accepted, [], False
+            self._check_group()
             if accepted.created:
                 request.check_image_files()
             self._check_password_folder()
@@ -118,6 +121,23 @@ class ActionModule(LedgerAction):
             "volumes": accepted.builds and boot_volume_settings.uses_volumes(request.requests),
             "stale_storage_hosts": self._stale_storage(ledger) if accepted.builds and makes_volumes else [],
         }
+
+    def _check_group(self) -> None:
+        """:raises InvalidInput: the inventory has no compute host, by which group it should."""
+        if self.compute_hosts():
+            return
+        groups = set(self.task_vars.get("groups") or ()) - {"all", "ungrouped"}
+        group = host_settings.values(self, RUN).compute_group
+        if group in groups:
+            raise errors.InvalidInput(
+                message="the group %s of the inventory has no host, so there is no compute host" % group,
+                remedy="Put the compute hosts into it.",
+            )
+        raise errors.InvalidInput(
+            message="the inventory has no group %s, so there is no compute host" % group,
+            remedy="Put the compute hosts into it, or name their group in bootflow_compute_group. %s"
+            % suggestion(group, groups, "The list of groups"),
+        )
 
     def _check_password_folder(self) -> None:
         """Passwords that cannot be left there would be lost when the guests have them."""

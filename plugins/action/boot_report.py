@@ -29,6 +29,29 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.inventory_hosts i
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import STATISTICS, outcome, statistics
 
+# States of an instance that was booted once, and the playbook that ends them: a boot of the same file changes nothing of it.
+AT_REST = {
+    states.STOPPED: "start",
+    states.PAUSED: "unpause",
+    states.SUSPENDED: "resume",
+    states.RESCUED: "unrescue",
+    states.RESIZED: "confirm_resize",
+}
+
+
+def _at_rest(shown: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
+    """How to get to ACTIVE what was booted before and is something else since."""
+    names: dict[str, list[str]] = {}
+    for view in shown:
+        if view["vm_state"] in AT_REST:
+            names.setdefault(view["vm_state"], []).append(view["name"])
+    text = "%s: %s since it was booted, and left so. bootflow.compute.%s ends that."
+    return [text % (", ".join(each), state, AT_REST[state]) for state, each in names.items()]
+
+
+def _state(view: t.Mapping[str, t.Any]) -> str:
+    return "%(vm_state)s, %(task_state)s" % view if view["task_state"] else str(view["vm_state"])
+
 
 class ActionModule(LedgerAction):
     ARGUMENTS = {
@@ -66,15 +89,10 @@ class ActionModule(LedgerAction):
         shown = ledger.transact(end) if phase == "report" else ledger.inspect(end)
         if shown is None:
             return {"changed": False, "unfinished": True, "hosts_to_clean": reachable(self, to_clean)}
-        bad = [v for v in shown if v["vm_state"] != states.ACTIVE]
+        bad = [v for v in shown if v["vm_state"] not in (states.ACTIVE, *AT_REST)]
         if self.options["print_table"]:
-            tables.show(self._display, tables.instance_table(shown))
-        items = [
-            errors.failed_item(
-                v["name"], v["uuid"], v.get("fault"), state="%s, task_state %s" % (v["vm_state"], v["task_state"])
-            )
-            for v in bad
-        ]
+            tables.show(self._display, [*tables.instance_table(shown), *_at_rest(shown)])
+        items = [errors.failed_item(v["name"], v["uuid"], v.get("fault"), state=_state(v)) for v in bad]
         # Ansible does not read the statistics of a task that failed.
         more = statistics(shown) if self.options["set_stats"] and not items else {}
         return outcome(

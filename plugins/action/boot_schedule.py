@@ -27,6 +27,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     boot_volume_settings,
     handover,
     host_programs,
+    host_reports,
     host_settings,
     scheduler_settings,
     storage_settings,
@@ -170,6 +171,8 @@ class ActionModule(LedgerAction):
     def _fleet_reader(self) -> t.Callable[..., Fleet]:
         """fleet.read() of a transaction, for the scheduler's needs, of the inventory's hosts."""
         hosts = self.hosts_to_use()
+        reports = host_reports.of_this_run(self)
+        silent = {host: report["error"]["message"] for host, report in reports.items() if report.get("error")}
         aggregates, host_vars = scheduler_settings.aggregates_of(self), scheduler_settings.vars_for_filters(self)
 
         def read(
@@ -177,6 +180,6 @@ class ActionModule(LedgerAction):
             needs: fleet.Needs,
             configurations: t.Mapping[str, t.Mapping[str, t.Any]] | None = None,
         ) -> Fleet:
-            return fleet.read(tx, hosts, aggregates, host_vars, needs, configurations)
+            return fleet.read(tx, hosts, aggregates, host_vars, needs, configurations, silent)
 
         return read

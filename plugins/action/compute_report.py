@@ -14,7 +14,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.amounts impo
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_sync import RESUME
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations, power_sync
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, nodes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, hypervisors, nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.database import Ledger
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import ahead, host_programs, host_settings
@@ -40,6 +40,11 @@ class ActionModule(LedgerAction):
                 self.open_ledger().transact(nodes.record_unreachable, host, e.message)
             self._display.warning("%s did not report and is left out: %s" % (host, e.paragraph))
             return {"changed": False, "reported": False, "error": e.as_dict()}
+        if (facts.get("stats") or {}).get("emulated"):
+            self._display.warning(
+                "%s: %s. Enable virtualization in its firmware, or set bootflow_virt_type to qemu if that is meant."
+                % (host, hypervisors.EMULATED % facts["stats"]["emulated"])
+            )
         if facts.get("guest_content"):
             text = "%s is not safe from what guests write on their disks: %s. Run bootflow.compute.prepare for it."
             self._display.warning(text % (host, "; ".join(facts["guest_content"])))

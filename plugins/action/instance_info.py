@@ -11,7 +11,7 @@ import typing as t
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.nearest import suggestion
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import HOSTS, LISTING, SELECTION
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history, instances, views
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history, instances, nodes, views
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import tables, variable_names
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import READS, RUN_LIMIT, LedgerAction
@@ -76,7 +76,7 @@ class ActionModule(LedgerAction):
 
         shown, unknown = ledger.inspect(read)
         if o["print_table"] and (shown or unknown is None):
-            lines = self._lines(shown)
+            lines = self._lines(shown, ledger.inspect(nodes.silent_hosts, {v["host"] for v in shown if v["host"]}))
             is_list = not (o["details"] or o["history"])  # else the error says what is not there
             if is_list and o["project"] is not None and not shown:
                 where = "The list of projects with instances"
@@ -112,7 +112,7 @@ class ActionModule(LedgerAction):
             found += instances.last_deleted(tx, [n for n in o["names"] or () if n not in taken], o["project"])
         return [r for r in found if r is not None and r.deleted != instances.LIVE and o["project"] in (None, r.project)]
 
-    def _lines(self, shown: t.Sequence[dict[str, t.Any]]) -> list[str]:
+    def _lines(self, shown: t.Sequence[dict[str, t.Any]], silent: t.Collection[str]) -> list[str]:
         if shown and self.options["history"]:
             return [line for view in shown for line in ["", *tables.history_table(view)]]
         if shown and self.options["details"]:
@@ -127,7 +127,9 @@ class ActionModule(LedgerAction):
             ]
         if not shown:
             return lines or ["No instances in the ledger %s." % self.options["ledger_url"]]
-        lines = [*tables.instance_table(shown), *lines]
+        lines = [*tables.instance_table(shown, silent), *lines]
+        if silent:
+            lines.append("UNKNOWN: the host did not answer last time. bootflow.compute.hosts shows why.")
         faulty = [v for v in shown if v["fault"]]
         items = [errors.failed_item(v["name"], v["uuid"], v["fault"], host=v["fault"]["host"]) for v in faulty]
         return [*lines, "", "Faults:", *item_lines(items)] if items else lines

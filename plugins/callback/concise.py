@@ -13,7 +13,7 @@ description:
   - Prints what P(ansible.builtin.default#callback) prints of the plays and tasks of others, except that a play without hosts is not shown.
   - Of the plays and tasks in the playbooks of this collection it prints only what they say themselves (tables, plans, progress), one line for each
     step that works on hosts, warnings, diffs, and what failed. The recap is left out where nothing else was run.
-  - Of the tasks in the roles of this collection it prints those that changed something or failed.
+  - Of the tasks in the roles of this collection it prints those that changed something, failed or have a message.
   - An error of this collection is shown as one paragraph, which ends with what to do. Its data are in the registered result, and with C(-v) on the
     screen.
   - With C(-v) everything is shown as usual.
@@ -133,7 +133,7 @@ class CallbackModule(Default):
 
     def _says_nothing(self, result: t.Any) -> bool:
         """Of a task in the collection's playbooks, all; in its roles, what changed nothing."""
-        if not self._is_quiet(result.task):
+        if not self._is_quiet(result.task) or result.task.resolved_action == "ansible.builtin.debug":
             return False
         return played.in_playbooks(result.task) or not result.result.get("changed", False)
 

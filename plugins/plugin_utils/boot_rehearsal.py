@@ -17,6 +17,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.pl
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.hosts import HOST
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import life
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept, builds, failure, schedule
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import some
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import schedule as volume_scheduling
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import fleet, instances, ports
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import Instance
@@ -234,7 +235,7 @@ def _text(plans: t.Sequence[dict[str, t.Any]]) -> list[str]:
     texts = [(p.pop("entry"), p.pop("flavor"), p.pop("lines")) for p in plans]
     lines: list[str] = []
     for (_entry, flavor, its), alike in itertools.groupby(zip(texts, plans), key=lambda pair: pair[0]):
-        lines += ["", "%s (flavor %s)" % (", ".join(plan["name"] for _text, plan in alike), flavor), *its]
+        lines += ["", "%s (flavor %s)" % (some([plan["name"] for _text, plan in alike]), flavor), *its]
     return lines
 
 

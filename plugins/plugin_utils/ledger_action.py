@@ -352,11 +352,13 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
         """The remedy where ``variable`` is missing, and something else was given that a person may have meant."""
         for given in map(str, context.CLIARGS.get("extra_vars") or ()):
             if not given.startswith("@") and "=" not in given and not given.lstrip().startswith(("{", "[")):
-                return "-e %s is no file to Ansible without @: write -e @%s." % (given, given)
+                return "Ansible reads %s as a file only behind an @: write -e @%s." % (given, given)
         short = variable[len(PREFIX) :]
         others = [name for name in self.task_vars if name.startswith(PREFIX) and self.task_vars[name] is not None]
         near = short if short in self.task_vars else nearest(variable, strangers(others))
-        near = near or next((name for name in (short[:-1], "servers", "vms") if name in self.task_vars), "")
+        near = near or next(
+            (name for name in (variable[:-1], short[:-1], "servers", "vms") if name in self.task_vars), ""
+        )
         return "The variable %s was given, which nothing reads: rename it to %s." % (near, variable) if near else ""
 
     def _read_options(self) -> dict[str, t.Any]:
@@ -550,7 +552,9 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
             with self.within(seconds, "Python"):
                 return self.ports.run_python(self.task_vars, paths)
         except AnsibleConnectionFailure as e:
-            raise errors.HostUnreachable(host=self.task_vars.get("inventory_hostname", "?"), reason=_one_line(e)) from e
+            raise errors.HostUnreachable(
+                host=self.task_vars.get("inventory_hostname", "?"), reason=_one_line(e).rstrip(".")
+            ) from e
 
     def run_module(self, name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         """Run bootflow.compute.``name`` on the current host.
@@ -572,11 +576,11 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
             with self.within(seconds, name):
                 result = self.ports.run_module("bootflow.compute.%s" % name, arguments, self.task_vars, seconds)
         except AnsibleConnectionFailure as e:
-            raise errors.HostUnreachable(host=host, reason=_one_line(e)) from e
+            raise errors.HostUnreachable(host=host, reason=_one_line(e).rstrip(".")) from e
         except AnsibleError as e:
             raise errors.RemoteError(reason="%s on %s: %s" % (name, host, _one_line(e))) from e
         if result.get("unreachable"):
-            raise errors.HostUnreachable(host=host, reason=_one_line(result.get("msg", "")))
+            raise errors.HostUnreachable(host=host, reason=_one_line(result.get("msg", "")).rstrip("."))
         if result.get("failed"):
             if result.get("error_code"):
                 answer.check_failure(name, host, result)

@@ -16,6 +16,7 @@ import hmac
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_states import POWER_STATES
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Operation
@@ -40,6 +41,12 @@ Outcomes = t.Dict[str, t.Dict[str, t.Any]]
 Failed = t.Mapping[str, errors.BootflowError]
 Stages = t.Mapping[str, t.Callable[[], t.Dict[str, t.Any]]]
 StagesOfHost = t.Mapping[str, t.Callable[[str], t.Dict[str, t.Any]]]
+
+#: What to do after a resize or cold migration.
+WHAT_NOW = (
+    "%s: bootflow.compute.confirm_resize keeps this, bootflow.compute.revert_resize brings back what was. Until then the room of"
+    " both is reserved."
+)
 
 
 # --- the choice of hosts ------------------------------------------------------------------------------------------------
@@ -156,7 +163,8 @@ def _lines(action: LedgerAction, name: str, rows: t.Sequence[t.Sequence[t.Any]])
         return ["%s: no instance is selected." % name]
     head = ("INSTANCE", "UUID", "FROM", "TO", "VM_STATE", "POWER_STATE", "NOTE")
     title = "Would %s (nothing is touched):" if action.check_mode else "%s:"
-    return [title % name, *tables.table(head, rows)]
+    waiting = [row[0] for row in rows if row[4] == states.RESIZED and not action.check_mode]
+    return [title % name, *tables.table(head, rows), *([WHAT_NOW % ", ".join(waiting)] if waiting else [])]
 
 
 # --- stages -------------------------------------------------------------------------------------------------------------

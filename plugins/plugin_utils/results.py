@@ -16,6 +16,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.legible impo
 
 STATISTICS: t.Mapping[str, t.Mapping[str, t.Any]] = {"set_stats": {"type": "bool", "default": False}}
 ITEMS_NAMED = 10
+_NO_PROGRAM = re.compile(r"python[\w.]*: (command )?not found|python[\w.]*['\"’]?: No such file or directory")
 LAST_WORDS = 300  # characters
 OF_A_GUEST = ("name", "uuid", "project", "host", "vm_state", "addresses")
 
@@ -35,6 +36,11 @@ def module_error(name: str, host: str, result: t.Mapping[str, t.Any]) -> errors.
     if number is not None:
         remedy = errors.OUT_OF_MEMORY if number == signal.SIGKILL else None
         return errors.ModuleKilled(remedy=remedy, module=name, host=host, signal=number.name)
+    if _has_no_python(result):
+        return errors.MissingLibrary(
+            message="Python could not be started on %s: %s" % (host, _last_words(result)),
+            remedy="Install python3 there, or correct ansible_python_interpreter of that host in the inventory; without it, Ansible looks for one.",
+        )
     if "module_stdout" in result:  # it gave no answer
         text = "%s (%s)" % (text, _last_words(result))
     elif not text:
@@ -50,6 +56,13 @@ def _signal_of(result: t.Mapping[str, t.Any]) -> signal.Signals | None:
     with contextlib.suppress(ValueError):
         return signal.Signals(-rc if rc < 0 else rc - 128)
     return None
+
+
+def _has_no_python(result: t.Mapping[str, t.Any]) -> bool:
+    """Whether the host has no program, or none that can be run, at the path of its interpreter: what a shell, env and sudo say of that."""
+    if "module_stdout" not in result or "Traceback" in str(result.get("module_stderr")):
+        return False
+    return result.get("rc") in (126, 127) or bool(_NO_PROGRAM.search(_last_words(result)))
 
 
 def traceback_of(result: t.Mapping[str, t.Any]) -> str:
@@ -148,4 +161,4 @@ def _fate(item: t.Mapping[str, t.Any]) -> tuple[str, ...]:
 def unfit(count: int, total: int, plans: t.Iterable[t.Mapping[str, t.Any]]) -> str:
     """The message of a plan that does not fit. :arg plans: of boots that do not"""
     what = ", or their volumes on no backend" if any(p["host"] for p in plans) else ""
-    return "%d of %d instances fit on no host%s." % (count, total, what)
+    return "%d of %d instances cannot be placed on any host%s." % (count, total, what)

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from ansible import constants
@@ -19,6 +20,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.times import
 
 # Stdout callbacks (ANSIBLE_STDOUT_CALLBACK, stdout_callback in ansible.cfg) whose output is parsed.
 FOR_MACHINES = ("json", "jsonl", "null")
+WIDEST = 40  # characters of a last column that is underlined whole
 CONCISE = "concise"  # the callback of this collection, which prints nothing around tables
 
 
@@ -26,21 +28,26 @@ def table(head: t.Sequence[str], rows: t.Sequence[t.Sequence[t.Any]]) -> list[st
     """Lines of a plain table."""
     texts = [[("" if v is None else legible(str(v)).replace("\n", "\\n")) for v in row] for row in rows]
     widths = [max([len(h)] + [len(r[i]) for r in texts]) for i, h in enumerate(head)]
-    lines = ["  ".join(h.ljust(w) for h, w in zip(head, widths)).rstrip(), "  ".join("-" * w for w in widths)]
+    # The last column is not underlined further than its head where it has long texts.
+    dashes = [*widths[:-1], widths[-1] if widths[-1] <= WIDEST else len(head[-1])]
+    lines = ["  ".join(h.ljust(w) for h, w in zip(head, widths)).rstrip(), "  ".join("-" * w for w in dashes)]
     lines += ["  ".join(v.ljust(w) for v, w in zip(row, widths)).rstrip() for row in texts]
     return lines
 
 
-def instance_table(views: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
-    """The table of instances: what boot and list end with."""
+def instance_table(views: t.Sequence[t.Mapping[str, t.Any]], silent: t.Container[str] = ()) -> list[str]:
+    """The table of instances: what boot and list end with.
+
+    :arg silent: hosts that did not answer last time, or are forced down: what their guests do is not known.
+    """
     head = ("INSTANCE", "VM_STATE", "TASK_STATE", "POWER", "HOST", "FLAVOR", "IMAGE", "ADDRESSES", "AGE", "UUID")
     rows = [
         (
             v["name"],
             v["vm_state"],
             v["task_state"] or "-",
-            POWER_STATES.get(v["power_state"], v["power_state"]),
-            v["host"] or "-",
+            "UNKNOWN" if v["host"] in silent else POWER_STATES.get(v["power_state"], v["power_state"]),
+            "%s (down)" % v["host"] if v["host"] in silent else v["host"] or "-",
             v["flavor"],
             v["image"] or "-",
             addresses(v) or "-",
@@ -148,15 +155,25 @@ def hypervisor_table(views: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
             v["state"] if v["status"] == "enabled" else "%s, %s" % (v["state"], v["status"]),
             v["availability_zone"] or "-",
             v["running_vms"],
-            *("%d/%d" % (v[name + "_free"], v[name]) for name in ("vcpus", "memory_mb", "local_gb")),
+            *map(functools.partial(_room, v), ("vcpus", "memory_mb", "local_gb")),
             "never" if v["report_age"] is None else "%s ago" % duration(v["report_age"]),
             v["disabled_reason"] or "-",
         )
         for v in views
     ]
     lines = [*table(head, rows), "VCPUS, MEMORY_MB, DISK_GB: free for new instances/physical total."]
+    if any(" x" in cell for row in rows for cell in row[4:7]):
+        lines[-1] += (
+            " xN: overcommitted, N times the total is given out (bootflow_cpu_, ram_ and disk_allocation_ratio)."
+        )
     problems = ["  %s: %s" % (v["host"], problem) for v in views for problem in v["problems"]]
     return [*lines, "", "Problems:", *problems] if problems else lines
+
+
+def _room(view: t.Mapping[str, t.Any], name: str) -> str:
+    """What is free of a host's resource and what there is of it, with the ratio where more is given out than there is."""
+    ratio = view[name + "_ratio"] or 1.0
+    return "%d/%d%s" % (view[name + "_free"], view[name], " x%.10g" % ratio if ratio > 1 and view[name] else "")
 
 
 def amount(size: float) -> str:
@@ -170,8 +187,30 @@ def amount(size: float) -> str:
 
 def whole(view: t.Mapping[str, t.Any]) -> list[str]:
     """Everything about one item, as YAML; what is empty is left out."""
-    filled = {k: v for k, v in view.items() if v is not None and v != "" and v != [] and v != {}}
+    filled = _filled({**view, **_in_words(view)})
     return str(yaml_dump(filled, sort_keys=False, allow_unicode=True, width=120)).splitlines()
+
+
+def _in_words(view: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Fields of an instance that are numbers for programs."""
+    words: dict[str, t.Any] = {}
+    if "power_state" in view:
+        words["power_state"] = POWER_STATES.get(view["power_state"], view["power_state"])
+    if isinstance(view.get("age"), (int, float)):
+        words["age"] = duration(view["age"])
+    return words
+
+
+def _filled(value: t.Any) -> t.Any:
+    """Without what is empty, at any depth; seconds in words."""
+    if isinstance(value, t.Mapping):
+        named = {
+            k: duration(v) if k == "seconds" and isinstance(v, (int, float)) else _filled(v) for k, v in value.items()
+        }
+        return {k: v for k, v in named.items() if v is not None and v != "" and v != [] and v != {}}
+    if isinstance(value, (list, tuple)):
+        return [_filled(each) for each in value]
+    return value
 
 
 def show(display: t.Any, lines: t.Sequence[str]) -> None:

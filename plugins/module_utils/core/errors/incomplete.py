@@ -54,6 +54,10 @@ class BootFailed(Incomplete):
     """Some instances of a boot are not ACTIVE, or in check mode would not be."""
 
     msg_fmt = "%(failed)d of %(total)d instances are not ACTIVE."
+    remedy = (
+        "Fix the cause and run the same boot again: it goes on with these. To remove them, run bootflow.compute.delete with their names in"
+        " bootflow_names."
+    )
 
 
 class PurgeIncomplete(Incomplete):

@@ -377,9 +377,10 @@ def summary_text(told: t.Mapping[str, t.Any], things: str = "hosts") -> str:
             each["best"],
         )
         who = each["best"] if each["hosts"] == 1 else several
-        classes.append("%s%s (%s)" % (each["filter"] + " rejected " if each["filter"] else "", who, each["reason"]))
+        reason = each["reason"].rstrip(".")
+        classes.append("%s%s (%s)" % (each["filter"] + " rejected " if each["filter"] else "", who, reason))
     text = "Of %s: %s." % (counted(told["hosts"], things), "; ".join(classes))
-    return "%s Nearest miss: %s." % (text, told["nearest_miss"]["text"]) if told["nearest_miss"] else text
+    return "%s Nearest miss: %s." % (text, told["nearest_miss"]["text"].rstrip(".")) if told["nearest_miss"] else text
 
 
 def _names(decision: t.Mapping[str, t.Any]) -> Named:

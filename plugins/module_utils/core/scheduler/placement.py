@@ -284,10 +284,16 @@ class Placement:
         decision = None
         if self.options.explain or (self.options.explain_failures and len(self.fleet)):
             decision = explain(self.fleet, self.spec, self.filters, self.candidates, uuid)
+        left = requested - len(self.taken)
+        if decision is not None and decision["nearest_miss"] and left > 1:
+            _of_one(decision["nearest_miss"]["smallest_change"], left)
         told = None if decision is None or not decision["hosts"] else summary(decision)
         parts = ["There are not enough hosts available."]
         if self.taken:
-            parts.append("%d of %d instances found one." % (len(self.taken), requested))
+            parts.append(
+                "There is room for %d of the %d instances of this entry, which are placed together or not at all."
+                % (len(self.taken), requested)
+            )
         if self.why_none:
             parts.append(self.why_none)
         elif told is not None:
@@ -299,15 +305,24 @@ class Placement:
                 % (uuid, results)
             )
         change = told and told["nearest_miss"] and told["nearest_miss"]["smallest_change"]
+        remedy = "Smallest change: %s. With --check the same boot explains each host." % change if change else None
+        if told is not None and {each["filter"] for each in told["rejected"]} == {"ComputeFilter"}:
+            remedy = "Bring hosts up, so that they report (bootflow.compute.heartbeat), or enable them (bootflow.compute.host)."
         return NoValidHost(
             reason=" ".join(parts),
-            remedy="Smallest change: %s. With --check the same boot explains each host." % change if change else None,
+            remedy=remedy,
             filters=[{"name": c.name, "start": c.start, "end": c.end} for c in self.counts],
             placed=len(self.taken),
             requested=requested,
             instance_uuid=uuid,
             decision=decision,
         )
+
+
+def _of_one(change: dict[str, t.Any] | None, left: int) -> None:
+    """Say of the smallest change that it is enough for the next instance only. :arg left: instances without a host"""
+    if change is not None and any(each.get("free") is not None for each in change["changes"]):
+        change["text"] += " for the next one of the %d instances that found no host" % left
 
 
 def limits_of(filters: t.Iterable[Filter], fleet: Fleet, spec: RequestSpec, row: int) -> dict[str, t.Any]:

@@ -141,7 +141,7 @@ def rehearse(tx: Transaction, file: File) -> Plan:
         raise errors.PruneRefused(
             instances=counted(len(pruned), "instances"),
             most=file.prune_max,
-            names=", ".join(c.name for c in pruned[: operation.MOST_NAMED]),
+            names=operation.some([c.name for c in pruned]),
         )
     _check_volumes(tx, file, found)
     if file.moves is not None:

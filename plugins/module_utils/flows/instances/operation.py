@@ -341,7 +341,7 @@ def _in_others(tx: Transaction, selection: Selection, unknown: set[str]) -> str 
             words_of.setdefault(" and ".join(sorted(its_projects)), []).append(word)
     if not words_of:
         return None
-    parts = ("%s %s in project %s" % (_some(w), "is" if len(w) == 1 else "are", p) for p, w in words_of.items())
+    parts = ("%s %s in project %s" % (some(w), "is" if len(w) == 1 else "are", p) for p, w in words_of.items())
     return "%s: set bootflow_project." % "; ".join(parts)
 
 
@@ -520,8 +520,8 @@ def refuse(refused: t.Sequence[errors.BootflowError]) -> None:
     remedies: dict[str, list[str]] = {}
     for e in alike:
         remedies.setdefault(e.remedy, []).extend([e.details[WHOSE]] if WHOSE in e.details else [])
-    remedy = " ".join("%s: %s" % (_some(names), r) if names else r for r, names in remedies.items() if r)
-    raise type(first)(message=_some(list(dict.fromkeys(e.message for e in alike)), "; "), remedy=remedy)
+    remedy = " ".join("%s: %s" % (some(names), r) if names else r for r, names in remedies.items() if r)
+    raise type(first)(message=some(list(dict.fromkeys(e.message for e in alike)), "; "), remedy=remedy)
 
 
 def _of_each(refused: t.Sequence[errors.InvalidRequest]) -> list[dict[str, t.Any]]:
@@ -533,10 +533,11 @@ def _of_each(refused: t.Sequence[errors.InvalidRequest]) -> list[dict[str, t.Any
             key = (str(error.get("path") or ""), str(error["message"]))
             found.setdefault(key, dict(error))
             names.setdefault(key, []).extend([one.details[WHOSE]] if WHOSE in one.details else [])
-    return [{**e, "path": ": ".join(filter(None, (_some(names[key]), key[0])))} for key, e in found.items()]
+    return [{**e, "path": ": ".join(filter(None, (some(names[key]), key[0])))} for key, e in found.items()]
 
 
-def _some(words: t.Sequence[str], comma: str = ", ") -> str:
+def some(words: t.Sequence[str], comma: str = ", ") -> str:
+    """The first of these words, and how many more there are."""
     more = ["and %d more" % (len(words) - MOST_NAMED)] if len(words) > MOST_NAMED else []
     return comma.join([*words[:MOST_NAMED], *more])
 

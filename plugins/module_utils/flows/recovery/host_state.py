@@ -13,7 +13,7 @@ from ...ledger.compute import cleanups, instances, moves, nodes, service_state
 from ...ledger.db.transaction import Transaction
 from ..attachments import life
 from ..instances import cleanup
-from ..instances.operation import MOST_NAMED
+from ..instances.operation import some
 
 
 def set_state(tx: Transaction, hosts: t.Sequence[str], state: str, reason: str) -> list[dict[str, t.Any]]:
@@ -63,7 +63,7 @@ def _delete(tx: Transaction, hosts: t.Sequence[str], changes: list[dict[str, t.A
         if named:
             text = "%s cannot be deleted: the ledger has instances there (%s)"
             raise errors.Conflict(
-                message=text % (host, ", ".join(named[:MOST_NAMED])),
+                message=text % (host, some(named)),
                 remedy="Evacuate them, or delete them with bootflow_delete_force: true.",
             )
     for move in moves.open_between(tx, hosts):

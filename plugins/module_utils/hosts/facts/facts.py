@@ -125,6 +125,8 @@ def compute_node(
     node["guest_content"] = guest_rules.exposed(connects) if connects or disk_backend in ON_LVM else []
     if node["guest_content"]:
         node["stats"]["guest_content"] = "; ".join(node["guest_content"])[:255]
+    if virt_type == "auto" and verdict.virt_type == "qemu":
+        node["stats"]["emulated"] = verdict.reason[:255]
     node["virt_type"] = verdict.virt_type
     node["virt_type_reason"] = verdict.reason
     node["domains"] = domain_facts(domains)

@@ -70,11 +70,13 @@ def read(
     host_vars: t.Mapping[str, t.Mapping[str, t.Any]] | None = None,
     needs: Needs = NUMBERS_ONLY,
     configurations: t.Mapping[str, t.Mapping[str, t.Any]] | None = None,
+    silent: t.Mapping[str, str] | None = None,
 ) -> Fleet:
     """The inventory's hosts, in the order of their names; those that never reported come last, as down.
 
     :arg aggregates: host -> its aggregates; hosts in the same ones should share the tuple.
     :arg configurations: see nodes.differing(). What is read has what they are compared with.
+    :arg silent: host -> why it did not answer in this run, which the ledger does not have of one that never reported.
     :raises SettingsDiffer: a row has other settings than its host in ``configurations``.
     """
     wanted = hosts if isinstance(hosts, (set, frozenset)) else set(hosts)
@@ -93,6 +95,7 @@ def read(
     for stranger in strangers:
         _add_stranger(table, stranger)
     reader = _FleetReader(tx, table, found, aggregates or {}, host_vars or {}, needs)
+    reader.silent = silent or {}
     try:
         return reader.fleet()
     except (TypeError, ValueError, OverflowError):  # a number that is none: the rows are looked at one by one only then
@@ -199,6 +202,7 @@ class _FleetReader:
         self.aggregates = aggregates
         self.host_vars = host_vars
         ids = table["id"].tolist() if isinstance(table["id"], np.ndarray) else table["id"]
+        self.silent: t.Mapping[str, str] = {}
         self.reasons_of_rows: dict[int, str] = {}  # why hosts are down, in addition to what the ledger says
         self.profiles = _profiles(tx, table["profile_id"]) if found.profiles is None else found.profiles
         self._leave_out_profiles()
@@ -289,7 +293,8 @@ class _FleetReader:
     def _down_reason(self, i: int, row: t.Mapping[str, t.Any]) -> str:
         """A person's reason, what is wrong with the report, or why the host did not answer."""
         if row["id"] is None:
-            return NEVER_REPORTED
+            why = self.silent.get(row["host"])
+            return "%s: %s" % (NEVER_REPORTED, why) if why else NEVER_REPORTED
         forced, silent = self.down_reasons.get(row["id"], ("", ""))
         return forced or self.reasons_of_rows.get(i) or silent
 

@@ -15,6 +15,8 @@ from ..db.transaction import Transaction
 from ..schema.identity import ledger_id
 from . import cleanups, fleet, nodes
 
+# The problem of a host without a working KVM, unless bootflow_virt_type says that it is to emulate: its reason.
+EMULATED = "guests run emulated, many times slower than with KVM: %s"
 # The problem of a machine that the ledger has as several hosts.
 _TWICE = "the same machine as %s, by hostname and libvirt's UUID: what it has is given out twice; keep one of them in the inventory"
 # The problem of a host on which another ledger has guests: its id, then what guests_of_others() counts.
@@ -91,11 +93,14 @@ def _problems(
 ) -> list[str]:
     found = []
     if silent or (state.forced_down and age is None):
-        found.append(state.down_reason)
+        never = " (bootflow.compute.heartbeat asks it, and says why it does not answer)"
+        found.append(state.down_reason + (never if age is None and not silent and not state.disabled else ""))
     elif state.forced_down:
         found.append("forced down: %s" % state.down_reason if state.down_reason else "forced down")
     if age is not None and age > service_down_time:
         found.append("the last report is %s old, more than %s" % (duration(age), duration(service_down_time)))
+    if state.stats.get("emulated"):
+        found.append(EMULATED % state.stats["emulated"])
     if state.stats.get("guest_content"):
         found.append(
             "not safe from what guests write on their disks: %s. Run bootflow.compute.prepare."

@@ -209,6 +209,13 @@ def record_unreachable(tx: Transaction, host: str, reason: str) -> None:
     tx.execute(compute_nodes.update().where(compute_nodes.c.host == host).values(unreachable_reason=reason[:1000]))
 
 
+def silent_hosts(tx: Transaction, hosts: t.Collection[str]) -> set[str]:
+    """Those of ``hosts`` that did not answer last time, or are forced down."""
+    c = compute_nodes.c
+    down = sa.or_(c.forced_down, c.unreachable_reason.is_not(None))
+    return set(tx.execute(sa.select(c.host).where(bulk.among(tx, c.host, sorted(hosts)), down)).scalars())
+
+
 def lock(tx: Transaction, node_ids: t.Collection[int]) -> list[NodeUsageRow]:
     """Lock the rows of these nodes, in the order of their ids, until the transaction ends. Returns them."""
     if not node_ids:

@@ -13,6 +13,7 @@ import pytest
 from ansible import context
 
 from ansible_collections.bootflow.compute.plugins.action import boot_report
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, request
@@ -93,3 +94,19 @@ def test_passwords_are_returned_where_somebody_can_read_them(
     monkeypatch.setattr(context, "CLIARGS", {"args": played})
     result = action_of(boot_report, WorldPorts(world, "a"), variables).act()
     assert result["returns_passwords"] is expected
+
+
+def test_what_was_stopped_since_is_no_failure_of_a_boot(world: World) -> None:
+    """A boot of the same file leaves it so, and says what starts it."""
+    world.report("h1")
+    accepted = world.accept(request("web", 2))
+    world.schedule()
+    world.build("h1")
+    world.ledger.transact(lambda tx: instances.write(tx, accepted.created[:1], vm_state="stopped", power_state=4))
+    ports = WorldPorts(world, "a")
+    result = action_of(boot_report, ports, {}, uuids=accepted.created).act()
+    assert "failed" not in result and [i["vm_state"] for i in result["instances"]] == ["stopped", "active"]
+    assert "web-1: stopped since it was booted, and left so. bootflow.compute.start ends that." in ports.shown[-1]
+    world.ledger.transact(lambda tx: instances.write(tx, accepted.created[:1], vm_state="error"))
+    result = action_of(boot_report, ports, {}, uuids=accepted.created).act()
+    assert result["failed_items"][0]["state"] == "error" and "bootflow.compute.delete" in result["remedy"]

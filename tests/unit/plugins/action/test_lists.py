@@ -26,6 +26,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
 from ansible_collections.bootflow.compute.plugins.module_utils.core.times import duration
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, history, nodes
+from ansible_collections.bootflow.compute.plugins.plugin_utils.tables import table, whole
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import NET, World, network, subnet
 
@@ -66,6 +67,7 @@ def test_hosts_with_state_room_and_problems(world: World) -> None:
     world.report("h2")
     transact(world, nodes.record_unreachable, "h2", "no route to host")
     transact(world, cleanups.add, cleanups.Due("h1", "0" * 36, "instance-7", "away"))
+    never = "the host never reported (bootflow.compute.heartbeat asks it, and says why it does not answer)"
     result, shown = run(world, hypervisor_info, print_table=True)
     first, second, third = result["hypervisors"]
     assert (first["host"], first["state"], first["status"], first["availability_zone"]) == (
@@ -76,8 +78,17 @@ def test_hosts_with_state_room_and_problems(world: World) -> None:
     assert (first["running_vms"], first["report_age"]) == (1, 300) and TIME.match(first["reported_at"])
     assert first["problems"] == ["leftovers have to be removed: instance-7"]
     assert (second["state"], second["problems"]) == ("down", ["no route to host"])
-    assert (third["host"], third["state"], third["problems"]) == ("h3", "down", ["the host never reported"])
-    assert "h1    up     rack-a  1          7999/500  5120/4096  3999/4000  5 min ago    -" in shown
+    assert (third["host"], third["state"], third["problems"]) == (
+        "h3",
+        "down",
+        [never],
+    )
+    assert "h1 up rack-a 1 7999/500 x16 5120/4096 x1.5 3999/4000 5 min ago -" in [
+        " ".join(line.split()) for line in shown.splitlines()
+    ]
+    assert "xN: overcommitted" in shown and " x" not in next(
+        line for line in shown.splitlines() if line.startswith("h3")
+    )
     assert "  h3: the host never reported" in shown
 
 
@@ -333,3 +344,38 @@ def test_a_list_after_reports_reads_the_ledger_itself(world: World) -> None:
     with pytest.raises(errors.InvalidInput, match="has no replica"):
         action_of(instance_info, WorldPorts(world, "l"), INVENTORY, ledger_url="sqlite:////x.db", **replica).act()
     assert [i["name"] for i in run(world, instance_info, refresh=True, **replica)[0]["instances"]] == ["web"]
+
+
+def test_a_host_without_a_working_kvm_is_a_problem(world: World) -> None:
+    facts = {"hypervisor_hostname": "h1", "memory_mb": 4096, "local_gb": 40, "vcpus": 4, "domains": []}
+    for host, stats in (("h1", {"emulated": "a guest hangs"}), ("h2", {})):
+        transact(world, nodes.record_report, host, {**facts, "hypervisor_hostname": host, "stats": stats}, {})
+    views = {v["host"]: v["problems"] for v in run(world, hypervisor_info)[0]["hypervisors"]}
+    assert views["h1"] == ["guests run emulated, many times slower than with KVM: a guest hangs"] and not views["h2"]
+
+
+def test_what_guests_of_a_silent_host_do_is_not_known(world: World) -> None:
+    world.report("h1")
+    world.boot("web")
+    assert "RUNNING" in run(world, instance_info, print_table=True)[1]
+    transact(world, nodes.record_unreachable, "h1", "no route to host")
+    shown = run(world, instance_info, print_table=True)[1]
+    assert "RUNNING" not in shown and "UNKNOWN  h1 (down)" in shown and "bootflow.compute.hosts shows why" in shown
+
+
+def test_a_long_last_column_is_not_underlined_whole() -> None:
+    lines = table(("NAME", "DETAILS"), [("a", "x" * 390)])
+    assert lines[1] == "----  -------" and table(("NAME", "ID"), [("a", "i" * 36)])[1].endswith("  " + "-" * 36)
+
+
+def test_a_whole_instance_is_in_words_without_what_is_empty() -> None:
+    view = {
+        "name": "web",
+        "power_state": 4,
+        "age": 317,
+        "moves": [{"seconds": 267.8, "fault": None, "to": "h2"}],
+        "tags": [],
+    }
+    shown = "\n".join(whole(view))
+    assert "power_state: SHUTDOWN" in shown and "age: 5 min" in shown and "seconds: 4 min" in shown
+    assert "null" not in shown and "fault" not in shown and "tags" not in shown

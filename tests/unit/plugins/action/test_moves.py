@@ -231,7 +231,8 @@ def test_a_revert_leads_from_the_new_host_to_the_former_one(fleet: Fleet) -> Non
     assert [(i["name"], i["host"], i["error"]["code"]) for i in done["failed_items"]] == [
         ("web", "h2", "HostUnreachable")
     ]
-    assert fleet.shown[-1].split()[2:] == ["h2", "resized", "RUNNING", "HostUnreachable"]
+    assert fleet.shown[-2].split()[2:] == ["h2", "resized", "RUNNING", "HostUnreachable"]
+    assert "confirm_resize keeps this" in fleet.shown[-1]
     fleet.hostvars["h1"]["bootflow_reported"] = {"reported": True, "error": None}
     for left_out in HOSTS:
         limit = ["localhost", *(h for h in HOSTS if h != left_out)]
@@ -246,7 +247,7 @@ def test_a_revert_leads_from_the_new_host_to_the_former_one(fleet: Fleet) -> Non
     fleet.shown.clear()
     fleet.stage(instance_move, "finish", **revert)
     assert fleet.shown[0] == "revert_resize:", "the name of the playbook"
-    assert fleet.shown[-1].split()[2:5] == ["h2", "h1", "resized"]
+    assert fleet.shown[-2].split()[2:5] == ["h2", "h1", "resized"]
 
 
 @pytest.mark.parametrize("answers", [False, True, None])

@@ -96,7 +96,6 @@ def test_the_error_behind_a_failed_result_is_the_same_again(error: errors.Bootfl
         ({"module_stdout": "", "module_stderr": "Traceback\nMemoryError\n"}, "MemoryError"),
         ({"module_stdout": "no space\r\n", "module_stderr": "Shared connection to 10.0.0.1 closed.\r\n"}, "no space"),
         ({"module_stdout": "", "module_stderr": "", "rc": 3}, "exit code 3"),
-        ({"module_stdout": "", "module_stderr": "sh: python3: not found", "rc": 127}, "sh: python3: not found"),
     ],
 )
 def test_a_module_without_an_answer_is_a_remote_error_with_its_last_words(said: dict[str, object], last: str):
@@ -105,6 +104,25 @@ def test_a_module_without_an_answer_is_a_remote_error_with_its_last_words(said: 
         "RemoteError",
         "a_module on kvm1: No start of json char found (%s)" % last,
     )
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"module_stderr": "/bin/sh: 1: /usr/bin/python9: not found\n", "rc": 127},
+        {"module_stderr": "sh: python3: not found", "rc": 127},
+        {"module_stdout": "bash: /opt/python3.12: No such file or directory\r\n", "rc": 127},
+        {"module_stderr": "sudo: /usr/bin/python9: command not found", "rc": 1},
+        {"module_stderr": "/usr/bin/env: 'python3': No such file or directory", "rc": 127},
+        {"module_stderr": "bash: /usr/bin/python: Permission denied", "rc": 126},
+    ],
+)
+def test_a_host_without_the_interpreter_says_what_to_set(said: dict[str, object]) -> None:
+    error = module_error(
+        "a_module", "kvm1", {"failed": True, "msg": "No start of json char found", "module_stdout": "", **said}
+    )
+    assert error.code == "MissingLibrary" and error.message.startswith("Python could not be started on kvm1: ")
+    assert "json" not in error.message and "ansible_python_interpreter" in error.remedy
 
 
 @pytest.mark.parametrize("rc, name", [(137, "SIGKILL"), (-9, "SIGKILL"), (139, "SIGSEGV")])

@@ -45,9 +45,12 @@ def capacity_result(
     def text(position: int) -> str:
         if physical is not None and not at(physical, position) >= needed:
             return "%s: needs %s, the whole host has %s" % (what, *both(at(physical, position)))
-        return "%s: needs %s, %s usable (allocation ratio %.10g)" % (
+        left = at(usable, position)
+        over = ", %s more than that are claimed" % amount(-left, True, needed) if left < 0 else ""
+        return "%s: needs %s, %s usable%s (allocation ratio %.10g)" % (
             what,
-            *both(at(usable, position)),
+            *both(max(left, 0)),
+            over,
             at(ratio, position),
         )
 

@@ -145,3 +145,17 @@ def test_differences_in_words(full):
     )
     other = dataclasses.replace(full, user_data="x", hostname="h")
     assert difference(request_digest(full), request_digest(other)).requested[-1] == "user_data differs"
+
+
+def test_a_config_drive_that_nobody_asked_for_is_no_difference(parse):
+    """User data brings it: the user data differ."""
+
+    def words(old, new):
+        return difference(request_digest(parse(**old)), request_digest(parse(**new))).requested
+
+    (alone,) = words({}, {"user_data": "#cloud-config"})
+    assert alone.startswith("user_data: ")
+    (alone,) = words({"injected_files": [{"path": "/a", "contents": "eA=="}]}, {})
+    assert alone.startswith("injected_files")
+    assert words({}, {"config_drive": True}) == ("config_drive: is none, requested true",)
+    assert words({}, {"config_drive": False}) == ("config_drive: is none, requested false",)

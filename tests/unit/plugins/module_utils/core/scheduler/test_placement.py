@@ -281,7 +281,7 @@ def test_all_or_nothing():
     fleet = Fleet([host("a", memory_mb=2048, ram_allocation_ratio=1.0)])
     with pytest.raises(NoValidHost) as caught:
         place(fleet, spec(3))
-    assert "2 of 3 instances found one." in caught.value.message
+    assert "There is room for 2 of the 3 instances of this entry" in caught.value.message
     assert "'RamFilter: (start: 1, end: 0)'" in caught.value.message
     assert caught.value.details["instance_uuid"] == "u2"
     assert names(place(fleet, spec(2))) == ["a", "a"]
