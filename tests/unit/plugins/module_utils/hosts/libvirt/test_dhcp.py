@@ -86,6 +86,7 @@ class FakeNetwork:
 @pytest.fixture
 def network(monkeypatch):
     names = {
+        "VIR_CONNECT_LIST_DOMAINS_ACTIVE": 1,
         "VIR_NETWORK_XML_INACTIVE": INACTIVE,
         "VIR_NETWORK_UPDATE_AFFECT_CONFIG": CONFIG,
         "VIR_NETWORK_UPDATE_AFFECT_LIVE": LIVE,
@@ -184,6 +185,7 @@ def test_what_a_host_reports_of_its_reservations(network, sent, monkeypatch):
     served.remove(served.findall("host")[1])
     etree.SubElement(served, "host", name="by-name", ip="10.3.0.7")  # without a MAC address
     there.listAllNetworks = lambda _flags: [network]
+    there.listAllDomains = lambda _flags: []  # those that run
     monkeypatch.setattr(facts, "definitions", lambda _connection: [DOMAIN % (MAC.upper(), "bf-n", "52:54:00:00:00:09")])
     both = [
         {"mac": MAC, "address": "10.3.0.5", "complete": True, "used": True},
@@ -191,6 +193,7 @@ def test_what_a_host_reports_of_its_reservations(network, sent, monkeypatch):
     ]
     assert facts.dhcp_networks(there) == {
         "networks": [{"name": "bf-n", "ours": True, "reservations": both}],
+        "unplugged": [],
         "error": None,
     }
     there.listAllNetworks = lambda _flags: 1 // 0
@@ -200,7 +203,7 @@ def test_what_a_host_reports_of_its_reservations(network, sent, monkeypatch):
     error = Error()
     error.get_error_code = lambda: NO_SUPPORT
     there.listAllNetworks = mock.Mock(side_effect=error)
-    assert facts.dhcp_networks(there) == {"networks": [], "error": None}
+    assert facts.dhcp_networks(there) == {"networks": [], "unplugged": [], "error": None}
 
 
 def test_a_lease_that_stays_is_an_error(network, sent, monkeypatch):

@@ -98,6 +98,9 @@ class FakeHost:
     def listAllNetworks(self, _flags):
         return self.networks
 
+    def listAllDomains(self, _flags):
+        return []
+
     def networkLookupByName(self, name):
         for network in self.networks:
             if network.name() == name:
@@ -125,6 +128,7 @@ class FakeHost:
 def host(monkeypatch):
     names = {
         "VIR_NETWORK_XML_INACTIVE": 1,
+        "VIR_CONNECT_LIST_DOMAINS_ACTIVE": 1,
         "VIR_ERR_NO_NETWORK": NO_NETWORK,
         "VIR_ERR_INTERNAL_ERROR": INTERNAL_ERROR,
         "VIR_ERR_OPERATION_INVALID": INVALID,
