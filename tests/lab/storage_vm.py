@@ -10,7 +10,7 @@ for physical volumes (/dev/disk/by-id/virtio-pv1, ...). Beside a lab.Lab it is o
 lab's hosts reach its iSCSI portals; with ``host_link`` on a tap of this machine, which reaches it; alone it is behind QEMU's user
 network with ports of 127.0.0.1 forwarded.
 
-    python3 tests/lab/storage_vm.py up --dir D [--lab LABDIR | --host-link] [--keep] [--disks 2 --disk-gb 4 --kind storage]
+    python3 tests/lab/storage_vm.py up --dir D [--lab LABDIR | --host-link] [--keep] [--disks 2 --disk-gb 4 --kind storage --suite trixie]
         prints how to reach it, as JSON
     python3 tests/lab/storage_vm.py exec --dir D lvs
     python3 tests/lab/storage_vm.py down --dir D
@@ -53,13 +53,17 @@ PORTS = (22, 3260)
 SILENCE = 60  # seconds
 
 
-def build_image(cache):
-    """The path of the image below ``cache`` (a folder), made when it is not there."""
+def build_image(cache, suite=None):
+    """The path of the image below ``cache`` (a folder), made when it is not there.
+
+    :arg suite: Debian's bookworm or trixie; None: that of the environment variable SUITE, else the script's default.
+    """
     done = subprocess.run(
         [os.path.join(ROOT, "scripts", "build-storage-image"), str(cache)],
         stdout=subprocess.PIPE,
         text=True,
         check=True,
+        env={**os.environ, "SUITE": suite} if suite else None,
     )
     return done.stdout.strip()
 
@@ -442,13 +446,14 @@ def main(arguments=None):
             sub.add_argument("--disks", type=int, default=2)
             sub.add_argument("--disk-gb", type=int, default=4)
             sub.add_argument("--kind", choices=sorted(GROUPS), default="storage")
+            sub.add_argument("--suite", choices=("bookworm", "trixie"))
         if name == "exec":
             sub.add_argument("argv", nargs=argparse.REMAINDER)
     options = parser.parse_args(arguments)
     if options.command == "up":
         lab = Lab(options.lab) if options.lab else None
         disks = {"pv%d" % n: options.disk_gb * GIB for n in range(1, options.disks + 1)}
-        image = build_image(options.image_cache)
+        image = build_image(options.image_cache, options.suite)
         vm = StorageVM(options.dir, image, lab, disks, kind=options.kind, host_link=options.host_link)
         if not (options.keep and vm.is_running()):
             vm.start(keep=options.keep)

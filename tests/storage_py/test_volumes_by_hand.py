@@ -116,6 +116,6 @@ def test_the_seven_steps_and_the_way_back(storage, lab, guest_image, by_hand, tm
     by_hand("End the export, and delete the volume")
     assert storage.sh("lvs --noheadings cinder-volumes").split() == []
     assert iqn not in storage.sh(
-        "find /sys/kernel/config/target /etc/iscsi/nodes; cat /etc/rtslib-fb-target/saveconfig.json"
+        "find /sys/kernel/config/target /etc/iscsi/nodes /var/lib/iscsi/nodes; cat /etc/rtslib-fb-target/saveconfig.json"
     )
     assert "bootfromvolume" not in host.run("virsh", "-c", "qemu:///system", "list", "--all").stdout

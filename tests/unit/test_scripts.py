@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import re
 import subprocess
@@ -33,3 +34,72 @@ def test_the_packages_of_a_host_are_the_role_s():
         ["bash", "-c", command, "bash", str(ROOT / "scripts" / "lib.sh")], check=True, capture_output=True, text=True
     )
     assert found.stdout.split() == yaml.safe_load(text)["compute_host_family_packages"]
+
+
+DEB822 = """Types: deb
+URIs: http://mirror.test/debian
+Suites: %(suite)s %(suite)s-updates
+Components: main
+
+Types: deb
+URIs: http://mirror.test/debian-security
+Suites: %(suite)s-security
+Components: main
+"""
+LINES = (
+    "deb http://mirror.test/debian/ %(suite)s main\ndeb http://mirror.test/debian-security %(suite)s-security main\n"
+)
+OTHERS = {
+    "sources.list.d/cloud.list": "deb http://packages.test/apt cloud-sdk-bookworm main\ndeb http://packages.test/x trixie main\n"
+}
+STAND_IN = """#!/bin/sh
+for file; do case $file in *.list | *.sources) cat "$file" ;; esac; done >"$SEEN"
+exit 1
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wanted", ["bookworm", "trixie"])
+@pytest.mark.parametrize(
+    "own, files, text",
+    [
+        ("bookworm", {"sources.list.d/debian.sources": DEB822 % {"suite": "bookworm"}}, DEB822),
+        ("trixie", {"sources.list.d/debian.sources": DEB822 % {"suite": "trixie"}}, DEB822),
+        ("bookworm", {"sources.list": LINES % {"suite": "bookworm"}}, LINES),
+        ("trixie", {"sources.list.d/a.list": LINES % {"suite": "trixie"}}, LINES),
+        ("trixie", {"sources.list.d/%s.list" % n: LINES % {"suite": n} for n in ("bookworm", "trixie")}, LINES),
+        ("noble", {"sources.list": "deb http://mirror.test/ubuntu noble main\n"}, None),
+    ],
+)
+def test_an_image_is_of_the_wanted_suite_from_the_machine_s_own_mirror(tmp_path, wanted, own, files, text):
+    """SUITE: the machine's own sources, with the suite's name where none has it; not those of others than Debian."""
+    for name, content in {**files, **OTHERS}.items():
+        path = tmp_path / "apt" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    (tmp_path / "os-release").write_text("VERSION_CODENAME=%s\n" % own)
+    (tmp_path / "bin").mkdir()
+    for name, content in {"mmdebstrap": STAND_IN, "dpkg": "#!/bin/sh\necho amd64\n"}.items():
+        (tmp_path / "bin" / name).write_text(content)
+        (tmp_path / "bin" / name).chmod(0o755)
+    command = 'mount --bind "$1/apt" /etc/apt && mount --bind "$1/os-release" /etc/os-release && exec "$2" "$1/cache"'
+    done = subprocess.run(
+        ["unshare", "-m", "bash", "-c", command, "bash", str(tmp_path), str(ROOT / "scripts" / "build-storage-image")],
+        env={
+            **os.environ,
+            "PATH": "%s:%s" % (tmp_path / "bin", os.environ["PATH"]),
+            "SEEN": str(tmp_path / "seen"),
+            "SUITE": wanted,
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    if text is None:
+        assert "no file of /etc/apt names Debian's %s" % wanted in done.stderr
+        return
+    seen = (tmp_path / "seen").read_text()
+    assert text % {"suite": wanted} in seen and "packages.test" not in seen and "mirror.test/ubuntu" not in seen, (
+        done.stderr
+    )
