@@ -122,6 +122,7 @@ class ActionModule(LedgerAction):
                     "iqn_prefixes": auditing.get("iqn_prefixes") or [],
                     "known_targets": (auditing.get("known_targets") or {}).get(host, []),
                     "list_reservations": True,
+                    "list_other_disks": True,
                 },
             )
         except errors.BootflowError as e:
@@ -164,6 +165,7 @@ class ActionModule(LedgerAction):
                         host,
                         answer["compute_node"],
                         answer["configuration"],
+                        answer["began_at"],
                         collisions=3,
                     )
                 audit_storage.record(ledger, storage)
@@ -260,7 +262,9 @@ class ActionModule(LedgerAction):
             problems: dict[str, errors.BootflowError] = {}
             if wanted:
                 with lease_kept(self):
-                    problems, parts = clean_host(self, [{"uuid": u, "name": n} for u, n in sorted(wanted.items())])
+                    problems, parts, _kept = clean_host(
+                        self, [{"uuid": u, "name": n} for u, n in sorted(wanted.items())]
+                    )
                 died = repaired.get("died") or {}
                 self._cleaned(ledger, host, todo, wanted, problems, died, cleanup.parts_on(host, parts))
             with lease_kept(self):

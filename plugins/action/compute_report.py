@@ -53,7 +53,7 @@ class ActionModule(LedgerAction):
         ledger = self.open_ledger()
         cleaned = self._clean_up(ledger, host)
         settled, synced = ledger.transact(
-            _record, host, facts, configuration, asked_at, host_settings.resumes(self, host)
+            _record, host, facts, configuration, asked_at, host_settings.resumes(self, host), tuple(cleaned)
         )
         if settled:  # what was settled may have something to be cleaned, without which it cannot be started
             cleaned += self._clean_up(ledger, host)
@@ -83,7 +83,7 @@ class ActionModule(LedgerAction):
         todo = [{"uuid": c.instance_uuid, "name": c.domain_name} for c in ledger.inspect(cleanups.of_host, host)]
         if not todo:
             return []
-        problems, parts = clean_host(self, todo)
+        problems, parts, _kept = clean_host(self, todo)
         done = [i["uuid"] for i in todo if i["uuid"] not in problems]
         ledger.transact(cleanup.finish, {host: done}, cleanup.parts_on(host, parts))
         warn_of_leftovers(self, host, problems)
@@ -97,6 +97,7 @@ def _record(
     configuration: t.Mapping[str, t.Any],
     asked_at: float,
     resumes: bool,
+    cleaned: t.Collection[str],
 ) -> tuple[dict[str, str], power_sync.Synced]:
     """Enter the report. Returns the instances that it brought out of an operation whose run died, uuid -> vm_state, and what else it changes of
     instances. A guest that should not run, or is to run again after its host's restart, is left to the playbook power_sync.
@@ -110,5 +111,5 @@ def _record(
         tx, host, power_states, asked_at, rescued, restarted, moving, facts.get("at_work") or ()
     )
     synced = power_sync.sync(tx, reports)
-    nodes.record_report(tx, host, facts, configuration)
+    nodes.record_report(tx, host, facts, configuration, asked_at, cleaned)
     return settled, synced

@@ -29,6 +29,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute im
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     attached_volumes,
+    host_settings,
     rebuild,
     scheduler_settings,
     variable_names,
@@ -44,7 +45,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.move_action impor
     not_placed,
     report,
 )
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, item_errors
 from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host, clear_lost
 
 # As playbooks/evacuate.yml registers what the controller and the hosts answered.
@@ -102,6 +103,7 @@ class ActionModule(LedgerAction):
                 "domain": row.domain_name,
                 "source": begun.sources[row.uuid],
                 "destination": row.host,
+                "made_for": begun.made_for[row.uuid],
                 "vm_state": row.vm_state,
                 "cut_off": begun.volumes.get(row.uuid),
             }
@@ -154,6 +156,8 @@ class ActionModule(LedgerAction):
             try:
                 work = rebuild.Rebuilding(self, self.open_ledger().inspect(load))
                 mine = built = sorted(work.builds)
+                work.problems.update(self._place(host, [i for i in items if i["uuid"] in work.builds]))
+                work.builds = {b.uuid: b for b in work.good(work.builds.values())}
                 volumes = [u for u in volumes if u in work.builds]
                 if volumes:
                     let_in = self.open_ledger().inspect(moving.still_let_in, volumes)
@@ -168,7 +172,8 @@ class ActionModule(LedgerAction):
             except Exception as e:  # the instances fail, never the play
                 problems = dict.fromkeys(mine, self.unexpected(e))
             failed = [i for i in items if i["uuid"] in problems and i["uuid"] not in outcomes]
-            left = clean_host(self, [{"uuid": i["uuid"], "name": i["domain"]} for i in failed]).problems
+            made = [{"uuid": i["uuid"], "name": i["domain"], "made_for": i["made_for"]} for i in failed]
+            left = clean_host(self, made).problems
             clear_lost(self, built)
         self._note(problems)
         starting = work.starting if work is not None else set()
@@ -177,6 +182,27 @@ class ActionModule(LedgerAction):
             its = outcomes.setdefault(uuid, {"cleaned": uuid not in left, "may_run": may_run, "let_in": uuid in let_in})
             its["error"] = (_where_it_may_run(problem, host) if may_run else problem).as_dict()
         return {"changed": True, "outcomes": outcomes}
+
+    def _place(self, host: str, items: t.Sequence[Item]) -> dict[str, errors.BootflowError]:
+        """Make the folders of these instances on the current host, which refuses those of which it has something already. Returns uuid -> why."""
+        found = host_settings.cleanup_arguments(self)
+        names = ("instances_path", "ledger_id", "volume_group", "volume_clear", "volume_clear_size_mb")
+        nowhere = {
+            "token": "",
+            "address": "",
+            "port": 0,
+            "fingerprint": "",
+            "files": [],
+            "limits": {},
+        }  # nothing is fetched
+        arguments = {
+            **host_settings.libvirt_arguments(self),
+            **{n: found[n] for n in names},
+            "instances": [{"uuid": i["uuid"], "made_for": i["made_for"], **nowhere} for i in items],
+            "workers": host_settings.workers(self, len(items)),
+        }
+        uuids = [i["uuid"] for i in items]
+        return item_errors(self.run_module("instance_disks_fetch", arguments), uuids) if items else {}
 
     def _note(self, problems: t.Mapping[str, errors.BootflowError]) -> None:
         frames = {u: e.details["traceback"] for u, e in problems.items() if e.details.get("traceback")}

@@ -219,6 +219,7 @@ class ActionModule(MoveAction):
                             "guest": guests[u],
                             "limits": limits[u],
                             "volumes": volumes.get(u, {}),
+                            "made_for": self.items()[u]["made_for"],
                         }
                         for u in ready
                     ],
@@ -399,8 +400,8 @@ class ActionModule(MoveAction):
         """On the new hosts: their gate is closed, addresses are reserved for who came, and of who did not nothing remains."""
         switched = self.registered(SWITCHED)
         items = {u: i for u, i in self.items().items() if i["destination"] == host}
-        self._close_gate(host, any(u in switched["unknown"] for u in items))
         came = [u for u in items if u in switched["over"]]
+        self._close_gate(host, came, any(u in switched["unknown"] for u in items))
 
         def look() -> tuple[Outcomes, t.Any]:
             found = self._power_states()
@@ -418,11 +419,13 @@ class ActionModule(MoveAction):
 
         outcomes = self.guarded(came, look)
         gone = [u for u in items if u in switched["reached"] and u not in switched["over"]]
-        problems = clean_host(self, [{"uuid": u, "name": items[u]["domain"]} for u in gone]).problems
+        made = [{"uuid": u, "name": items[u]["domain"], "made_for": items[u]["made_for"]} for u in gone]
+        problems = clean_host(self, made).problems
         outcomes.update({u: {"cleaned": u not in problems} for u in gone})
         return {"outcomes": outcomes}
 
-    def _close_gate(self, host: str, is_used: bool) -> None:
+    def _close_gate(self, host: str, came: t.Sequence[str], is_used: bool) -> None:
+        """:arg came: uuids of the guests that have arrived. :arg is_used: another guest may be on its way"""
         place = self.registered(PREPARED, host).get("place") or {}
         if not place.get("port") or is_used:  # a guest may be on its way: it ends by itself
             return
@@ -431,6 +434,8 @@ class ActionModule(MoveAction):
             "port": place["port"],
             "fingerprint": place["fingerprint"],
             "state": "absent",
+            "instances_path": host_settings.of(self).instances_path,
+            "arrived": came,
             "stop_token": self.token(host),
         }
         with contextlib.suppress(errors.BootflowError):
@@ -441,7 +446,7 @@ class ActionModule(MoveAction):
         switched = self.registered(SWITCHED)
         items = {u: i for u, i in self.items().items() if i["source"] == host and u not in switched["unknown"]}
         gone = [u for u in items if u in switched["over"]]
-        problems, parts = clean_host(self, [{"uuid": u, "name": items[u]["domain"]} for u in gone])
+        problems, parts, _kept = clean_host(self, [{"uuid": u, "name": items[u]["domain"]} for u in gone])
         done = [u for u in gone if u not in problems]
         with contextlib.closing(self.open_ledger()) as ledger:
             ledger.transact(cleanup.finish, {host: done}, cleanup.parts_on(host, parts))

@@ -162,7 +162,9 @@ class ActionModule(MoveAction):
                 recovery.settle_on_lost(tx, selection)
                 silent = {h: _silence(h, reports.get(h) or {}) for h in course.former_hosts(tx, selection)}
                 told = {h: e for h, e in silent.items() if e is not None}
-                back = course.begin_revert(tx, selection, known, self.options["quotas"], told, all_of(self))
+                said = [h for h in silent if h not in told and reports[h].get("compute_node")]
+                has = {h: host_reports.instances_in(reports[h]) for h in said}
+                back = course.begin_revert(tx, selection, known, self.options["quotas"], told, all_of(self), has)
                 begun = cold.Begun(back.moving, back.failed, back.rows, back.unchanged)
                 down = nodes.forced_down(tx)
                 self._check_limit(tx, back.moving, down)
@@ -265,6 +267,7 @@ class ActionModule(MoveAction):
             "domain_power",
             {
                 **host_settings.libvirt_arguments(self),
+                "instances_path": settings.instances_path,
                 "domains": domains,
                 "state": state,
                 "shutdown_timeout": settings.shutdown_timeout,
@@ -284,11 +287,12 @@ class ActionModule(MoveAction):
         lost = self._those_lost(i["uuid"] for i in items)
         unheard = self.registered(BEGUN).get("unheard") or ()
         silent = {h: _silence(h, self.registered(host_reports.REPORTED, h)) for h in unheard}
-        away = {i["uuid"]: silent.get(i["destination"]) for i in items}
+        away = {i["uuid"]: silent.get(i["destination"]) or self._there_already(i, host) for i in items}
         lost.update({u: {"error": e.as_dict()} for u, e in away.items() if e is not None and u not in lost})
         items = [i for i in items if i["uuid"] not in lost]
-        domains = [{"uuid": i["uuid"], **i["details"]} for i in items]
+        domains = [{"uuid": i["uuid"], "leaves": True, **i["details"]} for i in items]
         outcomes = self.guarded([i["uuid"] for i in items], lambda: self._power(domains, "shutdown"))
+        was_off = [u for u, o in outcomes.items() if not o.get("error") and not o.get("changed")]
         at_rest = [u for u, o in outcomes.items() if not o.get("error")]
         outcomes.update(self.guarded(at_rest, lambda: (_of(outcomes, at_rest), leave_host(self, at_rest))))
         off = [i for i in items if i["files"] and not outcomes[i["uuid"]].get("error") and not _stays(i)]
@@ -315,12 +319,19 @@ class ActionModule(MoveAction):
             return result["outcomes"], item_errors(result, [i["uuid"] for i in off])
 
         offered = self.guarded([i["uuid"] for i in off], offer) if off else {}
-        return {"outcomes": {**lost, **outcomes, **offered}, "place": place}
+        return {"outcomes": {**lost, **outcomes, **offered}, "place": place, "was_off": was_off}
+
+    def _there_already(self, item: Item, host: str) -> errors.BootflowError | None:
+        """Why the guest is not shut down: its new host has reported in this run that it has the instance. :arg host: where it is"""
+        said = self.registered(host_reports.REPORTED, item["destination"])
+        if _stays(item) or item["uuid"] not in host_reports.instances_in(said):
+            return None
+        found = "%s has it" % item["destination"]
+        return errors.InstanceElsewhere(instance_uuid=item["uuid"], host=host, found=found)
 
     def _arrive(self, host: str) -> dict[str, t.Any]:
         """The disks are fetched from where they are offered."""
         wanted = []
-        diskless: list[str] = []
         for item in self.items().values():
             departed = self.registered(DEPARTED, item["source"])
             its = departed.get("outcomes", {}).get(item["uuid"]) or {}
@@ -328,26 +339,24 @@ class ActionModule(MoveAction):
                 continue
             if item["files"] and not its.get("files"):
                 continue
-            if not item["files"] and not item["disks"]["made"]:
-                diskless.append(item["uuid"])
-                continue
             place = departed["place"] if item["files"] else _NOWHERE
             files = its["files"] if item["files"] else []
+            known = {"token": self.token(item["uuid"]), "made_for": item["made_for"]}
             its_files = {"files": files, "limits": item["disks"]["limits"]}
-            wanted.append({"token": self.token(item["uuid"]), **its_files, **self._to_have(item), **place})
+            wanted.append({**known, **its_files, **self._to_have(item), **place})
 
         def fetch() -> tuple[Outcomes, t.Any]:
             found = host_settings.cleanup_arguments(self)
             arguments = {
+                **host_settings.libvirt_arguments(self),
                 **{n: found[n] for n in ("instances_path", "ledger_id", *_GROUP)},
                 "instances": wanted,
                 "workers": host_settings.workers(self, len(wanted)),
             }
             result = self.run_module("instance_disks_fetch", arguments)
-            come: Outcomes = {u: {"disks": []} for u in diskless}  # the host has answered: their guests can be there
-            return {**come, **result["outcomes"]}, item_errors(result, [w["uuid"] for w in wanted])
+            return result["outcomes"], item_errors(result, [w["uuid"] for w in wanted])
 
-        there = [w["uuid"] for w in wanted] + diskless
+        there = [w["uuid"] for w in wanted]
         fetched = self.guarded(there, fetch) if there else {}
         lost = self._those_lost(u for u, i in self.items().items() if i["destination"] == host)
         return {"outcomes": {**lost, **fetched, **self._copied(host)}}
@@ -388,9 +397,7 @@ class ActionModule(MoveAction):
         ready = [u for u in uuids if not taken.get(u, {}).get("error")]
         outcomes = {**taken, **self.guarded(ready, lambda: self._with_volumes(ready, off))}
         to_clean = [i for i in items if (outcomes.get(i["uuid"]) or {"error": True}).get("error")]
-        problems = clean_host(
-            self, [{"uuid": i["uuid"], "name": i["domain"]} for i in to_clean if not _stays(i)]
-        ).problems
+        problems = clean_host(self, [self._to_remove(i) for i in to_clean if not _stays(i)]).problems
         # What another run has taken over is settled by it.
         failed = [{"uuid": i["uuid"]} for i in to_clean if _stays(i) and i["uuid"] in self.mine]
         went_back = self._resize_disks("undone", failed)
@@ -406,6 +413,12 @@ class ActionModule(MoveAction):
                 its["error"] = problem.as_dict()
         clear_lost(self, ready)
         return {"outcomes": outcomes}
+
+    def _to_remove(self, item: Item) -> Item:
+        """What the current host removes of an instance: all of it where it is brought back; else what was made for this move, as nobody but the host
+        knows whether it had something before."""
+        its = {"uuid": item["uuid"], "name": item["domain"]}
+        return its if self.reverts else {**its, "made_for": item["made_for"]}
 
     def _return(self, host: str) -> dict[str, t.Any]:
         """On the former hosts: nothing is offered any more, and guests start that did not move, or came back."""
@@ -537,7 +550,9 @@ class ActionModule(MoveAction):
         for uuid in sorted(lacking):
             reconnect.setdefault(items[uuid]["source"], []).append(uuid)
         for uuid in at_home:
-            if items[uuid]["runs"] and uuid not in switched["lost"]:
+            # What this run did not shut down was off, and may run where its new host refused it.
+            off = uuid in self.registered(DEPARTED, items[uuid]["source"]).get("was_off", ()) and uuid not in went
+            if items[uuid]["runs"] and uuid not in switched["lost"] and not off:
                 start.setdefault(items[uuid]["source"], []).append(uuid)
             if uuid in went and _stays(items[uuid]):
                 undone.setdefault(items[uuid]["source"], []).append(uuid)

@@ -502,4 +502,4 @@ class ActionModule(LedgerAction):
 
 
 def _outcome(answer: t.Mapping[str, t.Any], problem: errors.BootflowError | None) -> Outcome:
-    return Outcome(int(answer.get("power_state") or 0), problem, answer.get("vm_state"))
+    return Outcome.of_answer(answer, problem, answer.get("vm_state"))

@@ -29,7 +29,7 @@ class ActionModule(LedgerAction):
         if not todo and not to_power_off:
             return {"changed": False, "removed": []}
         with lease_kept(self):
-            problems, parts = clean_host(self, todo)
+            problems, parts, _kept = clean_host(self, todo)
             powered_off = self._power_off(to_power_off) if to_power_off else {}
         done = [i["uuid"] for i in todo if i["uuid"] not in problems]
         journalled = ledger.transact(delete.journal_unexpected, host, problems) if problems else []

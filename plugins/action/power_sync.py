@@ -228,7 +228,7 @@ def _outcome(answer: t.Mapping[str, t.Any], problem: errors.BootflowError | None
     vm_state = None
     if started and problem is not None:
         vm_state = states.ACTIVE if _is_of_a_while(problem) or answer.get("silent") else states.ERROR
-    return Outcome(int(answer.get("power_state") or 0), problem, vm_state)
+    return Outcome.of_answer(answer, problem, vm_state)
 
 
 def _instance(

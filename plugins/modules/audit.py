@@ -125,7 +125,8 @@ findings:
       description:
         - Kind of the difference. V(usage), V(host_facts), V(host_unreachable), V(dead_build), V(dead_delete), V(cleanup), V(stale_claim), V(missing_claim),
           V(wrong_claim), V(device_claim), V(port), V(address), V(server_group), V(orphan_domain), V(foreign_domain), V(other_ledger), V(orphan_folder),
-          V(orphan_disk), V(instance_without_domain), V(instance_elsewhere), V(volume), V(attachment), V(orphan_volume), V(missing_volume), V(orphan_target),
+          V(orphan_disk), V(instance_without_domain), V(instance_elsewhere), V(other_disks), V(volume), V(attachment), V(orphan_volume),
+          V(missing_volume), V(orphan_target),
           V(missing_target), V(orphan_session), V(orphan_secret), V(missing_reservation), V(orphan_reservation),
           V(unplugged_interface) or V(unread).
       type: str

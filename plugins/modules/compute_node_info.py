@@ -94,6 +94,10 @@ options:
     description: Also return the DHCP reservations of the libvirt networks of the host, as RV(dhcp).
     type: bool
     default: false
+  list_other_disks:
+    description: Also list the disks to which guests write and that are not their instances', as C(other_disks) of a domain in RV(compute_node).
+    type: bool
+    default: false
 requirements:
   - lvm2 for disks in a volume group
 """
@@ -365,6 +369,7 @@ def main():
             "iqn_prefixes": {"type": "list", "elements": "str", "default": []},
             "known_targets": {"type": "list", "elements": "str", "default": []},
             "list_reservations": {"type": "bool", "default": False},
+            "list_other_disks": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
@@ -387,6 +392,7 @@ def main():
                 args["ledger_id"],
                 args["volume_attach"] or "",
                 args["cpu_flags"],
+                args["list_other_disks"],
             )
             if args["iqn_prefixes"]:
                 more["iscsi"] = iscsi_ends(connection, args["iqn_prefixes"], args["known_targets"])

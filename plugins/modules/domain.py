@@ -129,6 +129,7 @@ outcomes:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies.other_disks import keep_others
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domain_batch import (
     DOMAIN_BATCH_ARGUMENTS,
     ensure_domains,
@@ -154,7 +155,7 @@ def main():
     module.no_log_values |= login_users(*(wanted["xml"] for wanted in module.params["domains"]))
     try:
         with at_work([wanted["uuid"] for wanted in module.params["domains"]], module.check_mode):
-            result = ensure_domains(module.params, module.check_mode)
+            result = ensure_domains(module.params, module.check_mode, keep_others=keep_others)
     except Exception as error:
         fail(module, error)
     module.no_log_values |= login_users(*(each["before"] for each in result["diff"]))

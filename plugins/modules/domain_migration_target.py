@@ -67,6 +67,15 @@ options:
         description: Its volumes as this host has them, by their ids, as libvirt's C(<disk>) with their source here. It can come with no others.
         type: dict
         default: {}
+      made_for:
+        description: Mark of the migration for which the folder of the guest is made. M(bootflow.compute.instance_cleanup) removes by it.
+        type: str
+        default: ''
+  arrived:
+    description: With O(state=absent), UUIDs of guests that have arrived. No failure of their migration removes them any more.
+    type: list
+    elements: str
+    default: []
   volume_group:
     description: Volume group for disks that are logical volumes, or in a file system on one.
     type: str
@@ -181,7 +190,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.live.target
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed, run_batch
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.ownership import LEDGER_ARGUMENTS
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.ownership import LEDGER_ARGUMENTS, mark_arrived
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.paths import instance_dir
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (
     TIME_LIMIT_ARGUMENTS,
@@ -197,6 +206,7 @@ def argument_spec():
         "guest": {"type": "dict", "required": True},
         "limits": {"type": "dict", "required": True},
         "volumes": {"type": "dict", "default": {}, "no_log": True},  # CHAP users
+        "made_for": {"type": "str", "default": ""},
     }
     return {
         **TIME_LIMIT_ARGUMENTS,
@@ -208,6 +218,7 @@ def argument_spec():
         "volume_group": {"type": "str"},
         "first_port": {"type": "int", "default": 49216},
         "last_port": {"type": "int", "default": 49279},
+        "arrived": {"type": "list", "elements": "str", "default": []},
         "port": {"type": "int"},
         "fingerprint": {"type": "str"},
         "stop_token": {"type": "str", "required": True, "no_log": True},
@@ -226,7 +237,8 @@ def prepare(args):
             sizes = {name: int(size) for name, size in (coming["limits"].get("disks") or {}).items()}
             disks = checked_disks(guest["disks"], sizes, coming["uuid"])
             check(connection, guest)
-            devices = make_disks(connection, *where, coming["uuid"], disks, sizes, args["volume_group"] or "")
+            found = (args["volume_group"] or "", coming["made_for"])
+            devices = make_disks(connection, *where, coming["uuid"], disks, sizes, *found)
             owners[coming["uuid"]] = qemu_owner(connection, guest["virt_type"])
             arriving[coming["uuid"]] = Arriving(
                 uuid=coming["uuid"],
@@ -261,6 +273,8 @@ def main():
     args = module.params
     try:
         if args["state"] == "absent":
+            for uuid in args["arrived"]:
+                mark_arrived(instance_dir(args["instances_path"], uuid))
             changed = stop(Place(HERE, args["port"], args["fingerprint"]), args["stop_token"])
             result = {"outcomes": {}, "port": 0, "fingerprint": ""}
         else:

@@ -23,6 +23,7 @@ author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
   - bootflow.compute.libvirt
+  - bootflow.compute.shared.instances_path
   - bootflow.compute.shared.time_limit
 attributes:
   platform: {platforms: linux}
@@ -44,6 +45,12 @@ options:
         description:
           - With O(state=running), a guest that somebody else left with its saved memory restored and its CPUs stopped goes on, too.
           - Such a guest looks like one that comes from another host, so that this is of suspended instances only.
+        type: bool
+        default: false
+      leaves:
+        description:
+          - The instance leaves its host, or gets copies of its disks. A guest that writes to other disks than the folder of its instance in O(instances_path)
+            records, or of which libvirt has snapshots or checkpoints, is refused before anything is done with it.
         type: bool
         default: false
   state:
@@ -140,6 +147,8 @@ outcomes:
       returned: always
 """
 
+import functools
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.connection import (
@@ -154,6 +163,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.pow
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed, run_batch
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.locks import at_work
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.paths import instance_dir
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (
     TIME_LIMIT_ARGUMENTS,
     keep_time_limit,
@@ -175,12 +185,14 @@ def argument_spec():
         "uuid": {"type": "str", "required": True},
         "shutdown_timeout": {"type": "float"},
         "restored": {"type": "bool", "default": PowerSpec.restored},
+        "leaves": {"type": "bool", "default": False},
     }
     return {
         **TIME_LIMIT_ARGUMENTS,
         **LIBVIRT_ARGUMENTS,
         "domains": {"type": "list", "elements": "dict", "required": True, "options": domain},
         "state": {"type": "str", "choices": list(STATES), "required": True},
+        "instances_path": {"type": "path", "default": "/var/lib/bootflow/instances"},
         "shutdown_timeout": {"type": "float", "default": PowerSpec.shutdown_timeout},
         "wait_soft_reboot_seconds": {"type": "float", "default": PowerSpec.wait_soft_reboot_seconds},
         "wait_timeout": {"type": "float", "default": PowerSpec.wait_timeout},
@@ -193,7 +205,14 @@ def argument_spec():
 def power_spec(args, domain):
     """The spec of one element of the option ``domains``, whose own values come before those for all."""
     values = {key: args[key] if domain.get(key) is None else domain[key] for key in OF_EACH}
-    return PowerSpec(uuid=domain["uuid"].lower(), state=args["state"], restored=domain["restored"], **values)
+    uuid = domain["uuid"].lower()
+    if domain["leaves"]:
+        from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies.other_disks import (
+            refuse_to_leave,  # reads XML, which no other power state needs
+        )
+
+        values["check"] = functools.partial(refuse_to_leave, folder=instance_dir(args["instances_path"], uuid))
+    return PowerSpec(uuid=uuid, state=args["state"], restored=domain["restored"], **values)
 
 
 def main():

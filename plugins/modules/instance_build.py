@@ -84,6 +84,7 @@ import time
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies.other_disks import keep_others
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.config_drive import (
     DRIVES_ARGUMENT,
     write_drives,
@@ -114,7 +115,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_lim
 
 def ensure_guests(options, check_mode):
     """The part domains, by the formats that local disks have."""
-    return ensure_domains(options, check_mode, as_recorded)
+    return ensure_domains(options, check_mode, as_recorded, keep_others)
 
 
 # part -> its work, and the option whose items are those of instances

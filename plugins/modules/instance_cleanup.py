@@ -62,6 +62,16 @@ options:
             M(bootflow.compute.domain), which defines it anew with new disks.
         type: bool
         default: false
+      made_for:
+        description:
+          - Mark of a move that failed. Only what was made for it is removed, see M(bootflow.compute.instance_disks_fetch) and
+            M(bootflow.compute.domain_migration_target). An instance that the host had before stays, and its outcome has C(kept).
+        type: str
+        default: ''
+      due_at:
+        description: When the cleanup was due, in seconds since the epoch. An instance that a move brought here later is refused, and stays.
+        type: float
+        default: 0.0
   whole_disk_clear:
     description: How to clear whole disks. V(zero) overwrites everything with zeros; with V(none) the next guest can read the old data.
     type: str
@@ -106,6 +116,10 @@ outcomes:
       type: list
       elements: str
       returned: success
+    kept:
+      description: Whether nothing was removed because nothing was made for O(instances[].made_for).
+      type: bool
+      returned: when so
     error:
       description:
         - Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.
@@ -123,7 +137,11 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.insta
     CLEARING_ARGUMENTS,
     Clearing,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.instances import Disks, remove_instance
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.instances import (
+    Condition,
+    Disks,
+    remove_instance,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.local_removal import LocalVolumes
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.facts.facts import block_devices_of, list_domains
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.connection import (
@@ -156,6 +174,8 @@ def main():
                     "disks": {"type": "list", "elements": "raw", "default": []},
                     "ran": {"type": "bool", "default": True},
                     "defined_again": {"type": "bool", "default": False},
+                    "made_for": {"type": "str", "default": ""},
+                    "due_at": {"type": "float", "default": 0.0},
                 },
             },
             "whole_disk_clear": {"type": "str", "choices": list(WHOLE_DISK_CLEARS), "default": ZERO},
@@ -174,7 +194,8 @@ def main():
 
             def one(item):
                 path, again = args["instances_path"], item["defined_again"]
-                return remove_instance(connection, path, item["uuid"], module.check_mode, disks_of(item), local, again)
+                how = (module.check_mode, disks_of(item), local, again, Condition(item["made_for"], item["due_at"]))
+                return remove_instance(connection, path, item["uuid"], *how)
 
             def disks_of(item):
                 if args["whole_disk_clear"] == NONE or not item["disks"]:

@@ -15,11 +15,13 @@ description:
     only when it is complete. Files stay sparse. A disk that is to be larger grows before it has its name.
   - A disk that is a logical volume, or is in a file system on one, comes to O(volume_group). Its logical volume has the mark of an incomplete one until
     it was compared.
-  - An instance of which the host has something already is refused; what arrived of one that failed is removed.
+  - An instance of which the host has something already (a domain, a folder, logical volumes) is refused, and nothing of it is touched; what arrived of
+    one that failed is removed.
   - The failure of one instance does not affect the others. RV(outcomes) has the result of each.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
+  - bootflow.compute.libvirt
   - bootflow.compute.shared.instances_path
   - bootflow.compute.shared.ledger_id
   - bootflow.compute.shared.workers
@@ -105,6 +107,10 @@ options:
             type: str
             choices: [ext4, ext3, ext2, xfs, vfat, none]
             default: ext4
+      made_for:
+        description: Mark of the move for which the folder of the instance is made. M(bootflow.compute.instance_cleanup) removes by it.
+        type: str
+        default: ''
 requirements:
   - qemu-utils
 """
@@ -161,7 +167,12 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.insta
     CLEARING_ARGUMENTS,
     Clearing,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.instances import refuse_present
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.local_removal import LocalVolumes
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.connection import (
+    LIBVIRT_ARGUMENTS,
+    connect,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed, run_batch
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.ownership import LEDGER_ARGUMENTS
@@ -183,9 +194,11 @@ def argument_spec():
         "sizes": {"type": "dict", "default": {}},
         "limits": {"type": "dict", "required": True},
         "made": BLANK_DISKS_ARGUMENT,
+        "made_for": {"type": "str", "default": ""},
     }
     return {
         **TIME_LIMIT_ARGUMENTS,
+        **LIBVIRT_ARGUMENTS,
         **LEDGER_ARGUMENTS,
         "instances_path": {"type": "path", "default": "/var/lib/bootflow/instances"},
         "instances": {"type": "list", "elements": "dict", "required": True, "options": instance},
@@ -202,12 +215,17 @@ def main():
     local = LocalVolumes(args["volume_group"] or "", Clearing.of(args), args["ledger_id"])
 
     def one(instance):
+        def refuse(folder):
+            with connect(args["libvirt_uri"], args["libvirt_timeout"]) as connection:
+                refuse_present(connection, folder, local.volume_group, local.ledger_id)
+
         place = Place(instance["address"], instance["port"], instance["fingerprint"])
         sizes = {name: int(size) for name, size in instance["sizes"].items()}
         limits = {name: int(size) for name, size in instance["limits"].items()}
         what = (instance["uuid"], place, instance["token"], instance["files"], sizes)
         made = [disk_spec(disk) for disk in instance["made"]]
-        return fetch_instance(args["instances_path"], args["ledger_id"], *what, local, made, limits=limits)
+        how = (local, made, instance["made_for"], refuse)
+        return fetch_instance(args["instances_path"], args["ledger_id"], *what, *how, limits=limits)
 
     try:
         results = run_batch([(i["uuid"], i) for i in args["instances"]], one, args["workers"])

@@ -23,6 +23,16 @@ def of_this_run(action: LedgerAction) -> dict[str, t.Mapping[str, t.Any]]:
     return {h: report for h, report in found.items() if report.get("reported") or report.get("error")}
 
 
+def instances_in(report: t.Mapping[str, t.Any]) -> set[str]:
+    """The UUIDs of which a host reported a domain, a folder or logical volumes."""
+    node = report.get("compute_node") or {}
+    return {
+        *(d["uuid"] for d in node.get("domains") or ()),
+        *(node.get("instance_folders") or ()),
+        *(node.get("instance_volumes") or ()),
+    }
+
+
 def follow_power(action: LedgerAction, tx: Transaction) -> None:
     """Check mode: instances are what hosts reported of their guests, until ``tx`` is rolled back."""
     from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import (

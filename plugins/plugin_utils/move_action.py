@@ -228,4 +228,5 @@ def item_of(m: Moving) -> Item:
         "source": m.move.source_compute,
         "destination": m.move.dest_compute,
         "vm_state": m.row.vm_state,
+        "made_for": m.made_for,
     }

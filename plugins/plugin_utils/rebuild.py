@@ -240,7 +240,7 @@ def rebuild(action: LedgerAction, uuids: t.Sequence[str]) -> tuple[Outcomes, bui
     gone_parts = [
         {"uuid": b.uuid, "name": b.row.domain_name, "defined_again": guest_of_build.has_volumes(b)} for b in left
     ]
-    removed = remove_instances(action, gone_parts, {})
+    removed, _kept = remove_instances(action, gone_parts, {})
     work.problems.update(removed)
     work.builds = {b.uuid: b for b in work.good(left)}
     work.forget_machine_types()

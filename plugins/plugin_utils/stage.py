@@ -34,6 +34,9 @@ class Cleaned(t.NamedTuple):
 
     problems: dict[str, errors.BootflowError]  # why something of it may be there still
     parts: dict[str, str]  # cleanups.OLD or NEW, of those of which no more was to be removed
+    kept: frozenset[str] = (
+        frozenset()
+    )  # those of which the host had made nothing for the move: what it has was there before
 
 
 def clean_host(action: LedgerAction, instances: list[dict[str, t.Any]]) -> Cleaned:
@@ -43,6 +46,8 @@ def clean_host(action: LedgerAction, instances: list[dict[str, t.Any]]) -> Clean
     both now: what an instance no longer has may belong to another. Of one that was resized here, and stays, only what it was, or was to
     become, is removed. One that is here, and that another run has taken over meanwhile, keeps what it has: a run that was believed
     dead may go on after hours.
+
+    :arg instances: {uuid, name}; with ``made_for`` only what the host made for this move is removed, and else what its pending cleanup says.
     """
     if not instances:
         return Cleaned({}, {})
@@ -55,8 +60,13 @@ def clean_host(action: LedgerAction, instances: list[dict[str, t.Any]]) -> Clean
         kept, disks, volumes = ledger.inspect(_had_on, host, [i["uuid"] for i in instances])
         left.update({uuid: _taken_over(uuid, host) for uuid in kept})
         instances = [i for i in instances if i["uuid"] not in kept]
-        uuids = [i["uuid"] for i in instances]
-        problems = remove_instances(action, instances, disks)
+        due = ledger.inspect(cleanups.conditions, host, [i["uuid"] for i in instances])
+        conditions = {u: dict(zip(("made_for", "due_at"), its)) for u, its in due.items()}
+        problems, not_made = remove_instances(
+            action, [{**conditions.get(i["uuid"], {}), **i} for i in instances], disks
+        )
+        uuids = [i["uuid"] for i in instances if i["uuid"] not in not_made]
+        volumes = [v for v in volumes if v.row.instance_uuid not in not_made]
         gone_on = [uuid for uuid in uuids if uuid not in problems]
         for uuid, problem in attached_volumes.forget(action, ledger, gone_on).items():
             problems.setdefault(uuid, problem)
@@ -71,7 +81,7 @@ def clean_host(action: LedgerAction, instances: list[dict[str, t.Any]]) -> Clean
                     problems.setdefault(volume.row.instance_uuid, connected[volume.id])
     finally:
         ledger.close()
-    return Cleaned({**problems, **left}, parts)
+    return Cleaned({**problems, **left}, parts, not_made)
 
 
 def _begin(ledger: Ledger, host: str, uuids: t.Sequence[str]) -> dict[str, str]:
@@ -162,13 +172,13 @@ def _power_off(action: LedgerAction, uuids: t.Sequence[str]) -> dict[str, errors
 
 def remove_instances(
     action: LedgerAction, instances: list[dict[str, t.Any]], disks: t.Mapping[str, list[dict[str, t.Any]]]
-) -> dict[str, errors.BootflowError]:
+) -> tuple[dict[str, errors.BootflowError], frozenset[str]]:
     """Remove domains, local disks and config drives from the current host; ``disks``, the whole disks of each, are cleared.
 
-    Returns uuid -> why that failed.
+    Returns uuid -> why that failed, and the uuids of those of which nothing was made for the move that is named as ``made_for``.
     """
     if not instances:
-        return {}
+        return {}, frozenset()
     arguments = {
         **host_settings.cleanup_arguments(action),
         "instances": [{**i, "disks": disks.get(i["uuid"], [])} for i in instances],
@@ -179,7 +189,8 @@ def remove_instances(
         with lease_kept(action) if clears else contextlib.nullcontext():
             result = action.run_module("instance_cleanup", arguments)
     except errors.BootflowError as e:
-        return {i["uuid"]: e for i in instances}
+        return {i["uuid"]: e for i in instances}, frozenset()
     except Exception as e:  # nothing of them counts as removed, and the play goes on
-        return dict.fromkeys((i["uuid"] for i in instances), action.unexpected(e))
-    return item_errors(result, [i["uuid"] for i in instances])
+        return dict.fromkeys((i["uuid"] for i in instances), action.unexpected(e)), frozenset()
+    kept = frozenset(u for u, outcome in result["outcomes"].items() if outcome.get("kept"))
+    return item_errors(result, [i["uuid"] for i in instances]), kept

@@ -116,6 +116,7 @@ _domain = record(
         "ledger": uuid,
         "disk_gb": count,
         "rescued": flag,
+        "other_disks": items(message),
         "moving": choice(*MOVING),
     },
 )

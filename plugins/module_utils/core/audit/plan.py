@@ -71,6 +71,7 @@ ORPHAN_TARGET = "orphan_target"
 MISSING_TARGET = "missing_target"
 ORPHAN_SESSION = "orphan_session"
 ORPHAN_SECRET = "orphan_secret"
+OTHER_DISKS = "other_disks"  # a guest writes to disks that are not the instance's
 MISSING_RESERVATION = "missing_reservation"  # of an address of a guest, on the host's DHCP server
 ORPHAN_RESERVATION = "orphan_reservation"
 UNPLUGGED = "unplugged_interface"  # of a running guest: its network or bridge ended, and came again without it
@@ -116,6 +117,11 @@ _DEFINES = {
 
 _UNSEEN = " If the ledger was restored from a backup, see first that no host that did not answer runs the guest: %s."
 
+_OTHER_DISKS = (
+    "Domain %s on %s writes to a disk that is not the instance's, so that the instance is neither migrated nor resized nor rescued. If it is the overlay of"
+    " an external snapshot, merge it: virsh blockcommit DOMAIN DISK --active --pivot --wait; else copy it back, or detach it, with virsh."
+)
+
 _HALF_DETACHED = (
     "A run began to detach this interface, whose addresses stay taken. If that run has ended, run bootflow.compute.detach_interface"
     " with port_id: %s."
@@ -141,6 +147,7 @@ class Domain:
     disk_gb: int = 0
     rescued: bool = False  # it is the domain of a rescue
     moving: str = ""  # one of core.instances.moves.MOVING
+    other_disks: t.Sequence[str] = ()  # what the guest writes to and is not the instance's, as "vda: /path"
 
     @classmethod
     def of(cls, fact: t.Mapping[str, t.Any]) -> Domain:
@@ -154,6 +161,7 @@ class Domain:
             ledger=fact.get("ledger") or "",
             rescued=bool(fact.get("rescued")),
             moving=fact.get("moving") or "",
+            other_disks=tuple(fact.get("other_disks") or ()),
             **amounts,
         )
 
@@ -705,6 +713,9 @@ class _Plan:
         for domain in snapshot.domains:
             if domain.ledger in ("", self.ledger.id) and self._is_orphan(snapshot, domain.uuid):
                 self._domain(host, domain)
+            elif domain.other_disks:
+                its = (OTHER_DISKS, host, domain.uuid, "disks", list(domain.other_disks), list(domain.other_disks))
+                self.add(*its, REPORT, _OTHER_DISKS % (domain.name, host))
         for uuid in snapshot.folders:
             if uuid not in self.domains[host] and self._is_orphan(snapshot, uuid):
                 hint = "Audit with bootflow_audit_remove_orphans: true removes it."

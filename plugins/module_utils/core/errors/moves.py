@@ -32,6 +32,39 @@ class MoveNotSupported(InvalidInput):
     remedy = "docs/operations.md says what moves."
 
 
+class InstanceElsewhere(Conflict):
+    """Another host reported something of the instance than the one where the ledger has it: a second copy of the guest would be made."""
+
+    msg_fmt = "Instance %(instance_uuid)s is on %(host)s by the ledger, but %(found)s by the last report"
+    remedy = (
+        "The ledger may have been restored from a backup. bootflow.compute.audit asks all hosts again. See which of the two has the instance's data, and"
+        " remove the other copy by hand. If that host is lost or cannot be believed, force it down: what it reported does not count then."
+    )
+
+
+class GuestDisksDiffer(Conflict):
+    """The guest writes to a disk that is not the instance's: an overlay of an external snapshot, a copy, or a disk attached by hand. Its data would
+    be left behind.
+    """
+
+    msg_fmt = (
+        "Disk %(target)s of instance %(instance_uuid)s (domain %(domain)s on %(host)s) is %(path)s, which is not the instance's: its data would be"
+        " left behind"
+    )
+    remedy = (
+        "If it is the overlay of an external snapshot, as backup programs make it, merge it on that host while the guest runs: virsh blockcommit DOMAIN"
+        " DISK --active --pivot --wait. If it is a copy, copy it back: virsh blockcopy. Detach a disk that was attached by hand: virsh detach-disk DOMAIN"
+        " DISK --persistent."
+    )
+
+
+class GuestHasSnapshots(Conflict):
+    """libvirt has snapshots or checkpoints of the guest. They belong to its host and its disks there, and would be lost."""
+
+    msg_fmt = "libvirt on %(host)s has %(what)s of instance %(instance_uuid)s (domain %(domain)s), which would be lost"
+    remedy = "Delete them on that host: virsh snapshot-delete or virsh checkpoint-delete; virsh snapshot-list and virsh checkpoint-list show them."
+
+
 class DiskCopyFailed(BootflowError):
     """The disks of an instance did not arrive on its new host."""
 

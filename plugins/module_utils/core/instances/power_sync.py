@@ -55,7 +55,8 @@ _HELD_BACK = (
     "Its host restarted, but is forced down. Set the host up, and the next sync starts the guest; or evacuate it."
 )
 _RUNS_ELSEWHERE = (
-    "Its host restarted, but the guest runs on %s, and is not started twice. bootflow.compute.audit tells what to do."
+    "Its host %s restarted, and has it without power; but %s says that the guest runs there, so it is not started twice. See which of the two is right:"
+    " bootflow.compute.audit names both. If %s cannot be believed, force it down, and sync again."
 )
 
 #: What a host reports of a guest without power; NOSTATE where it has none.
@@ -118,7 +119,7 @@ def decide(
     if restarted and known.vm_state == states.ACTIVE and power_state in OFF:
         action, reason = (None, _HELD_BACK) if forced_down else (RESUME, _RESTARTED)
         if runs_on is not None:
-            action, reason = None, _RUNS_ELSEWHERE % runs_on
+            action, reason = None, _RUNS_ELSEWHERE % (host, runs_on, runs_on)
     if action == STOP and known.shutdown_terminate and power_state in (SHUTDOWN, CRASHED):
         action = DELETE
     return Decision(None if power_state == known.power_state else power_state, action, reason)

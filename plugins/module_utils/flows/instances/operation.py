@@ -24,8 +24,21 @@ from ...ledger.compute import history, instances, nodes, runs
 from ...ledger.compute.instances import Instance, InstanceRow
 from ...ledger.db.locks import take_turns
 from ...ledger.db.transaction import Transaction
+from . import elsewhere
 
 MOST_NAMED = 5
+#: The operations that define or start a guest where the ledger has its instance. Moves check it on their own.
+BRING_UP = (
+    "start",
+    "resume",
+    "soft_reboot",
+    "hard_reboot",
+    "rescue",
+    "unrescue",
+    "restore",
+    "rebuild",
+    "revert_resize",
+)
 WHOSE = "whose"  # the detail of an error that has the instance's name, where Nova's words have its UUID
 
 
@@ -131,6 +144,16 @@ class Outcome:
     power_state: int = states.NOSTATE  # after a failure: if it is known
     error: errors.BootflowError | None = None
     vm_state: str | None = None  # what its host made of it; None: by the operation's rule
+    gone: bool = False  # after a failure: its host has no domain of it, which is known
+
+    @classmethod
+    def of_answer(
+        cls, answer: t.Mapping[str, t.Any], error: errors.BootflowError | None, vm_state: str | None = None
+    ) -> Outcome:
+        """What a host answered. After a failure it has a ``power_state`` only if that is known: NOSTATE is that of a guest without a domain."""
+        said = answer.get("power_state")
+        gone = error is not None and (said == states.NOSTATE or isinstance(error, errors.InstanceNotFound))
+        return cls(int(said or states.NOSTATE), error, vm_state, gone)
 
 
 # --- begin --------------------------------------------------------------------------------------------------------------
@@ -151,6 +174,7 @@ def begin(
     :raises InvalidInput: see select().
     :raises InstanceNotFound, ProjectNotFound: an unknown name, UUID or project.
     :raises InstanceIsLocked, InstanceInvalidState, InstanceBusy, ComputeHostNotFound: one of them cannot begin.
+    :raises InstanceElsewhere: another host reported its guest, and a second one would run.
     :raises OverQuota: they count again, and are too many.
     """
     if operation.counts_again:  # take turns with others that add to the usage, before any row is locked
@@ -369,6 +393,8 @@ def enter(
             refused.append(e)
         begun.rows.append(row)
     refuse(refused)
+    if operation.name in BRING_UP:
+        refuse(list(elsewhere.refusals(tx, begun.rows).values()))
     start(tx, operation, begun.rows)
     return begun
 
@@ -580,7 +606,11 @@ def vm_state_after(operation: Operation, outcome: Outcome) -> str | None:
         return outcome.vm_state
     if outcome.error is None:
         return operation.rule.result
-    if operation.fails_to is None or outcome.power_state == states.NOSTATE:  # not known
+    if operation.fails_to is None:
+        return None
+    if outcome.gone:
+        return operation.fails_to
+    if outcome.power_state == states.NOSTATE:  # not known
         return None
     return operation.rule.result if outcome.power_state == states.RUNNING else operation.fails_to
 

@@ -27,7 +27,7 @@ from ...ledger.compute.instances import Instance, PlacedInstance
 from ...ledger.db.locks import take_turns
 from ...ledger.db.transaction import Transaction
 from ..attachments import moving
-from ..instances import operation
+from ..instances import elsewhere, operation
 from ..instances.operation import Operation, Selection
 from . import course, local_disks
 from .course import MIGRATE, RESIZE, Moving, load
@@ -129,6 +129,7 @@ def sort_out(
     """(uuid -> what is to be moved, uuid -> why others cannot be). Left out are those that have the flavor already and wait to be confirmed."""
     its = wanted.operation
     dead = operation.dead_runs(tx, rows)
+    twice = elsewhere.refusals(tx, rows)
     refused: dict[str, errors.BootflowError] = {}
     able: list[Instance] = []
     for row in rows:
@@ -136,6 +137,8 @@ def sort_out(
             continue
         try:
             operation.check(tx, its, row, dead, wanted.known_hosts)
+            if row.uuid in twice:
+                raise twice[row.uuid]
             if its.is_begun(row.task_state):
                 raise errors.InstanceInvalidState(
                     method=its.called, instance_uuid=row.uuid, attr="task_state", state=row.task_state,

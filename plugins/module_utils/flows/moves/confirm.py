@@ -69,12 +69,14 @@ def confirm(tx: Transaction, selection: Selection, window: float = 0.0) -> Confi
 
 
 def hosts_to_ask(tx: Transaction, selection: Selection, window: float) -> list[str]:
-    """Without a selection: the hosts of those that have waited so long, where they were not heard of lately. One that died since has nothing to
-    confirm: the former host has all that there is. source: Nova's task, which runs on the new host
+    """The hosts of those that are to be confirmed, where they were not heard of lately. One that died since has nothing to confirm: the former host
+    has all that there is. So it is where the ledger was restored from a backup, and the move was reverted meanwhile.
+    source: Nova's task, which runs on the new host
     """
-    if not selection.is_empty or window <= 0:
+    if selection.is_empty and window <= 0:
         return []
-    hosts = {str(r.host) for r in _due(tx, window, lock=False)} - nodes.forced_down(tx)
+    rows = _due(tx, window, lock=False) if selection.is_empty else operation.select(tx, selection, lock=False)
+    hosts = {str(r.host) for r in rows if r.vm_state == states.RESIZED} - nodes.forced_down(tx)
     return nodes.stale_hosts(tx, sorted(hosts), SURE)
 
 

@@ -62,6 +62,11 @@ class Moving:
         return cleanups.NEW if ledger_moves.stays(self.move) else cleanups.ALL
 
     @property
+    def made_for(self) -> str:
+        """The mark that its new host gives what it makes for the move."""
+        return ledger_moves.made_for(self.move)
+
+    @property
     def runs(self) -> bool:
         """Whether its guest runs when all is done."""
         return self.move.old_vm_state == states.ACTIVE
@@ -212,10 +217,12 @@ def begin_revert(
     limits: t.Mapping[str, t.Any] | None = None,
     silent: t.Mapping[str, errors.BootflowError] | None = None,
     inventory: t.Collection[str] | None = None,
+    has: t.Mapping[str, t.Collection[str]] | None = None,
 ) -> Reverting:
-    """Begin to bring the selected instances back: all of them, or with an error none. One whose former host is ``silent`` fails alone, and is
-    left alone: the host where it is would be cleaned of its disks, and it could run nowhere.
+    """Begin to bring the selected instances back: all of them, or with an error none. One whose former host is ``silent``, or says that it has nothing
+    of it, fails alone, and is left alone: the host where it is would be cleaned of its disks, and it could run nowhere.
 
+    :arg has: host -> UUIDs of the instances that it reported in this run; hosts that did not report are left out
     :arg limits: bootflow_quotas. :arg silent: host -> why it does not answer
     :arg inventory: the hosts that plays reach, those of storage among them; None: any host
     :raises BootflowError: see operation.begin(). :raises InvalidVolume, VolumeLocked: another run works on a volume of one of them.
@@ -228,7 +235,7 @@ def begin_revert(
     operation.refuse_unknown(tx, rows, selection, known_hosts)
     unchanged = those_that_ended(tx, rows, moves.REVERTED)
     able = [r for r in rows if r not in unchanged]
-    failed = _without_host(tx, able, silent or {})
+    failed = _without_host(tx, able, silent or {}, has or {})
     try:
         begun = operation.enter(tx, REVERT, [r for r in able if r.uuid not in failed], known_hosts)
     except errors.ComputeHostNotFound as e:  # the former host has all of the disks: nobody is told to delete them
@@ -247,12 +254,24 @@ def begin_revert(
 
 
 def _without_host(
-    tx: Transaction, rows: t.Sequence[Instance], silent: t.Mapping[str, errors.BootflowError]
+    tx: Transaction,
+    rows: t.Sequence[Instance],
+    silent: t.Mapping[str, errors.BootflowError],
+    has: t.Mapping[str, t.Collection[str]],
 ) -> dict[str, errors.BootflowError]:
     """uuid -> why its former host cannot take it back."""
-    waiting = [r.uuid for r in rows if r.vm_state == states.RESIZED] if silent else []
+    waiting = [r.uuid for r in rows if r.vm_state == states.RESIZED] if silent or has else []
     found = ledger_moves.open_of(tx, waiting)
-    return {u: silent[m.source_compute] for u, m in found.items() if m.source_compute in silent}
+    failed = {u: silent[m.source_compute] for u, m in found.items() if m.source_compute in silent}
+    for uuid, move in found.items():
+        if uuid not in has.get(move.source_compute, (uuid,)):
+            failed[uuid] = errors.InstanceInvalidState(
+                message="Cannot '%s' instance %s: host %s, which it came from, has nothing of it"
+                % (REVERT.called, uuid, move.source_compute),
+                remedy="The ledger may have been restored from a backup, from before the move was confirmed. If the instance runs on %s, confirm it:"
+                " bootflow.compute.confirm_resize." % move.dest_compute,
+            )
+    return failed
 
 
 def those_that_ended(tx: Transaction, rows: t.Sequence[Instance], status: str) -> list[Instance]:
@@ -393,7 +412,13 @@ def leave_new_hosts(tx: Transaction, leaving: t.Sequence[Leaving]) -> None:
     """The claims there end when the hosts have nothing of the instances."""
     claims.release_moves(tx, {(each.moving.move.dest_compute, each.moving.uuid) for each in leaving if each.cleaned})
     owing = [(each.moving, each.reason) for each in leaving if not each.cleaned]
-    cleanups.add(tx, *(cleanups.Due(m.move.dest_compute, m.uuid, m.row.domain_name, why, m.of_new) for m, why in owing))
+    cleanups.add(tx, *(_due(m, why) for m, why in owing))
+
+
+def _due(m: Moving, reason: str) -> cleanups.Due:
+    """What its new host is to remove of an instance that never was there: what it made for the move, or of a resize on its own host the new part."""
+    made_for = m.made_for if m.of_new == cleanups.ALL else ""
+    return cleanups.Due(m.move.dest_compute, m.uuid, m.row.domain_name, reason, m.of_new, made_for)
 
 
 def end(tx: Transaction, endings: t.Sequence[Ending]) -> None:

@@ -26,7 +26,7 @@ from ...ledger.compute.instances import Instance
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments
 from ..attachments import moving
-from ..instances import operation
+from ..instances import elsewhere, operation
 from ..instances.operation import Selection
 from ..instances.rebuild import check_guest_data
 from .evacuated import EVACUATE, relocate
@@ -50,6 +50,7 @@ class Begun:
     volumes: dict[str, list[str]] = field(
         default_factory=dict
     )  # uuid -> its attachments that the old host may still use
+    made_for: dict[str, str] = field(default_factory=dict)  # uuid -> the mark of its move, see core.instances.move_mark
 
 
 #: What nothing can be done about as long as the host is away.
@@ -95,6 +96,7 @@ def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: Sched
     _go_over(tx, [(movers[u].row, h) for u, h in hosts.items() if isinstance(h, Candidate)])
     placed = sorted(set(movers) - set(begun.failed))
     begun.rows = instances.select_live(tx, uuids=placed) if placed else []
+    begun.made_for = {u: ledger_moves.made_for(m) for u, m in ledger_moves.open_of(tx, placed).items()}
     begun.failed.update(stay)
     return begun
 
@@ -109,6 +111,7 @@ def _check(
     rows = [r for r in rows if r not in unchanged]
     dead = operation.dead_runs(tx, rows)
     volumes = moving.refusals(tx, {r.uuid: r.host for r in rows}, down, wanted.inventory) if rows else {}
+    twice = elsewhere.refusals(tx, rows)
     away = _can_go_back(tx, [r for r in rows if r.host in down])
     refused: dict[str, errors.BootflowError] = {}
     for row in rows:
@@ -140,6 +143,8 @@ def _check(
                     reason="it has whole disks of host %s, and what is on them stays there" % row.host,
                     remedy="Bring the host back; or delete the instance, and boot it again without what is on them.",
                 )
+            if row.uuid in twice:
+                raise twice[row.uuid]
             if row.uuid in volumes:
                 raise volumes[row.uuid]
             check_guest_data(row, wanted.secrets_of(row.project, row.display_name))

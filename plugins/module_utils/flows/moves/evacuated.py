@@ -109,7 +109,9 @@ def _go_back(tx: Transaction, row: Instance, move: MoveRow, cleaned: bool) -> bo
     if cleaned:
         claims.release_on(tx, {(move.dest_compute, row.uuid)})
     else:
-        cleanups.add(tx, cleanups.Due(move.dest_compute, row.uuid, row.domain_name, "its evacuation failed"))
+        made_for = ledger_moves.made_for(move)
+        due = cleanups.Due(move.dest_compute, row.uuid, row.domain_name, "its evacuation failed", made_for=made_for)
+        cleanups.add(tx, due)
     return True
 
 

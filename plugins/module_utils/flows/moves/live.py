@@ -28,7 +28,7 @@ from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments
 from ...ledger.storage.attachments import Attachment, Connector
 from ..attachments import beside, life, moving
-from ..instances import operation
+from ..instances import elsewhere, operation
 from ..instances.operation import Selection
 from . import live_pins
 from .course import Moving
@@ -147,12 +147,15 @@ def sort_out(
     dead = operation.dead_runs(tx, rows)
     has = claims.allocations_of(tx, [r.uuid for r in rows if r.spec.get("numa_topology")])
     volumes = beside.refusals(tx, {r.uuid: r.host for r in rows}, wanted.inventory) if rows else {}
+    twice = elsewhere.refusals(tx, rows)
     versions = {n.host: n.hypervisor_version for n in nodes.rows(tx, ("host", "node", "hypervisor_version"))}
     found: dict[str, Mover] = {}
     refused: dict[str, errors.BootflowError] = {}
     for row in rows:
         try:
             operation.check(tx, LIVE_MIGRATE, row, dead, wanted.known_hosts)
+            if row.uuid in twice:
+                raise twice[row.uuid]
             if LIVE_MIGRATE.is_begun(row.task_state):
                 raise errors.InstanceInvalidState(
                     method=LIVE_MIGRATE.called, instance_uuid=row.uuid, attr="task_state", state=row.task_state,

@@ -122,7 +122,8 @@ def end(
             claims.release_moves(tx, {(m.move.dest_compute, m.uuid)})
         else:
             reason = reason or "its live migration failed"
-            cleanups.add(tx, cleanups.Due(m.move.dest_compute, m.uuid, m.row.domain_name, reason))
+            due = cleanups.Due(m.move.dest_compute, m.uuid, m.row.domain_name, reason, made_for=m.made_for)
+            cleanups.add(tx, due)
     beside.release(tx, [m.uuid], {m.row.run_id, tx.run.id})
     values: dict[str, t.Any] = {} if power_state == states.NOSTATE else {"power_state": power_state}
     if over:

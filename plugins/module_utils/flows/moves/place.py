@@ -27,6 +27,7 @@ from ...ledger.compute.instances import PlacedInstance
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments
 from ..boot.schedule import MOST_EXPLAINED, needs_of, request_spec, resource_request
+from ..instances import elsewhere
 
 ReadFleet = t.Callable[[Transaction, Needs], Fleet]
 
@@ -64,6 +65,8 @@ def claim(
     barred: dict[str, set[str]] = defaultdict(set)
     for due in cleanups.of_instances(tx, uuids):
         barred[due.instance_uuid].add(due.host)
+    for uuid, hosts in elsewhere.hosts_of(tx, uuids).items():  # which have something of it already
+        barred[uuid] |= hosts
     named = nodes.same_machines(tx, {m.row.host for m in movers}.union(*barred.values()))
     for mover in movers:
         for host in {mover.row.host, *barred[mover.row.uuid]}:

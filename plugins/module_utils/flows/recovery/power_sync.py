@@ -21,7 +21,7 @@ from ...core.instances.power_sync import Decision, Known
 from ...ledger.compute import history, instances, nodes, runs
 from ...ledger.compute.instances import Instance, InstancePower
 from ...ledger.db.transaction import Transaction
-from ..instances import operation
+from ..instances import elsewhere, operation
 from ..instances.operations import OPERATIONS
 from . import dead_runs, operations
 
@@ -165,7 +165,7 @@ def sync(
     known = _known_boots(tx, reports)
     again = _restarted(reports, known)
     down = nodes.forced_down(tx) if again else set()
-    running = _running({**(others or {}), **reports}) if again else {}
+    running = _running(tx, rows, {**(others or {}), **reports}) if again else {}
     differing = list(_differing(rows, reports, again, down, running))
     suspects = {r.uuid: str(r.host) for r, decision in differing if _holds(tx, r, reports, decision)}
     # What this report cannot decide may be theirs.
@@ -205,14 +205,18 @@ def _counts(rows: t.Sequence[InstancePower], reports: t.Mapping[str, Report]) ->
     return {host: (ours, theirs) for host, (ours, theirs) in numbers.items() if ours != theirs}
 
 
-def _running(reports: t.Mapping[str, Report]) -> dict[str, str]:
-    """uuid of each guest that has power -> its host."""
-    return {
+def _running(tx: Transaction, rows: t.Sequence[InstancePower], reports: t.Mapping[str, Report]) -> dict[str, str]:
+    """uuid of each guest that has power, or had it when another host reported last -> that host. Hosts that are forced down do not count."""
+    down = nodes.forced_down(tx)
+    found = elsewhere.running_on(tx, [r.uuid for r in rows if r.host not in down])
+    now = {
         u: host
         for host, its in reports.items()
+        if host not in down
         for u, power_state in its.power_states.items()
         if power_state not in power_sync.OFF
     }
+    return {**{u: host for u, host in found.items() if host not in reports}, **now}
 
 
 def _decide(row: InstancePower, host: str, reported: int, again: bool, down: bool, runs_on: str | None) -> Decision:

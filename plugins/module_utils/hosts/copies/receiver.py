@@ -29,7 +29,7 @@ from ..os.batch import progress
 from ..os.files import fsync
 from ..os.locks import host_lock
 from ..os.module_errors import as_bootflow_error
-from ..os.ownership import mark_folder
+from ..os.ownership import mark_folder, mark_made_for
 from ..os.paths import checked_disk_name, checked_instances_path, instance_dir, make_dirs
 from ..os.room import check_room
 from ..volumes.copy import flush, zero
@@ -49,6 +49,8 @@ def fetch_instance(
     sizes: t.Mapping[str, int],
     local: LocalVolumes = NO_GROUP,
     made: t.Sequence[DiskSpec] = (),
+    made_for: str = "",
+    refuse: t.Callable[[str], None] = lambda folder: None,
     *,
     limits: t.Mapping[str, int],
 ) -> dict[str, t.Any]:
@@ -58,6 +60,7 @@ def fetch_instance(
     :arg files: as sender.prepare() described them; none: nothing is fetched. :arg sizes: of disks, in bytes, where they are to be larger
     :arg limits: bytes that each disk may have now, by name; 0: the ledger does not know. The instance has no others
     :arg local: where those that are logical volumes come to
+    :arg made_for: the mark of the move, see core.instances.move_mark. :arg refuse: see disks.instances.refuse_present()
     :raises Conflict: the host has something of the instance already. :raises DiskFull: there is not enough room.
     :raises InvalidDiskInfo: a disk of ``sizes`` is not among the files; the instance has no such disk, or it is larger than it may be.
     :raises DiskCopyFailed: they could not be fetched, or arrived with another checksum. What arrived is removed.
@@ -66,6 +69,7 @@ def fetch_instance(
     folder = instance_dir(instances_path, uuid)
     files = checked_disks(list(files), limits, uuid)
     with host_lock(instances_path, "instance-" + os.path.basename(folder)):
+        refuse(folder)
         if os.path.lexists(folder):
             raise Conflict(
                 message="folder %s exists on %s" % (folder, os.uname().nodename),
@@ -79,6 +83,7 @@ def fetch_instance(
         _check_room(instances_path, files, limits)
         progress.mark_changed()
         try:
+            mark_made_for(folder, made_for)
             mark_folder(folder, ledger_id)
             make_dirs(folder)
             arrival = _Arrival(folder, ledger_id, local, sizes, [spec.checked() for spec in made])

@@ -2,7 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Removes an instance from this host: its domain, logical volumes and directory; and clears its whole disks. Nothing else."""
+"""Removes an instance from this host: its domain, logical volumes and directory; and clears its whole disks. Nothing else.
+
+The controller does not know what the host has: its ledger may be older, where it was restored from a backup. So the host refuses an instance that it
+has already, and removes for a move that failed only what was made for that move.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +16,33 @@ import stat
 import typing as t
 from dataclasses import dataclass
 
-from ...core.errors import InvalidInput
+from ...core.errors import Conflict, DriverNotInitialized, InvalidInput, MissingLibrary
+from ...core.instances.move_mark import began_at
 from ..libvirt.domains import remove_domain
+from ..libvirt.running import find_domain
+from ..lvm import lvm
 from ..os.batch import progress
 from ..os.locks import host_lock, take_back
-from ..os.ownership import check_owner, ledger_of_folder
+from ..os.ownership import MARKS, check_owner, ledger_of_folder, made_for
 from ..os.paths import instance_dir
 from .clear import clear_disk
+from .instance_tags import of_instance
 from .local_removal import NO_GROUP, LocalVolumes, remove_volumes
 from .unused_images import mark_bases_used
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What may be removed of an instance: what was made for this move only; and nothing that a move made after ``due_at``.
+
+    ``due_at`` is in seconds since the epoch, by the ledger's clock, as in the mark; 0.0: no condition.
+    """
+
+    made_for: str = ""
+    due_at: float = 0.0
+
+
+ANY = Condition()
 
 
 @dataclass(frozen=True)
@@ -44,15 +66,18 @@ def remove_instance(
     disks: Disks = Disks(),
     local: LocalVolumes = NO_GROUP,
     defined_again: bool = False,
+    condition: Condition = ANY,
 ) -> dict[str, t.Any]:
-    """Remove domain, logical volumes and directory of one instance, clear its whole disks; {changed, removed: [texts and paths]}.
+    """Remove domain, logical volumes and directory of one instance, clear its whole disks; {changed, removed: [texts and paths]},
+    and ``kept`` (true) where the condition does not hold.
 
     Does nothing for a missing instance. The domain is stopped first, so that the directory of a running guest is never removed. It is
     undefined only after its disks are cleared, so that an interrupted removal clears them when it is repeated.
 
     :arg defined_again: see domains.remove_domain
+    :arg condition: without it nothing is removed.
 
-    :raises Conflict: the domain or the directory belongs to another ledger; nothing is changed.
+    :raises Conflict: the domain or the directory belongs to another ledger, or came later than the cleanup; nothing is changed.
     :raises InvalidInput: ``uuid`` is not valid, or a file system of something else is mounted inside the directory.
     :raises LibvirtError, HypervisorUnavailable: libvirt fails or is not running; the directory is kept.
     :raises CommandFailed: a disk could not be cleared, then domain (stopped) and directory are kept; or a logical volume could
@@ -62,9 +87,9 @@ def remove_instance(
     folder = instance_dir(instances_path, uuid)
     uuid = os.path.basename(folder)
     if check_mode or not os.path.isdir(os.path.dirname(folder)):
-        return _remove(connection, folder, uuid, check_mode, disks, local, defined_again)
+        return _remove(connection, folder, uuid, check_mode, disks, local, defined_again, condition)
     with host_lock(instances_path, "instance-" + uuid):
-        return _remove(connection, folder, uuid, check_mode, disks, local, defined_again)
+        return _remove(connection, folder, uuid, check_mode, disks, local, defined_again, condition)
 
 
 def _remove(
@@ -75,8 +100,11 @@ def _remove(
     disks: Disks,
     local: LocalVolumes,
     defined_again: bool,
+    condition: Condition,
 ) -> dict[str, t.Any]:
     check_owner("folder %s" % folder, ledger_of_folder(folder), local.ledger_id)
+    if not is_removable(connection, folder, condition, local.volume_group, local.ledger_id):
+        return {"changed": False, "removed": [], "kept": True}
     cleared: list[str] = []
 
     def clear() -> None:
@@ -131,3 +159,74 @@ def _contents(folder: str, device: int, unmounted: t.Collection[str]) -> list[st
                 raise InvalidInput(reason="%s is a mount point" % path, remedy="Unmount it first.")
         paths += [os.path.join(parent, name) for name in sorted(files)]
     return paths
+
+
+# --- what there is of an instance
+
+
+def refuse_present(connection: t.Any, folder: str, volume_group: str = "", ledger_id: str = "") -> None:
+    """Refuse an instance of which this host has something already. Writes nothing.
+
+    :arg folder: of the instance. :arg volume_group: of the host's local disks; "": none
+    :raises Conflict: there is a domain, a folder, or logical volumes of it.
+    """
+    found = _parts(connection, folder, volume_group, ledger_id)
+    if found:
+        raise Conflict(
+            message="host %s already has %s of instance %s, which was left alone"
+            % (os.uname().nodename, found[0], os.path.basename(folder)),
+            remedy="bootflow.compute.audit says what the host has of the instance. If the ledger was restored from a backup, the instance may run there.",
+        )
+
+
+def _parts(connection: t.Any, folder: str, volume_group: str, ledger_id: str) -> list[str]:
+    """What there is of the instance, in words."""
+    found = []
+    if find_domain(connection, os.path.basename(folder)) is not None:
+        found.append("a domain")
+    if os.path.lexists(folder):
+        found.append("a folder")
+    names = _volumes(folder, volume_group, ledger_id)
+    return found + (["the logical volume %s" % names[0]] if names else [])
+
+
+def _volumes(folder: str, volume_group: str, ledger_id: str) -> list[str]:
+    if not volume_group:
+        return []
+    try:
+        group = lvm.read_group(volume_group, ledger_id)
+    except (DriverNotInitialized, MissingLibrary):  # whoever needs the group says so
+        return []
+    return [lv.name for lv in of_instance(group, os.path.basename(folder))]
+
+
+def is_removable(
+    connection: t.Any, folder: str, condition: Condition, volume_group: str = "", ledger_id: str = ""
+) -> bool:
+    """Whether the instance may be removed from this host; without it nothing is. Writes nothing.
+
+    :raises Conflict: a move brought the instance here after its cleanup was due.
+    """
+    mark = made_for(folder)
+    if condition.made_for:
+        return mark == condition.made_for or _is_empty(connection, folder, volume_group, ledger_id)
+    if condition.due_at and began_at(mark) > condition.due_at:
+        raise Conflict(
+            message="a move brought instance %s to %s after this cleanup was due, and nothing of it was removed"
+            % (os.path.basename(folder), os.uname().nodename),
+            remedy="The ledger is older than the host: it may have been restored from a backup. See whether the instance runs there, and remove"
+            " by hand what is not needed: virsh undefine, and its folder.",
+        )
+    return True
+
+
+def _is_empty(connection: t.Any, folder: str, volume_group: str, ledger_id: str) -> bool:
+    """Whether the host has no more of the instance than an empty folder, as a move leaves it that dies at once."""
+    if [what for what in _parts(connection, folder, volume_group, ledger_id) if what != "a folder"]:
+        return False
+    try:
+        return set(os.listdir(folder)) <= set(MARKS)
+    except FileNotFoundError:
+        return True
+    except NotADirectoryError:
+        return False

@@ -15,13 +15,13 @@ import typing as t
 from dataclasses import dataclass
 
 from ...core.disks.rescue import CONFIG_DRIVE, DEFINITION, DISK, is_rescue
-from ...core.errors import BootflowError, LibvirtError
+from ...core.errors import LibvirtError
 from ...core.guest.domain.element import parse
 from ...core.instances.power_states import NOSTATE
 from ..libvirt.connection import libvirt, libvirt_errors
 from ..libvirt.domains import DomainSpec, checked_xml, cut_off, with_local_disks, with_logins
 from ..libvirt.power import PowerSpec, ensure_power
-from ..libvirt.running import find_domain, power_state, refuse_gone
+from ..libvirt.running import find_domain, known_power_state, power_state, refuse_gone
 from ..os.batch import progress
 from ..os.files import read_text, remove_files, write_file
 from ..os.locks import guest_lock, host_lock
@@ -161,10 +161,7 @@ def restore(
     try:
         return {**ensure_power(connection, power, begun=True), "changed": True, "forced": forced}
     except Exception as error:
-        state = NOSTATE
-        with contextlib.suppress(BootflowError):
-            state = _state_of(find_domain(connection, uuid))
-        return failure(error, changed=True, power_state=state)
+        return failure(error, changed=True, **known_power_state(connection, uuid))
 
 
 def _define(connection: t.Any, uuid: str, own: str, of_ledger: str) -> bool:

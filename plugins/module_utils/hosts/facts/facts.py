@@ -14,18 +14,19 @@ from xml.sax.saxutils import escape, quoteattr
 
 from ...core.disks.local import ON_LVM
 from ...core.disks.rescue import is_rescue
-from ...core.errors import InvalidInput
+from ...core.errors import BootflowError, InvalidInput
 from ...core.guest.domain.element import parse, to_text
 from ...core.guest.domain.metadata import NovaInstanceConfig
 from ...core.guest.domain.namespaces import NOVA_NAMESPACE
 from ...core.guest.names import cpu_flag_name
 from ...core.instances.power_states import power_state_of
 from ...core.volumes.attachment import KERNEL
+from ..copies.other_disks import other_disks
 from ..disks.devices import isolated_disks
 from ..disks.local_storage import group_facts
 from ..iscsi.connector_facts import initiator_name, qemu_opens_iscsi
 from ..libvirt.connection import libvirt, libvirt_errors
-from ..libvirt.domains import ledger_of_domain
+from ..libvirt.domains import definitions_of, ledger_of_domain
 from ..live.state import moving_of
 from ..os import guest_rules
 from ..os.boots import boot_id
@@ -57,6 +58,7 @@ def compute_node(
     ledger_id: str = "",
     volume_attach: str = "",
     cpu_flags: t.Sequence[str] = (),
+    list_other_disks: bool = False,
 ) -> dict[str, t.Any]:
     """Facts of this host for the scheduler and the XML of guests.
 
@@ -69,6 +71,7 @@ def compute_node(
     :arg ledger_id: folders and logical volumes of other ledgers are not reported; their domains are, with their ledger.
     :arg volume_attach: how guests of this host get volumes: kernel or qemu; "": not known, and nothing is reported of it.
     :arg cpu_flags: CPU features that guests are to have or not to have, such as ``+pcid``; those that libvirt does not know are reported.
+    :arg list_other_disks: also list the disks of guests that are not the instances'.
     :arg disk_medium: medium of the local disks as configured: hdd, ssd, nvme.
     :raises InvalidInput: an entry of pci_device_spec is not valid, or the volume group is not set.
     :raises DriverNotInitialized: the volume group does not exist.
@@ -130,6 +133,8 @@ def compute_node(
     node["virt_type"] = verdict.virt_type
     node["virt_type_reason"] = verdict.reason
     node["domains"] = domain_facts(domains)
+    if list_other_disks:
+        _add_other_disks(node["domains"], domains, instances_path)
     node["at_work"] = sorted(working | guests_at_work())
     node["instance_folders"] = instance_folders(instances_path, ledger_id)
     node["running_domains"] = sum(1 for d in domains if d["active"])
@@ -244,6 +249,20 @@ def domain_facts(domains: t.Iterable[t.Mapping[str, t.Any]]) -> list[dict[str, t
             }
         )
     return found
+
+
+def _add_other_disks(
+    facts: t.Iterable[dict[str, t.Any]], domains: t.Iterable[t.Mapping[str, t.Any]], instances_path: str
+) -> None:
+    """Enter as ``other_disks`` what guests of ours write to and is not the instance's, as "vda: /path"."""
+    known = {row["uuid"]: row["domain"] for row in domains}
+    for fact in facts:
+        if fact["ours"]:
+            with contextlib.suppress(BootflowError, libvirt.libvirtError):
+                definitions = definitions_of(known[fact["uuid"]])
+                found = other_disks(definitions, os.path.join(instances_path, fact["uuid"]))
+                if found:
+                    fact["other_disks"] = ["%s: %s" % each for each in sorted(found.items())]
 
 
 def made_by_us(xml: t.Any) -> bool:

@@ -6,22 +6,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
+import functools
 import typing as t
 
-from ...core.errors import BootflowError, InvalidInput
+from ...core.errors import InvalidInput
 from ...core.guest.domain.compare import intent_differences
-from ...core.instances.power_states import NOSTATE
 from ..os.batch import progress, run_batch
 from ..os.locks import BUILDS, host_place
 from ..os.module_errors import failure
+from ..os.ownership import mark_arrived
+from ..os.paths import instance_dir
 from .connection import LIBVIRT_ARGUMENTS, connect
 from .dhcp import RESERVATIONS_ARGUMENT, Reservation
 from .domain_waits import AddressWait, ConsoleWait, checked_address
 from .domains import DomainSpec, checked_pattern, checked_xml, ensure_domain, log_is_appended, log_path_of
 from .refused import refused_kept
-from .running import find_domain, power_state
+from .running import known_power_state
 
 # The option ``domains``.
 DOMAIN_ARGUMENTS: dict[str, dict[str, t.Any]] = {
@@ -72,11 +73,13 @@ def ensure_domains(
     params: t.Mapping[str, t.Any],
     check_mode: bool,
     adapted: t.Callable[[str, str, str], str] = lambda path, uuid, xml: xml,
+    keep_others: t.Callable[[str, DomainSpec, t.Sequence[t.Any]], str] | None = None,
 ) -> dict[str, t.Any]:
     """{outcomes by uuid, diff}; see the module for the fields.
 
     :arg params: the options of the module
     :arg adapted: instances_path, UUID and definition -> the definition as it fits to the disks that are there
+    :arg keep_others: see copies.other_disks.keep_others()
     :raises BootflowError: libvirt does not answer, or a UUID is given twice.
     """
     path = params["instances_path"]
@@ -85,27 +88,23 @@ def ensure_domains(
         def one(wanted: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
             spec = domain_spec(wanted)
             spec = dataclasses.replace(spec, xml=adapted(path, spec.uuid, spec.xml))
+            if keep_others is not None:
+                spec = dataclasses.replace(spec, keep_others=functools.partial(keep_others, path))
             if check_mode:
                 return ensure_domain(connection, spec, check_mode=True)
             place = host_place(path, BUILDS, params["max_builds"], params["place_timeout"])
             try:
                 with place, refused_kept(path, spec):
-                    return ensure_domain(connection, spec)
+                    done = ensure_domain(connection, spec)
+                mark_arrived(instance_dir(path, spec.uuid))
+                return done
             except Exception as error:
                 if not spec.restart:
                     raise
-                return failure(error, changed=progress.changed, power_state=_power_state(connection, spec.uuid))
+                return failure(error, changed=progress.changed, **known_power_state(connection, spec.uuid))
 
         results = run_batch([(wanted["uuid"], wanted) for wanted in params["domains"]], one, params["workers"])
     return {"outcomes": results, "diff": [result.pop("diff") for result in results.values() if "diff" in result]}
-
-
-def _power_state(connection: t.Any, uuid: str) -> int:
-    """That of a guest whose restart failed, as far as libvirt tells it."""
-    with contextlib.suppress(BootflowError):
-        domain = find_domain(connection, uuid)
-        return NOSTATE if domain is None else power_state(domain)
-    return NOSTATE
 
 
 def domain_spec(args: t.Mapping[str, t.Any]) -> DomainSpec:

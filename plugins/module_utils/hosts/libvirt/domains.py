@@ -78,6 +78,8 @@ class DomainSpec:
     reservations: tuple[Reservation, ...] = ()  # made before the guest starts, see .dhcp
     spare_names: tuple[str, ...] = ()
     differences: t.Callable[[str, str], t.Sequence[str]] | None = field(default=None, compare=False)
+    # With keep_disks: the XML as it fits to other disks that the guest has by the definitions of its domain, see copies.other_disks.
+    keep_others: t.Callable[[DomainSpec, t.Sequence[t.Any]], str] | None = field(default=None, compare=False)
 
 
 def power_states(connection: t.Any) -> dict[str, int]:
@@ -97,6 +99,15 @@ def definitions(connection: t.Any) -> list[str]:
             # None: it was removed meanwhile
             found.append(tolerating(lambda d=domain, f=flags: d.XMLDesc(f), "VIR_ERR_NO_DOMAIN"))  # type: ignore[misc]
     return [text for text in found if text is not None]
+
+
+def definitions_of(domain: t.Any) -> list[t.Any]:
+    """The XML of a domain as it runs, if it does, and as it will start, parsed."""
+    found = []
+    for flags in (0, libvirt.VIR_DOMAIN_XML_INACTIVE):
+        text = tolerating(lambda f=flags: domain.XMLDesc(f), "VIR_ERR_NO_DOMAIN")  # type: ignore[misc]
+        found += [parse(text)] if text is not None else []
+    return found
 
 
 def ledger_of_domain(xml: t.Any) -> str:
@@ -222,6 +233,7 @@ def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False)
     the run is gone that asks for it.
 
     :raises InvalidInput: see checked_xml.
+    :raises GuestDisksDiffer: see copies.other_disks.
     :raises InstanceExists: another domain has the name. :raises Conflict: see _check_disks(), _check_logins().
     :raises LibvirtError, HypervisorUnavailable: libvirt fails or is not running; or the guest ended immediately.
     :raises VirtualInterfaceCreateException: see vifs.wait_plugged.
@@ -266,6 +278,8 @@ def _ensure(
             spec = replace(spec, xml=with_logins(spec.xml, before, spec.new_logins))
         if spec.keep_disks:
             spec = replace(spec, xml=with_local_disks(spec.xml, before, spec.uuid))
+            if spec.keep_others is not None:
+                spec = replace(spec, xml=spec.keep_others(spec, definitions_of(domain)))
         differences = list(spec.differences(spec.xml, before)) if spec.differences else []
         with libvirt_errors():
             if not domain.isPersistent():  # somebody undefined it while it ran: without its guest libvirt forgets it

@@ -55,6 +55,7 @@ class PowerSpec:
     wait_timeout: float = 60.0
     vif_plugging_timeout: float = 300.0  # 0: the guest runs at once
     vif_plugging_is_fatal: bool = True
+    check: t.Callable[[t.Any], None] | None = None  # gets the domain before anything is done with it
     restored: bool = False  # one that somebody else left between its saved memory and its first step goes on
 
 
@@ -84,6 +85,8 @@ def _ensure(connection: t.Any, spec: PowerSpec, check_mode: bool) -> dict[str, t
             remedy="The domain is gone from the host: reboot the instance with bootflow_reboot_type: HARD, which defines it again, or delete it"
             " and boot it again.",
         )
+    if spec.check is not None:
+        spec.check(domain)
     found = _STATES[spec.state](connection, domain, spec, check_mode)
     return {"forced": False, **found, "power_state": power_state(domain)}
 

@@ -16,8 +16,8 @@ import socket
 import time
 import typing as t
 
-from ...core.errors import LibvirtError, RemoteError, WaitTimeout
-from ...core.instances.power_states import CRASHED, POWER_PAUSED, RUNNING, SHUTDOWN, power_state_of
+from ...core.errors import BootflowError, LibvirtError, RemoteError, WaitTimeout
+from ...core.instances.power_states import CRASHED, NOSTATE, POWER_PAUSED, RUNNING, SHUTDOWN, power_state_of
 from ..os.batch import progress
 from .connection import is_code, libvirt, libvirt_errors, tolerating
 from .vifs import wait_plugged
@@ -56,6 +56,14 @@ def is_restored(domain: t.Any) -> bool:
     with libvirt_errors():
         state, reason = domain.state()[:2]
     return (state, reason) == (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_MIGRATION)
+
+
+def known_power_state(connection: t.Any, uuid: str) -> dict[str, int]:
+    """{power_state} of a guest whose restart failed: NOSTATE where the host has no domain of it. Empty where libvirt does not tell."""
+    with contextlib.suppress(BootflowError):
+        domain = find_domain(connection, uuid)
+        return {"power_state": NOSTATE if domain is None else power_state(domain)}
+    return {}
 
 
 def is_active(domain: t.Any) -> bool:

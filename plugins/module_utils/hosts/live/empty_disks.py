@@ -18,21 +18,20 @@ import typing as t
 
 from ...core.disks.arriving_disks import unknown_bytes
 from ...core.disks.local import DISK, LVM, NONE, volume_name
-from ...core.errors import BootflowError, Conflict, InvalidInput
+from ...core.errors import BootflowError, InvalidInput
 from ...core.guest.arriving import LocalDisk
 from ..disks.file_disks import records_of, write_records
-from ..disks.instance_tags import of_instance
 from ..disks.instance_volumes import Clearing, Wanted, begin, finish
+from ..disks.instances import refuse_present
 from ..disks.local_removal import LocalVolumes, remove_volumes
 from ..disks.mounted_disks import make_holder
 from ..images.images import QEMU_IMG_PACKAGE
-from ..libvirt.running import find_domain
 from ..lvm import lvm
 from ..os.batch import progress
 from ..os.command import program, run
 from ..os.files import fsync
 from ..os.locks import host_lock
-from ..os.ownership import mark_folder
+from ..os.ownership import mark_folder, mark_made_for
 from ..os.paths import checked_disk_name, checked_instances_path, instance_dir, make_dirs
 from ..os.room import check_room
 from ..volumes.copy import flush, zero
@@ -48,6 +47,7 @@ def make_disks(
     disks: t.Sequence[Disk],
     limits: t.Mapping[str, int],
     volume_group: str = "",
+    made_for: str = "",
 ) -> dict[str, dict[str, t.Any]]:
     """Make the folder of the guest, with empty disks of the same sizes that no base image is below.
 
@@ -55,7 +55,7 @@ def make_disks(
     those that are logical volumes target -> {path, size}: the bytes that the guest sees where the volume is larger, else 0.
 
     :arg disks: the guest's, see core.disks.arriving_disks.checked_disks(). :arg limits: bytes that each may have; 0: the ledger does not know
-    :arg volume_group: for logical volumes
+    :arg volume_group: for logical volumes. :arg made_for: the mark of the migration, see core.instances.move_mark
     :raises Conflict: the host has something of the instance already. :raises DiskFull: there is not enough room.
     :raises InvalidInput: a disk is a logical volume, and no volume group is given.
     :raises DriverNotInitialized: the volume group does not exist or is not usable.
@@ -63,16 +63,14 @@ def make_disks(
     folder = instance_dir(instances_path, uuid)
     with host_lock(instances_path, "instance-" + os.path.basename(folder)):
         coming = _Coming(folder, ledger_id, volume_group, disks)
-        if os.path.lexists(folder) or coming.has_volumes() or find_domain(connection, uuid) is not None:
-            raise Conflict(
-                message="host %s already has files, disks or a domain of instance %s" % (os.uname().nodename, uuid),
-                remedy="bootflow.compute.audit removes what is left of an earlier move.",
-            )
+        refuse_present(connection, folder, volume_group, ledger_id)
+        coming.check_group()
         path = checked_instances_path(instances_path)
         make_dirs(path)
         check_room(path, max(sum(int(d["allocated"]) for d in coming.files), unknown_bytes(coming.files, limits)))
         progress.mark_changed()
         try:
+            mark_made_for(folder, made_for)
             mark_folder(folder, ledger_id)
             make_dirs(folder)
             return coming.make()
@@ -112,16 +110,14 @@ class _Coming:
         self.volumes = [d for d in disks if not d.get("mounted") and d["record"]["format"] == LVM]
         self.files = [d for d in disks if not d.get("mounted") and d["record"]["format"] != LVM]
 
-    def has_volumes(self) -> bool:
-        """Whether the volume group has some of the instance already."""
+    def check_group(self) -> None:
+        """Check that there is a volume group where the guest needs one."""
         if not self.inside and not self.volumes:
-            return False
+            return
         if not self.vg:
             reason = "the disks of instance %s are logical volumes, and no volume group is given" % self.uuid
             raise InvalidInput(reason=reason, remedy="Set bootflow_disk_volume_group for the new host.")
-        group = lvm.read_group(self.vg, self.ledger_id)
-        lvm.check_group(group)
-        return bool(of_instance(group, self.uuid))
+        lvm.check_group(lvm.read_group(self.vg, self.ledger_id))
 
     def make(self) -> dict[str, dict[str, t.Any]]:
         if self.files:

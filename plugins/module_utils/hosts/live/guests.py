@@ -9,15 +9,14 @@ from __future__ import annotations
 import os
 import typing as t
 
-from ...core.disks.local import LVM, QCOW2_ON_LVM, volume_name
-from ...core.disks.logical_volumes import device_path
+from ...core.disks.local import LVM
 from ...core.errors import BootflowError, InstanceNotFound, MigrationPreCheckError
 from ...core.guest.domain.disk import identify_disk
 from ...core.guest.domain.element import parse, to_text
 from ...core.instances.moves import ENDED_HERE
 from ...core.instances.power_states import POWER_PAUSED, RUNNING
+from ..copies.other_disks import recorded_paths, refuse_to_leave
 from ..copies.sender import CONFIG_DRIVE
-from ..disks.file_disks import records_of
 from ..libvirt.connection import libvirt, libvirt_errors
 from ..libvirt.running import find_domain, power_state
 from ..os.paths import instance_dir
@@ -68,10 +67,12 @@ def describe(connection: t.Any, instances_path: str, uuid: str) -> dict[str, t.A
     """What the guest's new host must know: {name, power_state, cpu, disks, drive, ...}, see the module for the fields.
 
     :raises MigrationPreCheckError: the guest has a disk that cannot be copied while it runs, or is off.
+    :raises GuestDisksDiffer, GuestHasSnapshots: it has what would stay behind.
     :raises InstanceNotFound: the host has no such domain. :raises LibvirtError: libvirt fails. :raises InvalidInput: see channels.sockets_of().
     """
     domain = leaving(connection, uuid)
     folder = instance_dir(instances_path, uuid)
+    refuse_to_leave(domain, folder)
     with libvirt_errors():
         xml = parse(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_MIGRATABLE))
         cpu = xml.find("cpu")
@@ -131,7 +132,7 @@ def _described(disk: t.Any, uuid: str) -> dict[str, str]:
 
 def _disks(domain: t.Any, xml: t.Any, folder: str, uuid: str) -> t.Iterator[dict[str, t.Any]]:
     """The local disks, each with its record in disk.info and its size now; ``mounted``: in a file system on a logical volume."""
-    known = _recorded(folder)
+    known = recorded_paths(folder)
     for disk in xml.iterfind("devices/disk"):
         source, target = disk.find("source"), disk.find("target").get("dev")
         path = "" if source is None else source.get("file") or source.get("dev") or source.get("name") or "a volume"
@@ -149,21 +150,6 @@ def _disks(domain: t.Any, xml: t.Any, folder: str, uuid: str) -> t.Iterator[dict
             "record": {**record, "base": "", "virtual_size": size},
             "mounted": mounted,
         }
-
-
-def _recorded(folder: str) -> dict[str, tuple[str, t.Mapping[str, t.Any], bool]]:
-    """Where each disk of disk.info is -> (its name, its record, whether it is in a file system on a logical volume)."""
-    found: dict[str, tuple[str, t.Mapping[str, t.Any], bool]] = {}
-    for name, record in records_of(folder).items():
-        place = os.path.join(folder, name)
-        if record.get("format") == QCOW2_ON_LVM:
-            found.update({os.path.join(place, n): (n, its, True) for n, its in records_of(place).items()})
-        elif record.get("format") == LVM:
-            device = device_path(str(record.get("volume_group")), volume_name(os.path.basename(folder), name))
-            found[device] = (name, record, False)
-        else:
-            found[place] = (name, record, False)
-    return found
 
 
 def definition_there(

@@ -5,6 +5,9 @@
 """Whose a domain, a folder or a logical volume is: several ledgers may share a host, and each touches only its own.
 
 A mark is the id of the ledger that made the item. Items without one were made by hand, or by a caller without a ledger.
+
+A second mark names the move that made the folder of an instance on this host, see core.instances.move_mark. The host itself
+decides by it what a move that failed may remove.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import os
 import typing as t
 
 from ...core.errors import Conflict
+from ...core.instances.move_mark import arrived, is_arrived
 from .batch import progress
 from .files import read_text, write_file
 from .paths import make_dirs
@@ -20,6 +24,8 @@ from .paths import make_dirs
 LEDGER_ARGUMENTS: dict[str, dict[str, t.Any]] = {"ledger_id": {"type": "str", "default": ""}}
 
 _MARK = "ledger"  # not the name of a disk
+_MADE_FOR = "made_for"  # likewise
+MARKS = (_MARK, _MADE_FOR)
 
 
 def is_of_another(found: str, ledger_id: str) -> bool:
@@ -54,3 +60,23 @@ def mark_folder(folder: str, ledger_id: str) -> bool:
 def ledger_of_folder(folder: str) -> str:
     """The mark of an instance's folder; "" without one."""
     return read_text(os.path.join(folder, _MARK))
+
+
+def mark_made_for(folder: str, move: str) -> None:
+    """Write into the folder of an instance which move makes it. :arg move: see core.instances.move_mark"""
+    if move:
+        progress.mark_changed()
+        make_dirs(folder)
+        write_file(os.path.join(folder, _MADE_FOR), move.encode() + b"\n")
+
+
+def made_for(folder: str) -> str:
+    """The move that made the folder of an instance; "" if none did."""
+    return read_text(os.path.join(folder, _MADE_FOR))
+
+
+def mark_arrived(folder: str) -> None:
+    """The guest has arrived: the folder is the instance's, and no failure of its move removes it. The time of the move stays."""
+    move = made_for(folder)
+    if move and not is_arrived(move):
+        write_file(os.path.join(folder, _MADE_FOR), arrived(move).encode() + b"\n")

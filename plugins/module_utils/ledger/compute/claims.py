@@ -126,8 +126,10 @@ class ClaimBatch:
         self.requests = requests
         self.log = log
         self.now = tx.now
-        rows = _lock(tx, [c for r in requests for c in r.candidates])
-        self.usage = {(r.host, r.node): _usage(r) for r in rows}
+        rows, named = _lock(tx, [c for r in requests for c in r.candidates])
+        self.usage = {(r.host, r.node): _usage(r, named.get(int(r.id), ())) for r in rows}
+        # Of a machine with several names, what is claimed under one is taken under each.
+        self.others = {(r.host, r.node): [(o.host, o.node) for o in named.get(int(r.id), ())] for r in rows if named}
         self.ids = {(r.host, r.node): int(r.id) for r in rows}
         self.free: dict[int, dedicated_resources.FreeResources] = {}
         asking = [r.dedicated for r in requests if r.dedicated]
@@ -180,7 +182,8 @@ class ClaimBatch:
         if request.group is not None and self.members is not None:
             slot = self.members.add(request.group, node_id, candidate.host, request.instance_uuid)
         delta = self._delta_of(request.resources)
-        self.usage[place] = delta.apply(self.usage[place])
+        for each in (place, *self.others.get(place, ())):
+            self.usage[each] = delta.apply(self.usage[each])
         guests = 0 if candidate.host == request.home else delta.num_instances
         added = self.added[node_id]
         added[0] += delta.memory_mb_used
@@ -486,7 +489,10 @@ def disks_on(tx: Transaction, host: str, uuids: t.Sequence[str]) -> dict[str, li
     return found
 
 
-def _lock(tx: Transaction, candidates: t.Sequence[Candidate]) -> list[nodes.NodeUsageRow]:
+def _lock(
+    tx: Transaction, candidates: t.Sequence[Candidate]
+) -> tuple[list[nodes.NodeUsageRow], dict[int, list[nodes.NodeRow]]]:
+    """The rows of the candidates' machines, locked, and nodes.other_names_of() them."""
     ids = {c.node_id for c in candidates if c.node_id is not None}
     places = {(c.host, c.node) for c in candidates if c.node_id is None}
     c = compute_nodes.c
@@ -494,15 +500,21 @@ def _lock(tx: Transaction, candidates: t.Sequence[Candidate]) -> list[nodes.Node
         named = bulk.among(tx, c.host, sorted({host for host, _node in places}))
         rows = tx.execute(sa.select(c.id, c.host, c.node).where(named))
         ids.update(r.id for r in rows if (r.host, r.node) in places)
-    return nodes.lock(tx, ids)
+    others = {i: its for i, its in nodes.other_names_of(tx).items() if i in ids}
+    if not others:
+        return nodes.lock(tx, ids), {}
+    found = nodes.lock(tx, ids.union(*({r.id for r in its} for its in others.values())))
+    return found, {i: its for i, its in nodes.other_names_of(tx).items() if i in {r.id for r in found}}
 
 
-def _usage(row: nodes.NodeUsageRow) -> NodeUsage:
+def _usage(row: nodes.NodeUsageRow, others: t.Sequence[nodes.NodeRow] = ()) -> NodeUsage:
+    """:arg others: the rows that its machine has under other names"""
+    memory_mb, disk_gb, vcpus = nodes.taken(others)
     return NodeUsage(
         memory_mb=row.memory_mb,
-        memory_mb_used=row.memory_mb_used,
+        memory_mb_used=row.memory_mb_used + memory_mb,
         local_gb=row.local_gb,
-        local_gb_used=row.local_gb_used,
+        local_gb_used=row.local_gb_used + disk_gb,
         vcpus=row.vcpus,
-        vcpus_used=row.vcpus_used,
+        vcpus_used=row.vcpus_used + vcpus,
     )

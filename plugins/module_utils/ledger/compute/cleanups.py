@@ -16,7 +16,7 @@ from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
 from ..schema.tables import cleanups, instances
-from . import claims, ports
+from . import claims, ports, sightings
 
 #: What is removed: all that the host has of the instance; or, where the instance was resized on its own host and stays there, what it was before,
 #: or what it was to become.
@@ -34,6 +34,7 @@ class CleanupRow:
     created_at: float  # seconds since the epoch
     part: str  # ALL, OLD or NEW
     begun_at: float | None  # seconds since the epoch; from then on the host may lack anything of this part
+    made_for: str  # only what was made for this move is removed (core.instances.move_mark); "": whatever there is
 
 
 class Due(t.NamedTuple):
@@ -44,14 +45,15 @@ class Due(t.NamedTuple):
     domain_name: str
     reason: str
     part: str = ALL
+    made_for: str = ""
 
 
 def add(tx: Transaction, *due: Due) -> None:
-    """Record what is to be cleaned up. What was to be cleaned of a part is cleaned of all, if that is asked for."""
+    """Record what is to be cleaned up. What was to be cleaned of a part, or of what a move made, is cleaned of all, if that is asked for."""
     wanted: dict[tuple[str, str], Due] = {}
     for each in due:
         pair = (each.host, each.instance_uuid)
-        if pair not in wanted or (each.part == ALL and wanted[pair].part != ALL):
+        if pair not in wanted or _is_wider(each, wanted[pair]):
             wanted[pair] = each
     found = (
         {(r.host, r.instance_uuid): r for r in of_instances(tx, sorted({d.instance_uuid for d in due}))} if due else {}
@@ -60,8 +62,18 @@ def add(tx: Transaction, *due: Due) -> None:
         p: {**d._asdict(), "reason": d.reason[:2000], "created_at": tx.now, "begun_at": None} for p, d in wanted.items()
     }
     bulk.insert(tx, cleanups, [its for pair, its in values.items() if pair not in found])
-    wider = [p for p in values if p in found and wanted[p].part == ALL and found[p].part != ALL]
+    wider = [p for p in values if p in found and _is_wider(wanted[p], found[p])]
     bulk.update(tx, cleanups, "id", [{"id": found[p].id, **values[p]} for p in wider])
+
+
+def _is_wider(wanted: Due, found: Due | CleanupRow) -> bool:
+    """Whether ``wanted`` removes more of the same instance from the same host than ``found``."""
+    return wanted.part == ALL and (found.part != ALL or bool(found.made_for and not wanted.made_for))
+
+
+def conditions(tx: Transaction, host: str, uuids: t.Sequence[str]) -> dict[str, tuple[str, float]]:
+    """uuid -> (made_for, when it was due in seconds since the epoch), of the pending cleanups of ``host``."""
+    return {r.instance_uuid: (r.made_for, r.created_at) for r in of_instances(tx, uuids) if r.host == host}
 
 
 def of_host(tx: Transaction, host: str) -> list[CleanupRow]:
@@ -130,3 +142,5 @@ def done(
     if ids:
         tx.execute(cleanups.delete().where(bulk.among(tx, cleanups.c.id, ids)))
     ports.release_on(tx, set(cleaned) - set(parts))
+    # Of what a move made nothing is left; what else the host has of the instance nobody has removed.
+    sightings.forget(tx, {(r.host, r.instance_uuid) for r in due if not r.made_for} - set(parts))

@@ -22,7 +22,7 @@ from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
 from ..schema.tables import claims, compute_nodes, device_claims, instances, node_facts
-from . import profiles
+from . import nodes, profiles
 
 _T = t.TypeVar("_T")
 
@@ -46,8 +46,11 @@ def load(
     tx: Transaction, node_ids: t.Sequence[int] | None, numa: bool = True, devices: bool = True
 ) -> dict[int, FreeResources]:
     """node id -> its free resources, if it has any. ``node_ids`` None: of all nodes."""
-    cells = _numa(tx, node_ids) if numa else {}
-    pci, disks = _devices(tx, node_ids) if devices else ({}, {})
+    others = {i: [int(r.id) for r in its] for i, its in nodes.other_names_of(tx).items()}
+    if node_ids is not None and others:  # what is claimed under another name of a machine is taken
+        node_ids = sorted({*node_ids, *(o for i in node_ids for o in others.get(i, ()))})
+    cells = _numa(tx, node_ids, others) if numa else {}
+    pci, disks = _devices(tx, node_ids, others) if devices else ({}, {})
     return {
         n: FreeResources(cells.get(n), pci.get(n, ()), disks.get(n, ()))
         for n in cells.keys() | pci.keys() | disks.keys()
@@ -58,7 +61,9 @@ def _of(tx: Transaction, column: sa.Column[int], node_ids: t.Sequence[int] | Non
     return sa.true() if node_ids is None else bulk.among(tx, column, node_ids)
 
 
-def _numa(tx: Transaction, node_ids: t.Sequence[int] | None) -> dict[int, HostNUMATopology]:
+def _numa(
+    tx: Transaction, node_ids: t.Sequence[int] | None, others: t.Mapping[int, t.Sequence[int]]
+) -> dict[int, HostNUMATopology]:
     c = compute_nodes.c
     with_cells = (_of(tx, c.id, node_ids), c.numa_profile_id.is_not(None))
     profile_of = dict(tx.execute(sa.select(c.id, c.numa_profile_id).where(*with_cells)).all())
@@ -68,9 +73,10 @@ def _numa(tx: Transaction, node_ids: t.Sequence[int] | None) -> dict[int, HostNU
     fitted = (_of(tx, claims.c.compute_node_id, node_ids), claims.c.numa.is_not(sa.null()))
     query = sa.select(claims.c.compute_node_id, claims.c.numa).where(*fitted)
     for row in tx.execute(query.order_by(claims.c.id)):
-        cells = found.get(row.compute_node_id)
-        if cells is not None:
-            found[row.compute_node_id] = _with_guest(cells, GuestNUMATopology.from_dict(row.numa))
+        for node_id in (row.compute_node_id, *others.get(row.compute_node_id, ())):
+            cells = found.get(node_id)
+            if cells is not None:
+                found[node_id] = _with_guest(cells, GuestNUMATopology.from_dict(row.numa))
     return found
 
 
@@ -101,7 +107,7 @@ def _with_guest(host: HostNUMATopology, guest: GuestNUMATopology) -> HostNUMATop
 
 
 def _devices(
-    tx: Transaction, node_ids: t.Sequence[int] | None
+    tx: Transaction, node_ids: t.Sequence[int] | None, others: t.Mapping[int, t.Sequence[int]]
 ) -> tuple[dict[int, list[PciDevice]], dict[int, list[dict[str, t.Any]]]]:
     c = compute_nodes.c
     query = sa.select(c.id, c.has_pci, c.has_disks, node_facts.c.facts)
@@ -112,7 +118,8 @@ def _devices(
     taken: dict[tuple[int, str], set[str]] = defaultdict(set)
     d = device_claims.c
     for row in tx.execute(sa.select(d.compute_node_id, d.kind, d.device).where(_of(tx, d.compute_node_id, node_ids))):
-        taken[row.compute_node_id, row.kind].add(row.device)
+        for node_id in (row.compute_node_id, *others.get(row.compute_node_id, ())):
+            taken[node_id, row.kind].add(row.device)
     pci: dict[int, list[PciDevice]] = {}
     reported: dict[int, list[dict[str, t.Any]]] = {}
     disks: dict[int, list[dict[str, t.Any]]] = {}

@@ -94,6 +94,7 @@ def read(
         table = _as_lists(table)
     for stranger in strangers:
         _add_stranger(table, stranger)
+    table = _with_other_names(table, nodes.other_names_of(tx))
     reader = _FleetReader(tx, table, found, aggregates or {}, host_vars or {}, needs)
     reader.silent = silent or {}
     try:
@@ -102,6 +103,20 @@ def read(
         reader.table = _as_lists(reader.table)
         reader.reasons_of_rows.update(_leave_out_unreadable(reader.table))
         return reader.fleet()
+
+
+def _with_other_names(table: dict[str, t.Any], others: t.Mapping[int, t.Sequence[nodes.NodeRow]]) -> dict[str, t.Any]:
+    """The numbers of machines with several names: what is claimed under one is taken under each."""
+    if not others:
+        return table
+    table = _as_lists(table)
+    for i, node_id in enumerate(table["id"]):
+        for name, amount in zip(
+            ("memory_mb_used", "local_gb_used", "vcpus_used"), nodes.taken(others.get(node_id, ()))
+        ):
+            if amount:
+                table[name][i] += amount
+    return table
 
 
 def _profiles(tx: Transaction, column: t.Any) -> dict[int, dict[str, t.Any]]:

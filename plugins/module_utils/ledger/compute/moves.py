@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ...core.instances import moves
+from ...core.instances import move_mark, moves
 from ...core.instances.progress import Progress
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
@@ -55,6 +55,11 @@ def is_over(move: MoveRow, host: str | None, request_spec_id: int) -> bool:
 def stays(move: MoveRow) -> bool:
     """Whether it is a resize on the instance's own host."""
     return move.source_compute == move.dest_compute
+
+
+def made_for(move: MoveRow) -> str:
+    """The mark that the new host gives what it makes for the move."""
+    return move_mark.made_for(move.run_id, move.id, move.created_at)
 
 
 def add(tx: Transaction, rows: t.Sequence[t.Mapping[str, t.Any]]) -> None:

@@ -16,9 +16,10 @@ from ..db.kept import Kept
 from ..db.locks import insert_new
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
+from ..schema.identity import ledger_id
 from ..schema.tables import claims, compute_nodes, device_claims, instances, migrations
 from ..schema.tables import node_facts as node_facts_table
-from . import profiles
+from . import profiles, sightings
 
 # Facts that the scheduler reads and that many nodes share.
 PROFILE_KEYS = ("cpu_info", "supported_instances", "stats")
@@ -78,9 +79,16 @@ class NodeRow(NodeUsageRow):
 
 
 def record_report(
-    tx: Transaction, host: str, facts: t.Mapping[str, t.Any], configuration: t.Mapping[str, t.Any]
+    tx: Transaction,
+    host: str,
+    facts: t.Mapping[str, t.Any],
+    configuration: t.Mapping[str, t.Any],
+    asked_at: float | None = None,
+    cleaned: t.Collection[str] = (),
 ) -> int:
     """Enter a host's report; usage is the node's reserve plus the sum of its claims. Returns the node's id.
+
+    :arg asked_at: when the host was asked, in seconds since the epoch; None: now. :arg cleaned: instances that it was cleaned of since.
 
     A second report updates the row of (host, node), also after the machine got another hostname.
     """
@@ -112,7 +120,63 @@ def record_report(
         if not insert_new(tx, table, compute_node_id=node_id, facts=dict(facts)):
             tx.execute(table.update().where(its).values(facts=dict(facts)))
     recount(tx, [node_id])
+    _note_other_names(tx, node_id, host, node, values["host_uuid"])
+    sightings.record(tx, host, facts, tx.now if asked_at is None else asked_at, ledger_id(tx), cleaned)
     return node_id
+
+
+def _note_other_names(tx: Transaction, node_id: int, host: str, node: str, host_uuid: str) -> None:
+    """Mark the rows of a machine that has several: one that was renamed in the inventory, or stands there twice."""
+    c = compute_nodes.c
+    if not host_uuid:
+        return
+    same = (c.host_uuid == host_uuid, c.node == node, c.host != host)
+    others = list(tx.execute(sa.select(c.id).where(*same)).scalars())
+    if others:
+        mine = (bulk.among(tx, c.id, sorted([node_id, *others])), c.has_other_name.is_(sa.false()))
+        tx.execute(compute_nodes.update().where(*mine).values(has_other_name=True))
+
+
+def other_names_of(tx: Transaction) -> dict[int, list[NodeRow]]:
+    """id of a node -> the other rows of its machine, with their use; nodes without any are left out.
+
+    A machine has its room once, whatever its names are: what is claimed under one is taken under each.
+    """
+    c, other = compute_nodes.c, compute_nodes.alias().c
+    names = (
+        "memory_mb_used",
+        "reserved_memory_mb",
+        "local_gb_used",
+        "reserved_disk_gb",
+        "vcpus_used",
+        "reserved_vcpus",
+    )
+    same = sa.and_(other.node == c.node, other.host_uuid == c.host_uuid, other.id != c.id)
+    query = (
+        sa.select(c.id.label("mine"), other.id, other.host, other.node, *(other[n] for n in names))
+        .select_from(compute_nodes)
+        .join(other.id.table, sa.and_(same, other.has_other_name))
+        .where(c.has_other_name, c.host_uuid != "")
+        .order_by(c.id, other.id)
+    )
+    found: dict[int, list[NodeRow]] = {}
+    for row in tx.execute(query):
+        found.setdefault(int(row.mine), []).append(t.cast(NodeRow, row))
+    return found
+
+
+def taken(rows: t.Iterable[NodeRow]) -> tuple[int, int, int]:
+    """What is claimed on these nodes: memory in MB, disk in GB, vCPUs."""
+    amounts = [
+        (
+            r.memory_mb_used - r.reserved_memory_mb,
+            r.local_gb_used - r.reserved_disk_gb,
+            r.vcpus_used - r.reserved_vcpus,
+        )
+        for r in rows
+    ]
+    memory_mb, disk_gb, vcpus = (sum(each) for each in zip(*amounts)) if amounts else (0, 0, 0)
+    return memory_mb, disk_gb, vcpus
 
 
 def _follow_name(tx: Transaction, host: str, node: str, host_uuid: str) -> None:
@@ -408,6 +472,7 @@ def forget(tx: Transaction, hosts: t.Collection[str]) -> None:
     for table in (device_claims, claims, node_facts_table):
         tx.execute(table.delete().where(bulk.among(tx, table.c.compute_node_id, ids)))
     tx.execute(compute_nodes.delete().where(bulk.among(tx, c.id, ids)))
+    sightings.forget_hosts(tx, hosts)
 
 
 def forced_down(tx: Transaction) -> set[str]:

@@ -94,6 +94,8 @@ compute_nodes = sa.Table(
     sa.Column(
         "boot_id", sa.String(64), nullable=False, default="", server_default=""
     ),  # of the start that was dealt with
+    # Another row has the same machine, which the inventory names twice or renamed: what is claimed there counts here, too.
+    sa.Column("has_other_name", sa.Boolean, nullable=False, default=False, server_default=sa.false()),
     sa.UniqueConstraint("host", "node", name="uq_compute_nodes_host_node"),
 )
 packed.add_to(compute_nodes)
@@ -385,5 +387,19 @@ cleanups = sa.Table(
     sa.Column("created_at", sa.Float, nullable=False),
     sa.Column("part", sa.String(8), nullable=False, default="all", server_default="all"),  # all, old or new
     sa.Column("begun_at", sa.Float),
+    # The mark of the move for which the host made what is to be removed (core.instances.move_mark); empty: whatever there is.
+    sa.Column("made_for", sa.String(128), nullable=False, default="", server_default=""),
     sa.UniqueConstraint("host", "instance_uuid", name="uq_cleanups_host_instance"),
+)
+
+# Hosts that reported something of an instance which the ledger has on another host: written with each report of such a host.
+sightings = sa.Table(
+    "sightings",
+    metadata,
+    sa.Column("host", sa.String(255), primary_key=True),
+    sa.Column("instance_uuid", sa.String(36), primary_key=True, index=True),
+    sa.Column(
+        "power_state", sa.Integer
+    ),  # of its domain there; empty: it has no domain, but a folder or logical volumes
+    sa.Column("reported_at", sa.Float, nullable=False),
 )

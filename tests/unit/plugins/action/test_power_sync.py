@@ -439,7 +439,7 @@ def test_one_that_runs_on_another_host_is_not_started_twice(booted: Fleet) -> No
         fleet.play()
         assert fleet.guests["h1"][moved] == OFF and {fleet.guests["h1"][u] for u in others} == {RUNNING}
         assert fleet.world.state(moved)[:2] == (states.ACTIVE, None)
-        assert "the guest runs on h2, and is not started twice" in fleet.shown[-1]
+        assert "h2 says that the guest runs there, so it is not started twice" in fleet.shown[-1]
         assert boot_of(fleet, "h1") == "first", "it still waits"
     del fleet.guests["h2"][moved]
     assert fleet.play()["changed"] and fleet.guests["h1"][moved] == RUNNING and boot_of(fleet, "h1") == "first again"
@@ -458,7 +458,7 @@ def test_a_sync_of_one_host_that_restarted_asks_the_others_as_well(booted: Fleet
     fleet.away = {"h3"}
     result = fleet.play()
     assert [i["uuid"] for i in result["instances"] if i["action"]] == others
-    assert "the guest runs on h2, and is not started twice" in fleet.shown[-1]
+    assert "h2 says that the guest runs there, so it is not started twice" in fleet.shown[-1]
     assert fleet.guests["h1"][moved] == OFF and result["synced"]["asked"] == ["h1"]
 
 

@@ -802,7 +802,7 @@ def test_before_the_window_confirms_it_the_new_host_is_asked(world: Movers) -> N
     world.move(uuid)
     world.time += 100
     assert world.call(confirm.hosts_to_ask, none, 101.0) == world.call(confirm.hosts_to_ask, none, 0.0) == []
-    assert world.call(confirm.hosts_to_ask, Selection(uuids=[uuid]), 100.0) == []
+    assert world.call(confirm.hosts_to_ask, Selection(uuids=[uuid]), 100.0) == [there]
     assert world.call(confirm.hosts_to_ask, none, 100.0) == [there]
 
     def timer() -> dict[str, t.Any]:

@@ -17,7 +17,7 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.arriving_disks import checked_disks
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import file_disks
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import file_disks, instances
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.file_disks import records_of
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.live import empty_disks
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import fstab
@@ -46,7 +46,7 @@ class NewHost(Host):
         self.patch, self.zeroed = monkeypatch, []
         self.changes = self.fails_at = 0
         monkeypatch.setattr(empty_disks, "zero", lambda path, size, start: self.zeroed.append((path, size, start)))
-        monkeypatch.setattr(empty_disks, "find_domain", lambda _connection, _uuid: None)
+        monkeypatch.setattr(instances, "find_domain", lambda _connection, _uuid: None)
         for place, name in (
             (empty_disks, "run"), (empty_disks, "write_records"), (empty_disks, "begin"), (empty_disks, "finish"),
             (empty_disks, "fsync"), (empty_disks, "mark_folder"), (empty_disks, "make_holder"), (file_disks, "write_json"),
@@ -149,7 +149,7 @@ def test_what_is_refused(there: NewHost, its: dict[str, t.Any]) -> None:
     tags = [word for tag in (*sorted(OURS), "bootflow.ledger=" + LEDGER) for word in ("--addtag", tag)]
     there.model("vg", "lvcreate", "--name", ROOT, "--size", "4194304b", *tags, "vg")
     there.zeroed.clear()
-    with pytest.raises(errors.Conflict, match="already has files, disks or a domain"):
+    with pytest.raises(errors.Conflict, match="already has (a domain|a folder|the logical volume)"):
         there.make(its)
     assert list(there.model.lvs) == [ROOT] and not there.folder.exists(), "they may be all that is left of its disks"
 

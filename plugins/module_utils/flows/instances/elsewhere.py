@@ -1,0 +1,60 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Instances of which a host reported a copy that the ledger has on another host: nothing defines or starts a second guest."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...core import errors
+from ...core.instances.power_states import POWER_STATES
+from ...core.instances.power_sync import OFF
+from ...ledger.compute import nodes, sightings
+from ...ledger.compute.instances import InstanceRow
+from ...ledger.compute.sightings import Sighting
+from ...ledger.db.transaction import Transaction
+
+
+def refusals(tx: Transaction, rows: t.Iterable[InstanceRow]) -> dict[str, errors.InstanceElsewhere]:
+    """uuid -> why this instance cannot be defined, started or moved now.
+
+    What is off on another host keeps nobody from an instance whose own host has its domain: it is an orphan there, which audit reports.
+    """
+    homes = {r.uuid: (str(r.host), str(r.node)) for r in rows if r.host is not None}
+    found = sightings.elsewhere(tx, homes)
+    refused = {}
+    at_home: dict[tuple[str, str], set[str]] = {}
+    for uuid, seen in found.items():
+        with_power = [s for s in seen if s.power_state is not None and s.power_state not in OFF]
+        home = homes[uuid]
+        if home not in at_home:
+            at_home[home] = {d["uuid"] for d in nodes.node_facts(tx, *home).get("domains", ())}
+        if with_power or uuid not in at_home[home]:
+            refused[uuid] = errors.InstanceElsewhere(
+                instance_uuid=uuid, host=home[0], found=_words((with_power or seen)[0])
+            )
+    return refused
+
+
+def _words(seen: Sighting) -> str:
+    """What the host said."""
+    if seen.power_state is None:
+        return "%s has its disks" % seen.host
+    return "%s has its domain (%s)" % (seen.host, POWER_STATES[seen.power_state].lower())
+
+
+def hosts_of(tx: Transaction, uuids: t.Collection[str]) -> dict[str, set[str]]:
+    """uuid -> the hosts that have something of the instance, and are no destination for it."""
+    return {uuid: {s.host for s in seen} for uuid, seen in sightings.elsewhere(tx, uuids).items()}
+
+
+def running_on(tx: Transaction, uuids: t.Collection[str]) -> dict[str, str]:
+    """uuid -> the other host that reported its guest with power."""
+    found = {}
+    for uuid, seen in sightings.elsewhere(tx, uuids).items():
+        hosts = [s.host for s in seen if s.power_state is not None and s.power_state not in OFF]
+        if hosts:
+            found[uuid] = hosts[0]
+    return found

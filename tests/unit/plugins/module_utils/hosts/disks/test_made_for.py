@@ -1,0 +1,101 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A host removes for a move that failed only what it made for it; libvirt is one of our own, with the domains that a test has."""
+
+from __future__ import annotations
+
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import Conflict
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import move_mark
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import instances
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.instances import Condition
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import ownership
+
+UUID = "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11"
+MOVE, OTHER = (move_mark.made_for("run-%d" % n, n, 1000.0 * n) for n in (1, 2))
+
+
+@pytest.fixture
+def domains(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """UUIDs of the domains of the host."""
+    found: set[str] = set()
+
+    def remove(_connection: t.Any, uuid: str, *_arguments: t.Any) -> list[str]:
+        there = uuid in found
+        found.discard(uuid)
+        return ["domain"] if there else []
+
+    monkeypatch.setattr(instances, "find_domain", lambda _connection, uuid: uuid if uuid in found else None)
+    monkeypatch.setattr(instances, "remove_domain", remove)
+    return found
+
+
+def folder_of(path: Path, mark: str, arrived: bool = False, *files: str) -> Path:
+    folder = path / UUID
+    folder.mkdir()
+    for name in files:
+        (folder / name).write_text("data")
+    ownership.mark_made_for(str(folder), mark)
+    if arrived:
+        ownership.mark_arrived(str(folder))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("mark", "arrived", "files", "removed"),
+    [
+        (MOVE, False, ("disk",), True),
+        (MOVE, False, (), True),
+        (OTHER, False, ("disk",), False),
+        ("", False, ("disk",), False),  # of a boot, or a rebuild
+        (MOVE, True, ("disk",), False),  # by a ledger that believes that the move still goes on
+        ("", False, (), True),  # the process that made it died at once
+    ],
+)
+def test_a_move_that_failed(
+    domains: set[str], tmp_path: Path, mark: str, arrived: bool, files: tuple[str, ...], removed: bool
+) -> None:
+    folder = folder_of(tmp_path, mark, arrived, *files)
+    done = instances.remove_instance(None, str(tmp_path), UUID, condition=Condition(made_for=MOVE))
+    assert folder.exists() is not removed and bool(done.get("kept")) is not removed
+    instances.remove_instance(None, str(tmp_path), UUID)
+    assert not folder.exists()
+
+
+def test_a_domain_that_was_there_before_stays(domains: set[str], tmp_path: Path) -> None:
+    """One without a folder, as where its root is a volume."""
+    domains.add(UUID)
+    done = instances.remove_instance(None, str(tmp_path), UUID, condition=Condition(made_for=MOVE))
+    assert done == {"changed": False, "removed": [], "kept": True} and domains == {UUID}
+
+
+@pytest.mark.parametrize(("due_at", "removed"), [(0.0, True), (1999.0, False), (2001.0, True)])
+@pytest.mark.parametrize("arrived", [False, True])
+def test_a_cleanup_that_was_due_before_the_instance_came(
+    domains: set[str], tmp_path: Path, arrived: bool, due_at: float, removed: bool
+) -> None:
+    folder = folder_of(tmp_path, OTHER, arrived, "disk")
+    condition = Condition(due_at=due_at)
+    if removed:
+        instances.remove_instance(None, str(tmp_path), UUID, condition=condition)
+    else:
+        with pytest.raises(Conflict, match="after this cleanup was due"):
+            instances.remove_instance(None, str(tmp_path), UUID, condition=condition)
+    assert folder.exists() is not removed
+
+
+def test_a_host_refuses_what_it_has(domains: set[str], tmp_path: Path) -> None:
+    domains.add(UUID)
+    with pytest.raises(Conflict, match="already has a domain of instance %s" % UUID):
+        instances.refuse_present(None, str(tmp_path / UUID))
+    domains.clear()
+    instances.refuse_present(None, str(tmp_path / UUID))
+    folder_of(tmp_path, "", False, "disk")
+    with pytest.raises(Conflict, match="already has a folder of instance %s" % UUID):
+        instances.refuse_present(None, str(tmp_path / UUID))
