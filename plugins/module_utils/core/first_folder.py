@@ -67,14 +67,14 @@ bootflow_flavors:
   - {{name: small, vcpus: 1, memory_mb: 1024, root_gb: 10}}
   - {{name: medium, vcpus: 2, memory_mb: 4096, root_gb: 20}}
 
-bootflow_images:
-  - name: debian-13
-    url: https://cloud.debian.org/images/cloud/trixie/latest/debian-13-generic-amd64.qcow2
-    disk_format: qcow2
-    min_disk: 3
-    min_ram: 512
-    # "latest" changes. For a fixed image name a dated folder in the URL, and its checksum in place of this line.
-    allow_unverified: true
+# Requests may also name the images of inventory/images.yml in the collection, such as debian-13 and ubuntu-24.04.
+# Hosts compare them with their publishers' checksums. Your own images:
+bootflow_images: []
+#  - name: mine
+#    path: /srv/images/mine.qcow2 # or url
+#    checksum: sha256:... # of sha256sum
+#    disk_format: qcow2
+#    min_disk: 3
 
 bootflow_networks:
   - name: nat # a network of each host, whose guests reach the world through it
@@ -102,7 +102,7 @@ plugin: bootflow.compute.instances
 ledger_url: {url}
 via: jump # by SSH through their compute hosts
 compose:
-  ansible_user: "'debian'" # of the image
+  ansible_user: "'debian'" # os_admin_user of the image: debian, ubuntu, rocky, ...
 """
 
 WEB = """\
@@ -111,7 +111,7 @@ bootflow_instances:
   - name: web
     max_count: 2 # web-1, web-2
     flavor: small
-    image: debian-13
+    image: debian-13 # the collection knows it
     networks:
       - network: nat
     key_name: me

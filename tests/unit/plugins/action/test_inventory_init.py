@@ -18,6 +18,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue import parse_catalogue
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.server_request import parse_requests
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings import table
+from ansible_collections.bootflow.compute.plugins.plugin_utils.shipped_images import with_shipped
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
 
@@ -60,10 +61,14 @@ def test_the_request_fits_the_catalogue(begin: t.Callable[..., t.Any], tmp_path:
     found = loaded(folder)
     variables = {**found["group_vars/all/bootflow.yml"], **found["group_vars/all/catalogue.yml"], **found["web.yml"]}
     assert table.unknown(variables) == {}
-    names = ("flavors", "images", "networks", "keypairs")
-    catalogue = parse_catalogue(*(variables["bootflow_" + name] for name in names))
+    catalogue = parse_catalogue(
+        variables["bootflow_flavors"],
+        with_shipped(variables["bootflow_images"]),
+        variables["bootflow_networks"],
+        variables["bootflow_keypairs"],
+    )
     (request,) = parse_requests(variables["bootflow_instances"], catalogue)
-    assert request.key_data == KEY and request.image and request.networks
+    assert request.key_data == KEY and request.networks
     assert (
         variables["bootflow_ledger_url"]
         == found["guests.bootflow.yml"]["ledger_url"]
@@ -78,6 +83,30 @@ def test_the_request_fits_the_catalogue(begin: t.Callable[..., t.Any], tmp_path:
     assert refreshes["tasks"][0]["ansible.builtin.meta"] == "refresh_inventory"
     hosts = found["hosts.yml"]["all"]["children"]["bootflow_compute"]["hosts"]
     assert hosts["kvm1"]["ansible_connection"] == "local"
+
+
+def test_each_image_that_the_request_names_has_a_checksum_and_the_user_that_logs_in(
+    begin: t.Callable[..., t.Any], tmp_path: pathlib.Path
+) -> None:
+    begin()
+    found = loaded(tmp_path / "new")
+    images = {each["name"]: each for each in with_shipped(found["group_vars/all/catalogue.yml"]["bootflow_images"])}
+    for wanted in found["web.yml"]["bootflow_instances"]:
+        image = images[wanted["image"]]
+        assert image["checksum"] and not image.get("allow_unverified")
+        user = image["properties"]["os_admin_user"]
+        assert found["guests.bootflow.yml"]["compose"]["ansible_user"] == "'%s'" % user
+    assert not any("allow_unverified" in (tmp_path / "new" / name).read_text() for name in FILES)
+
+
+def test_the_image_in_the_comment_of_the_catalogue_is_a_valid_one(
+    begin: t.Callable[..., t.Any], tmp_path: pathlib.Path
+) -> None:
+    begin()
+    text = (tmp_path / "new" / "group_vars/all/catalogue.yml").read_text()
+    opened = text.replace("bootflow_images: []", "bootflow_images:").replace("\n#  ", "\n  ")
+    (image,) = yaml.safe_load(opened.replace("sha256:...", "sha256:" + "0" * 64))["bootflow_images"]
+    assert parse_catalogue([], [image], [], []).images["mine"].min_disk == image["min_disk"]
 
 
 def test_hosts_over_ssh(begin: t.Callable[..., t.Any], tmp_path: pathlib.Path) -> None:
