@@ -29,7 +29,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds as of_ledger
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Outcome, Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import live, live_course, live_pins
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import (
     instances,
@@ -468,17 +468,17 @@ class ActionModule(MoveAction):
             return None
         if uuid in switched["over"]:
             its = self.said(SETTLED, "settle", item["destination"], uuid)
-            power_state = its.get("power_state") or switched["stats"][uuid]["power_state"]
-            return live_course.Result(int(power_state))
+            power_state = int(its.get("power_state", switched["stats"][uuid]["power_state"]))
+            return live_course.Result(power_state, gone=its.get("power_state") == states.NOSTATE)
         error = (
             switched["problems"].get(uuid)
             or errors.RemoteError(reason="its live migration did not take place").as_dict()
         )
-        its = self.said(CLEANED, "clean", item["source"], uuid)
+        outcome = Outcome.of_answer(self.said(CLEANED, "clean", item["source"], uuid), errors.from_dict(error))
         cleaned = uuid not in switched["reached"] or bool(
             self.said(SETTLED, "settle", item["destination"], uuid).get("cleaned")
         )
-        return live_course.Result(int(its.get("power_state") or 0), errors.from_dict(error), cleaned)
+        return live_course.Result(outcome.power_state, outcome.error, cleaned, outcome.gone)
 
     def _finish(self) -> dict[str, t.Any]:
         begun, items = self.registered(BEGUN), self.items()
@@ -494,9 +494,11 @@ class ActionModule(MoveAction):
         for uuid, item in items.items():
             over = self.check_mode or uuid in switched.get("over", ())
             problem = failed.get(uuid)
+            is_gone = problem is not None and uuid in results and results[uuid].gone
             shown.append(
                 {
-                    **{n: item[n] for n in ("name", "uuid", "source", "destination", "vm_state")},
+                    **{n: item[n] for n in ("name", "uuid", "source", "destination")},
+                    "vm_state": states.ERROR if is_gone else item["vm_state"],
                     "host": item["destination"] if over else item["source"],
                     "power_state": results[uuid].power_state if uuid in results else states.NOSTATE,
                     **{

@@ -24,7 +24,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import MOVE
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import life, moving
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Outcome, Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import OPERATIONS
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import cold, confirm, course, local_disks
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves.local_disks import Journey
@@ -579,7 +579,7 @@ class ActionModule(MoveAction):
         for uuid, item in items.items():
             there = at_new.get(uuid, not self.reverts)
             problem = failed.get(uuid)
-            power_state = results[uuid].power_state if uuid in results else states.NOSTATE
+            result = results.get(uuid, course.Result())
             shown.append(
                 {
                     "name": item["name"],
@@ -587,8 +587,8 @@ class ActionModule(MoveAction):
                     "source": item["source"],
                     "destination": item["destination"],
                     "host": item["destination"] if there else item["source"],
-                    "vm_state": _vm_state(item, there, power_state),
-                    "power_state": power_state,
+                    "vm_state": _vm_state(item, there, result),
+                    "power_state": result.power_state,
                     "disk_changes": item["disk_changes"],
                     "flavor_change": item["flavor_change"],
                     "error": None if problem is None else problem.as_dict(),
@@ -618,24 +618,23 @@ class ActionModule(MoveAction):
         found = {}
         for uuid, its in back["results"].items():
             error = errors.from_dict(its["error"]) if its["error"] else None
-            power_state = int(its["power_state"])
+            outcome = Outcome(int(its["power_state"]))
             host = items[uuid]["source"]
-            if uuid in back["start"].get(host, ()):
-                returned = self.said(RETURNED, "return", host, uuid)
-                power_state = int(returned.get("power_state") or 0)
-                if returned.get("error") and error is None:
-                    error = errors.from_dict(returned["error"])
-            elif not its["stays"]:
-                power_state = states.SHUTDOWN
-                returned = self.registered(RETURNED, host).get("outcomes", {}).get(uuid) or {}
-                if returned.get("error") and error is None:
-                    error = errors.from_dict(returned["error"])
+            if not its["stays"]:
+                if uuid in back["start"].get(host, ()):
+                    returned = self.said(RETURNED, "return", host, uuid)
+                else:  # its guest is off
+                    said = self.registered(RETURNED, host).get("outcomes", {}).get(uuid) or {}
+                    returned = {"power_state": states.SHUTDOWN, **said}
+                problem = errors.from_dict(returned["error"]) if returned.get("error") else None
+                outcome = Outcome.of_answer(returned, problem)
+                error = error or problem
             cleaned = its["cleaned"]
             if uuid in back["undone"].get(host, ()):
                 returned = self.said(RETURNED, "return", host, uuid)
                 cleaned = not returned.get("error")
                 error = error or (None if cleaned else errors.from_dict(returned["error"]))
-            found[uuid] = course.Result(power_state, error, cleaned)
+            found[uuid] = course.Result(outcome.power_state, error, cleaned, outcome.gone)
         return found
 
 
@@ -653,13 +652,11 @@ def _stays(item: Item) -> bool:
     return bool(item["source"] == item["destination"])
 
 
-def _vm_state(item: Item, there: bool, power_state: int) -> str:
+def _vm_state(item: Item, there: bool, result: course.Result) -> str:
     """What course.finish() writes. :arg there: it is on its new host"""
     if there:
         return states.RESIZED
-    if power_state == states.NOSTATE:
-        return states.ACTIVE if item["runs"] else states.STOPPED
-    return states.ACTIVE if item["runs"] and power_state == states.RUNNING else states.STOPPED
+    return course.vm_state_at_source(states.ACTIVE if item["runs"] else states.STOPPED, result)
 
 
 def _note(item: Item) -> str:

@@ -327,15 +327,16 @@ def refuse_without_move(rows: t.Sequence[Instance], found: t.Mapping[str, MoveRo
 class Result:
     """What came of one instance on its hosts."""
 
-    power_state: int = states.NOSTATE
+    power_state: int = states.NOSTATE  # of the guest where the instance is; NOSTATE: not known, unless it is gone
     error: errors.BootflowError | None = None  # why it did not move, or did not go back
     cleaned: bool = True  # the new host has nothing of it, where it did not move
+    gone: bool = False  # the host where it is has no domain of it, which is known
 
 
 def finish(tx: Transaction, its: Operation, results: t.Mapping[str, Result]) -> dict[str, errors.BootflowError]:
     """Write what came of the moves, or of the reverts. Returns uuid -> why it failed.
 
-    An instance is ``resized`` where it is on its new host; else it is what it was, or stopped where its guest is off.
+    An instance is ``resized`` where it is on its new host; else it is what it was, stopped where its guest is off, or in error where it is gone.
 
     :arg its: RESIZE, MIGRATE or REVERT.
     """
@@ -384,10 +385,17 @@ class Ending:
 def _ending(its: Operation, m: Moving, result: Result) -> Ending:
     if m.over:
         return Ending(m, states.RESIZED, moves.FINISHED, result.power_state, launched=its is not REVERT)
-    known = result.power_state != states.NOSTATE  # else the next report tells
-    vm_state = states.STOPPED if known and result.power_state != states.RUNNING else m.move.old_vm_state
+    vm_state = vm_state_at_source(m.move.old_vm_state, result)
     status = moves.REVERTED if its is REVERT else moves.ERROR
     return Ending(m, vm_state, status, result.power_state, launched=its is REVERT)
+
+
+def vm_state_at_source(before: str, result: Result) -> str:
+    """The vm_state of an instance that did not move, or came back. :arg before: the one with which it set out"""
+    if result.gone:
+        return states.ERROR
+    known = result.power_state != states.NOSTATE  # else the next report tells
+    return states.STOPPED if known and result.power_state != states.RUNNING else before
 
 
 class Leaving(t.NamedTuple):

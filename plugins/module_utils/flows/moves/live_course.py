@@ -89,19 +89,23 @@ def go_over(tx: Transaction, row: Instance, move: MoveRow) -> None:
 class Result:
     """What came of one instance on its hosts."""
 
-    power_state: int = states.NOSTATE  # of the guest where the instance is; NOSTATE: not known
+    power_state: int = states.NOSTATE  # of the guest where the instance is; NOSTATE: not known, unless it is gone
     error: errors.BootflowError | None = None  # why it did not move
     cleaned: bool = True  # the new host has nothing of it, where it did not move
+    gone: bool = False  # the host where it is has no domain of it, which is known
 
 
 def finish(tx: Transaction, results: t.Mapping[str, Result]) -> dict[str, errors.BootflowError]:
-    """Write what came of the migrations. Returns uuid -> why it failed. The vm_state is what it was."""
+    """Write what came of the migrations. Returns uuid -> why it failed.
+
+    The vm_state is what it was; ``error`` where the migration failed, and the guest is gone from the host where it was.
+    """
     runs.renew(tx)
     moving = {m.uuid: m for m in load(tx, sorted(results), lock=True)}
     attachments.lock(tx, moving)  # before any node is locked
     for uuid, m in sorted(moving.items()):
         its = results[uuid]
-        end(tx, m, its.error, its.power_state, its.cleaned)
+        end(tx, m, its.error, its.power_state, its.cleaned, gone=its.gone)
     return {
         **{u: its.error for u, its in results.items() if its.error is not None and u in moving},
         **instances.swap_errors(tx, set(results) - set(moving), [LIVE_MIGRATE.during]),
@@ -109,9 +113,15 @@ def finish(tx: Transaction, results: t.Mapping[str, Result]) -> dict[str, errors
 
 
 def end(
-    tx: Transaction, m: Moving, error: errors.BootflowError | None, power_state: int, cleaned: bool, reason: str = ""
+    tx: Transaction,
+    m: Moving,
+    error: errors.BootflowError | None,
+    power_state: int,
+    cleaned: bool,
+    reason: str = "",
+    gone: bool = False,
 ) -> None:
-    """End the migration of an instance, which is locked with its volumes, where it is now."""
+    """End the migration of an instance, which is locked with its volumes, where it is now. :arg gone: its host has no domain of it"""
     over = m.row.host == m.move.dest_compute
     status = moves.COMPLETED
     if not over:
@@ -125,9 +135,11 @@ def end(
             due = cleanups.Due(m.move.dest_compute, m.uuid, m.row.domain_name, reason, made_for=m.made_for)
             cleanups.add(tx, due)
     beside.release(tx, [m.uuid], {m.row.run_id, tx.run.id})
-    values: dict[str, t.Any] = {} if power_state == states.NOSTATE else {"power_state": power_state}
+    values: dict[str, t.Any] = {"power_state": power_state} if gone or power_state != states.NOSTATE else {}
     if over:
         values["launched_at"] = tx.now
+    elif gone:
+        values["vm_state"] = states.ERROR
     notify = tx.context.notify_on_state_change
     instances.swap(tx, [m.uuid], [m.row.task_state], None, notify, task_state=None, run_id=tx.run.id, **values)
     ledger_moves.set_status(tx, [m.move.id], status)
