@@ -32,6 +32,18 @@ class MoveNotSupported(InvalidInput):
     remedy = "docs/operations.md says what moves."
 
 
+class GuestDataRequired(InvalidInput):
+    """The instance was booted with user data or injected files, which the ledger does not keep: a guest that is made anew would lack them."""
+
+    msg_fmt = (
+        "Instance %(name)s of project %(project)s was booted with %(had)s, which the ledger does not keep (%(which)s)"
+    )
+    remedy = (
+        "Give the file that booted it, as for boot: -e @FILE, whose bootflow_instances has its entry. If the file is lost, an entry without them makes"
+        ' the guest without them: -e \'{"bootflow_instances": [{"name": NAME, "project": PROJECT}]}\'.'
+    )
+
+
 class InstanceElsewhere(Conflict):
     """Another host reported something of the instance than the one where the ledger has it: a second copy of the guest would be made."""
 

@@ -148,16 +148,20 @@ def check_guest_data(row: Instance, secrets: GuestSecrets | None) -> dict[str, t
     """What the digest says of user data and files, from the request that has them.
 
     :arg secrets: of the request; None: it does not name the instance.
-    :raises InvalidInput: the instance had some, and the request is not given.
+    :raises GuestDataRequired: the instance had some, and the request is not given.
     """
     if secrets is not None:
         return expand.guest_data_digest(secrets.user_data, secrets.injected_files)
     had = [n for n in ("user_data", "injected_files") if row.digest.get(n)]
     if had and row.config_drive:
-        raise errors.InvalidInput(
-            reason="instance %s was booted with %s, which the ledger does not keep"
-            % (row.display_name, " and ".join(had)),
-            remedy="Give the request that has it (bootflow_instances, as for boot): -e @FILE.",
+        digest = row.digest.get("user_data")  # a few digits tell files apart, and say nothing of what is in them
+        which = ["user data %s..." % digest[: len("sha256:") + 12]] if digest else []
+        which += sorted(row.digest.get("injected_files") or ())
+        raise errors.GuestDataRequired(
+            name=row.display_name,
+            project=row.project,
+            had=" and ".join(had),
+            which=operation.some(which),
         )
     return {}
 

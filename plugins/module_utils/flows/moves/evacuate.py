@@ -53,8 +53,8 @@ class Begun:
     made_for: dict[str, str] = field(default_factory=dict)  # uuid -> the mark of its move, see core.instances.move_mark
 
 
-#: What nothing can be done about as long as the host is away.
-_STAYS = (errors.InstanceInvalidState, errors.MoveNotSupported, errors.InstanceBusy)
+#: What does not stop the others of a host: nothing can be done about it as long as the host is away, or not at once.
+_STAYS = (errors.InstanceInvalidState, errors.MoveNotSupported, errors.InstanceBusy, errors.GuestDataRequired)
 #: Only their host can bring them out of these.
 _OF_THE_HOST = (states.PAUSED, states.SUSPENDED, states.RESCUED, states.SOFT_DELETED)
 
