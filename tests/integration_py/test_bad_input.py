@@ -120,7 +120,7 @@ def test_all_errors_of_a_request_at_once(flow: Flow) -> None:
         ),
         (
             entry("image", image="nix"),
-            "instances[12].image: ImageNotFound: Image nix could not be found. Remedy: bootflow_images has: guest.",
+            "instances[12].image: ImageNotFound: Image nix could not be found. Remedy: bootflow_images has: almalinux-10, ",
         ),
         (
             entry("net", networks=[{"network": "nix"}]),

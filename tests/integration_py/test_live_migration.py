@@ -374,7 +374,8 @@ def test_a_host_that_cannot_run_the_guest(lab, flow: Flow, tmp_path) -> None:
         "DestinationHypervisorTooOld": {"hypervisor_version": guest["hypervisor_version"] + 1},
     }
     for code, fields in wrong.items():
-        coming = {"uuid": uuid, "token": "t" * 64, "guest": {**guest, **fields}, "limits": {}}
+        limits = {"disks": {disk["name"]: 0 for disk in guest["disks"]}}
+        coming = {"uuid": uuid, "token": "t" * 64, "guest": {**guest, **fields}, "limits": limits}
         answer = there.result(there.start("domain_migration_target", guests=[coming], stop_token="s" * 64))
         assert answer["outcomes"][uuid]["error"]["code"] == code and answer["port"] == 0, answer
     assert list(traces(flow, "web")) == [home.name]

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 import typing as t
 
-LISTED = 12  # names that a remedy lists at most
+LISTED = 12  # fields that a remedy lists at most
+NAMES_LISTED = 24  # names of a variable, as the collection's own images are some of them
 _LONGEST = 80  # characters of a name that is compared
 
 #: What people of other tools call a field -> what it is called here, where that is a field of the same mapping.
@@ -113,7 +114,7 @@ def suggestion(asked: str, known: t.Iterable[str], where: str) -> str:
         return "%s is empty." % where
     near = nearest(asked, names)
     meant = "Did you mean %s? " % near if near else ""
-    if len(names) > LISTED:
+    if len(names) > NAMES_LISTED:
         return meant + "%s has %d names." % (where, len(names))
     return meant + "%s has: %s." % (where, ", ".join(names))
 
