@@ -47,6 +47,7 @@ class ActionModule(LedgerAction):
 
     def _public_key(self, named: str | None) -> str:
         paths = [named] if named else [os.path.join(os.path.expanduser("~/.ssh"), name) for name in KEYS]
+        reason = ""
         for path in paths:
             try:
                 with open(path, encoding="utf-8") as stream:

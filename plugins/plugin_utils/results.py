@@ -16,7 +16,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.legible impo
 
 STATISTICS: t.Mapping[str, t.Mapping[str, t.Any]] = {"set_stats": {"type": "bool", "default": False}}
 ITEMS_NAMED = 10
-_NO_PROGRAM = re.compile(r"python[\w.]*: (command )?not found|python[\w.]*['\"’]?: No such file or directory")
+_NO_PROGRAM = re.compile(r"python[\w.]*: (command )?not found|python[\w.]*['\"\u2019]?: No such file or directory")
 LAST_WORDS = 300  # characters
 OF_A_GUEST = ("name", "uuid", "project", "host", "vm_state", "addresses")
 

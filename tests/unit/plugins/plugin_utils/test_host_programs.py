@@ -271,7 +271,9 @@ def test_another_ansible_is_warned_of(kept: Path, monkeypatch: pytest.MonkeyPatc
     here = {"ansible_python_interpreter": "/usr/bin/python3"}
     assert built(**here) and not said
     with monkeypatch.context() as other:
-        other.setattr(module_common, "_BuiltModule", lambda **_fields: (_ for _ in ()).throw(TypeError("new field")))
+        other.setattr(
+            module_common, "_BuiltModule", lambda **_fields: (each for each in ()).throw(TypeError("new field"))
+        )
         assert not built(**here)
     with monkeypatch.context() as other:
         other.delattr(module_common, "_BuiltModule")

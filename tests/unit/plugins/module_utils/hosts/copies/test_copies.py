@@ -24,6 +24,7 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies import receiver, sender, server, stream
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies.stream import send_line
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import local_disks
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.file_disks import DiskSpec, records_of
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import locks
@@ -277,7 +278,7 @@ def test_who_is_refused(hosts: tuple[str, str]) -> None:
 
 
 def silent(place: server.Place, number: int) -> list[socket.socket]:
-    return [socket.create_connection((place.address, place.port), timeout=10) for _ in range(number)]
+    return [socket.create_connection((place.address, place.port), timeout=10) for _again in range(number)]
 
 
 @needs_programs
@@ -289,7 +290,7 @@ def test_silent_connections_keep_nobody_out(hosts: tuple[str, str]) -> None:
     try:
         for each in silent(place, 200):
             stack.callback(each.close)
-        for _ in range(3):
+        for _again in range(3):
             stack.enter_context(server.connected(place))  # has not shown a token
         begin = time.monotonic()
         with server.connected(place) as mine:
@@ -314,8 +315,8 @@ class Door(server.Server):
     def tokens(self) -> list[str]:
         return [TOKEN]
 
-    def answer(self, asked: t.Any, stream_: t.Any, connection: t.Any) -> bool:
-        stream.send_line(stream_, {"here": True})
+    def answer(self, asked: t.Any, stream: t.Any, connection: t.Any) -> bool:
+        send_line(stream, {"here": True})
         return True
 
 
@@ -336,39 +337,41 @@ def opened_door() -> t.Iterator[tuple[Door, server.Place]]:
 def test_a_stranger_has_a_short_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also one that sends a byte now and then; one who has shown the token has all the time."""
     monkeypatch.setattr(server, "_STRANGER", 1.0)
-    with opened_door() as (door, place), server.connected(place) as known:
-        stream.send_line(known, {"token": TOKEN})
-        assert stream.read_line(known) == {"here": True}
-        (slow,) = silent(place, 1)
-        begin = time.monotonic()
-        with contextlib.suppress(OSError), slow:
-            for byte in b"\x16\x03\x01\x02" + bytes(100):
-                slow.sendall(bytes([byte]))
-                time.sleep(0.2)
-        assert time.monotonic() - begin < 10
-        assert len(door.connections) == 1
-        stream.send_line(known, {"token": TOKEN})
-        assert stream.read_line(known) == {"here": True}
+    with opened_door() as (door, place):
+        with server.connected(place) as known:
+            stream.send_line(known, {"token": TOKEN})
+            assert stream.read_line(known) == {"here": True}
+            (slow,) = silent(place, 1)
+            begin = time.monotonic()
+            with contextlib.suppress(OSError), slow:
+                for byte in b"\x16\x03\x01\x02" + bytes(100):
+                    slow.sendall(bytes([byte]))
+                    time.sleep(0.2)
+            assert time.monotonic() - begin < 10
+            assert len(door.connections) == 1
+            stream.send_line(known, {"token": TOKEN})
+            assert stream.read_line(known) == {"here": True}
 
 
 @needs_programs
 def test_how_many_connections_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of one address, of all strangers, and of one token: the address with most gives way."""
     monkeypatch.setattr(server, "_MOST_OF_TOKEN", 2)
-    with opened_door() as (door, place), contextlib.ExitStack() as stack:
-        for each in silent(place, server._MOST_OF_ADDRESS + 20):
-            stack.callback(each.close)
-        until = time.monotonic() + 10
-        while len(door.connections) != server._MOST_OF_ADDRESS:
-            assert time.monotonic() < until, len(door.connections)
-            time.sleep(0.05)
-        known = [stack.enter_context(server.connected(place)) for _ in range(3)]
-        for each in known[:2]:
-            stream.send_line(each, {"token": TOKEN})
-            assert stream.read_line(each) == {"here": True}
-        stream.send_line(known[2], {"token": TOKEN})
-        with pytest.raises(stream.Garbled):
-            stream.read_line(known[2])
+    with opened_door() as (door, place):
+        with contextlib.ExitStack() as stack:
+            for each in silent(place, server._MOST_OF_ADDRESS + 20):
+                stack.callback(each.close)
+            until = time.monotonic() + 10
+            while len(door.connections) != server._MOST_OF_ADDRESS:
+                assert time.monotonic() < until, len(door.connections)
+                time.sleep(0.05)
+            known = [stack.enter_context(server.connected(place)) for _again in range(3)]
+            for each in known[:2]:
+                stream.send_line(each, {"token": TOKEN})
+                assert stream.read_line(each) == {"here": True}
+            stream.send_line(known[2], {"token": TOKEN})
+            with pytest.raises(stream.Garbled):
+                stream.read_line(known[2])
 
 
 def test_what_is_one_address() -> None:
