@@ -66,7 +66,7 @@ CATALOGUE = Table(
             "Networks that requests may name: `name`, `type` (`network`: a libvirt network; `bridge`: a Linux bridge), `source`"
             " (its name on the host), `manage` (create a missing libvirt network), `forward` (of a managed one: none, nat, route,"
             " open), `mtu`, `enforce_allocation_pools`, `subnets` (`name`, `cidr`, `gateway_ip` (the first address; null: none),"
-            " `allocation_pools`, `dns_nameservers`, `host_routes`, `enable_dhcp`); see [request.md](request.md#networks).",
+            " `allocation_pools`, `dns_nameservers`, `host_routes`, `enable_dhcp`); see [networks.md](networks.md).",
         ),
         Setting("keypairs", ENTRIES, (), "Public keys that requests may name: `name`, `public_key`."),
     )
