@@ -228,13 +228,19 @@ class ActionModule(LedgerAction):
         done = max(expected - len(items), 0)
         if self.options["print_table"]:
             tables.show(self._display, ["Applied: %d of %d changes." % (done, expected), left.totals()])
-        result = {"changed": recorded, "applied": done, "changes": [c.as_dict() for c in left.changes]}
+        result: dict[str, t.Any] = {
+            "changed": recorded,
+            "applied": done,
+            "changes": [c.as_dict() for c in left.changes],
+        }
         return outcome(errors.ApplyIncomplete(items, max(expected, len(items))), **result)
 
     def _show(self, plan: Plan) -> dict[str, t.Any]:
         """The plan of check mode, with the hosts of its boots."""
         boots = {p["name"]: p for p in apply_plan.registered(self, "bootflow_scheduled").get("plan") or ()}
-        hosts = {name: "on %s" % p["host"] if p["host"] else "(fits on no host)" for name, p in boots.items()}
+        hosts = {
+            name: "on %s" % p["host"] if p["host"] else "(cannot be placed on any host)" for name, p in boots.items()
+        }
         moves = apply_plan.registered(self, "bootflow_move_begun")
         unplaced = {i["uuid"]: i for i in moves.get("not_placed") or ()}
         plan = _without_room(plan, unplaced)
@@ -245,7 +251,7 @@ class ActionModule(LedgerAction):
         items = [errors.failed_item(n, p["uuid"], p["error"]) for n, p in boots.items() if p["error"]]
         items += [errors.failed_item(i["name"], u, i["error"], host=i["host"]) for u, i in unplaced.items()]
         moved = {i["uuid"]: i["destination"] for i in moves.get("instances") or ()}
-        result = {
+        result: dict[str, t.Any] = {
             "changed": changed,
             "applied": 0,
             "changes": [{**c.as_dict(), "host": _host(c, boots, moved)} for c in plan.changes],
@@ -257,12 +263,9 @@ class ActionModule(LedgerAction):
 
 
 def _without_room(plan: Plan, unplaced: t.Mapping[str, t.Mapping[str, t.Any]]) -> Plan:
-    """The plan without the resizes for which there is no host."""
+    """The plan without the resizes for which there is no host. The error says why."""
     changes = [
-        not_done(c, "there is no host for it: %s" % unplaced[str(c.uuid)]["error"]["message"])
-        if c.kind == RESIZE and c.uuid in unplaced
-        else c
-        for c in plan.changes
+        not_done(c, "there is no host for it") if c.kind == RESIZE and c.uuid in unplaced else c for c in plan.changes
     ]
     return replace(plan, changes=tuple(changes))
 

@@ -180,7 +180,12 @@ class ActionModule(LedgerAction):
         error = errors.DeleteIncomplete(items, len(gone) + len(off) + len(left))
         changed = bool(gone) or any(kept[r.uuid]["vm_state"] != states.SOFT_DELETED for r in off)
         soft_deleted = [r.display_name for r in off]
-        told = {"deleted": gone, "soft_deleted": soft_deleted, "left": left, "volumes_left": volumes_left}
+        told: dict[str, t.Any] = {
+            "deleted": gone,
+            "soft_deleted": soft_deleted,
+            "left": left,
+            "volumes_left": volumes_left,
+        }
         return outcome(error, changed=changed, **told)
 
 

@@ -32,7 +32,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.storage_settings 
 
 EXPLAINED = 3
 BACKENDS_PRINTED = 50
-REMEDY = "The plan lists why each backend was rejected. Request less, or fix the cause."
+REMEDY = "The plan says why. Request less, or fix the cause."
 
 
 class ActionModule(LedgerAction):
@@ -84,8 +84,8 @@ class ActionModule(LedgerAction):
             self.options, context.now, hosts=self.within_limit(storage_hosts(self))
         )
         result = ledger.transact(schedule.schedule, options)
-        for volume_id, error in sorted(result.failed.items()):
-            self._display.warning("%s was not placed: %s" % (names.get(volume_id, volume_id), error.message))
+        for volume_id in sorted(result.failed):
+            self._display.warning("%s was not placed; the report says why." % names.get(volume_id, volume_id))
         return {
             "changed": bool(result.placed or result.failed),
             "hosts": inventory_hosts.reachable(self, result.hosts),
@@ -134,9 +134,10 @@ class ActionModule(LedgerAction):
             for d in plan
             if d["error"]
         ]
-        message = "%d of %d volumes fit no backend." % (len(items), len(plan))
+        message = "%d of %d volumes cannot be placed on any backend." % (len(items), len(plan))
         return outcome(
             errors.VolumeFailed(items, len(plan), message=message, remedy=REMEDY),
+            reasons=not o["print_table"],
             changed=True,
             hosts=[],
             plan=plan,

@@ -42,7 +42,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.results import ou
 
 EXPLAINED_OF_AN_ENTRY = 3
 HOSTS_SHOWN = 50  # of those that passed, and of those that were rejected
-REMEDY = "The plan lists why each host and backend was rejected. Request less, or fix the cause."
+REMEDY = "The plan says why. Request less, or fix the cause."
 
 FleetReader = t.Callable[[Transaction, fleet.Needs], Fleet]
 
@@ -108,7 +108,8 @@ def plan_of_boot(action: LedgerAction, read_fleet: FleetReader) -> dict[str, t.A
         return answer
     items = [errors.failed_item(p["name"], p["uuid"], {**p["error"], "remedy": ""}) for p in plan if p["error"]]
     message = unfit(len(items), len(plan), [p for p in plan if p["error"]])
-    return outcome(errors.BootFailed(items, len(plan), message=message, remedy=REMEDY), **answer)
+    failed = errors.BootFailed(items, len(plan), message=message, remedy=REMEDY)
+    return outcome(failed, reasons=not action.options["print_table"], **answer)
 
 
 def _rehearse(

@@ -93,8 +93,11 @@ def item_errors(result: t.Mapping[str, t.Any], keys: t.Iterable[str]) -> dict[st
     return found
 
 
-def error_result(error: errors.BootflowError, **result: t.Any) -> dict[str, t.Any]:
-    """``result`` of a task that failed with ``error``: the same fields from every action (docs/errors.md)."""
+def error_result(error: errors.BootflowError, *, reasons: bool = True, **result: t.Any) -> dict[str, t.Any]:
+    """``result`` of a task that failed with ``error``: the same fields from every action (docs/errors.md).
+
+    :arg reasons: whether the message says why each item failed; false where that was printed before.
+    """
     data = error.as_dict()
     lines = ["%s: %s" % (error.code, error.message)]
     if isinstance(error, errors.InvalidRequest):
@@ -103,7 +106,7 @@ def error_result(error: errors.BootflowError, **result: t.Any) -> dict[str, t.An
             lines += ["%s: %s: %s" % (each.get("path") or "request", each["code"], each["message"])]
             lines += ["  Remedy: " + each["remedy"]] if each.get("remedy") else []
     elif isinstance(error, errors.Incomplete):
-        lines += item_lines(error.items)
+        lines += item_lines(error.items, reasons)
         lines += ["Remedy: " + error.remedy] if error.remedy else []
     elif error.remedy:
         lines += ["  Remedy: " + error.remedy]
@@ -118,9 +121,9 @@ def error_result(error: errors.BootflowError, **result: t.Any) -> dict[str, t.An
     return {**answer, **data}
 
 
-def outcome(error: errors.Incomplete, **result: t.Any) -> dict[str, t.Any]:
-    """``result`` of a task, which failed if ``error`` has items."""
-    return error_result(error, **result) if error.items else result
+def outcome(error: errors.Incomplete, *, reasons: bool = True, **result: t.Any) -> dict[str, t.Any]:
+    """``result`` of a task, which failed if ``error`` has items. :arg reasons: see error_result()"""
+    return error_result(error, reasons=reasons, **result) if error.items else result
 
 
 def diff(of: str, before: str, after: str) -> dict[str, str]:
@@ -128,12 +131,16 @@ def diff(of: str, before: str, after: str) -> dict[str, str]:
     return {"before": before, "after": after, "before_header": of, "after_header": of}
 
 
-def item_lines(items: t.Iterable[t.Mapping[str, t.Any]]) -> list[str]:
-    """What became of items, on which hosts they were tried before, and what to do: once for all with the same fate."""
+def item_lines(items: t.Iterable[t.Mapping[str, t.Any]], reasons: bool = True) -> list[str]:
+    """What became of items, on which hosts they were tried before, and what to do: once for all with the same fate.
+
+    :arg reasons: false: only the code of each error.
+    """
     alike: dict[tuple[str, ...], list[str]] = {}
     for item in items:
         name = "%s on %s" % (item["name"], item["host"]) if item["host"] else str(item["name"])
-        alike.setdefault(_fate(item), []).append(name)
+        fate = _fate(item) if reasons or not item["error"] else (str(item["error"]["code"]),)
+        alike.setdefault(fate, []).append(name)
     lines = []
     for (what, *more), names in alike.items():
         rest = len(names) - ITEMS_NAMED
@@ -160,5 +167,5 @@ def _fate(item: t.Mapping[str, t.Any]) -> tuple[str, ...]:
 
 def unfit(count: int, total: int, plans: t.Iterable[t.Mapping[str, t.Any]]) -> str:
     """The message of a plan that does not fit. :arg plans: of boots that do not"""
-    what = ", or their volumes on no backend" if any(p["host"] for p in plans) else ""
+    what = ", or their volumes on any backend" if any(p["host"] for p in plans) else ""
     return "%d of %d instances cannot be placed on any host%s." % (count, total, what)

@@ -21,6 +21,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.times import
 # Stdout callbacks (ANSIBLE_STDOUT_CALLBACK, stdout_callback in ansible.cfg) whose output is parsed.
 FOR_MACHINES = ("json", "jsonl", "null")
 WIDEST = 40  # characters of a last column that is underlined whole
+ERROR = "Error"  # the result of a failed event
 CONCISE = "concise"  # the callback of this collection, which prints nothing around tables
 
 
@@ -85,12 +86,39 @@ def history_table(view: t.Mapping[str, t.Any]) -> list[str]:
         )
         for a in view["actions"]
     ]
+    said = {_first_line(f["message"]): f["code"] for f in view["faults"]}
     rows += [
-        (e["start_time"], "event", e["event"], e["host"], _result(e, "result"), e["details"]) for e in view["events"]
+        (
+            e["start_time"],
+            "event",
+            e["event"],
+            e["host"],
+            _result(e, "result"),
+            _of_fault(e["details"], said) if e["result"] == ERROR else e["details"],
+        )
+        for e in view["events"]
     ]
-    rows += [(f["created_at"], "fault", f["code"], f["host"], f["details"], f["message"]) for f in view["faults"]]
     rows += [
-        (n["created_at"], "notification", n["event_type"], "", "", _told(n["payload"])) for n in view["notifications"]
+        (
+            f["created_at"],
+            "fault",
+            f["code"],
+            f["host"],
+            f["details"] if f["details"] == "rescheduled" else ERROR,
+            f["message"],
+        )
+        for f in view["faults"]
+    ]
+    rows += [
+        (
+            n["created_at"],
+            "notification",
+            n["event_type"],
+            "",
+            "",
+            _of_fault(_told(n["payload"]), said) if n["payload"].get("fault") else _told(n["payload"]),
+        )
+        for n in view["notifications"]
     ]
     begins = _beginnings(view["notifications"])
     rows += [
@@ -98,11 +126,25 @@ def history_table(view: t.Mapping[str, t.Any]) -> list[str]:
         for m in view["migrations"]
     ]
     lines = [
-        ("%sZ" % str(row[0])[:19], *row[1:-1], (row[-1] or "").partition("\n")[0])
+        ("%sZ" % str(row[0])[:19], *row[1:-1], _first_line(row[-1]))
         for row in sorted(rows, key=lambda row: _order(row, begins))
     ]
     title = "%s %s, %s" % (view["name"], view["uuid"], view["vm_state"])
     return [title, *table(("TIME", "KIND", "WHAT", "HOST", "RESULT", "DETAILS"), lines)]
+
+
+def _first_line(text: str | None) -> str:
+    return (text or "").partition("\n")[0]
+
+
+def _of_fault(text: str | None, faults: t.Mapping[str, str]) -> str:
+    """The error of an event or a notification: where a fault has the same text, its code, so that the table has the text once.
+
+    :arg faults: message -> code
+    """
+    line = _first_line(text)
+    code = next((code for message, code in faults.items() if line and line in message), None)
+    return line if code is None else "see fault %s" % code
 
 
 def _beginnings(notifications: t.Sequence[t.Mapping[str, t.Any]]) -> set[tuple[str, str]]:

@@ -169,7 +169,11 @@ class Runner:
         ports = WorldPorts(self.world, run or "run%d" % self.runs)
         variables = {
             "hostvars": {"localhost": self.registered, **{h: self._variables(h) for h in self.hosts}},
-            "groups": {"all": list(self.hosts), "bootflow_storage": [h for h in self.hosts if h.startswith("s")]},
+            "groups": {
+                "all": list(self.hosts),
+                "bootflow_compute": [h for h in self.hosts if h.startswith("h")],
+                "bootflow_storage": [h for h in self.hosts if h.startswith("s")],
+            },
         }
         result = action_of(module, ports, variables, check_mode, **options).act()
         return result, "\n".join(ports.shown + ports.warnings)

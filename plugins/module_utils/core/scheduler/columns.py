@@ -271,6 +271,13 @@ class Fleet:
             self._consume_dedicated(row, spec, sign, limits or {})
         self._current.pop(row, None)
 
+    def grant(self, row: int, memory_mb: int = 0, disk_mb: int = 0, vcpus: int = 0) -> None:
+        """Have a host as if so much more of it were free, in MiB and vCPUs; negative amounts take that back."""
+        self.free_ram_mb[row] += memory_mb
+        self.free_disk_mb[row] += disk_mb
+        self.vcpus_used[row] -= vcpus
+        self._current.pop(row, None)
+
     def _consume_dedicated(self, row: int, spec: RequestSpec, sign: int, limits: t.Mapping[str, t.Any]) -> None:
         before = _Dedicated(self.numa(row), self.pci_devices(row), self.free_disks(row))
         if sign > 0:

@@ -21,6 +21,7 @@ from .filters.numa_topology_filter import NUMATopologyFilter
 from .options import SchedulerOptions
 from .registry import make_filters, make_weighers, user_classes
 from .request_spec import RequestSpec
+from .smallest_change import enough_for
 from .weighers.base import Weigher
 from .weighing import Ranking
 
@@ -286,7 +287,7 @@ class Placement:
             decision = explain(self.fleet, self.spec, self.filters, self.candidates, uuid)
         left = requested - len(self.taken)
         if decision is not None and decision["nearest_miss"] and left > 1:
-            _of_one(decision["nearest_miss"]["smallest_change"], left)
+            self._of_each(decision["nearest_miss"], left)
         told = None if decision is None or not decision["hosts"] else summary(decision)
         parts = ["There are not enough hosts available."]
         if self.taken:
@@ -318,11 +319,20 @@ class Placement:
             decision=decision,
         )
 
+    def _of_each(self, near: dict[str, t.Any], left: int) -> None:
+        """Say what the smallest change is enough for: the next instance; and what is enough for all that found no host.
 
-def _of_one(change: dict[str, t.Any] | None, left: int) -> None:
-    """Say of the smallest change that it is enough for the next instance only. :arg left: instances without a host"""
-    if change is not None and any(each.get("free") is not None for each in change["changes"]):
-        change["text"] += " for the next one of the %d instances that found no host" % left
+        :arg left: instances without a host, two or more.
+        """
+        change = near["smallest_change"]
+        if change is None or all(each["what"] == "setting" for each in change["changes"]):
+            return
+        change["text"] = "for the next of the %d instances that found no host, %s" % (left, change["text"])
+        row = next(int(r) for r in self.candidates if self.fleet.place(int(r))[:2] == (near["host"], near["node"]))
+        placed = self.taken.count(row)
+        more = enough_for(self.fleet, self.spec, row, self.filters, left, self._limits_of(row), placed)
+        if more:
+            change["text"] += "; for %s, %s more free there" % ("both" if left == 2 else "all %d" % left, more)
 
 
 def limits_of(filters: t.Iterable[Filter], fleet: Fleet, spec: RequestSpec, row: int) -> dict[str, t.Any]:

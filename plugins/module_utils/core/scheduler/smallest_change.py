@@ -14,6 +14,7 @@ from ..amounts import counted, disk, memory
 from ..errors import BootflowError
 from .columns import Fleet, np
 from .filters.base import Filter
+from .filters.capacity import at
 from .filters.compute_filter import ComputeFilter
 from .request_spec import RequestSpec
 
@@ -132,6 +133,67 @@ def smallest_change(
     if any(c["fits_at"] is None and c["free"] is None for c in changes):
         return None
     return {"changes": changes, "text": _text(changes, host)}
+
+
+def enough_for(
+    fleet: Fleet,
+    spec: RequestSpec,
+    row: int,
+    filters: t.Sequence[Filter],
+    count: int,
+    limits: t.Mapping[str, t.Any],
+    placed: int = 0,
+) -> str | None:
+    """How much more a host would have to have free for ``count`` instances of the request, in words.
+
+    None: no amount of memory, disk and vCPUs makes room there for all of them, or the host has not so much.
+
+    :arg limits: those of a claim on this host. :arg placed: instances of the request that are placed there already.
+    """
+    taken = {"memory_mb": spec.memory_mb, "disk_gb": 1024 * spec.disk_gb, "vcpus": spec.vcpus}
+    for of_claim, what in (("memory_mb", "memory_mb"), ("vcpu", "vcpus")):
+        most = limits.get(of_claim)
+        if most is not None and (placed + count) * taken[what] > most:
+            return None
+    more: dict[str, int] = {}
+    for filter_ in filters:
+        resource = _RESOURCES.get(filter_.name)
+        if resource is None or resource.total(fleet, row) <= 0:  # 0: not known
+            continue
+        result = filter_.evaluate(fleet, spec, np.array([row]))
+        available, needed = float(at(result.available, 0)), float(at(result.needed, 0))
+        missing = math.ceil((needed + (count - 1) * taken[resource.what] - available) / resource.scale)
+        if missing > more.get(resource.what, 0):
+            more[resource.what] = missing
+    if not more or not _hold(fleet, spec, row, filters, count, limits, more):
+        return None
+    return " and ".join(r.more(more[r.what]) for r in (_MEMORY, _DISK, _VCPUS) if r.what in more)
+
+
+def _hold(
+    fleet: Fleet,
+    spec: RequestSpec,
+    row: int,
+    filters: t.Sequence[Filter],
+    count: int,
+    limits: t.Mapping[str, t.Any],
+    more: t.Mapping[str, int],
+) -> bool:
+    """Whether all filters let ``count`` instances pass, one after the other, on the host with ``more`` free."""
+    memory_mb, disk_mb, vcpus = more.get("memory_mb", 0), 1024 * more.get("disk_gb", 0), more.get("vcpus", 0)
+    placed = 0
+    fleet.grant(row, memory_mb, disk_mb, vcpus)
+    try:
+        while placed < count and all(f.passes(fleet, spec, row) for f in filters):
+            fleet.consume(row, spec, limits=limits if spec.takes_dedicated else None)
+            placed += 1
+    except BootflowError:
+        return False
+    finally:
+        for _each in range(placed):
+            fleet.consume(row, spec, -1)
+        fleet.grant(row, -memory_mb, -disk_mb, -vcpus)
+    return placed == count
 
 
 def _strictest(changes: list[dict[str, t.Any]]) -> list[dict[str, t.Any]]:

@@ -167,8 +167,11 @@ def test_a_plan_whose_volume_fits_no_backend_fails_as_the_boot_does(bworld: Boot
     result, shown = boot(boot_schedule, check_mode=True)
     (plan,) = result["plan"]
     assert result["failed"] and (plan["host"], plan["error"]["code"]) == ("h1", "NoValidBackend")
-    assert "1 of 1 instances fit on no host, or their volumes on no backend." in result["msg"]
-    assert any("on no backend: No valid backend was found" in line for line in shown)
+    assert "1 of 1 instances cannot be placed on any host, or their volumes on any backend." in result["msg"]
+    assert "\n".join(shown).count("No valid backend was found") == 1 and "No valid backend" not in result["msg"]
+    assert result["failed_items"][0]["error"]["message"].startswith("No valid backend was found")
+    result, shown = boot(boot_schedule, check_mode=True, print_table=False)
+    assert "web: NoValidBackend: No valid backend was found" in result["msg"] and not shown
 
 
 def test_a_build_goes_on_to_the_host_that_has_the_firmware(world: World) -> None:
@@ -317,6 +320,8 @@ def test_a_plan_shows_like_instances_once(world: World) -> None:
     text = "\n".join(shown)
     assert "web-1, web-2, web-3, web-4, web-5 (flavor small)" in text and text.count("  nearest miss: ") == 1
     plans = result["plan"]
+    assert text.count("No valid host was found") == 1 and "No valid host" not in result["msg"]
+    assert "  web-1, web-2, web-3, web-4, web-5: NoValidHost\nRemedy: The plan says why." in result["msg"]
     assert [p["decision"] and len(p["decision"]["hosts"]) for p in plans] == [3, 3, 3, None, None]
     assert [p["explained_by"] for p in plans] == [p["uuid"] for p in plans[:3]] + [plans[2]["uuid"]] * 2
     assert "  - h2  RamFilter: memory: needs 97.7 GiB, the whole host has 7 GiB" in text

@@ -26,7 +26,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
 from ansible_collections.bootflow.compute.plugins.module_utils.core.times import duration
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, history, nodes
-from ansible_collections.bootflow.compute.plugins.plugin_utils.tables import table, whole
+from ansible_collections.bootflow.compute.plugins.plugin_utils.tables import history_table, table, whole
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import NET, World, network, subnet
 
@@ -281,8 +281,49 @@ def test_what_happened_to_an_instance(world: World) -> None:
     lines = [line.split(None, 3) for line in shown.splitlines() if line.startswith("20")]
     assert [line[0] for line in lines] == sorted(line[0] for line in lines), "by time"
     assert {line[1] for line in lines} == {"action", "event", "fault", "notification"}
-    assert "first line" in shown and "second line" not in shown
+    assert shown.count("first line") == 1 and "second line" not in shown
+    assert shown.count("see fault RemoteError") == 2, "the event and the notification"
     assert "building -> active, spawning -> None" in shown and "at work" in shown and "by ann, req-a" in shown
+
+
+@pytest.mark.parametrize(
+    "reason", ["no space left on device\nsecond line", "x" * 300, "h1: 100 % of {{ disk }} used"], ids=len
+)
+def test_an_error_that_ends_a_build_is_once_in_the_table(world: World, reason: str) -> None:
+    """The attempts of one instance may fail for several reasons: each is there."""
+    world.report("h1")
+    uuid = world.boot("web", until="spawning")
+    world.fail("h1", uuid, errors.InvalidInput(reason=reason))
+    result, shown = run(world, instance_info, names=["web"], history=True, print_table=True)
+    (found,) = result["instances"]
+    assert found["faults"] and any(n["payload"].get("fault") for n in found["notifications"])
+    assert shown.count(reason.partition("\n")[0]) == 1, shown
+    (line,) = [line for line in shown.splitlines() if line.split()[1:2] == ["fault"]]
+    assert line.split()[4] == "Error" and found["vm_state"] == "error", line
+
+
+def test_errors_with_other_texts_are_all_in_the_table() -> None:
+    when = {"start_time": "2026-01-01T00:00:00", "finish_time": "2026-01-01T00:00:01", "host": "h1"}
+    view: dict[str, t.Any] = {
+        **dict.fromkeys(("name", "uuid", "vm_state"), "x"),
+        "actions": [],
+        "migrations": [],
+        "events": [
+            {**when, "event": "resize", "result": "Error", "details": "disk full"},
+            {**when, "event": "schedule", "result": "Success", "details": "no room"},
+            {**when, "event": "spawning", "result": "Error", "details": None},
+        ],
+        "faults": [
+            {"created_at": "2026-01-01T00:00:02", "code": "A", "host": "h1", "details": "", "message": "no room"},
+            {"created_at": "2026-01-01T00:00:03", "code": "B", "host": "h2", "details": "", "message": ""},
+        ],
+        "notifications": [
+            {"created_at": "2026-01-01T00:00:02", "event_type": "e", "payload": {"fault": {"message": "memory full"}}}
+        ],
+    }
+    shown = "\n".join(history_table(view))
+    assert all(text in shown for text in ("disk full", "memory full")) and shown.count("no room") == 2
+    assert "see fault" not in shown
 
 
 def test_what_happened_in_one_second_is_in_its_order(world: World) -> None:

@@ -369,6 +369,70 @@ def test_what_the_flavor_has_no_number_for():
     assert found["text"] == "524 MiB of memory and 1 instance more free on a would have been enough"
 
 
+LACKS_DISK = (
+    "5 GiB of disk instead of 10 would have fitted on a, or 5 GiB of disk more free on a would have been enough"
+)
+NEXT = "for the next of the %d instances that found no host, "
+
+
+@pytest.mark.parametrize(
+    ("fields", "count", "left", "text", "enough"),
+    [
+        (
+            {"memory_mb": 65536, "vcpus": 64, "local_gb_used": 65},  # 3 of 6 have a disk
+            6,
+            3,
+            LACKS_DISK + "; for all 3, 25 GiB of disk more free there",
+            {"local_gb_used": 40},
+        ),
+        (
+            {"local_gb": 1000, "memory_mb_used": 3072, "ram_allocation_ratio": 1.5},
+            5,
+            2,
+            "1024 MiB of memory more free on a would have been enough; for both, 2048 MiB of memory more free there",
+            {"memory_mb_used": 1024},
+        ),
+        (
+            {"memory_mb": 65536, "local_gb_used": 95, "vcpus": 4, "vcpus_used": 62},  # CPUs for two, a disk for none
+            3,
+            3,
+            LACKS_DISK + "; for all 3, 25 GiB of disk and 1 vCPU more free there",
+            {"local_gb_used": 70, "vcpus_used": 61},
+        ),
+    ],
+)
+def test_of_several_instances_the_change_for_the_next_and_that_for_all(fields, count, left, text, enough):
+    states = [host("a", **fields), host("off", disabled=True)]
+    found = change(states, spec(count))
+    assert found["text"] == NEXT % left + text
+    mended = {**fields, **enough}
+    assert len(select_destinations(Fleet([host("a", **mended)]), spec(count), OPTIONS)) == count
+    for name in enough:
+        with pytest.raises(NoValidHost):
+            select_destinations(Fleet([host("a", **{**mended, name: mended[name] + 1})]), spec(count), OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("fields", "more"),
+    [
+        ({"local_gb": 1000, "memory_mb_used": 3072, "ram_allocation_ratio": 1.5}, {}),  # 7 GiB, of 6 to give out
+        ({"memory_mb": 65536, "local_gb_used": 65, "num_instances": 1}, {"settings": {"max_instances_per_host": 5}}),
+    ],
+)
+def test_no_amount_is_given_that_is_not_enough_for_all(fields, more):
+    enabled = ["ComputeFilter", "RamFilter", "DiskFilter", "NumInstancesFilter"]
+    found = change([host("a", **fields)], spec(7), enabled_filters=enabled, **more)
+    assert found["text"].startswith("for the next of the ") and "for all" not in found["text"]
+
+
+def test_the_amounts_for_all_leave_the_fleet_as_it_was():
+    fleet = Fleet([host("a", memory_mb=65536, vcpus=64, local_gb_used=65)])
+    before = fleet.host_state(0)
+    with pytest.raises(NoValidHost):
+        select_destinations(fleet, spec(6), OPTIONS)
+    assert fleet.host_state(0) == before and int(fleet.free_disk_mb[0]) == before.free_disk_mb
+
+
 def test_a_host_and_its_aggregate_count_once():
     tight = Aggregate("tight", metadata={"ram_allocation_ratio": "0.25"})
     states = [host("a", aggregates=[tight], ram_allocation_ratio=0.5, memory_mb_used=1200)]
