@@ -117,7 +117,12 @@ def test_a_purge_is_shown_and_done(run: Runner, tmp_path: Path) -> None:
         )  # fmt: skip
     connection.commit()
     output = ok(run("purge", "--check", **variables))
-    assert "Would purge from the ledger" in output and "what is older than" in output and "1 runs" in output and "changed=1" in output
+    assert (
+        "Would purge from the ledger" in output
+        and "what is older than" in output
+        and "1 runs" in output
+        and "changed=1" in output
+    )
     assert connection.execute("SELECT count(*) FROM runs").fetchone() == (2,)
     output = ok(run("purge", **variables))
     assert "Purged from the ledger" in output and "what is older than" in output and "1 runs" in output

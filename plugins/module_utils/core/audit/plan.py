@@ -119,7 +119,8 @@ _UNSEEN = " If the ledger was restored from a backup, see first that no host tha
 
 _OTHER_DISKS = (
     "Domain %s on %s writes to a disk that is not the instance's, so that the instance is neither migrated nor resized nor rescued. If it is the overlay of"
-    " an external snapshot, merge it: virsh blockcommit DOMAIN DISK --active --pivot --wait; else copy it back, or detach it, with virsh."
+    " an external snapshot, merge it: virsh blockcommit DOMAIN DISK --active --shallow --pivot --wait (without --shallow virsh would write to the base image);"
+    " else copy it back, or detach it, with virsh."
 )
 
 _HALF_DETACHED = (

@@ -64,9 +64,9 @@ class GuestDisksDiffer(Conflict):
         " left behind"
     )
     remedy = (
-        "If it is the overlay of an external snapshot, as backup programs make it, merge it on that host while the guest runs: virsh blockcommit DOMAIN"
-        " DISK --active --pivot --wait. If it is a copy, copy it back: virsh blockcopy. Detach a disk that was attached by hand: virsh detach-disk DOMAIN"
-        " DISK --persistent."
+        "If it is the overlay of an external snapshot, as backup programs make it, merge it on that host while the guest runs, once for each overlay: virsh"
+        " blockcommit DOMAIN DISK --active --shallow --pivot --wait. Without --shallow virsh would write to the base image, which other guests use. If it is a"
+        " copy, copy it back: virsh blockcopy. Detach a disk that was attached by hand: virsh detach-disk DOMAIN DISK --persistent."
     )
 
 

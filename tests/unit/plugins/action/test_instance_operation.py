@@ -366,12 +366,18 @@ def test_a_hard_reboot_asks_nobody_and_starts_what_is_stopped(fleet: Fleet) -> N
 
 @pytest.mark.parametrize(
     ("power_state", "vm_state"),
-    [(states.SHUTDOWN, states.ERROR), (states.RUNNING, states.ACTIVE), (states.NOSTATE, states.ACTIVE)],
+    [
+        (states.SHUTDOWN, states.ERROR),
+        (states.RUNNING, states.ACTIVE),
+        (states.NOSTATE, states.ERROR),  # the domain is gone
+        (None, states.ACTIVE),  # the host does not know
+    ],
 )
-def test_a_reboot_that_fails_is_what_became_of_the_guest(fleet: Fleet, power_state: int, vm_state: str) -> None:
+def test_a_reboot_that_fails_is_what_became_of_the_guest(fleet: Fleet, power_state: int | None, vm_state: str) -> None:
     uuid = uuid_of(fleet, "web-1")
     failed = errors.LibvirtError(reason="no such machine type").as_dict()
-    fleet.starts = {uuid: {"changed": True, "error": failed, "power_state": power_state}}
+    known = {} if power_state is None else {"power_state": power_state}
+    fleet.starts = {uuid: {"changed": True, "error": failed, **known}}
     result = fleet.play("reboot", names=["web-1", "web-2"], reboot_type="HARD")
     assert [i["name"] for i in result["failed_items"]] == ["web-1"]
     assert {i["name"]: i["vm_state"] for i in result["instances"]} == {"web-1": vm_state, "web-2": states.ACTIVE}

@@ -299,6 +299,7 @@ def item(world: World) -> dict[str, t.Any]:
     return {
         "uuid": row.uuid, "name": "web", "domain": row.domain_name, "source": "h1", "destination": "h2", "runs": True,
         "disks": {"sizes": {}, "made": [], "left": []}, "files": True, "details": {}, "vm_state": "active", "disk_changes": [],
+        "made_for": "m-1",
     }  # fmt: skip
 
 

@@ -138,6 +138,7 @@ def build(*disks, image=None, **more):
         "availability_zone": "nova",
         "launch_index": 0,
         "reservation_id": "r-1",
+        "ssh_host_key": None,
         "spec": {"flavor": flavor, "image": image, "key_name": None, "key_data": None, "metadata": {}},
         **more,
     }

@@ -165,6 +165,18 @@ def instances(life: Life) -> None:
     life.removed("h1", two)
     life.finish()
     life.look()
+    seen_elsewhere(life, room)
+
+
+def seen_elsewhere(life: Life, room: t.Mapping[str, t.Any]) -> None:
+    """A machine under two names, and one that reports a guest which the ledger has on another host."""
+    machine = {**room, "hypervisor_hostname": "kvm6", "host_uuid": "f29cdf09-b68a-4f4f-ae9e-64bd00c2bbd8"}
+    runner = life.boot("seen")
+    life.time += 1
+    for host, more in (("h6", {}), ("h6.example.org", {"domains": [{"uuid": runner, "power_state": 1, "name": "i"}]})):
+        with life.ledger.write() as tx:
+            nodes.record_report(tx.for_run(life.context()), host, {**machine, **more}, {})
+    life.look()
 
 
 def move(life: Life, room: t.Mapping[str, t.Any]) -> None:
@@ -198,7 +210,7 @@ def migrate_live(life: Life) -> None:
         ).moving
         live_course.run(tx, [uuid])
         set_progress(tx, {uuid: (9, its)})
-        live_course.finish(tx, {uuid: live_course.Result(1, errors.RemoteError(reason="x"))})
+        live_course.finish(tx, {uuid: live_course.Result(1, errors.RemoteError(reason="x"), cleaned=False)})
     life.look()
 
 

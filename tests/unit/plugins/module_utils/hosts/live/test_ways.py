@@ -451,6 +451,18 @@ class Domain:
     def name(self) -> str:
         return NAME
 
+    def isPersistent(self) -> int:  # noqa: N802
+        return 0
+
+    def isActive(self) -> int:  # noqa: N802
+        return 1
+
+    def snapshotNum(self, _flags: int) -> int:  # noqa: N802
+        return 0
+
+    def listAllCheckpoints(self, _flags: int) -> list[object]:  # noqa: N802
+        return []
+
     def blockInfo(self, _target: str) -> tuple[int, int, int]:  # noqa: N802
         return 5 * 1024**3, 1024**2, 0
 
