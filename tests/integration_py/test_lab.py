@@ -13,7 +13,9 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import copies
 import pytest
@@ -93,30 +95,26 @@ def read_until(path, text, timeout):
     return path.read_text(errors="replace") if path.exists() else ""
 
 
+@pytest.fixture
+def open_folder():
+    """A folder that QEMU, which is not root, can pass through; pytest's own is closed to it."""
+    folder = Path(tempfile.mkdtemp(prefix="bootflow-", dir="/var/tmp"))
+    folder.chmod(0o711)
+    yield folder
+    shutil.rmtree(folder)
+
+
 @pytest.mark.parametrize(
     ("machine", "drive", "target", "bus"),
     [("q35", "disk", "vdb", "virtio"), ("pc", "cdrom", "hda", "ide")],
     ids=["virtio-disk", "ide-cdrom"],
 )
-def test_guest_says_what_its_config_drive_gave_it(lab, guest_image, tmp_path, machine, drive, target, bus):
+def test_guest_says_what_its_config_drive_gave_it(lab, guest_image, open_folder, machine, drive, target, bus):
+    tmp_path = open_folder
     host = lab.host("compute1")
     config_drive(tmp_path, "192.168.122.50")
-    subprocess.run(
-        [
-            "qemu-img",
-            "create",
-            "-q",
-            "-f",
-            "qcow2",
-            "-F",
-            "qcow2",
-            "-b",
-            str(guest_image),
-            str(tmp_path / "disk"),
-            "1G",
-        ],
-        check=True,
-    )
+    shutil.copy(guest_image, tmp_path / "disk")
+    subprocess.run(["qemu-img", "resize", "-q", str(tmp_path / "disk"), "1G"], check=True)
     xml = tmp_path / "domain.xml"
     xml.write_text(
         DOMAIN.format(name="guest", uuid=UUID, folder=tmp_path, machine=machine, drive=drive, target=target, bus=bus)
@@ -212,7 +210,8 @@ def test_down_leaves_nothing_after_a_crash(tmp_path):
         assert crashed.directory not in mounts.read()
 
 
-def test_a_guest_that_runs_twice_is_seen(lab, still_image, tmp_path):
+def test_a_guest_that_runs_twice_is_seen(lab, still_image, open_folder):
+    tmp_path = open_folder
     uuid = "22222222-2222-3333-4444-555555555555"
     first, second = lab.hosts[:2]
     xml = {}
