@@ -490,7 +490,7 @@ def test_logical_volumes_that_are_copied(tmp_path: Path, monkeypatch: pytest.Mon
     ]
     assert {d["record"]["virtual_size"] for d in found["disks"]} == {5 * 1024**3} and found["volumes"] == []
     assert found["drive_target"] == "vdc", "the guest can write to it"
-    with pytest.raises(errors.MigrationPreCheckError, match="disk vda of guest %s is /dev/sdb" % U):
+    with pytest.raises(errors.GuestDisksDiffer, match="Disk vda of instance %s .* is /dev/sdb" % U):
         described(monkeypatch, tmp_path, U, xml.replace("/dev/here/%s_disk'" % U, "/dev/sdb'"))
 
     write_records(str(folder), {"disk": {"format": "qcow2_on_lvm", "volume_group": "here"}})
