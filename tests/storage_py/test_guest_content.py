@@ -127,6 +127,17 @@ def test_the_content_of_a_volume_is_the_guests_alone(host: Host) -> None:
     assert host.volume(host.id, "absent")["changed"]
 
 
+def test_what_the_storage_host_made_of_a_volume_does_not_keep_it(host: Host) -> None:
+    """A host whose LVM looks into logical volumes, and a group in one: the volume is deleted."""
+    host.export("absent")
+    volume = "/dev/own/volume-" + host.id
+    stacked = "--config devices/scan_lvs=1"
+    host.sh("vgcreate -q {0} inner {1}; lvcreate -q {0} -y -n root -L 40m inner".format(stacked, volume))
+    assert "inner-root" in host.active()
+    assert host.volume(host.id, "absent")["changed"]
+    assert "inner-root" not in host.active()
+
+
 def test_room_is_where_lvm_allocates(host: Host) -> None:
     other = host.storage.vm.disk("pv5")
     host.sh("vgextend -q own %s; pvchange -q -x n %s" % (other, other))
