@@ -83,6 +83,7 @@ def domains(host) -> set[str]:
     return set(host.run("virsh", "-q", "-c", "qemu:///system", "list", "--all", "--uuid").stdout.split())
 
 
+@pytest.mark.long
 def test_a_host_that_gets_another_hostname(flow: Flow) -> None:
     flow.boot(entry("one"))
     one = flow.instances()["one"]
@@ -107,6 +108,7 @@ def test_a_host_that_gets_another_hostname(flow: Flow) -> None:
     assert flow.residue() == {}
 
 
+@pytest.mark.long
 def test_a_host_that_is_gone_for_good_is_deleted_and_a_new_one_when_it_reports(flow: Flow) -> None:
     flow.boot(entry("one"))
     one = flow.instances()["one"]
@@ -130,6 +132,7 @@ def test_a_host_that_is_gone_for_good_is_deleted_and_a_new_one_when_it_reports(f
     assert flow.residue() == {}
 
 
+@pytest.mark.long
 def test_hosts_are_purged_again_and_again(flow: Flow) -> None:
     """From the second time on the module goes to them as a program that an earlier run has kept."""
     assert flow.run("heartbeat").returncode == 0
@@ -139,6 +142,7 @@ def test_hosts_are_purged_again_and_again(flow: Flow) -> None:
         assert all("%s: removed nothing" % host.name in done.output for host in flow.lab.hosts), done.output
 
 
+@pytest.mark.long
 def test_a_wrong_ledger_and_a_lost_domain(flow: Flow) -> None:
     flow.boot(entry("one"), entry("two"))
     one, two = flow.instances()["one"], flow.instances()["two"]
@@ -198,6 +202,7 @@ def test_orphans_and_foreign_domains(flow: Flow) -> None:
     assert flow.residue() == {}
 
 
+@pytest.mark.long
 def test_two_ledgers_on_one_host_leave_each_other_alone(flow: Flow, tmp_path) -> None:
     """Each has a guest with the same short name, and the first one a folder of a build that has no domain yet."""
     (tmp_path / "other").mkdir()
@@ -237,6 +242,7 @@ def test_two_ledgers_on_one_host_leave_each_other_alone(flow: Flow, tmp_path) ->
     assert flow.residue() == other.residue() == {}
 
 
+@pytest.mark.long
 def test_claims_of_a_killed_run_go_back_at_once(flow: Flow) -> None:
     """With a lease of 600 s: on the same machine it is seen that the process is gone."""
     wanted = [entry("killed", max_count=3, image="linux")]
@@ -271,6 +277,7 @@ def test_claims_of_a_killed_run_go_back_at_once(flow: Flow) -> None:
     assert flow.residue() == {}
 
 
+@pytest.mark.long
 def test_audits_beside_a_running_boot_lose_nothing(flow: Flow) -> None:
     flow.boot(entry("before"))
     wanted = [entry("beside", max_count=4, image="linux")]
@@ -295,6 +302,7 @@ def test_audits_beside_a_running_boot_lose_nothing(flow: Flow) -> None:
     assert flow.residue() == {}
 
 
+@pytest.mark.long
 def test_a_killed_deletion_is_finished(flow: Flow) -> None:
     flow.boot(entry("gone", max_count=2))
     process = flow.start("delete", {"bootflow_names": ["gone-1", "gone-2"]})

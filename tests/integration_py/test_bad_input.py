@@ -184,8 +184,11 @@ def test_all_errors_of_a_request_at_once(flow: Flow) -> None:
         flow,
         "The request has 4 errors.",
         "images[guest].disk_format: InvalidInput: ",
-        "images[guest].checksum: InvalidInput: checksum must be 64 hexadecimal digits Remedy: Write sha256:<hex> as sha256sum prints it.",
-        "images[none].checksum: InvalidInput: checksum is missing Remedy: Add what sha256sum FILE prints, or set allow_unverified: true",
+        "images[guest].checksum: InvalidInput: checksum is not valid: a sha256 has 64 hexadecimal digits "
+        "Remedy: Write sha256:<hex> as sha256sum prints it, or sha256:<address of the file with checksums>.",
+        "images[none].checksum: InvalidInput: checksum is missing Remedy: Add what sha256sum or sha512sum FILE prints as "
+        "sha256:<hex> or sha512:<hex>, or the address of the publisher's file with checksums as sha256:https://..., "
+        "or set allow_unverified: true to trust the source.",
         "images[ftp].url: InvalidInput: url must begin with http://, https:// or file://",
         bootflow_images=[
             {**image, "checksum": "sha256:12", "disk_format": "floppy"},
@@ -452,6 +455,7 @@ def brought(flow: Flow) -> set[tuple[str, str]]:
     return {(host.name, path) for host in flow.lab.hosts for path in host.run(*find).stdout.split()}
 
 
+@pytest.mark.long
 def test_bad_images_end_their_own_builds_only_and_an_odd_name_is_a_name(
     flow: Flow, tmp_path: Path, web_server: str
 ) -> None:

@@ -10,6 +10,7 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
 import yaml
 from flow import Flow, entry
 
@@ -162,6 +163,7 @@ def test_every_disk_and_the_raw_backend(flow: Flow) -> None:
     assert flow.residue() == {}
 
 
+@pytest.mark.long
 def test_hosts_that_are_away_or_broken(flow: Flow) -> None:
     """One host is off the network and one has no libvirtd: everything lands on the third; afterwards nothing is left."""
     flow.boot(entry("first"))  # every host has reported
@@ -177,6 +179,7 @@ def test_hosts_that_are_away_or_broken(flow: Flow) -> None:
     assert flow.residue() == {}
 
 
+@pytest.mark.long
 def test_a_host_breaks_after_it_reported(flow: Flow) -> None:
     """Fresh facts lie: libvirtd dies, another host leaves the network, a third's disk is full. Builds go where it works."""
     flow.boot(entry("first"))
@@ -222,6 +225,7 @@ def test_a_full_disk_reschedules_and_no_host_left_is_an_error(flow: Flow) -> Non
     assert flow.residue() == {}
 
 
+@pytest.mark.long
 def test_guests_on_a_bridge_answer(flow: Flow) -> None:
     """A Linux bridge that joins the hosts: the boot ends when every guest's address answers its host."""
     subnet = flow.lab.subnet
@@ -310,6 +314,7 @@ def test_hooks_and_passwords(flow: Flow, tmp_path) -> None:
     assert flow.residue() == {}
 
 
+@pytest.mark.long
 def test_a_filter_of_the_user(flow: Flow) -> None:
     """A file in bootflow_filters beside the inventory is enough; it sees the host's variables, and the plan names it."""
     folder = Path(flow.lab.inventory).parent / "bootflow_filters"
@@ -332,6 +337,7 @@ def test_a_filter_of_the_user(flow: Flow) -> None:
     assert flow.residue() == {}
 
 
+@pytest.mark.long
 def test_hosts_report_again_before_a_round_that_needs_them(flow: Flow) -> None:
     """P6: what a long first round left without a host is not placed by reports that are too old."""
     for host in ("compute1", "compute2"):

@@ -103,6 +103,7 @@ def test_server_groups(flow: Flow) -> None:
 # --- pinned CPUs --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_pinned_cpus(flow: Flow) -> None:
     flow.variables["bootflow_flavors"] = [
         flavor("pinned", hw__cpu_policy="dedicated"),
@@ -150,6 +151,7 @@ def _pinned(flow: Flow, name: str) -> set[int]:
 # --- aggregates, hints, forced and disabled hosts -----------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_aggregates_hints_and_forced_hosts(flow: Flow) -> None:
     default = (
         "RetryFilter AvailabilityZoneFilter ComputeFilter RamFilter DiskFilter CoreFilter ComputeCapabilitiesFilter"

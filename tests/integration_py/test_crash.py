@@ -33,6 +33,7 @@ def killed_boot(flow: Flow, sql: str, entries: list[dict]) -> None:
     flow.check_ledger()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("still_guests")
 @pytest.mark.parametrize(("point", "sql"), POINTS, ids=[p for p, _s in POINTS])
 def test_boot_again_finishes(flow: Flow, point: str, sql: str) -> None:
@@ -51,6 +52,7 @@ def test_boot_again_finishes(flow: Flow, point: str, sql: str) -> None:
     assert flow.residue() == {}
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("still_guests")
 @pytest.mark.parametrize(("point", "sql"), POINTS, ids=[p for p, _s in POINTS])
 def test_delete_cleans_up(flow: Flow, point: str, sql: str) -> None:
@@ -59,6 +61,7 @@ def test_delete_cleans_up(flow: Flow, point: str, sql: str) -> None:
     assert flow.residue() == {}
 
 
+@pytest.mark.long
 def test_a_live_run_is_not_robbed(flow: Flow) -> None:
     """While one run builds, the same request from another is refused with the name of the run that has it."""
     wanted = [entry("busy", max_count=2)]

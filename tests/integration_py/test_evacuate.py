@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import pytest
 from flow import Flow, entry
 from test_operations import READY, guest, operate, states_of, wait_ready
 
@@ -52,6 +53,7 @@ def test_a_dead_host_is_evacuated_and_comes_back(flow: Flow) -> None:
     assert flow.residue() == {}
 
 
+@pytest.mark.long
 def test_a_paused_guest_leaves_a_host_that_never_returns(flow: Flow) -> None:
     dead, *others = flow.lab.hosts
     flow.boot(entry("web"), **READY, bootflow_hosts=[dead.name])

@@ -46,6 +46,7 @@ finally:
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "when, said",
     [
@@ -109,6 +110,7 @@ def nothing_stays(flow: Flow) -> None:
     assert flow.residue() == {}
 
 
+@pytest.mark.long
 def test_a_stopped_libvirtd_does_not_hold_a_report(flow: Flow) -> None:
     with stopped_libvirtd(flow, "compute1"):
         output = boot_beside_a_hanging_host(flow)
@@ -140,6 +142,7 @@ def test_a_host_that_accepts_and_hangs_does_not_hold_a_build(flow: Flow, hangs: 
     nothing_stays(flow)
 
 
+@pytest.mark.long
 def test_the_module_of_a_host_that_is_given_up_works_no_longer(flow: Flow) -> None:
     """Its libvirtd is stopped for longer than the host has: the module ends by itself, before libvirt says that it is lost."""
     programs = flow.lab.host("compute1").run("pgrep", "python3").stdout
@@ -188,6 +191,7 @@ class Store:
         return {name: self.world.status(name) for name in self.volumes}
 
 
+@pytest.mark.long
 def test_whatever_a_hanging_host_is_asked_ends_and_is_completed_later(flow: Flow) -> None:
     """Delete, stop, attach and audit. Nothing is given back that the host may still have."""
 

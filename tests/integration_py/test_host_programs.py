@@ -95,6 +95,7 @@ def _ansible_files(flow: Flow) -> list[str]:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pipelining", [True, False])
 def test_a_user_who_becomes_root_boots(packed: Flow, users: dict[str, t.Any], pipelining: bool) -> None:
     """SSH hands a locale on that the hosts do not have. The image, which no host has, is the controller's file, and no copy of it stays.

@@ -21,6 +21,7 @@ for lock in /run/bootflow/locks/work-%(uuid)s-*; do kill -KILL "${lock##*-}"; do
 """
 
 
+@pytest.mark.long
 def test_a_suspend_whose_module_is_killed(flow: Flow) -> None:
     """The answer is lost, and the guest looks as if it had shut itself down. What it had in memory is there with its next start."""
     flow.boot(entry("web", user_data=COUNTING), **READY)

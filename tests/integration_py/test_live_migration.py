@@ -360,6 +360,7 @@ def test_a_run_that_is_killed(flow: Flow, pause: t.Any, slow: bool) -> None:
     assert flow.residue() == {}
 
 
+@pytest.mark.long
 def test_a_host_that_cannot_run_the_guest(lab, flow: Flow, tmp_path) -> None:
     """Another CPU, an older QEMU, a domain of its name: refused before anything is made."""
     home, away = flow.lab.hosts[:2]
@@ -384,6 +385,7 @@ def test_a_host_that_cannot_run_the_guest(lab, flow: Flow, tmp_path) -> None:
     flow.delete("web")
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("still_guests")
 def test_a_host_without_the_cpu_of_the_guest(flow: Flow, tmp_path: Path) -> None:
     """To libvirt there the guest's model has what no CPU of QEMU has. The guest runs on where it is, and the same again goes to another host."""
@@ -418,6 +420,7 @@ def test_a_host_without_the_cpu_of_the_guest(flow: Flow, tmp_path: Path) -> None
     assert flow.residue() == {}
 
 
+@pytest.mark.long
 def test_a_guest_that_went_over_unseen_and_ended_there(flow: Flow) -> None:
     """Its run was killed, it is off on both hosts, and the daemon of its former host has forgotten why."""
     home = flow.lab.hosts[0]

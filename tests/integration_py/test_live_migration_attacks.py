@@ -78,6 +78,7 @@ print(json.dumps(said))
 """
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("still_guests")
 def test_a_source_host_that_was_taken_over(flow: Flow, tmp_path: Path) -> None:
     """It may do what the migration of this guest takes, and nothing else; an ordinary migration passes afterwards."""

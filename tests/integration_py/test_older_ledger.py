@@ -53,6 +53,7 @@ def moved(flow: Flow, operation: str = "migrate") -> tuple[bytes, str, str]:
     return ledger, source, here
 
 
+@pytest.mark.long
 def test_a_move_that_its_new_host_refuses_removes_nothing(flow: Flow) -> None:
     ledger, source, here = moved(flow)
     restored(flow, ledger, only=here)

@@ -54,6 +54,7 @@ def states_of(flow: Flow) -> set[tuple[str, str | None]]:
     return {(r["vm_state"], r["task_state"]) for r in flow.instances().values()}
 
 
+@pytest.mark.long
 def test_stop_and_start_on_three_hosts(flow: Flow) -> None:
     flow.boot(entry("web", max_count=3), entry("deaf", user_data=DEAF), **READY)
     names = sorted(flow.instances())
@@ -92,6 +93,7 @@ def test_stop_and_start_on_three_hosts(flow: Flow) -> None:
     assert flow.residue() == {}
 
 
+@pytest.mark.long
 def test_a_host_that_is_away_and_a_domain_that_is_gone(flow: Flow) -> None:
     flow.boot(entry("web", max_count=3), **READY)
     rows = flow.instances()
@@ -160,6 +162,7 @@ def test_a_run_that_is_killed_in_the_middle(flow: Flow, then: str) -> None:
     assert flow.residue() == {}
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("still_guests")
 def test_a_guest_that_was_restored_and_did_not_go_on_is_resumed(flow: Flow) -> None:
     """As a module leaves it that is killed in between, or that finds an interface missing."""

@@ -99,6 +99,7 @@ def test_many_controllers_share_a_ledger(postgres_flow: PostgresFlow) -> None:
     assert flow.residue() == {}
 
 
+@pytest.mark.long
 def test_a_server_that_restarts_under_a_run(postgres_flow: PostgresFlow) -> None:
     flow = postgres_flow
     flow.boot(entry("first"))  # images and networks are there now
@@ -120,6 +121,7 @@ def test_a_server_that_restarts_under_a_run(postgres_flow: PostgresFlow) -> None
     assert flow.residue() == {}
 
 
+@pytest.mark.long
 def test_a_restored_backup_goes_on(postgres_flow: PostgresFlow) -> None:
     flow, server = postgres_flow, postgres_flow.server
     flow.boot(entry("kept", max_count=2))

@@ -73,6 +73,7 @@ def test_shut_down_started_and_paused_behind_the_ledgers_back(flow: Flow) -> Non
     assert flow.residue() == {}
 
 
+@pytest.mark.long
 def test_after_a_restart_of_their_host_guests_run_again(flow: Flow) -> None:
     """Active ones, with their network; a stopped and a suspended one stay so. The run is killed in the middle once."""
     host = flow.lab.hosts[0]

@@ -23,6 +23,7 @@ def agree(flow: Flow) -> None:
     flow.check_ledger()
 
 
+@pytest.mark.long
 def test_of_runs_on_one_instance_one_wins(flow: Flow) -> None:
     """While its deaf guest is asked to shut down, everybody else is told who works on it."""
     flow.boot(entry("deaf", user_data=DEAF), **READY)

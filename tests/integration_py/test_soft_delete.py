@@ -15,6 +15,7 @@ from test_operations import guest, operate, states_of
 KEPT = {"bootflow_reclaim_instance_interval": 3600}
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("still_guests")
 def test_a_rescued_one_and_one_without_a_domain_are_restored_to_what_the_ledger_has(flow: Flow) -> None:
     flow.boot(entry("web", max_count=2))

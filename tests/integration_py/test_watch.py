@@ -132,6 +132,7 @@ def test_a_guest_that_powers_itself_off_is_stopped_at_once(flow: Flow, guests: d
     flow.check_ledger()
 
 
+@pytest.mark.long
 def test_a_guest_that_somebody_starts_is_stopped_again(flow: Flow, guests: dict[str, sqlite3.Row]) -> None:
     one, two = guests["web-1"], guests["web-2"]
     assert flow.run("stop", bootflow_names=["web-1", "web-2"], bootflow_shutdown_timeout=0).returncode == 0
