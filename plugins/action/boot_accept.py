@@ -178,7 +178,7 @@ class ActionModule(LedgerAction):
             lines.append("%s %s." % (", ".join(accepted.replaced), words))
         for changes, names in accepted.drift.items():
             verb, they = ("keeps", "it was") if len(names) == 1 else ("keep", "they were")
-            words = "%s %s what the catalogue had when %s accepted; changed since then: %s."
+            words = "%s %s the catalogue entries with which %s accepted; changed since then: %s."
             lines.append(words % (", ".join(names), verb, they, "; ".join(changes)))
         return lines
 

@@ -45,7 +45,7 @@ def _at_rest(shown: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
     for view in shown:
         if view["vm_state"] in AT_REST:
             names.setdefault(view["vm_state"], []).append(view["name"])
-    text = "%s: %s since it was booted, and left so. bootflow.compute.%s ends that."
+    text = "%s: already booted, and %s now. A boot leaves existing instances as they are: run bootflow.compute.%s to change that."
     return [text % (", ".join(each), state, AT_REST[state]) for state, each in names.items()]
 
 

@@ -95,7 +95,8 @@ class ActionModule(LedgerAction):
     def _check_projects(projects: t.Sequence[str]) -> None:
         if len(projects) > 1:
             raise errors.InvalidInput(
-                reason="the entries are of the projects %s; apply takes those of one" % ", ".join(projects),
+                reason="the entries are of the projects %s; apply takes the entries of one project"
+                % ", ".join(projects),
                 remedy="Write a file for each project, and run the playbook for each.",
             )
 

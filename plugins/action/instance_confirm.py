@@ -43,10 +43,10 @@ class ActionModule(LedgerAction):
         if self.options["print_table"]:
             tables.show(self._display, self._lines(shown, done.unchanged))
         for row in done.waiting:
-            text = "%s is not confirmed: %s, where it is now, did not answer. What it left on its former host may be all that there is of it."
+            text = "%s is not confirmed: %s, where it is now, did not answer. The copy on the former host may be the only one."
             self._display.warning(text % (row.display_name, row.host))
         for row in done.unsure:
-            text = "%s is confirmed on %s, which is down: what %s has of it is removed, and may be all that there is."
+            text = "%s is confirmed on %s, which is down: the copy on %s, which may be the only one, is removed."
             self._display.warning(text % (row.display_name, row.host, done.left[row.uuid]))
         return {
             "changed": bool(shown),

@@ -159,7 +159,8 @@ class ActionModule(LedgerAction):
                 )
             owed = ledger.inspect(cleanups.of_instances, sorted(named)) if self.options["force"] and named else []
             lines += [
-                "%s may still run on %s, which removes it when it reports again." % (named[due.instance_uuid], due.host)
+                "%s may still run on %s. That host removes the guest when it reports again."
+                % (named[due.instance_uuid], due.host)
                 for due in owed
             ]
             lines += [

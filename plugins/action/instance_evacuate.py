@@ -280,7 +280,7 @@ def _where_it_may_run(problem: errors.BootflowError, host: str) -> errors.Bootfl
     """The same with what leads on from there: the instance is in error on ``host``."""
     said = problem.as_dict()
     said["remedy"] = (
-        "Its guest may run on %s. When that host answers, run bootflow.compute.reboot with bootflow_reboot_type: HARD, or bootflow.compute.rebuild;"
+        "The guest may run on %s. When that host answers, run bootflow.compute.reboot with bootflow_reboot_type: HARD, or bootflow.compute.rebuild;"
         " if it is lost, force it down and evacuate the instance from there." % host
     )
     return errors.from_dict(said)

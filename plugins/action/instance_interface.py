@@ -45,7 +45,7 @@ Items = t.List[t.Dict[str, t.Any]]
 Failed = t.Dict[str, errors.BootflowError]  # by the port's id
 
 # Of a detach that did not come to its end: what the guest has is not known.
-AGAIN = "Run the same again: it goes on with this interface, which keeps its addresses until then."
+AGAIN = "Run the same command again: it continues with this interface, which keeps the addresses until then."
 
 
 class ActionModule(LedgerAction):
@@ -362,7 +362,7 @@ def _absent(item: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 def _kept(error: errors.BootflowError) -> errors.BootflowError:
     """``error``, which others may have too, for an interface that the instance keeps in the ledger."""
     found = errors.from_dict(error.as_dict())
-    found.remedy = "The ledger has the interface: run the same again, or detach it. %s" % error.remedy
+    found.remedy = "The ledger has the interface: run the same command again, or detach it. %s" % error.remedy
     return found
 
 
@@ -378,12 +378,12 @@ def _detached_meanwhile(item: t.Mapping[str, t.Any], kept: errors.BootflowError 
     if kept is None:
         return errors.Conflict(
             message="another run detached the %s meanwhile" % _words(item),
-            remedy="Run the same again to attach another one.",
+            remedy="Run the same command again to attach another one.",
         )
     return errors.Conflict(
         message="another run detached the %s meanwhile, and its guest does not let go of it: %s"
         % (_words(item), kept.message),
-        remedy="Reboot the instance with bootflow_reboot_type: HARD: its guest has what the ledger has then.",
+        remedy="Reboot the instance with bootflow_reboot_type: HARD, which defines the guest as the ledger has it.",
     )
 
 

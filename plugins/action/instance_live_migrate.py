@@ -178,7 +178,7 @@ class ActionModule(MoveAction):
                 problems[uuid] = errors.MigrationPreCheckError(
                     reason="guest %s %s volume %s, and the ledger says otherwise"
                     % (uuid, "has" if other[0] in has else "does not have", other[0]),
-                    remedy="Reboot the instance hard: it gets what the ledger says it has.",
+                    remedy="Reboot the instance hard, which defines the guest as the ledger has it.",
                 )
         return problems
 
@@ -514,7 +514,7 @@ class ActionModule(MoveAction):
     def _unknown(self, item: Item) -> errors.BootflowError:
         problem = errors.from_dict(self.registered(SWITCHED)["problems"][item["uuid"]])
         problem.remedy = (
-            "Its guest is on %(source)s or on %(destination)s, or still on its way: when both answer, bootflow.compute.audit settles it."
+            "The guest is on %(source)s or on %(destination)s, or still on the way: when both hosts answer, run bootflow.compute.audit."
             % item
         )
         return problem

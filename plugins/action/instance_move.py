@@ -82,7 +82,7 @@ PHASES = ("check", "begin", "depart", "arrive", "switch", "settle", "back", "ret
 
 Flavors = t.Mapping[str, t.Tuple[str, str]]  # uuid -> the names of the former and the new one
 
-_IF_LOST = "If %s is lost, see that it is off and force it down: the same again brings the instance back without it."
+_IF_LOST = "If %s is lost, make sure that it is off and force it down: the same command then brings the instance back without that host."
 _NOWHERE = {"address": "", "port": 0, "fingerprint": ""}  # nothing is fetched
 # Where disks that are logical volumes come to.
 _GROUP = ("volume_group", "volume_clear", "volume_clear_size_mb")

@@ -260,5 +260,5 @@ def _note(instance: t.Mapping[str, t.Any]) -> str:
     if instance["error"]:
         return "%s %s" % (instance["reason"], instance["error"]["code"])
     if instance["forced"]:
-        return "%s It lost its power, as it did not shut down in time." % instance["reason"]
+        return "%s The guest was powered off, because it did not shut down in time." % instance["reason"]
     return str(instance["reason"])

@@ -72,7 +72,7 @@ class ActionModule(LedgerAction):
         before = "".join(_line(n) + "\n" for n in named)
         there = {n["name"] for n in named} | {n["id"] for n in named}
         unknown = sorted({*(o["volume_names"] or ()), *(o["volume_ids"] or ())} - there)
-        lines = ["No volume is named so: %s" % ", ".join(unknown)] if unknown else []
+        lines = ["There is no volume with this name: %s" % ", ".join(unknown)] if unknown else []
         if self.check_mode:
             lines = [
                 "Would unmanage:" if o["unmanage"] else "Would delete:",

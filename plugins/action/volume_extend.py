@@ -134,7 +134,7 @@ def _entries(entries: t.Sequence[t.Any], problems: Problems) -> list[dict[str, t
             if not volume:
                 raise errors.InvalidInput(message="name is missing", remedy="Name the volume, or give its id.")
             if asked.get("size") is None:
-                raise errors.InvalidInput(message="size is missing", remedy="Say how many GiB it is to have.")
+                raise errors.InvalidInput(message="size is missing", remedy="Give the size of the volume in GiB.")
             if any(w["volume"] == volume for w in requested):
                 raise errors.InvalidInput(message="%s is named twice" % volume, remedy="Name it once.")
             requested.append({"volume": volume, "size": asked["size"], "number": number})

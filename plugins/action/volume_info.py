@@ -54,7 +54,7 @@ class ActionModule(LedgerAction):
             there = {v["name"] for v in volumes} | {v["id"] for v in volumes}
             unknown = sorted({*(o["volume_names"] or ()), *(o["volume_ids"] or ())} - there)
             if unknown:
-                lines.append("No volume is named so: %s" % ", ".join(unknown))
+                lines.append("There is no volume with this name: %s" % ", ".join(unknown))
             if snapshots:
                 lines += ["", *volume_texts.snapshot_table(snapshots)]
             faulty = [v for v in (*volumes, *snapshots) if v["fault"]]

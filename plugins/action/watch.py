@@ -35,7 +35,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.syncs import Done
 LOOK = 1.0  # seconds between two looks at whether it is to end
 PAUSE_OF_LEDGER = 5.0  # seconds until hosts are asked again after the ledger could not be written
 SLOW = 0.1  # the same while somebody reads the events more slowly than they come
-NOT_READ = "The events in %s are not read, and those that wait are left out. When they are read again, each host is Listening again."
+NOT_READ = "The events in %s have no reader: waiting events are dropped. After the next reader comes, each host begins with Listening."
 LISTENING, LOST = "Listening", "Lost"  # beside Nova's names, in the file of events
 
 
@@ -141,7 +141,7 @@ class ActionModule(LedgerAction):
                 ledger.close()
         except errors.BootflowError as e:
             hosts = sorted({each.host for each in heard})
-            self._warn("What %s said was not written: %s" % (", ".join(hosts), e.paragraph))
+            self._warn("The answer of %s was not recorded: %s" % (", ".join(hosts), e.paragraph))
             self._again.update(dict.fromkeys(hosts, time.monotonic() + PAUSE_OF_LEDGER))
             return
         for part in synced:
@@ -170,7 +170,7 @@ class ActionModule(LedgerAction):
 
     def _tell_lost(self, lost: Lost) -> None:
         error = errors.HostUnreachable(host=lost.host, reason=lost.reason)
-        self._warn("%s It is tried again after %d s." % (error.paragraph, lost.pause))
+        self._warn("%s The next try is in %d s." % (error.paragraph, lost.pause))
         self._lost.add(lost.host)
 
     def _tell_listening(self, heard: Heard) -> None:

@@ -117,7 +117,7 @@ class ActionModule(LedgerAction):
             return []
         if o["instances"] is None:
             raise errors.InvalidInput(
-                reason="nothing is asked",
+                reason="no question is asked",
                 remedy="Set bootflow_whatif_flavor, or bootflow_instances, or bootflow_whatif_n_plus_1: true.",
             )
         return boot_request.BootRequest(o, scheduler_settings.reading_of(self), user=self.context().actor).requests

@@ -30,7 +30,7 @@ options:
     elements: str
   weight_multipliers:
     description:
-      - Weigher to multiplier, where it is not the default.
+      - Multipliers of weighers that differ from the default.
       - Read from the variable C(bootflow_weight_multipliers), else V({}).
     type: dict
   host_subset_size:

@@ -31,7 +31,7 @@ options:
     elements: str
   volume_weight_multipliers:
     description:
-      - Weigher of backends to multiplier, where it is not the default.
+      - Multipliers of weighers of backends that differ from the default.
       - Read from the variable C(bootflow_volume_weight_multipliers), else V({}).
     type: dict
   max_over_subscription_ratio:

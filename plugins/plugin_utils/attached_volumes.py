@@ -432,7 +432,7 @@ def reconnect(action: LedgerAction, found: t.Sequence[Attached]) -> Problems:
             reason="volume %s is not connected to host %s since a fault" % (a.volume_id, host),
             remedy="Start the instance, or reboot it hard: that connects it."
             if a.row.connection != DONE
-            else "Host %s still has it: it is cleaned when it reports." % a.row.attached_host,
+            else "Host %s still has the instance, and is cleaned when it reports." % a.row.attached_host,
         )
         for a in found
         if a.row.attach_status == ATTACHED and (a.row.attached_host, a.row.connection) != (host, DONE)

@@ -254,7 +254,7 @@ def _plan_lines(
         addresses = [f["ip_address"] for p, _n in build.ports for f in p.fixed_ips]
         lines.append("  host: %s, addresses: %s" % (build.row.host, ", ".join(addresses) or "none"))
         if selection is None:
-            lines.append("  goes on where an earlier run stopped")
+            lines.append("  continues where an earlier run stopped")
         if row.retry and row.retry.get("exc"):
             lines.append("  rescheduled: %s" % row.retry["exc"])
     if selection is not None:

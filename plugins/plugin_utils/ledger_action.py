@@ -436,7 +436,7 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
     def _warn_of_password(self, option: str, url: str) -> None:
         if not url_is_sqlite(url) and password_in(url):
             self._display.warning(
-                "bootflow_%s has a password in it, which whatever shows variables shows. Leave it out of the URL"
+                "bootflow_%s contains a password, and everything that shows variables shows it. Leave it out of the URL"
                 " and set bootflow_ledger_password (in a vault), bootflow_ledger_password_file or ~/.pgpass." % option
             )
 

@@ -283,7 +283,10 @@ def _undo(action: LedgerAction, plans: t.Sequence[_Rescue], saved: Outcomes, pro
         failed = dict.fromkeys(back, e)
     for uuid, problem in failed.items():
         first = problems[uuid] = copy.copy(problems[uuid])  # others may have the same
-        told = "Its own definition is not back (%s): reboot it with bootflow_reboot_type: HARD." % problem.message
+        told = (
+            "The guest's own definition could not be restored (%s): reboot the instance with bootflow_reboot_type: HARD."
+            % problem.message
+        )
         first.remedy = " ".join(filter(None, (first.remedy, told)))
 
 

@@ -130,7 +130,7 @@ def _had_on(
 def _taken_over(uuid: str, host: str) -> errors.BootflowError:
     return errors.Conflict(
         message="Instance %s is on %s: another run has taken it over, and nothing of it was removed" % (uuid, host),
-        remedy="Look at it: bootflow.compute.show.",
+        remedy="Run bootflow.compute.show to see the instance.",
     )
 
 

@@ -115,7 +115,7 @@ def _call(
         if not first.configuration.get("volume_group"):
             raise errors.DriverNotInitialized(
                 message="Volume driver not ready. The ledger does not know backend %s" % first.backend,
-                remedy="Put it back into bootflow_storage_backends of its host.",
+                remedy="Put the backend back into bootflow_storage_backends of the host.",
             )
         settings = {name: value for name, value in _settings(action, first).items() if value is not None}
         result = action.run_module("iscsi_target", {**settings, "exports": [element(e) for e in of_volume.values()]})

@@ -27,7 +27,7 @@ def command(argv: t.Sequence[str], options: t.Mapping[str, t.Any]) -> list[str]:
     played = [str(each) for each in options.get("args") or ()]
     if len(played) != 1 or list(argv).count(played[0]) != 1:
         raise errors.InvalidInput(
-            reason="bootflow_watch_sync runs power_sync by the command line of this run, which names %s"
+            reason="bootflow_watch_sync runs power_sync with the command line of this run, which names %s"
             % (", ".join(played) or "no playbook"),
             remedy="Run one playbook, whose name occurs once in the command line.",
         )

@@ -491,7 +491,7 @@ def test_bad_images_end_their_own_builds_only_and_an_odd_name_is_a_name(
     says(
         done,
         "BootFailed: 7 of 8 instances are not ACTIVE.",
-        "bytes. Remedy: Take a flavor with a larger root_gb.",
+        "bytes. Remedy: Choose a flavor with a larger root_gb.",
         *faults.values(),
     )
     for name in faults:

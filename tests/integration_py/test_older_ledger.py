@@ -73,7 +73,9 @@ def test_a_move_that_its_new_host_refuses_removes_nothing(flow: Flow) -> None:
         ("rebuild", {}),
     ):
         refused = operate(flow, operation, "web", expect=2, **variables)
-        assert "InstanceElsewhere" in refused and "%s has its domain (running)" % here in refused, refused
+        assert "InstanceElsewhere" in refused and "%s has the domain of the instance (running)" % here in refused, (
+            refused
+        )
     refused = flow.run("apply", bootflow_instances=[entry("web", state="running", user_data=COUNTING)])
     assert refused.returncode == 2 and "InstanceElsewhere" in refused.output, refused.output
     assert running(flow, "web") == [here]
@@ -131,7 +133,7 @@ def test_what_was_decided_after_the_backup_is_not_decided_again(flow: Flow) -> N
     restored(flow, unconfirmed)
     write(flow, "UPDATE compute_nodes SET reported_at = 0")
     said = operate(flow, "confirm_resize", "web", expect=2)
-    assert "%s has not said that it has its guest" % there in said, said
+    assert "%s has not reported the guest" % there in said, said
     assert running(flow, "web") == [here]
     operate(flow, "revert_resize", "web")
     assert running(flow, "web") == [here] and states_of(flow) == {("active", None)}

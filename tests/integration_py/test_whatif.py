@@ -248,7 +248,7 @@ def test_it_fails_where_it_is_asked_to(site: Site) -> None:
 
 
 def test_wrong_questions(site: Site) -> None:
-    site.refused("nothing is asked", "Remedy: Set bootflow_whatif_flavor")
+    site.refused("no question is asked", "Remedy: Set bootflow_whatif_flavor")
     site.refused(
         "The request has 2 errors",
         "bootflow_whatif_flavor: FlavorNotFound: Flavor nix",

@@ -136,7 +136,7 @@ def test_a_new_host_that_cannot_have_the_volumes(volumes: VolumeFlow) -> None:
         told = operate(volumes, "live_migrate", expect=2)
     finally:
         there.run("ip", "route", "delete", "blackhole", volumes.storage.vm.address)
-    assert "MigrationError" in told and "The guest is where it was" in told, told
+    assert "MigrationError" in told and "The guest is still on its former host" in told, told
     wait_ticks(volumes, "db")
     is_on(volumes, source, counted_by(volumes, source))
 

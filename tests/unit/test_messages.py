@@ -32,6 +32,14 @@ DIALECT = {
     r"as asked": "as requested, match the request",
     r"(is|are) asked for": "is requested",
     r"mend": "fix",
+    r"goes on (with|where)": "continues with",
+    r"(un the|the) same again": "the same command again",
+    r"believed": "its report is wrong",
+    r"left so": "is left as it is",
+    r"(has|have)( not)? come": "has arrived",
+    r"see that": "make sure that, check that",
+    r"those that": "name what they are",
+    r"all that there is": "the only copy",
 }
 
 

@@ -64,9 +64,9 @@ _OTHERWISE = {
     states.ERROR: "it is in error: write state: running, or delete it",
 }
 
-_MAY_BE_LOST = "its host is down: revert_resize brings it back with its disks, confirm_resize gives them up"
-_UNSEEN = "its host does not have its guest, or has not said so: revert_resize brings it back"
-_GONE = "its domain is gone from its host: a hard reboot defines it again"
+_MAY_BE_LOST = "the host is down: revert_resize brings the instance back with the disks that it left, confirm_resize gives those up"
+_UNSEEN = "the host does not have the guest, or has not reported it: revert_resize brings the instance back"
+_GONE = "the domain is gone from the host: a hard reboot defines it again"
 _BEING_DELETED = "it is being deleted, and has its name until bootflow.compute.delete ends that"
 NOT_BOOTED = "is not booted"
 NEVER_RAN = "it never ran, and the file has another definition now"
@@ -193,7 +193,7 @@ class Plan:
         for words, names in self.drift:
             verb, they = ("keeps", "it was") if len(names) == 1 else ("keep", "they were")
             found.append(
-                "= %s %s what the catalogue had when %s booted; changed since then: %s"
+                "= %s %s the catalogue entries with which %s booted; changed since then: %s"
                 % (", ".join(names), verb, they, "; ".join(words))
             )
         if self.kept:
@@ -405,7 +405,9 @@ class _Planner:
         reached = {self.now, *(() if not rises else (states.ACTIVE,))}
         if allowed is None or reached & allowed:
             return change
-        return not_done(change, _OTHERWISE.get(self.instance.vm_state, "not while it is %s" % self.instance.vm_state))
+        return not_done(
+            change, _OTHERWISE.get(self.instance.vm_state, "not while the instance is %s" % self.instance.vm_state)
+        )
 
     def _rises(self) -> bool:
         """Whether the guest is started, or goes on, on its way to its state."""
@@ -471,7 +473,7 @@ class _Planner:
         unsaid = _WORDS.get(now, "running") if self.lost else "running"
         what = "state %s -> %s" % (is_now, self.target.state or unsaid)
         if steps is None:
-            why = _OTHERWISE.get(now, "not while it is %s" % now)
+            why = _OTHERWISE.get(now, "not while the instance is %s" % now)
             return [self._change(STATE, what, why, done=False, field="state")]
         for step, kind in ((HARD_REBOOT, RESTART), (REBUILD, REBUILD)):
             if step in steps:

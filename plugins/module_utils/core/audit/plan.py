@@ -448,7 +448,7 @@ class _Plan:
         for host, reason in self.evidence.unreachable.items():
             rows = [n for n in self.ledger.nodes if n.host == host]
             fresh = [n for n in rows if n.columns.get("unreachable_reason") is None]
-            remedy = "Bring it back, or disable it: playbook host with bootflow_host_state: disabled."
+            remedy = "Bring the host back, or disable it: run bootflow.compute.host with bootflow_host_state: disabled."
             before = None if fresh or not rows else rows[0].columns.get("unreachable_reason")
             self.add(
                 HOST_UNREACHABLE,
@@ -496,7 +496,7 @@ class _Plan:
                     "%s/%s" % (instance.vm_state, instance.task_state or "none"),
                     instance.vm_state if action == WAIT else states.ERROR,
                     action,
-                    "Run the same boot again." if action != WAIT else "Ask its host, too.",
+                    "Run the same boot again." if action != WAIT else "Let the instance's host report, too.",
                     key=instance.run,
                 )
             elif instance.operation:
@@ -719,7 +719,7 @@ class _Plan:
                 self.add(*its, REPORT, _OTHER_DISKS % (domain.name, host))
         for uuid in snapshot.folders:
             if uuid not in self.domains[host] and self._is_orphan(snapshot, uuid):
-                hint = "Audit with bootflow_audit_remove_orphans: true removes it."
+                hint = "Run bootflow.compute.audit with bootflow_audit_remove_orphans: true to remove the leftover."
                 self._orphan(ORPHAN_FOLDER, host, uuid, "folder", uuid, uuid, hint)
         for uuid, names in snapshot.volumes.items():
             # They are removed with the domain or folder, if there is one.
@@ -735,7 +735,7 @@ class _Plan:
             )
             self.add(ORPHAN_DISK, host, uuid, "logical volumes", names, names, REPORT, remedy)
         else:
-            hint = "Audit with bootflow_audit_remove_orphans: true wipes and removes them."
+            hint = "Run bootflow.compute.audit with bootflow_audit_remove_orphans: true to wipe and remove them."
             self._orphan(ORPHAN_DISK, host, uuid, "logical volumes", names, uuid, hint)
 
     def _orphan(self, kind: str, host: str, uuid: str, what: str, has: t.Any, key: str, hint: str) -> None:
@@ -775,19 +775,22 @@ class _Plan:
                 instance.host,
                 host,
                 REPORT,
-                "The ledger has the instance on %s, which does not have it or was not asked. If it is there too, see which of the two has the instance's data,"
-                " and remove the other; else bring its domain and folder back there. Until then a start, hard reboot or rebuild may run it twice."
-                % instance.host,
+                "The ledger has the instance on %s, which does not have it or was not asked. If the instance is there too, find out which of the two has the"
+                " data, and remove the other; else bring the domain and the folder back there. Until then a start, hard reboot or rebuild may run the"
+                " guest twice." % instance.host,
             )
         elif domain.ours and domain.power_state not in _OFF and self._is_at_home(domain.uuid):
             home = self.ledger.instances[domain.uuid].host
-            remedy = "%s and %s have its domain, and that of %s has power. See which has the instance's data, and end and undefine the other with virsh."
+            remedy = (
+                "%s and %s both have the domain of the instance, and it runs on %s. Find out which of the two has the instance's data, then destroy"
+                " and undefine the other domain with virsh."
+            )
             self.add(INSTANCE_ELSEWHERE, host, domain.uuid, "host", home, host, REPORT, remedy % (home, host, host))
         elif not domain.ours:
             remedy = "The domain is left alone. Add its memory to the host's bootflow_reserved_memory_mb."
             self.add(FOREIGN_DOMAIN, host, domain.uuid, "domain", has, has, REPORT, remedy)
         else:
-            hint = "If the domain is not needed, audit with bootflow_audit_remove_orphans: true removes it."
+            hint = "If the domain is not needed, run bootflow.compute.audit with bootflow_audit_remove_orphans: true to remove it."
             self._orphan(ORPHAN_DOMAIN, host, domain.uuid, "domain", has, domain.name, hint)
 
     def _is_at_home(self, uuid: str) -> bool:

@@ -43,7 +43,7 @@ THERE = (
 SNAPSHOT_THERE = (states.AVAILABLE,)
 
 _OTHERS = "Volumes of another ledger are left alone. Free space is what LVM reports, so their size is counted."
-REMOVES = "Audit with bootflow_audit_remove_orphans: true removes it."
+REMOVES = "Run bootflow.compute.audit with bootflow_audit_remove_orphans: true to remove the leftover."
 _ELSEWHERE = "The ledger has the volume %s %s. If that host was renamed, restore its name; otherwise check both."
 #: The systemd unit that restores the saved targets.
 SERVICES = {"lio": "rtslib-fb-targetctl", "tgt": "tgt"}
@@ -62,7 +62,7 @@ _CLONE = (
     " Otherwise: a root disk cannot be detached. Make a volume from it (source_volid), boot another instance from that, and"
     " delete this one when it is no longer needed."
 )
-_AWAY = "Bring it back: nothing is placed there until it reports."
+_AWAY = "Bring the host back: nothing is placed there until it reports."
 
 
 # --- state of the ledger -------------------------------------------------------------------------------------------------
@@ -333,8 +333,8 @@ class _Plan:
             why_not = ""
             if item is not None and not self._is_copy(item):
                 why_not = (
-                    "The ledger has it at %s, where it was not found: this may be the only copy. If the host or the"
-                    " backend was renamed, restore its name; otherwise check both." % item.pool_host
+                    "The ledger has the volume at %s, where it was not found: this may be the only copy. If the host or"
+                    " the backend was renamed, restore the former name; otherwise check both." % item.pool_host
                 )
             elif lv.kind == VOLUME and kept:
                 why_not = "The volume has snapshots that are kept: %s." % ", ".join(kept)

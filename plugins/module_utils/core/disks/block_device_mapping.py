@@ -241,7 +241,7 @@ def _from_dict(mapping: t.Mapping[str, t.Any]) -> BlockDevice:
     no_device = _given(mapping.get("no_device"))
     source = mapping.get("source_type") or ("blank" if no_device else None)
     if source is None:
-        raise InvalidBDMFormat(details="Some required fields are missing", remedy="Say source_type.")
+        raise InvalidBDMFormat(details="Some required fields are missing", remedy="Give source_type.")
     if source not in SOURCE_TYPES:
         raise InvalidBDMFormat(details="Invalid source_type field.", remedy="One of %s." % ", ".join(SOURCE_TYPES))
     values: dict[str, t.Any] = {key: mapping.get(key) for key in _WORDS}

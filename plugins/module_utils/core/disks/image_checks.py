@@ -128,7 +128,7 @@ def check_signature(
         raise _refused(
             image_id,
             "the file is %s, not an image" % strange,
-            "Open its url or path by hand; correct it, so that it leads to the image itself.",
+            "Open the url or path of the image by hand, and correct it so that it leads to the image itself.",
         )
     if detected == "vmdk":
         _check_vmdk(read_at, size, image_id, vmdk_types)

@@ -95,7 +95,7 @@ class MismatchVolumeAZException(InvalidInput):
     """A volume and the requested zone differ while bootflow_cross_az_attach is false (source: Nova's create, 400)."""
 
     msg_fmt = "The availability zone between the server and its attached volumes do not match: %(reason)s."
-    remedy = "Take volumes of one zone and ask for it or for none, or set bootflow_cross_az_attach: true."
+    remedy = "Choose volumes of one zone and ask for that zone or for none, or set bootflow_cross_az_attach: true."
 
 
 class DevicePathInUse(Conflict):
@@ -109,6 +109,4 @@ class DeviceDetachFailed(BootflowError):
     """The guest did not release a disk or an interface (Nova)."""
 
     msg_fmt = "Device detach failed for %(device)s: %(reason)s"
-    remedy = (
-        "Unmount a disk in the guest, see that the guest runs and takes part in hot-unplug (ACPI), and detach again."
-    )
+    remedy = "Unmount the disk in the guest, make sure that the guest runs and takes part in hot-unplug (ACPI), and detach again."

@@ -17,7 +17,7 @@ class HostUnreachable(BootflowError):
     msg_fmt = "Host %(host)s is unreachable: %(reason)s"
     status = 503
     retryable = True
-    remedy = "Check the connection (ansible -m ping), then run the same again."
+    remedy = "Check the connection (ansible -m ping), then run the same command again."
 
 
 class HostTimeout(HostUnreachable):
@@ -41,7 +41,7 @@ class LeaseOver(BootflowError):
     status = 409
     retryable = True
     remedy = (
-        "Run the same again: what is still to be done is done, and what another run has is left to it. A controller that sleeps, or"
+        "Run the same command again: it does what is still to be done, and leaves to other runs what they have taken over. A controller that sleeps, or"
         " cannot reach the ledger for longer than bootflow_lease_seconds, loses its instances."
     )
 
@@ -124,7 +124,7 @@ class RemoteError(BootflowError):
 #: Of what somebody, or the kernel, sent SIGKILL.
 OUT_OF_MEMORY = (
     "The kernel kills processes where memory is short, and says so in the host's log (dmesg): free some there, or raise the host's"
-    " bootflow_reserved_memory_mb. Then run the same again."
+    " bootflow_reserved_memory_mb. Then run the same command again."
 )
 
 
@@ -132,4 +132,4 @@ class ModuleKilled(RemoteError):
     """A signal ended a module on the host before its answer, as the kernel's SIGKILL where memory is short. What it had begun may be done."""
 
     msg_fmt = "%(module)s on %(host)s was killed before it could answer (%(signal)s)"
-    remedy = "Look for what ended it in the host's log (dmesg, journalctl), then run the same again."
+    remedy = "Look for what ended it in the host's log (dmesg, journalctl), then run the same command again."

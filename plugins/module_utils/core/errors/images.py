@@ -70,7 +70,7 @@ class FlavorDiskSmallerThanImage(ImageError):
         "Flavor's disk is too small for requested image. Flavor disk is %(flavor_size)i bytes, "
         "image is %(image_size)i bytes."
     )
-    remedy = "Take a flavor with a larger root_gb."
+    remedy = "Choose a flavor with a larger root_gb."
 
 
 class VolumeSmallerThanMinDisk(ImageError):
@@ -90,14 +90,14 @@ class FlavorDiskSmallerThanMinDisk(ImageError):
         "Flavor's disk is smaller than the minimum size specified in image metadata. "
         "Flavor disk is %(flavor_size)i bytes, minimum size is %(image_min_disk)i bytes."
     )
-    remedy = "Take a flavor with a larger root_gb."
+    remedy = "Choose a flavor with a larger root_gb."
 
 
 class FlavorMemoryTooSmall(ImageError):
     """The flavor has less memory than the image's min_ram."""
 
     msg_fmt = "Flavor's memory is too small for requested image."
-    remedy = "Take a flavor with more memory_mb than the image's min_ram."
+    remedy = "Choose a flavor with at least as much memory_mb as the image's min_ram."
 
 
 class AutoDiskConfigDisabledByImage(ImageError):

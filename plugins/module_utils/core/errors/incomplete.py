@@ -55,7 +55,7 @@ class BootFailed(Incomplete):
 
     msg_fmt = "%(failed)d of %(total)d instances are not ACTIVE."
     remedy = (
-        "Fix the cause and run the same boot again: it goes on with these. To remove them, run bootflow.compute.delete with their names in"
+        "Fix the cause and run the same boot again: it continues with these instances. To remove them, run bootflow.compute.delete with their names in"
         " bootflow_names."
     )
 
@@ -81,7 +81,7 @@ class DrainIncomplete(Incomplete):
     """Some instances are still on the host that is drained, or in check mode would be."""
 
     msg_fmt = "%(failed)d of %(total)d instances stay on %(host)s."
-    remedy = "Move or stop them as said above, and drain the host again."
+    remedy = "Move or stop these instances as said above, and drain the host again."
 
 
 class ApplyIncomplete(Incomplete):
@@ -145,4 +145,4 @@ class OperationFailed(Incomplete):
     """Some instances did not come through an operation; each is as it was before, or in ERROR (docs/operations.md)."""
 
     msg_fmt = "'%(operation)s' failed for %(failed)d of %(total)d instances."
-    remedy = "Fix the cause and run the same again: it goes on with these."
+    remedy = "Fix the cause and run the same command again: it continues with these instances."

@@ -60,7 +60,7 @@ class InstanceNotReady(Conflict):
     """The instance has no guest on a host."""
 
     msg_fmt = "Instance %(instance_id)s is not ready"
-    remedy = "Look at its state: bootflow.compute.show."
+    remedy = "Run bootflow.compute.show to see the state."
 
 
 class InstanceNotRescuable(InvalidInput):
@@ -88,7 +88,7 @@ class InstancePasswordSetFailed(Conflict):
 
     msg_fmt = "Failed to set admin password on %(instance)s because %(reason)s"
     remedy = (
-        "See whether the guest has that user (image property os_admin_user), and what its agent says in its journal."
+        "Check whether the guest has that user (image property os_admin_user), and what its agent says in its journal."
     )
 
 

@@ -21,7 +21,7 @@ class LedgerMissing(LedgerError):
 
     msg_fmt = "There is no ledger yet at %(url)s"
     status = 404
-    remedy = "Boot something, or run the playbook bootflow.compute.ledger."
+    remedy = "Boot an instance, or run the playbook bootflow.compute.ledger."
 
 
 class ClocksDiffer(LedgerError):

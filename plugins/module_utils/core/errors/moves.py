@@ -49,8 +49,8 @@ class InstanceElsewhere(Conflict):
 
     msg_fmt = "Instance %(instance_uuid)s is on %(host)s by the ledger, but %(found)s by the last report"
     remedy = (
-        "The ledger may have been restored from a backup. bootflow.compute.audit asks all hosts again. See which of the two has the instance's data, and"
-        " remove the other copy by hand. If that host is lost or cannot be believed, force it down: what it reported does not count then."
+        "The ledger may have been restored from a backup. bootflow.compute.audit asks all hosts again. Find out which of the two has the instance's data,"
+        " and remove the other copy by hand. If that host is lost or its reports are wrong, force it down: its reports do not count then."
     )
 
 
@@ -82,23 +82,24 @@ class DiskCopyFailed(BootflowError):
 
     msg_fmt = "The disks of instance %(instance_uuid)s were not copied from %(source)s: %(reason)s"
     retryable = True
-    remedy = (
-        "See that its new host reaches it there at the ports bootflow_copy_ports; bootflow_copy_address is the address."
-    )
+    remedy = "Make sure that the new host reaches the former one at the ports bootflow_copy_ports; bootflow_copy_address is the address."
 
 
 class ComputeServiceInUse(Conflict):
     """An evacuation from a host that is not forced down, or its deletion. The message is Nova's."""
 
     msg_fmt = "Compute service of %(host)s is still in use."
-    remedy = "See that the host is off, or its guests would run twice; then force it down: bootflow.compute.host with bootflow_host_state: forced_down."
+    remedy = "Make sure that the host is off, or its guests would run twice; then force it down: bootflow.compute.host with bootflow_host_state: forced_down."
 
 
 class MigrationError(BootflowError):
     """A live migration failed; the guest runs on where it was. The message is Nova's."""
 
     msg_fmt = "Migration error: %(reason)s"
-    remedy = "The guest is where it was. /var/log/libvirt/qemu on both hosts says more; the new host must be reached at the ports bootflow_copy_ports."
+    remedy = (
+        "The guest is still on its former host. /var/log/libvirt/qemu on both hosts says more; the new host must be reachable at the ports"
+        " bootflow_copy_ports."
+    )
 
 
 class MigrationPreCheckError(MigrationError):
@@ -146,4 +147,4 @@ class LiveMigrationAborted(Conflict):
     """A live migration was ended by bootflow.compute.live_migration_abort, or because its time was over."""
 
     msg_fmt = "Live migration of instance %(instance_uuid)s was aborted: %(reason)s"
-    remedy = "The guest runs on where it was."
+    remedy = "The guest still runs on its former host."

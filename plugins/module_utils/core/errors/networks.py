@@ -102,7 +102,7 @@ class OverlappingAllocationPools(NetworkError):
 
     msg_fmt = "Found overlapping allocation pools: %(pool_1)s %(pool_2)s for subnet %(subnet_cidr)s."
     status = 409
-    remedy = "Write pools without common addresses."
+    remedy = "Change the pools so that no address is in two of them."
 
 
 class GatewayConflictWithAllocationPools(NetworkError):

@@ -26,7 +26,7 @@ class ImageNUMATopologyForbidden(InvalidInput):
     """The image sets a NUMA property that the flavor fixes."""
 
     msg_fmt = "Image property '%(name)s' is not permitted to override NUMA configuration set against the flavor"
-    remedy = "Take a flavor that leaves this open, or an image without the property."
+    remedy = "Choose a flavor that leaves this open, or an image without the property."
 
 
 class ImageNUMATopologyAsymmetric(InvalidInput):
@@ -66,7 +66,7 @@ class ImageCPUPinningForbidden(InvalidInput):
     """The image sets a CPU policy that the flavor fixes."""
 
     msg_fmt = "Image property 'hw_cpu_policy' is not permitted to override CPU pinning policy set against the flavor"
-    remedy = "Take a flavor with hw:cpu_policy dedicated or without one, or an image without the property."
+    remedy = "Choose a flavor with hw:cpu_policy dedicated or without one, or an image without the property."
 
 
 class ImageCPUThreadPolicyForbidden(InvalidInput):
@@ -76,7 +76,7 @@ class ImageCPUThreadPolicyForbidden(InvalidInput):
         "Image property 'hw_cpu_thread_policy' is not permitted to override CPU thread pinning policy set against "
         "the flavor"
     )
-    remedy = "Take a flavor without hw:cpu_thread_policy, or an image without the property."
+    remedy = "Choose a flavor without hw:cpu_thread_policy, or an image without the property."
 
 
 class InvalidCPUAllocationPolicy(InvalidInput):
@@ -187,4 +187,4 @@ class ImageNUMATopologyRebuildConflict(InvalidInput):
     """A rebuild's image asks for other NUMA cells than the instance has claimed."""
 
     msg_fmt = "An instance's NUMA topology cannot be changed as part of a rebuild. The image provided is invalid for this instance."
-    remedy = "Take an image with the same NUMA properties, or delete the instance and boot it again."
+    remedy = "Choose an image with the same NUMA properties, or delete the instance and boot it again."

@@ -48,7 +48,7 @@ class PciDeviceDetachFailed(BootflowError):
 
     msg_fmt = "Failed to detach PCI device %(dev)s: %(reason)s"
     remedy = (
-        "The guest runs on with its devices. See that it takes part in hot-unplug (ACPI, PCIe) and does not use the device, and suspend"
+        "The guest runs on with its devices. Make sure that the guest takes part in hot-unplug (ACPI, PCIe) and does not use the device, and suspend"
         " again; or stop the instance."
     )
 
@@ -67,4 +67,4 @@ class ImagePCINUMAPolicyForbidden(InvalidInput):
         "Image property 'hw_pci_numa_affinity_policy' is not permitted to override the "
         "'hw:pci_numa_affinity_policy' flavor extra spec."
     )
-    remedy = "Take another image or flavor."
+    remedy = "Choose another image or flavor."

@@ -85,7 +85,7 @@ class BootFromVolumeRequiredForZeroDiskFlavor(Forbidden):
     """The flavor has no root disk, the instance does not boot from a volume, and bootflow_allow_zero_disk_flavor is false."""
 
     msg_fmt = "Only volume-backed servers are allowed for flavors with zero disk."
-    remedy = "Take a flavor with a root_gb, boot from a volume, or set bootflow_allow_zero_disk_flavor: true for administrators."
+    remedy = "Choose a flavor with a root_gb, boot from a volume, or set bootflow_allow_zero_disk_flavor: true for administrators."
 
 
 class ForcedHostForbidden(Forbidden):

@@ -118,7 +118,7 @@ class NoValidBackend(BootflowError):
     """The volume scheduler found no backend for the volume."""
 
     msg_fmt = "No valid backend was found. %(reason)s"
-    remedy = "Run the same with --check to see why each backend was rejected."
+    remedy = "Run the same command with --check to see why each backend was rejected."
 
 
 class DriverNotInitialized(BootflowError):

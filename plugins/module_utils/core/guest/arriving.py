@@ -194,7 +194,7 @@ def check_definition(root: Node, guest: Arriving) -> None:
         check(root, guest)
     devices = root.findall("devices")
     if len(devices) != 1:
-        raise _refused(guest, "does not have its devices once")
+        raise _refused(guest, "does not have exactly one list of devices")
     for device in devices[0]:
         checked = _DEVICES.get(device.tag)
         if checked is not None:
@@ -208,19 +208,19 @@ def check_cookie(text: str, guest: Arriving) -> None:
     """
     root = parse_strictly(text, guest)
     if root.tag != "qemu-migration":
-        raise _refused(guest, "comes with a cookie of another kind")
+        raise _refused(guest, "arrives with a cookie of another kind")
     for child in root:
         if child.tag not in _COOKIE:
-            raise _refused(guest, "comes with the unknown element %s in its cookie" % child.tag)
+            raise _refused(guest, "arrives with the unknown element %s in the cookie" % child.tag)
         if child.tag == "domain":
             check_definition(child, guest)
         elif child.tag in ("name", "uuid"):
             if (child.text or "").strip().lower() != (guest.name if child.tag == "name" else guest.uuid).lower():
-                raise _refused(guest, "comes with the cookie of another guest")
+                raise _refused(guest, "arrives with the cookie of another guest")
         else:
             _check_free(child, child.tag, guest)
     if len(root.findall("domain")) > 1 or len(root.findall("name")) != 1 or len(root.findall("uuid")) != 1:
-        raise _refused(guest, "comes with a cookie that has an element twice, or lacks one")
+        raise _refused(guest, "arrives with a cookie that has an element twice, or lacks one")
 
 
 _COOKIE = frozenset(
@@ -355,7 +355,7 @@ def _check_firmware(root: Node, guest: Arriving) -> None:
     if len(root.findall("os")) != 1 or len(root.findall("os/loader")) > 1 or len(root.findall("os/nvram")) > 1:
         raise _refused(guest, "has an operating system or a firmware twice")
     if _text(root, "os/type") != "hvm" or any(s.get("mode") == "host" for s in root.findall("os/smbios")):
-        raise _refused(guest, "asks for the data of its host")
+        raise _refused(guest, "asks for the firmware data of the host")
     if loader is not None and (path := (loader.text or "").strip()):
         if not _is_below(path, _FIRMWARE) or (loader.get("type") == "pflash" and loader.get("readonly") != "yes"):
             raise _refused(guest, "boots %s" % path)

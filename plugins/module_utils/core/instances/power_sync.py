@@ -50,13 +50,11 @@ _NOT_FOUND = "Instance is unexpectedly not found. Ignore."
 _NOT_STOPPED = "Instance is not stopped. Calling the stop API."
 _PAUSED_SHUT_DOWN = "Paused instance shutdown by itself. Calling the stop API."
 _NOT_DELETED = "Instance is not (soft-)deleted."
-_RESTARTED = "Its host restarted. Starting the guest again."  # ours
-_HELD_BACK = (
-    "Its host restarted, but is forced down. Set the host up, and the next sync starts the guest; or evacuate it."
-)
+_RESTARTED = "The host restarted. Starting the guest again."  # ours
+_HELD_BACK = "The host restarted, but is forced down. Set the host up, and the next sync starts the guest; or evacuate the instance."
 _RUNS_ELSEWHERE = (
-    "Its host %s restarted, and has it without power; but %s says that the guest runs there, so it is not started twice. See which of the two is right:"
-    " bootflow.compute.audit names both. If %s cannot be believed, force it down, and sync again."
+    "Host %s restarted, and the guest is off there; but %s reports that the guest runs on it, so the guest is not started a second time."
+    " Find out which report is right: bootflow.compute.audit names both. If the report of %s is wrong, force that host down, and sync again."
 )
 
 #: What a host reports of a guest without power; NOSTATE where it has none.

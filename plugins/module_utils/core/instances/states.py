@@ -351,7 +351,7 @@ def check_action(
     if rule.task_states is not None and task_state not in rule.task_states:
         raise InstanceInvalidState(
             method=name, instance_uuid=instance_uuid, attr="task_state", state=task_state,
-            remedy="Wait until that is done." if task_state is not None else "It is for instances that are %s." % ", ".join(
+            remedy="Wait until that is done." if task_state is not None else "This operation is for instances whose task_state is %s." % ", ".join(
                 sorted(filter(None, rule.task_states))
             ),
         )  # fmt: skip

@@ -24,7 +24,7 @@ class Problems:
                 "code": error.code,
                 "status": error.status,
                 "message": error.message,
-                "remedy": error.remedy or "Correct it as the message says.",
+                "remedy": error.remedy or "Correct the request as the message says.",
             }
         )
 

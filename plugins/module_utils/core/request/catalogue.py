@@ -59,7 +59,8 @@ class Catalogue:
             raise FlavorNotFound(flavor_id=name_or_id, remedy=suggestion(name_or_id, self.flavors, "bootflow_flavors"))
         if found.disabled:
             raise FlavorNotFound(
-                message="Flavor %s is disabled." % name_or_id, remedy="Take another flavor, or set its disabled: false."
+                message="Flavor %s is disabled." % name_or_id,
+                remedy="Choose another flavor, or write disabled: false for this one.",
             )
         return found
 

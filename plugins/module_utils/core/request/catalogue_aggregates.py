@@ -111,7 +111,9 @@ def _metadata(fields: Fields) -> dict[str, str]:
                 fields.wrong("metadata", "%s must be %s, not %s" % (key, wanted, metadata[key]))
     zone = fields.name("availability_zone", "")
     if zone and metadata.setdefault(ZONE_KEY, zone) != zone:
-        fields.wrong("availability_zone", "is %s, but its metadata say %s" % (zone, metadata[ZONE_KEY]), "Say it once.")
+        fields.wrong(
+            "availability_zone", "is %s, but its metadata say %s" % (zone, metadata[ZONE_KEY]), "Give it once."
+        )
     zone = metadata.get(ZONE_KEY, zone)
     if ":" in zone:
         fields.wrong("availability_zone", "must not have : in it: it separates zone, host and node in a request")

@@ -67,7 +67,7 @@ def find_server_group(groups: t.Mapping[Key, ServerGroup], project: str, name_or
 
 def _policy(fields: Fields) -> str:
     """Exactly one policy with a known name."""
-    known = "Say policy: %s." % ", ".join(POLICIES)
+    known = "Write policy: %s." % ", ".join(POLICIES)
     single, several = fields.raw("policy"), fields.raw("policies")
     if single is not None and several is not None:
         fields.wrong("policies", "excludes policy", known)

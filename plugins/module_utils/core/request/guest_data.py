@@ -125,7 +125,7 @@ def _decoded(encoded: str) -> str:
     except UnicodeDecodeError:
         raise NotSupportedYet(
             feature="User data other than UTF-8 text (such as gzip)",
-            remedy="Give it uncompressed; cloud-init reads that too.",
+            remedy="Give the user data uncompressed; cloud-init reads that too.",
         ) from None
 
 

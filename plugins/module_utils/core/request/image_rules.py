@@ -127,7 +127,7 @@ def disk_config(requested: t.Optional[str], image: t.Optional[Image]) -> str:
     stated = str((image.properties.get("auto_disk_config") if image is not None else None) or "").strip().lower()
     if requested == "AUTO" and stated == "disabled":
         raise AutoDiskConfigDisabledByImage(
-            image=image.name if image is not None else "", remedy="Say disk_config: MANUAL, or leave it out."
+            image=image.name if image is not None else "", remedy="Write disk_config: MANUAL, or leave it out."
         )
     if requested:
         return requested

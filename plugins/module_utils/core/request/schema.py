@@ -38,8 +38,8 @@ _TYPES = {
 }
 
 _GROUP = "Name a group of bootflow_server_groups in scheduler_hints: {group: NAME}."
-_FLAVOR = "The flavor has it: name one of bootflow_flavors in flavor."
-_SUBNET = "The subnet of a network has it: see bootflow_networks."
+_FLAVOR = "That is part of the flavor: name one of bootflow_flavors in flavor."
+_SUBNET = "That is part of a network's subnet: see bootflow_networks."
 _VOLUMES = "Name volumes in block_device_mapping (docs/request.md), or attach them with bootflow.compute.attach_volume."
 #: What people call a field that an instance does not have -> what to do instead.
 _MEANT = {
@@ -67,7 +67,7 @@ _MEANT = {
     **dict.fromkeys(("dns", "dns_nameservers", "gateway", "gateway_ip", "nameservers", "netmask", "subnet"), _SUBNET),
     **dict.fromkeys(
         ("ip", "ips", "ip_address", "address", "addresses", "fixed_ip", "fixed_ips", "ipv4", "ipv6"),
-        "Give it to the network: networks: [{network: NAME, fixed_ip: ADDRESS}].",
+        "Write the address at the network: networks: [{network: NAME, fixed_ip: ADDRESS}].",
     ),
     **dict.fromkeys(("mac", "mac_address"), "MAC addresses are chosen; bootflow_base_mac sets how they begin."),
     **dict.fromkeys(
@@ -96,7 +96,7 @@ def create_schema(fragments: t.Iterable[t.Mapping[str, t.Any]], check: bool = Tr
             if name in properties and not fragment.get("override", False):
                 raise InvalidInput(
                     reason="property %s of schema fragment %s is already given by %s" % (name, where, givers[name]),
-                    remedy='Rename it, or say "override": true in the fragment.',
+                    remedy='Rename the property, or write "override": true in the fragment.',
                 )
             properties[name] = schema
             givers[name] = where

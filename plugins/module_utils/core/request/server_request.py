@@ -253,7 +253,10 @@ class _Entry:
         if count is not None and (low is not None or high is not None):
             self.problems.add(
                 self.at("count"),
-                InvalidInput(message="count excludes min_count and max_count", remedy="Give count, or the other two."),
+                InvalidInput(
+                    message="count excludes min_count and max_count",
+                    remedy="Give count alone, or min_count and max_count.",
+                ),
             )
         low = to_integer(low if low is not None else count if count is not None else 1)
         high = to_integer(high if high is not None else count if count is not None else low)

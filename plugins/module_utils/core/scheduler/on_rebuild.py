@@ -25,7 +25,7 @@ def check_host(fleet: Fleet, spec: RequestSpec, options: SchedulerOptions, host:
     places = [i for i in range(len(fleet)) if (fleet.hosts[i].host, fleet.hosts[i].nodename) == (host, node)]
     if not places:
         raise NoValidHost(
-            reason="Host %s has not reported." % host, remedy="Let it report: bootflow.compute.heartbeat."
+            reason="Host %s has not reported." % host, remedy="Let the host report: run bootflow.compute.heartbeat."
         )
     rows = np.array(places[:1])
     for filter_ in make_filters(options, user_classes(options)):
@@ -36,5 +36,5 @@ def check_host(fleet: Fleet, spec: RequestSpec, options: SchedulerOptions, host:
             why = ": " + result.text(0) if result.text is not None else ""
             raise NoValidHost(
                 reason="%s rejects %s for image %s%s" % (filter_.name, host, spec.image_name, why),
-                remedy="Rebuild it from another image, or boot it again, so that another host is chosen.",
+                remedy="Rebuild the instance from another image, or boot it again, so that another host is chosen.",
             )

@@ -289,5 +289,5 @@ def _remedy(filter_: Filter, fleet: Fleet, spec: RequestSpec, row: int, rejectio
         zones = rejection["reason"].rpartition(" in ")[2]
         return "ask for zone %s, where %s is" % (zones, host.host)
     if filter_.name == "RetryFilter":
-        return "boot it again: %s was already tried" % host.host
-    return "only %s keeps it off %s: %s" % (filter_.name, host.host, rejection["reason"] or "the filter gave no reason")
+        return "boot the instance again: %s was already tried" % host.host
+    return "only %s rules out %s: %s" % (filter_.name, host.host, rejection["reason"] or "the filter gave no reason")

@@ -65,7 +65,9 @@ def how_many(fleet: Fleet, spec: RequestSpec, options: SchedulerOptions, limit: 
     :raises InvalidInput: unknown filters or weighers; a limit below 0; neither a limit nor a filter that ends the count.
     """
     if limit is not None and limit < 0:
-        raise InvalidInput(reason="the limit is %d" % limit, remedy="Give how many to try at most, from 0.")
+        raise InvalidInput(
+            reason="the limit is %d" % limit, remedy="Give the number of instances to try at most, 0 or more."
+        )
     user = user_classes(options)
     filters = make_filters(options, user)
     make_weighers(options, user)  # reports a wrong name even if the answer does not depend on it
@@ -137,7 +139,7 @@ class _Count:
         return InvalidInput(
             reason="no enabled filter ends how many of flavor %s fit on host %s"
             % (self.spec.flavor.name, self.fleet.hosts[row].host),
-            remedy="Give a limit, or enable the filter of something that the flavor takes.",
+            remedy="Set bootflow_whatif_limit, or enable a filter for a resource that the flavor takes.",
         )
 
     def _bisect(self, rows: Column, again: list[Filter], most: int) -> Column:

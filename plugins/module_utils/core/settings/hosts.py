@@ -121,7 +121,7 @@ CONFIGURATION = Table(
             "isolated_disks",
             ABSOLUTES,
             (),
-            "Whole disks that guests may have: absolute paths, best those of `/dev/disk/by-id`.",
+            "Whole disks that guests may have: absolute paths, preferably of `/dev/disk/by-id`.",
         ),
         Setting(
             "reserved_huge_pages",

@@ -190,7 +190,7 @@ PURGE = Table(
             "remove_unused_networks",
             str,
             "undeclared",
-            "Playbook `purge`: remove libvirt networks that the collection defined and no domain uses: those that `bootflow_networks`"
+            "Playbook `purge`: remove libvirt networks that the collection defined and no domain uses: the ones that `bootflow_networks`"
             " no longer has, all, or none.",
             choices=("undeclared", "all", "none"),
         ),
@@ -303,7 +303,7 @@ RUN = Table(
             "hosts",
             list,
             help="Playbooks `boot` and `whatif`: compute hosts, or groups of them, that may get new instances. Playbook `power_sync`, and `list`"
-            " with `bootflow_list_refresh`: those that are asked. Ansible's `--limit` would leave out localhost, where the ledger is, and is"
+            " with `bootflow_list_refresh`: the hosts that are asked. Ansible's `--limit` would leave out localhost, where the ledger is, and is"
             " refused without it.",
             default_text="all",
         ),

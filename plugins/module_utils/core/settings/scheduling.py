@@ -24,7 +24,7 @@ SCHEDULER = Table(
             default_text="see [scheduler.md](scheduler.md)",
         ),
         Setting("weighers", list, help="Weighers, Nova's names.", default_text="see [scheduler.md](scheduler.md)"),
-        Setting("weight_multipliers", NUMBERS, {}, "Weigher to multiplier, where it is not the default."),
+        Setting("weight_multipliers", NUMBERS, {}, "Multipliers of weighers that differ from the default."),
         Setting("host_subset_size", int, 1, "Number of best hosts from which the host is chosen at random.", least=1),
         Setting(
             "shuffle_best_same_weighed_hosts",

@@ -225,7 +225,7 @@ BACKEND = Table(
             "iqn_prefix",
             Kind("the beginning of an iSCSI qualified name", _iqn_prefix, "str"),
             names.IQN_PREFIX,
-            "Beginning of the names of its targets.",
+            "Prefix of the names of the backend's targets.",
         ),
         Setting(
             "volume_clear",

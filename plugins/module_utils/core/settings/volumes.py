@@ -53,7 +53,7 @@ VOLUME_SCHEDULER = Table(
             "volume_weight_multipliers",
             NUMBERS,
             {},
-            "Weigher of backends to multiplier, where it is not the default.",
+            "Multipliers of weighers of backends that differ from the default.",
         ),
         Setting(
             "max_over_subscription_ratio",

@@ -43,7 +43,7 @@ def check_attach_to_instance(
         raise InvalidVolume(
             reason="Instance %s and volume %s are not in the same availability_zone. Instance is in %s. Volume is in %s"
             % (instance_uuid, volume.id, instance_zone, volume.availability_zone),
-            remedy="Take a volume of that zone, or set bootflow_cross_az_attach: true.",
+            remedy="Choose a volume of that zone, or set bootflow_cross_az_attach: true.",
         )
     if volume.status == states.MAINTENANCE:
         raise InvalidVolume(reason="The volume cannot be attached in maintenance mode.")

@@ -194,9 +194,7 @@ def check_reserve(volume: Volume, together: bool = False) -> Transition:
     return Transition({"multiattach": (volume.multiattach,), "status": allowed}, {"status": ATTACHING})
 
 
-_EXTENDED_AGAIN = (
-    " Run bootflow.compute.volume_extend for it again; with its present size, %d GiB, where it is not to grow."
-)
+_EXTENDED_AGAIN = " Run bootflow.compute.volume_extend for the volume again, with the present size of %d GiB if the volume should not grow."
 
 
 def check_begin_detaching(volume: Volume) -> Transition:
@@ -250,7 +248,7 @@ def check_snapshot(volume: Volume, force: bool = False, frozen: bool = False) ->
         raise InvalidVolume(
             reason="Volume %s status must be %s, but current status is: %s."
             % (volume.id, ", ".join(allowed), volume.status),
-            remedy="Detach it, or say force: true for a snapshot as after a power cut."
+            remedy="Detach the volume, or write force: true for a snapshot as after a power cut."
             if volume.status == IN_USE
             else "Wait until that is done.",
         )

@@ -141,7 +141,7 @@ def reserve_again(tx: Transaction, row: Attachment) -> None:
     if not attachment.RESERVE_AGAIN.admits(row.state):
         raise errors.InvalidVolume(
             reason="volume %s is still connected to host %s" % (row.volume_id, row.attached_host),
-            remedy="Bring that host back: it is cleaned when it reports.",
+            remedy="Bring the host back: it is cleaned when it reports.",
         )
     busy = {"status": (states.DETACHING, states.ATTACHING), "multiattach": (False,)}
     volumes.swap(tx, [row.volume_id], busy, status=states.ATTACHING, run_id=tx.run.id)

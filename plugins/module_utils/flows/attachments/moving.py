@@ -58,7 +58,7 @@ def refusals(
             if row.connection != NONE and row.attached_host not in (places[row.instance_uuid], *down):
                 raise errors.InvalidVolume(
                     reason="volume %s is still connected to host %s" % (row.volume_id, row.attached_host),
-                    remedy="Bring that host back: it is cleaned when it reports.",
+                    remedy="Bring the host back: it is cleaned when it reports.",
                 )
         except errors.BootflowError as e:
             found[row.instance_uuid] = e
@@ -125,7 +125,7 @@ def still_let_in(tx: Transaction, uuids: t.Iterable[str]) -> dict[str, errors.Bo
         r.instance_uuid: errors.VolumeBackendAPIException(
             data="storage host %s did not end the export of volume %s to the former host"
             % (r.storage_host, r.volume_id),
-            remedy="Bring the storage host back, then run the same again.",
+            remedy="Bring the storage host back, then run the same command again.",
         )
         for r in rows
         if r.export == ENDING

@@ -160,7 +160,7 @@ def strangers_error(hosts: t.Sequence[str]) -> errors.ComputeHostNotFound:
     """Hosts that have something of what is to be deleted are not in the inventory."""
     return errors.ComputeHostNotFound(
         message="Host %s could not be found in the inventory." % ", ".join(hosts),
-        remedy="Put it into the inventory, or delete with bootflow_delete_force: true if it is gone for good.",
+        remedy="Put the host into the inventory, or delete with bootflow_delete_force: true if it is gone for good.",
     )
 
 

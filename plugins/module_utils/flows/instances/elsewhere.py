@@ -41,8 +41,8 @@ def refusals(tx: Transaction, rows: t.Iterable[InstanceRow]) -> dict[str, errors
 def _words(seen: Sighting) -> str:
     """What the host said."""
     if seen.power_state is None:
-        return "%s has its disks" % seen.host
-    return "%s has its domain (%s)" % (seen.host, POWER_STATES[seen.power_state].lower())
+        return "%s has the disks of the instance" % seen.host
+    return "%s has the domain of the instance (%s)" % (seen.host, POWER_STATES[seen.power_state].lower())
 
 
 def hosts_of(tx: Transaction, uuids: t.Collection[str]) -> dict[str, set[str]]:

@@ -262,7 +262,7 @@ def _refuse_ambiguous(rows: t.Sequence[Instance], names: t.Collection[str]) -> N
     if several:
         raise errors.InvalidInput(
             reason="; ".join("%s is in the projects %s" % (n, ", ".join(p)) for n, p in sorted(several.items())),
-            remedy="Say which with bootflow_project, or give the UUID.",
+            remedy="Name the project with bootflow_project, or give the UUID.",
         )
 
 
@@ -294,7 +294,7 @@ def meant(tx: Transaction, found: t.Mapping[str, t.Sequence[Instance]], word: st
     if len(rows) > 1:
         raise errors.InvalidInput(
             reason="%s is in the projects %s" % (word, ", ".join(sorted(r.project for r in rows))),
-            remedy="Say which with bootflow_project, or give the UUID.",
+            remedy="Name the project with bootflow_project, or give the UUID.",
         )
     return rows[0]
 
@@ -303,7 +303,7 @@ def _where(tx: Transaction, word: str, project: str | None) -> str | None:
     """What leads to an instance that ``project`` does not have: the project that has it, or the nearest name."""
     elsewhere = {r.project for rows in by_words(tx, [word], None, lock=False).values() for r in rows}
     if elsewhere:
-        return "It is in project %s: set bootflow_project." % " and ".join(sorted(elsewhere))
+        return "The instance is in project %s: set bootflow_project." % " and ".join(sorted(elsewhere))
     return suggestion(word, instances.names(tx, project), "The list of instances")
 
 

@@ -140,7 +140,7 @@ def _check_image(row: Instance, image: Image, wanted: Wanted) -> None:
     if [p.as_dict() for p in resources.pci_requests] != list(row.spec.get("pci_requests") or ()):
         raise errors.InvalidInput(
             reason="image %s asks for other PCI devices than instance %s has" % (image.name, row.display_name),
-            remedy="Take an image with the same property hw_pci_numa_affinity_policy, or delete the instance and boot it again.",
+            remedy="Choose an image with the same property hw_pci_numa_affinity_policy, or delete the instance and boot it again.",
         )
 
 

@@ -23,9 +23,7 @@ from ...ledger.db.transaction import Transaction
 from . import operation
 
 _SMALLER = "Name a smaller image with bootflow_rescue_image_ref."
-_UNRESCUE = (
-    "Unrescue it first: its journal does not say that bootflow_rescue_image_ref is the image it was rescued with."
-)
+_UNRESCUE = "Unrescue the instance first: the journal does not say that bootflow_rescue_image_ref is the image it was rescued with."
 _NOTE = "image %s"  # in the journal, of a rescue
 _TOO_LARGE = (errors.FlavorDiskSmallerThanImage, errors.FlavorDiskSmallerThanMinDisk, errors.FlavorMemoryTooSmall)
 
@@ -72,7 +70,7 @@ def check(row: Instance, disks: Disks, image: Image, password: str | None) -> No
     if password and not row.config_drive:
         raise errors.InstanceNotRescuable(
             instance_id=row.uuid,
-            reason="it has no config drive, which would tell the guest bootflow_rescue_password",
+            reason="it has no config drive, without which the guest does not get bootflow_rescue_password",
             remedy="Leave bootflow_rescue_password out.",
         )
     flavor = dataclasses.replace(Flavor(**row.spec["flavor"]), root_gb=size_limit(row, disks, image))

@@ -110,7 +110,7 @@ def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: Sched
 def _told(error: errors.BootflowError, wanted: Wanted) -> errors.BootflowError:
     """Why there is no host, with what leads out of it where the instance's own was left out."""
     if isinstance(error, errors.NoValidHost) and wanted.operation is RESIZE and not wanted.same_host:
-        hint = "With bootflow_allow_resize_to_same_host the instance's own host is one of those that are tried."
+        hint = "With bootflow_allow_resize_to_same_host the instance's own host is tried as well."
         error.remedy = " ".join(filter(None, (error.remedy, hint)))
     return error
 
@@ -205,7 +205,7 @@ def _check_movable(row: PlacedInstance, flavor: Flavor | None) -> None:
         raise errors.MoveNotSupported(
             instance_uuid=row.uuid,
             reason="it has whole disks of host %s, and what is on them stays there" % row.host,
-            remedy="Boot another instance for what is on them, let it copy that, and delete this one.",
+            remedy="Boot another instance, copy the data to it, and delete this one.",
         )
     if flavor is not None and "bootflow:whole_disks" in flavor.extra_specs:
         raise errors.MoveNotSupported(

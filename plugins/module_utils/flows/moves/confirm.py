@@ -104,8 +104,7 @@ def _check_there(rows: t.Sequence[Instance]) -> None:
     operation.refuse(
         [
             errors.InstanceInvalidState(
-                message="Cannot '%s' instance %s: %s has not said that it has its guest"
-                % (CONFIRM.called, row.uuid, row.host),
+                message="Cannot '%s' instance %s: %s has not reported the guest" % (CONFIRM.called, row.uuid, row.host),
                 remedy="bootflow.compute.heartbeat asks it; bootflow.compute.revert_resize brings the instance back.",
             )
             for row in rows
@@ -117,8 +116,8 @@ def _check_there(rows: t.Sequence[Instance]) -> None:
 def _may_be_lost(row: Instance) -> errors.InstanceInvalidState:
     return errors.InstanceInvalidState(
         message="Cannot '%s' instance %s: %s, where it is now, is down" % (CONFIRM.called, row.uuid, row.host),
-        remedy="What its former host has may be all that there is of it: bootflow.compute.revert_resize brings it back there. To give that up, name the"
-        " instance.",
+        remedy="The former host may have the only copy of the instance's disks: bootflow.compute.revert_resize brings the instance back there. To"
+        " give that copy up, name the instance.",
     )
 
 

@@ -97,7 +97,7 @@ def left(tx: Transaction, host: str) -> dict[str, tuple[Instance, errors.Bootflo
     for row in instances.select_live(tx, uuids=waiting) if waiting else ():
         undecided = errors.InstanceInvalidState(
             message="Instance %s went to %s, and its move is not decided" % (row.uuid, row.host),
-            remedy="See that it works there, then bootflow.compute.confirm_resize; or revert_resize.",
+            remedy="Check that the instance works there, then run bootflow.compute.confirm_resize; or run bootflow.compute.revert_resize.",
         )
         found[row.uuid] = (row, operation.locked_error(row) if operation.is_locked(tx, row) else undecided)
     due = {c.instance_uuid for c in cleanups.of_host(tx, host)} - set(found)

@@ -206,7 +206,7 @@ def _check_runs(row: Instance) -> None:
     error = errors.InstanceInvalidState(
         method=LIVE_MIGRATE.called, instance_uuid=row.uuid, attr="power_state",
         state=POWER_STATES[row.power_state].lower(),
-        remedy="Its guest is off: run bootflow.compute.start first, or bootflow.compute.migrate.",
+        remedy="The guest is off: run bootflow.compute.start first, or bootflow.compute.migrate.",
     )  # fmt: skip
     error.details[operation.WHOSE] = row.display_name
     raise error

@@ -87,7 +87,9 @@ def _settle(tx: Transaction, m: Moving, power_state: int | None) -> str:
             course.leave_new_hosts(tx, [course.Leaving(m, cleaned=False, reason=DIED)])
     course.end(tx, [course.Ending(m, vm_state, status, states.NOSTATE if power_state is None else power_state)])
     remedy = (
-        "Confirm it, or revert it." if vm_state == states.RESIZED else "The instance is %s where it was." % vm_state
+        "Confirm it, or revert it."
+        if vm_state == states.RESIZED
+        else "The instance is %s on its former host." % vm_state
     )
     error = errors.RemoteError(
         reason="run %s died while it did '%s' with instance %s" % (m.row.run_id or "unknown", its.called, m.uuid),

@@ -23,7 +23,7 @@ from . import live_moves, moves, rescues
 from .dead_runs import MOVING, SETTLED, left
 
 # What leads on from the vm_state that is left.
-_NEXT = {states.ERROR: "run the same again", states.RESCUED: "unrescue it"}
+_NEXT = {states.ERROR: "run the same command again", states.RESCUED: "unrescue it"}
 
 
 def settle(
@@ -92,7 +92,7 @@ def settle(
 def died_error(name: str, row: InstanceAtWork, vm_state: str) -> errors.BootflowError:
     return errors.RemoteError(
         reason="run %s died while it did '%s' with instance %s" % (row.run_id or "unknown", name, row.uuid),
-        remedy="The instance is as it was before; run the same again."
+        remedy="The instance is as it was before; run the same command again."
         if vm_state == row.vm_state
         else "The instance is %s now; %s." % (vm_state, _NEXT.get(vm_state, "start it")),
     )

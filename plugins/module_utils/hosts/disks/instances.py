@@ -175,7 +175,7 @@ def refuse_present(connection: t.Any, folder: str, volume_group: str = "", ledge
         raise Conflict(
             message="host %s already has %s of instance %s, which was left alone"
             % (os.uname().nodename, found[0], os.path.basename(folder)),
-            remedy="bootflow.compute.audit says what the host has of the instance. If the ledger was restored from a backup, the instance may run there.",
+            remedy="Run bootflow.compute.audit to see what the host has of the instance. If the ledger was restored from a backup, the instance may run there.",
         )
 
 
@@ -214,8 +214,8 @@ def is_removable(
         raise Conflict(
             message="a move brought instance %s to %s after this cleanup was due, and nothing of it was removed"
             % (os.path.basename(folder), os.uname().nodename),
-            remedy="The ledger is older than the host: it may have been restored from a backup. See whether the instance runs there, and remove"
-            " by hand what is not needed: virsh undefine, and its folder.",
+            remedy="The ledger is older than the host: it may have been restored from a backup. Check whether the instance runs there, and remove"
+            " by hand what is not needed: the domain (virsh undefine) and its folder.",
         )
     return True
 

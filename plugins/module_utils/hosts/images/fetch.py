@@ -157,7 +157,7 @@ class _Copy:
         left = self._started + self._limits.seconds - time.monotonic()
         if left <= 0:
             error = self.failed("not complete after %g s" % self._limits.seconds)
-            error.remedy = "Raise bootflow_image_fetch_timeout, or take a faster server."
+            error.remedy = "Raise bootflow_image_fetch_timeout, or choose a faster server."
             raise error
         return left
 

@@ -176,7 +176,7 @@ def _subnet_of(root: t.Any, wanted: Reservation) -> tuple[int, t.Any]:
         if ipaddress.ip_address(wanted.address) in range_of(element):
             if element.find("dhcp/range") is None:
                 return index, element
-            reason = "gives away free addresses, which the ledger gives to guests (it has a DHCP range)"
+            reason = "hands out free addresses, which only the ledger may assign (the network has a DHCP range)"
             remedy = "Remove the range from the network, or set manage: false and enable_dhcp: false."
             break
     else:

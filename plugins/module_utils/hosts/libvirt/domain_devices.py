@@ -71,7 +71,7 @@ def refuse_rescue(domain: t.Any, uuid: str) -> None:
         raise Conflict(
             message="guest %s is rescued without the ledger knowing: what changes now would be undone by the end of the rescue"
             % uuid,
-            remedy="Run bootflow.compute.heartbeat, which tells the ledger of the rescue, then bootflow.compute.unrescue.",
+            remedy="Run bootflow.compute.heartbeat, which records the rescue in the ledger, then bootflow.compute.unrescue.",
         )
 
 

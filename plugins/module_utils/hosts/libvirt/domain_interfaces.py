@@ -38,7 +38,7 @@ from .vifs import wait_plugged
 ATTACHED, DETACHED = "attached", "detached"
 STATES = (ATTACHED, DETACHED)
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}\Z")
-KEPT = "See that the guest runs, has a system that takes part in hot-unplug (ACPI), and detach again; or stop it and detach then."
+KEPT = "Make sure that the guest runs and that its system takes part in hot-unplug (ACPI), and detach again; or stop the instance and detach then."
 _LOOKS = 3  # a guest may start while its definition is changed
 
 
@@ -193,7 +193,7 @@ def _detach(
         if domain is not None:
             raise Conflict(
                 message="interface %s of guest %s is there again after it was detached" % (desired.mac, desired.uuid),
-                remedy="Run the same again.",
+                remedy="Run the same command again.",
             )
     released = release(connection, desired.network, desired.mac, check_mode) if desired.network else []
     return _result(before is not None or bool(released), before, None, [])

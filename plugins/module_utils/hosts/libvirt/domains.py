@@ -190,7 +190,8 @@ def _check_disks(spec: DomainSpec) -> None:
         raise Conflict(
             message="%s has neither a domain nor the disks of instance %s: %s is missing"
             % (os.uname().nodename, spec.uuid, missing[0]),
-            remedy="They may be on another host: bootflow.compute.audit says where its domain is. If they are lost, rebuild the instance, or delete it.",
+            remedy="The disks may be on another host: run bootflow.compute.audit to see where the domain is. If the disks are lost, rebuild the"
+            " instance, or delete it.",
         )
 
 
@@ -205,8 +206,8 @@ def _check_logins(spec: DomainSpec) -> None:
         raise Conflict(
             message="%s has lost the domain of instance %s, and with it the user with whom QEMU logs in to %s"
             % (os.uname().nodename, spec.uuid, unknown[0]),
-            remedy="Run bootflow.compute.heartbeat, which tells the ledger, and then bootflow.compute.reboot with bootflow_reboot_type: HARD: the target gets"
-            " another user.",
+            remedy="Run bootflow.compute.heartbeat, which records that in the ledger, and then bootflow.compute.reboot with"
+            " bootflow_reboot_type: HARD: the target gets another user.",
         )
 
 

@@ -257,13 +257,13 @@ def _check_dhcp(definition: str, spec: NetworkSpec) -> None:
     root = parse(definition)
     there = {(range_of(e), e.get("address")): e for e in root.findall("ip")}
     told = {e.get("value") for e in root.iter("{%s}option" % _DNSMASQ)}
-    problems = ["it does not tell guests %s" % o for o in _dhcp_options(spec) if o not in told]
+    problems = ["it does not announce %s to guests" % o for o in _dhcp_options(spec) if o not in told]
     for subnet in served:
         element = there.get((ipaddress.ip_network(str(subnet["cidr"])), subnet["gateway_ip"]))
         if element is None:
             problems.append("this host does not have the address %s in it" % subnet["gateway_ip"])
         elif element.find("dhcp/range") is not None:
-            problems.append("it has a DHCP range, which gives away addresses of the ledger")
+            problems.append("it has a DHCP range, which hands out addresses that only the ledger may assign")
     if problems:
         raise NetworkError(
             message="libvirt network %s on this host does not serve DHCP as requested: %s"

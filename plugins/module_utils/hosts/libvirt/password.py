@@ -54,7 +54,7 @@ def set_password(connection: t.Any, spec: PasswordSpec, check_mode: bool = False
         raise InstancePasswordSetFailed(
             instance=spec.uuid,
             reason="instance %s is not running" % spec.uuid,
-            remedy="The ledger does not know of that: run power_sync.",
+            remedy="The ledger does not know that: run bootflow.compute.power_sync.",
         )
     if not check_mode:
         progress.mark_changed()

@@ -60,7 +60,7 @@ def wait_plugged(domain: t.Any, timeout: float, fatal: bool, devices: t.Optional
         if not active:  # nothing plugs in the interfaces of a guest that was deleted meanwhile
             raise VirtualInterfaceCreateException(
                 reason="the guest ended before interfaces %s were plugged in" % ", ".join(missing),
-                remedy="Run the same again, unless the instance was deleted or stopped.",
+                remedy="Run the same command again, unless the instance was deleted or stopped.",
             )
         time.sleep(POLL)
     if missing and fatal:

@@ -133,7 +133,7 @@ def _take_drive(guest: Guest, asked: t.Mapping[str, t.Any], stream: Stream) -> N
     size = asked.get("size")
     drive = guest.arriving.drive
     if not drive or not isinstance(size, int) or not 0 < size <= LARGEST_DRIVE:
-        raise Garbled("not the config drive of a guest that comes")
+        raise Garbled("not the config drive of an arriving guest")
     send_line(stream, {})
     part = drive + ".part"
     fd = os.open(part, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

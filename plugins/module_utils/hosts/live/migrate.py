@@ -215,7 +215,7 @@ def intervene(connection: t.Any, uuid: str, action: str, post_copy: bool, check_
     if stats.get("operation") != libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_OUT:
         raise MigrationError(
             reason="no migration of guest %s is under way on %s" % (uuid, os.uname().nodename),
-            remedy="It has not begun yet, or has ended: bootflow.compute.show tells where the instance is.",
+            remedy="The migration has not begun yet, or has ended: run bootflow.compute.show to see where the instance is.",
         )
     if not check_mode:
         progress.mark_changed()

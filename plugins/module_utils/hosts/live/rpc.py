@@ -179,10 +179,10 @@ class Filter:
     def _prepare(self, body: _Reader) -> None:
         """The guest is to come: its definition, where its memory and disks go, and a cookie."""
         if self.prepared:
-            raise Refused("the guest has come already")
+            raise Refused("the guest has already arrived")
         given = self._parameters(body)
         if _XML not in given:
-            raise Refused("the guest comes without a definition")
+            raise Refused("the guest arrives without a definition")
         if given.get("migrate_uri") != ["unix://%s" % self.sockets.path(MEMORY)]:
             raise Refused("the guest's memory goes to another socket")
         self._cookie_and_flags(body)
@@ -191,7 +191,7 @@ class Filter:
     def _finish(self, body: _Reader) -> None:
         """The guest is there, or was given up (``cancelled``)."""
         if not self.prepared:
-            raise Refused("the guest has not come yet")
+            raise Refused("the guest has not arrived yet")
         self._parameters(body)
         self._cookie_and_flags(body)
         if body.number() not in (0, 1):
@@ -226,7 +226,7 @@ class Filter:
             check_definition(parse_strictly(_text(text), self.guest), self.guest)
         for name, channel in (("migrate_uri", MEMORY), ("disks_uri", DISKS)):
             if any(uri != "unix://%s" % self.sockets.path(channel) for uri in given.get(name, ())):
-                raise Refused("%s is another socket" % name)
+                raise Refused("%s names another socket" % name)
         if any(name != self.guest.name for name in given.get("destination_name", ())):
             raise Refused("the guest gets another name")
         if any(not isinstance(disk, str) or not disk.isalnum() for disk in given.get("migrate_disks", ())):

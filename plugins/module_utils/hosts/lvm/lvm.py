@@ -218,7 +218,7 @@ def _refusal(vg: str, command: str, rc: int, said: str) -> Exception:
         return _not_ready(
             "Volume group %s" % vg,
             "%s has several groups with this name" % os.uname().nodename,
-            "Rename the group that is not meant by its UUID (vgs -o vg_name,vg_uuid,pv_name; vgrename UUID NAME).",
+            "Rename the group that is not meant, by its UUID (vgs -o vg_name,vg_uuid,pv_name; vgrename UUID NAME).",
         )
     if _NO_GROUP.search(said):
         return group_missing(vg)

@@ -93,7 +93,7 @@ def guest_lock(uuid: str, timeout: float = 600.0) -> t.Iterator[None]:
                 what="release of guest %s by the module of another run" % uuid,
                 seconds=int(timeout),
                 host=os.uname().nodename,
-                remedy="That run may have been killed, and its module ends later. Run this again then.",
+                remedy="That run may have been killed, and its module ends later. Run the same command again then.",
             ) from None
         yield
 

@@ -38,7 +38,7 @@ def check_owner(what: str, found: str, ledger_id: str) -> None:
     if is_of_another(found, ledger_id):
         raise Conflict(
             message="%s belongs to the ledger %s, not to this one (%s)" % (what, found, ledger_id),
-            remedy="Nothing was changed. Work with the ledger that it belongs to.",
+            remedy="Nothing was changed. Use the ledger to which it belongs.",
         )
 
 

@@ -93,7 +93,7 @@ def _problems(
 ) -> list[str]:
     found = []
     if silent or (state.forced_down and age is None):
-        never = " (bootflow.compute.heartbeat asks it, and says why it does not answer)"
+        never = " (run bootflow.compute.heartbeat to ask the host, and to see why it does not answer)"
         found.append(state.down_reason + (never if age is None and not silent and not state.disabled else ""))
     elif state.forced_down:
         found.append("forced down: %s" % state.down_reason if state.down_reason else "forced down")
@@ -109,5 +109,5 @@ def _problems(
     if left:
         found.append("leftovers have to be removed: %s" % ", ".join(left))
     if state.failed_builds:
-        found.append("builds that failed since one succeeded: %d" % state.failed_builds)
+        found.append("builds that failed since the last one that succeeded: %d" % state.failed_builds)
     return found

@@ -169,7 +169,7 @@ def password_from_file(path: str) -> str:
 
     :raises InvalidInput: the file is readable by others, of another owner, empty, or missing.
     """
-    remedy = "Make it a file of one line that belongs to this user: chmod 600 %s." % path
+    remedy = "Use a file of one line that belongs to this user: chmod 600 %s." % path
     path = os.path.expanduser(path)
     try:
         with open(path, encoding="utf-8") as f:

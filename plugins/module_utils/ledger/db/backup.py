@@ -75,7 +75,8 @@ def check(url: str, destination: str) -> str:
         raise _exists(destination)
     if not os.path.isdir(os.path.dirname(destination)):
         raise errors.InvalidInput(
-            reason="%s is not a directory" % os.path.dirname(destination), remedy="Make it, or name another dest."
+            reason="%s is not a directory" % os.path.dirname(destination),
+            remedy="Create the directory, or name another dest.",
         )
     return source
 

@@ -107,7 +107,7 @@ def test_what_changed_and_what_the_catalogue_changed_are_told(world: World) -> N
         assert result["drift"] == [{"instances": ["web"], "changes": ["flavor.memory_mb: was 512, is 1024"]}]
         assert result["diff"]["after"] == "web metadata: {'role': 'front'}\n"
         assert ports.shown == [
-            "\nweb: %s metadata.\nweb keeps what the catalogue had when it was accepted; changed since then:"
+            "\nweb: %s metadata.\nweb keeps the catalogue entries with which it was accepted; changed since then:"
             " flavor.memory_mb: was 512, is 1024.\n" % word
         ]
     again = action_of(boot_accept, WorldPorts(world, "c"), variables).act()

@@ -106,7 +106,10 @@ def test_what_was_stopped_since_is_no_failure_of_a_boot(world: World) -> None:
     ports = WorldPorts(world, "a")
     result = action_of(boot_report, ports, {}, uuids=accepted.created).act()
     assert "failed" not in result and [i["vm_state"] for i in result["instances"]] == ["stopped", "active"]
-    assert "web-1: stopped since it was booted, and left so. bootflow.compute.start ends that." in ports.shown[-1]
+    assert (
+        "web-1: already booted, and stopped now. A boot leaves existing instances as they are: run bootflow.compute.start to change that."
+        in ports.shown[-1]
+    )
     world.ledger.transact(lambda tx: instances.write(tx, accepted.created[:1], vm_state="error"))
     result = action_of(boot_report, ports, {}, uuids=accepted.created).act()
     assert result["failed_items"][0]["state"] == "error" and "bootflow.compute.delete" in result["remedy"]

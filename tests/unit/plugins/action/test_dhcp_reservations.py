@@ -118,7 +118,7 @@ def test_a_boot_that_defines_a_network_restores_the_reservations_of_its_guests(w
     assert "DHCP does not reserve %s on h1: it is another's" % wanted["address"] in host.shown
 
     host.called.clear()
-    world.boot("newest", "scheduled", run="b", networks=("net-3",))  # it was there: nothing is asked
+    world.boot("newest", "scheduled", run="b", networks=("net-3",))  # it was there: no question is asked
     assert host.task(boot_build, "h1", **ENTRY)["builds"] and len(host.called) == 1
 
 

@@ -152,7 +152,7 @@ def test_a_host_that_is_not_in_the_inventory_is_refused_before_anything_is_marke
     away = of(world, "web-1").host
     play.variables = {"bootflow_delete_force": True}
     assert play(names=["web-1", "web-2"])["deleted"] == ["web-1", "web-2"]
-    told = "web-1 may still run on %s, which removes it when it reports again." % away
+    told = "web-1 may still run on %s. That host removes the guest when it reports again." % away
     assert play.shown == ["Deleted: web-1, web-2\n" + told], "of the other nothing is left"
 
 

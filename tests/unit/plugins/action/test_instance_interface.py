@@ -29,7 +29,7 @@ def test_an_error_of_several_interfaces_is_told_once_of_each() -> None:
     assert one.as_dict() == before
     for each in (first, second):
         assert (each.code, each.message) == (one.code, one.message)
-        assert each.remedy == "The ledger has the interface: run the same again, or detach it. " + one.remedy
+        assert each.remedy == "The ledger has the interface: run the same command again, or detach it. " + one.remedy
 
 
 class Host:

@@ -67,7 +67,9 @@ def test_hosts_with_state_room_and_problems(world: World) -> None:
     world.report("h2")
     transact(world, nodes.record_unreachable, "h2", "no route to host")
     transact(world, cleanups.add, cleanups.Due("h1", "0" * 36, "instance-7", "away"))
-    never = "the host never reported (bootflow.compute.heartbeat asks it, and says why it does not answer)"
+    never = (
+        "the host never reported (run bootflow.compute.heartbeat to ask the host, and to see why it does not answer)"
+    )
     result, shown = run(world, hypervisor_info, print_table=True)
     first, second, third = result["hypervisors"]
     assert (first["host"], first["state"], first["status"], first["availability_zone"]) == (

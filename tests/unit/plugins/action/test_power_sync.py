@@ -177,7 +177,7 @@ def test_off_and_on_again_behind_our_back(fleet: Fleet) -> None:
     assert [name for _host, name in fleet.asked].count("domain_power") == 1
     (instance,) = [i for i in result["instances"] if i["uuid"] == one]
     assert instance["forced"] and instance["power_state"] == OFF and instance["reported"] == RUNNING
-    assert "not stopped. Calling the stop API. It lost its power" in fleet.shown[-1]
+    assert "not stopped. Calling the stop API. The guest was powered off" in fleet.shown[-1]
 
 
 def test_check_mode_tells_and_writes_nothing(fleet: Fleet) -> None:
@@ -314,7 +314,7 @@ def test_active_guests_run_again_and_others_stay_off(booted: Fleet) -> None:
     assert {(shown[u]["vm_state"], shown[u]["power_state"], shown[u]["error"]) for u in mine} == {
         ("active", RUNNING, None)
     }
-    assert "Its host restarted. Starting the guest again." in fleet.shown[-1] and boot_of(fleet, host) == "first again"
+    assert "The host restarted. Starting the guest again." in fleet.shown[-1] and boot_of(fleet, host) == "first again"
     assert [a.message for a in fleet.world.rows(tables.instance_actions) if a.action == "reboot"] == [None] * len(mine)
     power(fleet, fleet.world.row(mine[0]).display_name, OFF)
     fleet.play()
@@ -439,7 +439,7 @@ def test_one_that_runs_on_another_host_is_not_started_twice(booted: Fleet) -> No
         fleet.play()
         assert fleet.guests["h1"][moved] == OFF and {fleet.guests["h1"][u] for u in others} == {RUNNING}
         assert fleet.world.state(moved)[:2] == (states.ACTIVE, None)
-        assert "h2 says that the guest runs there, so it is not started twice" in fleet.shown[-1]
+        assert "h2 reports that the guest runs on it, so the guest is not started a second time" in fleet.shown[-1]
         assert boot_of(fleet, "h1") == "first", "it still waits"
     del fleet.guests["h2"][moved]
     assert fleet.play()["changed"] and fleet.guests["h1"][moved] == RUNNING and boot_of(fleet, "h1") == "first again"
@@ -458,7 +458,7 @@ def test_a_sync_of_one_host_that_restarted_asks_the_others_as_well(booted: Fleet
     fleet.away = {"h3"}
     result = fleet.play()
     assert [i["uuid"] for i in result["instances"] if i["action"]] == others
-    assert "h2 says that the guest runs there, so it is not started twice" in fleet.shown[-1]
+    assert "h2 reports that the guest runs on it, so the guest is not started a second time" in fleet.shown[-1]
     assert fleet.guests["h1"][moved] == OFF and result["synced"]["asked"] == ["h1"]
 
 

@@ -115,7 +115,7 @@ def test_a_rescued_instance_is_not_rescued_with_another_image(rescues: Rescues) 
     before = rescues.world.everything()
     with pytest.raises(errors.InstanceInvalidState, match="Cannot 'rescue' instance .* in vm_state rescued") as caught:
         rescues.play("rescue", names=NAMES)
-    assert "Unrescue it first" in caught.value.remedy and rescues.world.everything() == before
+    assert "Unrescue the instance first" in caught.value.remedy and rescues.world.everything() == before
     assert rescues.play("unrescue", names=NAMES)["changed"]
     assert rescues.play("rescue", names=NAMES)["changed"]
     rescues.variables(rescue_image_ref="helper")

@@ -358,11 +358,14 @@ def test_a_quota_that_is_misspelt_is_no_quota(run: Runner, module: t.Any, check_
 
 def test_a_deletion_tells_what_goes_with_it_and_what_is_not_there(run: Runner) -> None:
     result, shown = run(volume_delete, True, volume_names=["snapped", "nix"], cascade=True, missing_ok=True)
-    assert "and its snapshots monday" in shown and "No volume is named so: nix" in shown
+    assert "and its snapshots monday" in shown and "There is no volume with this name: nix" in shown
     assert "monday" in result["diff"]["before"] and result["diff"]["after"] == ""
     assert result["volumes"][0]["snapshots"] == ["monday"]
     result, shown = run(volume_delete, volume_names=["nix"], missing_ok=True)
-    assert (result["changed"], result["not_found"]) == (False, ["nix"]) and "No volume is named so: nix" in shown
+    assert (result["changed"], result["not_found"]) == (
+        False,
+        ["nix"],
+    ) and "There is no volume with this name: nix" in shown
     with pytest.raises(errors.VolumeNotFound, match="snaped") as caught:
         run(volume_delete, volume_names=["data", "snaped"])
     assert "Did you mean snapped?" in caught.value.remedy and run.world.status("data") == "available"
@@ -446,7 +449,7 @@ def test_the_list_tells_faults_and_names_that_no_volume_has(run: Runner) -> None
     run.world.request({"name": "huge", "size": 900})
     run.world.choose()
     result, shown = run(volume_info, print_table=True, volume_names=["huge", "data", "nix"])
-    assert "No volume is named so: nix" in shown and "Faults:\n  huge: NoValidBackend: " in shown
+    assert "There is no volume with this name: nix" in shown and "Faults:\n  huge: NoValidBackend: " in shown
     assert [v["name"] for v in result["volumes"]] == ["data", "huge"]
     _result, shown = run(volume_info, print_table=True, volume_names=["data"])
     assert "Faults:" not in shown

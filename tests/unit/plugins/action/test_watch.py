@@ -112,7 +112,7 @@ def test_a_guest_that_powers_itself_off_is_stopped(watching: Watch) -> None:
     assert stopped.endswith("It is stopped in the ledger.")
     first, second = watching.ports.warnings
     assert "events need an SSH key" in first and "Host h1 is unreachable: broken" in second
-    assert second.endswith("It is tried again after 1 s.")
+    assert second.endswith("The next try is in 1 s.")
 
 
 def test_an_event_that_comes_late(watching: Watch) -> None:
@@ -227,7 +227,7 @@ def test_who_does_not_read_the_pipe_does_not_keep_the_ledger_from_following(
         monkeypatch.setattr(events_file, "MOST_WAITING", 2)
         watching.states = [ON, OFF] * 4
         assert watching(events_file=str(path))["stopped"] == 1 and watching.is_now == (states.STOPPED, states.SHUTDOWN)
-        assert len([w for w in watching.ports.warnings if "The events in %s are not read" % path in w]) == 1
+        assert len([w for w in watching.ports.warnings if "The events in %s have no reader" % path in w]) == 1
     finally:
         os.close(filler)
         os.close(reader)
@@ -243,7 +243,7 @@ def test_what_was_left_out_is_found_by_listening_anew(
     read: list[bytes] = []
 
     def told(text: str) -> None:
-        if "are not read" in text:
+        if "have no reader" in text:
             threading.Thread(target=lambda: read.append(os.read(reader, 1 << 20)), daemon=True).start()
 
     monkeypatch.setattr(watching, "warning", told)
@@ -283,7 +283,7 @@ def test_a_ledger_that_is_away_is_written_later(watching: Watch, monkeypatch: py
     monkeypatch.setattr(watch, "_follow", away_once)
     watching()
     assert watching.is_now == (states.STOPPED, states.SHUTDOWN)
-    assert any("What h1 said was not written" in w for w in watching.ports.warnings)
+    assert any("The answer of h1 was not recorded" in w for w in watching.ports.warnings)
 
 
 def test_a_host_without_events_is_not_listened_to(watching: Watch) -> None:

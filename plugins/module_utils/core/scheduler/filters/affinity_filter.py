@@ -94,7 +94,9 @@ def _network(spec: RequestSpec) -> Network | None:
         return ipaddress.ip_network(address + cidr, strict=False)
     except ValueError:
         raise bad_hint(
-            "cidr", "%r does not go with %s" % (cidr, address), "Give a prefix length with its slash, such as /24."
+            "cidr",
+            "%r cannot be combined with %s" % (cidr, address),
+            "Give a prefix length with its slash, such as /24.",
         ) from None
 
 

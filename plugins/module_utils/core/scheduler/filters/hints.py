@@ -24,7 +24,7 @@ def text_hint(spec: RequestSpec, name: str, default: str = "") -> str:
     if value is None:
         return default
     if not isinstance(value, str):
-        raise bad_hint(name, "is %r" % (value,), "Give it one text.")
+        raise bad_hint(name, "is %r" % (value,), "Give one text.")
     return value
 
 
@@ -35,7 +35,7 @@ def uuids_hint(spec: RequestSpec, name: str) -> tuple[str, ...]:
         return ()
     uuids = (value,) if isinstance(value, str) else value
     if not isinstance(uuids, (list, tuple, set, frozenset)) or not all(isinstance(u, str) and u for u in uuids):
-        raise bad_hint(name, "is %r" % (value,), "Give it the uuid of an instance, or a list of them.")
+        raise bad_hint(name, "is %r" % (value,), "Give the UUID of an instance, or a list of UUIDs.")
     return tuple(dict.fromkeys(uuids))
 
 

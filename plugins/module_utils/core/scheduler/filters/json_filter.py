@@ -21,7 +21,7 @@ def _bad(reason: str) -> InvalidInput:
     return bad_hint(
         "query",
         "cannot be used: %s" % reason,
-        "Give it a JSON list of one of %s and its arguments." % " ".join(OPERATORS),
+        "Write a JSON list of an operator (%s) and the operator's arguments." % " ".join(OPERATORS),
     )
 
 

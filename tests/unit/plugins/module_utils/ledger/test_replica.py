@@ -168,5 +168,5 @@ def test_the_actions_that_only_read(server: PostgresServer, standby: Standby, na
     assert len(found) == (0 if module is volume_info else 1)
     action_of(module, ports, {**variables, "bootflow_ledger_read_url": standby.url(name, "postgres:secret-word")}).act()
     (text,) = ports.warnings
-    assert text.startswith("bootflow_ledger_read_url has a password in it") and "secret-word" not in text
+    assert text.startswith("bootflow_ledger_read_url contains a password") and "secret-word" not in text
     world.ledger.close()

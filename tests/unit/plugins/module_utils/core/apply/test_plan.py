@@ -119,7 +119,7 @@ def test_a_run_resizes_to_several_flavors_and_confirms_what_a_dead_one_left() ->
     assert [c.steps for c in found.to_do] == [("resize",), ("resize",), ("confirm_resize",), ("stop",)]
     assert not plan.plan(want[2:], have[2:]).to_do, "somebody else's decision"
     away = plan.plan(want[2:], [present("c", flavor="large", vm_state=states.RESIZED, away=True)], allow=["resize"])
-    assert not away.to_do and "! c resize to large: its host is down" in away.lines()[0]
+    assert not away.to_do and "! c resize to large: the host is down" in away.lines()[0]
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_drift_of_the_catalogue_is_told_and_nothing_is_done() -> None:
     digest = request_digest(ServerRequest(name="web-1", flavor=grown["small"], image=IMAGES["debian"]))
     found = plan.plan([Wanted("web-1", "default", digest)], [present()])
     assert found.changes == () and found.lines() == [
-        "= web-1 keeps what the catalogue had when it was booted; changed since then: flavor.memory_mb: was 512, is 1024",
+        "= web-1 keeps the catalogue entries with which it was booted; changed since then: flavor.memory_mb: was 512, is 1024",
         "nothing to do; 1 as the file has it.",
     ]
 
@@ -282,7 +282,7 @@ def test_an_instance_that_is_to_be_off_needs_no_domain_but_its_devices_do() -> N
     with_volume = wanted(block_device_mapping=(volume("data"),), flavor="large", metadata={"a": "b"})
     found = plan.plan([with_volume], off, allow=["resize", "restart"])
     assert [(c.kind, c.done) for c in found.changes] == [("resize", False), ("live", True), ("attach", False)]
-    assert found.changes[2].how == "its domain is gone from its host: a hard reboot defines it again"
+    assert found.changes[2].how == "the domain is gone from the host: a hard reboot defines it again"
     on = plan.plan([dataclasses.replace(with_volume, state="running")], off, allow=["resize", "restart"])
     assert all(c.done for c in on.changes), "the reboot comes first"
 
@@ -407,7 +407,7 @@ def test_interfaces_of_a_guest_whose_state_does_not_allow_it() -> None:
     have = [present(vm_state=states.SUSPENDED, networks=on("web"), ports=(port("web"),))]
     assert (
         lines(want=[wanted(networks=on("web", "data"))], have=have)[0]
-        == "! web-1 attach interface data: not while it is suspended"
+        == "! web-1 attach interface data: not while the instance is suspended"
     )
     resumed = plan.plan([wanted(state="running", networks=on("web", "data"))], have).changes
     assert [(c.kind, c.done) for c in resumed] == [(plan.ATTACH_INTERFACE, True), (plan.STATE, True)]

@@ -209,7 +209,7 @@ def test_unknown_action():
 def test_what_needs_a_task_state_says_which():
     with pytest.raises(InstanceInvalidState) as refused:
         states.check_action("live_migrate_abort", "active", None)
-    assert refused.value.remedy == "It is for instances that are migrating."
+    assert refused.value.remedy == "This operation is for instances whose task_state is migrating."
 
 
 @pytest.mark.parametrize(

@@ -452,7 +452,7 @@ def test_overhead_is_not_the_flavors():
         ([host("c3", disabled=True)], {}, "enable host c3"),
         ([host("c3", updated_at=0.0)], {}, "bring host c3 up, so that it reports"),
         ([host("c3", availability_zones=["az2"])], {"availability_zone": "az1"}, "ask for zone az2, where c3 is"),
-        ([host("c3")], {"retry_hosts": [("c3", "c3")]}, "boot it again: c3 was already tried"),
+        ([host("c3")], {"retry_hosts": [("c3", "c3")]}, "boot the instance again: c3 was already tried"),
     ],
 )
 def test_a_setting_where_nothing_else_stands_against(states, more, text):

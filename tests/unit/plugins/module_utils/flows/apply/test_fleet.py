@@ -925,7 +925,7 @@ def test_an_interface_comes_to_a_guest_that_goes_on_first(two_hosts: World) -> N
     assert living(world)["web"].vm_state == states.SUSPENDED
     both = (network(1).id, network(2).id)
     told = planned(world, file(world, request("web", networks=both)))
-    assert told.lines()[0] == "! web attach interface net-2: not while it is suspended"
+    assert told.lines()[0] == "! web attach interface net-2: not while the instance is suspended"
     plan = planned(world, file(world, request("web", networks=both, state="running")))
     assert [(c.kind, c.done) for c in plan.changes] == [("attach_interface", True), ("state", True)]
 

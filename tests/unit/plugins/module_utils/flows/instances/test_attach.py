@@ -525,7 +525,8 @@ def test_a_volume_whose_extension_failed_is_free_after_its_instance(pair: BootWo
     with pytest.raises(errors.InvalidRequest) as refused:
         pair.detach({"volume": "data"}, run="y")
     assert (
-        "bootflow.compute.volume_extend for it again; with its present size, 2 GiB" in refused.value.errors[0]["remedy"]
+        "bootflow.compute.volume_extend for the volume again, with the present size of 2 GiB"
+        in refused.value.errors[0]["remedy"]
     )
     assert pair.delete_all(uuid_of(pair)) == (["web"], [])
     row = pair.volume("data")

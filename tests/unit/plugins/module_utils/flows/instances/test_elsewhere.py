@@ -63,8 +63,8 @@ def _booted(world: World) -> str:
 @pytest.mark.parametrize(
     ("reported", "words"),
     [
-        ({"domains": [("h2", RUNNING)]}, "h2 has its domain (running)"),
-        ({"domains": [("h2", SHUTDOWN)]}, "h2 has its domain (shutdown)"),
+        ({"domains": [("h2", RUNNING)]}, "h2 has the domain of the instance (running)"),
+        ({"domains": [("h2", SHUTDOWN)]}, "h2 has the domain of the instance (shutdown)"),
         ({"instance_folders": True}, "h2 has its disks"),
         ({"instance_volumes": True}, "h2 has its disks"),
         ({"ledger": OTHER_LEDGER}, ""),
@@ -101,7 +101,7 @@ def test_what_would_make_a_second_guest_is_refused(world: World, uuid: str, name
         tx.execute(tables.instances.update().values(vm_state=vm_state))
     said(world, "h2", domain(uuid))
     with world.ledger.write() as tx:
-        with pytest.raises(errors.InstanceElsewhere, match="h2 has its domain"):
+        with pytest.raises(errors.InstanceElsewhere, match="h2 has the domain of the instance"):
             operation.begin(tx.for_run(world.context("b")), OPERATIONS[name], Selection(uuids=[uuid]), ("h1", "h2"))
     said(world, "h2")
     with world.ledger.write() as tx:

@@ -222,7 +222,7 @@ def test_a_subnet_that_got_another_name(world: World, web: str) -> None:
 
 
 def test_the_audit_tells_of_an_interface_that_is_half_detached(world: World, web: str) -> None:
-    """Who does not run the same again would not know that its address stays taken."""
+    """Who does not run the same command again would not know that its address stays taken."""
     (left,) = detach(world, network="net-1").found
     with world.ledger.read() as tx:
         found = [f for f in recovery_audit.plan(tx.for_run(world.context("z")), Evidence()) if f.kind == "port"]
@@ -238,8 +238,8 @@ def test_an_instance_of_another_project(world: World, web: str) -> None:
     """Its UUID does not lead there, either."""
     other = world.boot("db", project="other")
     for word, remedy in (
-        ("db", "It is in project other: set bootflow_project."),
-        (other, "It is in project other"),
+        ("db", "The instance is in project other: set bootflow_project."),
+        (other, "The instance is in project other"),
         ("wbe", "web"),
     ):
         with pytest.raises(errors.InvalidRequest) as caught:

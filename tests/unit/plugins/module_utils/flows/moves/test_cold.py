@@ -423,7 +423,7 @@ def test_a_guest_that_nobody_has_seen_is_not_confirmed(world: Movers) -> None:
     world.call(course.begin_revert, Selection(uuids=[uuid]), tuple(QCOW2))
     assert world.call(course.finish, course.REVERT, {uuid: course.Result(error=BROKEN, cleaned=False)})
     assert world.state(uuid) == ("resized", None, other(source))
-    with pytest.raises(errors.InstanceInvalidState, match="has not said that it has its guest") as caught:
+    with pytest.raises(errors.InstanceInvalidState, match="has not reported the guest") as caught:
         world.call(confirm.confirm, Selection(uuids=[uuid]))
     assert "revert_resize" in caught.value.remedy
     world.time += 1000
@@ -838,7 +838,7 @@ def test_what_is_on_a_host_that_is_down_is_confirmed_by_name_only(world: Movers,
     hosts = {"groups": {"bootflow_compute": ["h1", "h2"]}, "hostvars": {}, "inventory_hostname": "localhost"}
     done = action_of(instance_confirm, ports, hosts, False, uuids=[uuid]).act()
     assert [i["left"] for i in done["instances"]] == [source] and world.state(uuid) == ("active", None, there)
-    assert len(ports.warnings) == 1 and "may be all that there is" in ports.warnings[0]
+    assert len(ports.warnings) == 1 and "may be the only one" in ports.warnings[0]
     assert world.cleanups() == {(uuid, source)}
 
 

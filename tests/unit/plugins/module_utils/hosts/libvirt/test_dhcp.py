@@ -238,14 +238,14 @@ def test_a_reservation_goes_with_its_domain(network, sent):
 
 
 def test_other_programs_networks_are_left_alone(network, sent):
-    """One with a range gives away free addresses: it is none of ours."""
+    """One with a range hands out free addresses: it is none of ours."""
     for root in network.definitions.values():
         served = etree.SubElement(root.findall("ip")[1], "dhcp")
         etree.SubElement(served, "range", start="10.3.0.2", end="10.3.0.254")
         etree.SubElement(served, "host", mac=MAC, ip="10.3.0.5")
     there = connection_to(network)
     assert dhcp.release_of_domain(there, DOMAIN % (MAC, "bf-n", OTHER)) == [] and len(network.hosts()) == 1
-    with pytest.raises(NetworkError, match="gives away free addresses"):
+    with pytest.raises(NetworkError, match="hands out free addresses"):
         dhcp.reserve(there, WANTED)
     with pytest.raises(NetworkError, match="has a DHCP range"):
         networks.ensure_network(there, SPEC, check_mode=True)

@@ -242,7 +242,7 @@ def test_who_waits_too_long_is_told() -> None:
             guest_lock(UUID, timeout=0),
         ):
             pass
-        assert "Run this again then" in caught.value.remedy and caught.value.retryable
+        assert "Run the same command again then" in caught.value.remedy and caught.value.retryable
     finally:
         held.leave()
 

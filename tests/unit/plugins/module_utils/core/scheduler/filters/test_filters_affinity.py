@@ -65,7 +65,7 @@ def test_no_hint_no_affinity(hints):
 def test_hints_that_name_no_instances(name, hint):
     with pytest.raises(InvalidInput, match="the scheduler hint (same|different)_host is ") as caught:
         verdict(name, scheduler_hints={"same_host": hint, "different_host": hint})
-    assert "uuid" in caught.value.remedy
+    assert "UUID" in caught.value.remedy
 
 
 @pytest.mark.parametrize("name", ["SameHostFilter", "DifferentHostFilter"])

@@ -1,0 +1,269 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The commands of the pages by task (docs/index.md), typed in their order on a host of the lab: page after page, as a person would go on.
+
+That host is the person's machine: its /etc, /var/lib and /run are private, and the person has a home of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import typing as t
+from pathlib import Path
+
+import flow as flow_module
+import pytest
+from flow import PLAYBOOK, ROOT, image_file
+
+DOCS = ROOT / "docs"
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+GUESTS = ("web-1", "web-2")
+READY = "BOOTFLOW-GUEST-READY"
+
+ONE_MACHINE = ("first-day", "log-in", "replace-an-image", "upgrade", "uninstall")
+SEVERAL_HOSTS = ("several-hosts", "networks", "grow-a-disk", "service-a-host", "whatif", "audit")
+# Pages whose commands are not typed here, and why.
+ELSEWHERE = {
+    "apply": "test_apply.py runs its playbook with the file of the page's example; the page's fleet.yml is the reader's",
+    "errors": "it has no commands",
+    "inventory": "test_inventory.py pings guests through the plugin, and boots and works in them in one command",
+    "ledger": "test_ledger_playbooks.py copies, restores and purges ledgers; dumps need a PostgreSQL of the reader's",
+    "operations": "test_operations.py and its neighbours run each playbook, whose instances have to be in another state each time",
+    "volumes": "it needs a storage host: tests/storage_py/test_volume_playbooks.py",
+    "volumes-by-hand": "it needs a storage host: tests/storage_py/test_volumes_by_hand.py",
+}
+# Single commands that are typed in another form, and why.
+INSTEAD = {
+    # A folder of this machine.
+    "bootflow_ledger_backup=/var/backups/": "bootflow_ledger_backup=~/",
+    "-i INVENTORY": "-i hosts.yml",
+    # The flavor of another catalogue.
+    "bootflow_whatif_flavor=m1.small": "bootflow_whatif_flavor=small",
+}
+NOT_TYPED = {
+    "bootflow.compute.volume_extend": "it needs a storage host: tests/storage_py/test_volume_playbooks.py",
+}
+
+
+def commands(page: str) -> list[str]:
+    """What a page has a person type; a block that begins with a space is a drawing."""
+    found = []
+    for language, block in BLOCK.findall((DOCS / (page + ".md")).read_text()):
+        lines = block.splitlines()
+        if language == "console":
+            found += [line[2:] for line in lines if line.startswith("$ ")]
+        elif language == "" and not block.startswith(" "):
+            found += lines
+    return found
+
+
+class Person:
+    """Types commands on a host, in a home of their own."""
+
+    def __init__(self, host: t.Any, home: Path, key: str):
+        self.host, self.home = host, home
+        (home / ".ssh").mkdir(mode=0o700)
+        for name in ("id_ed25519", "id_ed25519.pub"):
+            shutil.copy(key + name[len("id_ed25519") :], home / ".ssh" / name)
+        (home / ".cwd").write_text("%s\n" % home)
+        self.environment = {
+            "HOME": str(home),
+            "PATH": "%s:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" % Path(PLAYBOOK).parent,
+            "ANSIBLE_COLLECTIONS_PATH": os.environ["PYTHONPATH"].split(os.pathsep)[0],
+            "ANSIBLE_NOCOLOR": "1",
+            "LC_ALL": "C.UTF-8",
+            "ANSIBLE_PRIVATE_KEY_FILE": str(home / ".ssh" / "id_ed25519"),  # ssh itself looks in root's home
+        }
+
+    def type(self, command: str, expect: int = 0) -> str:
+        """What the command prints. The folder in which it ends is the next one's."""
+        script = 'cd "$(cat ~/.cwd)"; %s\nstatus=$?; pwd >~/.cwd; exit $status' % command
+        words = ["env", *("%s=%s" % pair for pair in self.environment.items()), "bash", "-c", script]
+        done = subprocess.run(
+            self.host.command(*words),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=900,
+            check=False,
+        )
+        assert done.returncode == expect, "$ %s\n%s" % (command, done.stdout)
+        return done.stdout
+
+    def read(self, page: str, before: t.Mapping[str, t.Callable[[], object]] = {}) -> dict[str, str]:
+        """Type the commands of a page. :arg before: words of a command -> what a person does before it. Return {command: what it printed}."""
+        printed: dict[str, str] = {}
+        waiting = dict(before)
+        for command in commands(page):
+            for words in [w for w in waiting if w in command]:
+                waiting.pop(words)()
+            if any(words in command for words in NOT_TYPED):
+                continue
+            typed = command
+            for words, others in INSTEAD.items():
+                typed = typed.replace(words, others)
+            printed[command] = self.type(typed)
+        assert not waiting, "no command of %s has these words" % page
+        return printed
+
+
+def said(printed: t.Mapping[str, str], *words: str) -> str:
+    """What the last command with these words printed."""
+    return [text for command, text in printed.items() if all(word in command for word in words)][-1]
+
+
+@pytest.fixture
+def person(lab, tmp_path: Path) -> t.Iterator[Person]:
+    """At compute1. The other hosts are kvm1 and kvm2, and this one is kvm3, by SSH with the lab's key."""
+    here, *others = lab.hosts
+    home = Path(tempfile.mkdtemp(prefix="bfpages-"))  # short: Ansible's sockets are below it
+    names = dict(zip(("kvm1", "kvm2", "kvm3"), [*others, here]))
+    key = (Path(lab.directory) / "ssh" / "host_ed25519.pub").read_text()
+    before = here.run("cat", "/etc/hosts").stdout
+    lines = "".join("%s %s\n" % (host.address, name) for name, host in names.items())
+    known = "".join("%s,%s %s" % (name, host.address, key) for name, host in names.items())
+    put(here, "/etc/hosts", before + lines)
+    put(here, "/etc/ssh/ssh_known_hosts", known)
+    made = Person(here, home, lab.private_key)
+    try:
+        yield made
+    finally:
+        put(here, "/etc/hosts", before)
+        here.run("rm", "-f", "/etc/ssh/ssh_known_hosts")
+        for host in lab.hosts:
+            host.restore()
+        if (home / "machines").exists():
+            made.type(
+                "cd ~/machines; ansible-playbook bootflow.compute.delete -i hosts.yml -e bootflow_all=true || true"
+            )
+        for host in lab.hosts:
+            for verb in ("net-destroy", "net-undefine"):
+                host.run("virsh", "-c", "qemu:///system", verb, "bootflow-nat", check=False)
+        shutil.rmtree(home)
+
+
+def put(host: t.Any, path: str, text: str) -> None:
+    host.run("sh", "-c", 'printf "%%s" "$1" >%s' % path, "sh", text)
+
+
+def insert(person: Person) -> None:
+    """What differs from the reader's machine: its image is the lab's small guest, whose user is root, and guests run emulated."""
+    folder = person.home / "machines"
+    image = {**image_file(flow_module.build_guest_image("--ssh")), "disk_format": "qcow2", "min_disk": 1}
+    variables = {
+        "bootflow_images": [{**image, "name": name} for name in ("debian-12", "debian-13")],
+        "bootflow_virt_type": "qemu",
+        "bootflow_wait_console": READY,
+    }
+    (folder / "group_vars" / "all" / "lab.yml").write_text(json.dumps(variables))
+    guests = folder / "guests.bootflow.yml"
+    guests.write_text(
+        guests.read_text().replace("'debian'\"", "'root'\"\n  ansible_python_interpreter: \"'/usr/bin/python3'\"")
+    )
+
+
+def page_names() -> set[str]:
+    table = (DOCS / "index.md").read_text().partition("## By task")[2].partition("\n## ")[0]
+    return set(re.findall(r"\]\(([\w-]+)[.]md", table))
+
+
+def test_each_page_by_task_is_typed_or_has_a_reason() -> None:
+    assert page_names() == {*ONE_MACHINE, *SEVERAL_HOSTS, *ELSEWHERE}
+    typed = [command for page in (*ONE_MACHINE, *SEVERAL_HOSTS) for command in commands(page)]
+    for words in (*INSTEAD, *NOT_TYPED):
+        assert any(words in command for command in typed), "%s stands in no page any more" % words
+    assert commands("errors") == []
+
+
+@pytest.mark.long
+def test_a_first_day_on_one_machine_up_to_the_end_of_it(person: Person) -> None:
+    first = person.read("first-day", {"bootflow.compute.prepare": lambda: insert(person)})
+    assert "kvm1" in said(first, "heartbeat")
+    assert "host: kvm1, addresses: 10.78.0.10" in said(first, "boot", "--check")
+    assert all(re.search(r"^%s +active" % name, said(first, "list"), re.M) for name in GUESTS)
+    assert said(first, "ansible.builtin.ping").count("pong") == 2
+    assert READY in said(first, "console")
+    assert "Deleted: web-1, web-2" in said(first, "delete")
+
+    web = person.home / "machines" / "web.yml"
+    web.write_text(web.read_text().replace("debian-13", "debian-12"))
+    person.type("ansible-playbook bootflow.compute.boot -e @web.yml")
+    login = person.read("log-in")
+    assert said(login, "ansible.builtin.ping").count("pong") == 2
+    assert READY in said(login, "console") and "10.78.0.10" in said(login, "show")
+
+    rebuilt = person.read("replace-an-image")
+    assert "debian-13" in said(rebuilt, "rebuild", "--check")
+    listed = person.type("ansible-playbook bootflow.compute.list")
+    assert re.search(r"^web-1 .* debian-13 ", listed, re.M) and re.search(r"^web-2 .* debian-12 ", listed, re.M), listed
+
+    install(person)
+    upgraded = person.read(
+        "upgrade", {"git pull": lambda: person.type("cd ~/bootflow"), "ledger -i": lambda: person.type("cd ~/machines")}
+    )
+    assert (person.home / "ledger-before.db").exists()
+    assert "0.1.0" in said(upgraded, "collection list")
+    assert "nothing to repair" in said(upgraded, "audit"), said(upgraded, "audit")
+
+    gone = person.read("uninstall", {"rm -r": lambda: person.type("cd")})
+    assert "Deleted: web-1, web-2" in said(gone, "delete")
+    assert sorted(p.name for p in person.home.iterdir() if not p.name.startswith(".")) == [
+        "bootflow",
+        "ledger-before.db",
+    ]
+    assert person.host.run("virsh", "-q", "-c", "qemu:///system", "list", "--all", "--name").stdout.split() == []
+    networks = person.host.run("virsh", "-q", "-c", "qemu:///system", "net-list", "--all", "--name").stdout.split()
+    assert "bootflow-nat" not in networks
+
+
+def install(person: Person) -> None:
+    """A clone with a virtual environment, and the collection beside them, as README.md has it."""
+    person.type("git config --global --add safe.directory '*'; git clone -q %s ~/bootflow" % shlex.quote(str(ROOT)))
+    person.type("%s -m venv ~/bootflow-env" % shlex.quote(sys.executable))
+    (site,) = (person.home / "bootflow-env").glob("lib/python*/site-packages")
+    (ours,) = [path for path in sys.path if path.endswith("site-packages")]
+    (site / "ours.pth").write_text(ours + "\n")  # what is installed already is not fetched again
+    person.environment["PATH"] = "%s/bootflow-env/bin:%s" % (person.home, person.environment["PATH"])
+    del person.environment["ANSIBLE_COLLECTIONS_PATH"]  # from here on the installed copy is the one that works
+    person.type("ansible-galaxy collection install ~/bootflow")
+
+
+@pytest.mark.long
+def test_several_hosts_with_their_networks_disks_and_service(person: Person, lab) -> None:
+    began = person.read("several-hosts", {"ansible -i": lambda: insert(person)})
+    assert said(began, "ansible.builtin.ping").count("pong") == 3
+    assert set(re.findall(r"^(kvm\d) ", said(began, "bootflow.compute.hosts"), re.M)) == {"kvm1", "kvm2", "kvm3"}
+
+    networks = person.read("networks")
+    assert "br-guests" in said(networks, "bridge link")
+
+    person.read("whatif")
+    assert "nothing to repair" in said(person.read("audit"), "bootflow.compute.audit", "--check")
+
+    grown = person.read("grow-a-disk")
+    assert "medium" in said(grown, "resize", "--check")
+    assert re.search(r"^web-1 +active .* medium ", person.type("ansible-playbook bootflow.compute.list"), re.M)
+
+    def die() -> None:
+        move = (
+            "ansible-playbook bootflow.compute.live_migrate -e bootflow_names=web-1 -e bootflow_live_migrate_host=kvm1"
+        )
+        person.type(move)
+        (kvm1, *_others) = lab.hosts[1:]
+        kvm1.run("sh", "-c", "pkill -KILL qemu-system")
+        kvm1.fail("network")
+
+    serviced = person.read("service-a-host", {"bootflow_host_state=forced_down": die})
+    assert "kvm1 is empty" in said(serviced, "drain"), said(serviced, "drain")
+    listed = person.type("ansible-playbook bootflow.compute.list")
+    assert re.search(r"^web-1 +active .* kvm[23] ", listed, re.M), listed
