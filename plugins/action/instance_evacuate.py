@@ -29,6 +29,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute im
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     attached_volumes,
+    guest_of_build,
     host_settings,
     rebuild,
     scheduler_settings,
@@ -165,7 +166,14 @@ class ActionModule(LedgerAction):
                     work.problems.update({**let_in, **attached_volumes.come_to_host(self, cut_off)[1]})
                     work.builds = {b.uuid: b for b in work.good(work.builds.values())}
                 work.run()
-                outcomes = {u: {"power_state": e.power_state} for u, e in work.ended.items()}
+                settings = host_settings.of(self)
+                outcomes = {
+                    u: {
+                        "power_state": e.power_state,
+                        "new_nvram": guest_of_build.has_nvram(work.builds[u], settings),
+                    }
+                    for u, e in work.ended.items()
+                }
                 problems = {**work.problems, **work.write_domains()}
             except errors.BootflowError as e:
                 problems = dict.fromkeys(mine, e)
@@ -273,7 +281,11 @@ class ActionModule(LedgerAction):
             )
         lost = begun.get("not_placed", [])
         more = [line_of(i, "was evacuated before") for i in begun.get("unchanged", [])]
-        return report(self, evacuated.EVACUATE, shown, lost, more=more)
+        return report(self, evacuated.EVACUATE, shown, lost, self._note_of, more)
+
+    def _note_of(self, item: Item) -> str:
+        """What the guest lost with its host beside its local disks."""
+        return "UEFI variables: new" if self._outcome(item).get("new_nvram") else ""
 
 
 def _where_it_may_run(problem: errors.BootflowError, host: str) -> errors.BootflowError:

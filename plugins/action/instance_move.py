@@ -15,6 +15,7 @@ import typing as t
 from dataclasses import asdict
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.nvram import NVRAM
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request import catalogue
@@ -225,6 +226,8 @@ class ActionModule(MoveAction):
             ends = (item["source"], m.move.old_disks), (item["destination"], m.move.new_disks)
             (leaves, had), (comes, has) = reversed(ends) if self.reverts else ends
             item["disk_changes"] = local_disks.changes(had or (), has or ())
+            if NVRAM in item["disks"]["left"]:
+                item["disk_changes"].append("UEFI variables: new, with other keys")
             old, new = flavors[m.uuid][::-1] if self.reverts else flavors[m.uuid]
             item["flavor_change"] = "flavor %s -> %s" % (old, new) if old != new else ""
             had_flavor, has_flavor = (["flavor %s" % name] if old != new else [] for name in (old, new))
@@ -295,7 +298,8 @@ class ActionModule(MoveAction):
         was_off = [u for u, o in outcomes.items() if not o.get("error") and not o.get("changed")]
         at_rest = [u for u, o in outcomes.items() if not o.get("error")]
         outcomes.update(self.guarded(at_rest, lambda: (_of(outcomes, at_rest), leave_host(self, at_rest))))
-        off = [i for i in items if i["files"] and not outcomes[i["uuid"]].get("error") and not _stays(i)]
+        # One without disks here may have UEFI variables.
+        off = [i for i in items if not outcomes[i["uuid"]].get("error") and not _stays(i)]
         place: dict[str, t.Any] = {}
 
         def offer() -> tuple[Outcomes, t.Any]:
@@ -305,7 +309,13 @@ class ActionModule(MoveAction):
                 {
                     "instances_path": host_settings.of(self).instances_path,
                     "instances": [
-                        {"uuid": i["uuid"], "token": self.token(i["uuid"]), "left": i["disks"]["left"]} for i in off
+                        {
+                            "uuid": i["uuid"],
+                            "token": self.token(i["uuid"]),
+                            "left": i["disks"]["left"],
+                            "has_disks": i["files"],
+                        }
+                        for i in off
                     ],
                     "first_port": first,
                     "last_port": last,
@@ -339,8 +349,8 @@ class ActionModule(MoveAction):
                 continue
             if item["files"] and not its.get("files"):
                 continue
-            place = departed["place"] if item["files"] else _NOWHERE
-            files = its["files"] if item["files"] else []
+            files = its.get("files") or []
+            place = departed["place"] if files else _NOWHERE
             known = {"token": self.token(item["uuid"]), "made_for": item["made_for"]}
             its_files = {"files": files, "limits": item["disks"]["limits"]}
             wanted.append({**known, **its_files, **self._to_have(item), **place})

@@ -12,7 +12,7 @@ short_description: Offer the disks of instances once to their new hosts
 version_added: "0.1.0"
 description:
   - Opens the disks of instances whose guests are off, and starts a process that serves them by TLS to whoever shows the token of the instance.
-    A disk that is a layer over a base image is served as a disk of its own.
+    A disk that is a layer over a base image is served as a disk of its own. The config drive and the UEFI variables of a guest go along.
   - Key and certificate are made for this process on this host, the key never leaves it. The process ends when all was fetched, with O(state=absent), or after
     O(lifetime) seconds, and nothing of it remains. It ends as well when this module is killed before it answers, or its run is gone by then. Later it ends
     when this host starts the guest, removes or resizes its disks, or offers them anew.
@@ -52,6 +52,10 @@ options:
         type: list
         elements: str
         default: []
+      has_disks:
+        description: Whether the instance has local disks or a config drive, without which it fails. Without any, it may have UEFI variables, or nothing.
+        type: bool
+        default: true
   first_port:
     description: It listens at the first free port from this one on, at all addresses.
     type: int
@@ -141,6 +145,7 @@ def argument_spec():
         "uuid": {"type": "str", "required": True},
         "token": {"type": "str", "required": True, "no_log": True},
         "left": {"type": "list", "elements": "str", "default": []},
+        "has_disks": {"type": "bool", "default": True},
     }
     return {
         **TIME_LIMIT_ARGUMENTS,
@@ -162,8 +167,10 @@ def offer(args):
     offers = []
 
     def one(instance):
-        found, files = prepare(args["instances_path"], instance["uuid"], instance["token"], instance["left"])
-        offers.append(found)
+        what = (instance["uuid"], instance["token"], instance["left"], instance["has_disks"])
+        found, files = prepare(args["instances_path"], *what)
+        if files:
+            offers.append(found)
         return {"files": files}
 
     results = run_batch([(i["uuid"], i) for i in args["instances"]], one, args["workers"])

@@ -28,6 +28,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import devices, metadata, platform
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.domain import DomainConfig, render
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.element import to_text
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.nvram import NVRAM
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.password_hash import sha512_crypt
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.setting import Values
@@ -58,6 +59,16 @@ def config_drive_path(build: Build, settings: Values) -> str:
 
 def console_log(build: Build, settings: Values) -> str:
     return posixpath.join(folder(build, settings), "console.log")
+
+
+def nvram_path(build: Build, settings: Values) -> str:
+    return posixpath.join(folder(build, settings), NVRAM)
+
+
+def has_nvram(build: Build, settings: Values) -> bool:
+    """Whether the guest has UEFI variables."""
+    properties = (build.row.spec["image"] or {}).get("properties") or {}
+    return platform.wanted_firmware(properties, settings.firmware, host_capabilities(build).arch) == "uefi"
 
 
 def has_volumes(build: Build) -> bool:
@@ -299,6 +310,7 @@ def guest_spec(build: Build, settings: Values, volumes: t.Sequence[Attached] = (
         config_drive_format=settings.config_drive_format,
         network_info=build.network_info,
         console_log=console_log(build, settings),
+        nvram=nvram_path(build, settings),
         options=core_guest.GuestOptions(**{setting.name: getattr(settings, setting.name) for setting in GUEST}),
         ledger_id=build.ledger_id,
         image_id=image.get("id"),

@@ -21,6 +21,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.disks import
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.local import QCOW2, RAW
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import config as core_guest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import drive_files, metadata
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.nvram import RESCUE_NVRAM
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.platform import machine_type
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Image
@@ -177,6 +178,7 @@ def _plan(action: LedgerAction, build: Build, image: Image, volumes: t.Sequence[
             guest,
             disks=disks,
             config_drive=path if guest.config_drive else None,
+            nvram="%s/%s" % (folder, RESCUE_NVRAM),
             image_properties=core_rescue.rescue_properties(guest.image_properties, image),
         ),
         host,

@@ -782,10 +782,12 @@ class _Plan:
         elif domain.ours and domain.power_state not in _OFF and self._is_at_home(domain.uuid):
             home = self.ledger.instances[domain.uuid].host
             remedy = (
-                "%s and %s both have the domain of the instance, and it runs on %s. Find out which of the two has the instance's data, then destroy"
-                " and undefine the other domain with virsh."
+                "%s and %s both say that they have the domain of the instance, and %s says that it runs there. Find out which of the two has the instance's"
+                " data, then destroy and undefine the other domain with virsh. As long as both say so, the instance is not started. If %s cannot be"
+                " believed, force it down with bootflow.compute.host: then what it says does not count."
             )
-            self.add(INSTANCE_ELSEWHERE, host, domain.uuid, "host", home, host, REPORT, remedy % (home, host, host))
+            said = remedy % (home, host, host, host)
+            self.add(INSTANCE_ELSEWHERE, host, domain.uuid, "host", home, host, REPORT, said)
         elif not domain.ours:
             remedy = "The domain is left alone. Add its memory to the host's bootflow_reserved_memory_mb."
             self.add(FOREIGN_DOMAIN, host, domain.uuid, "domain", has, has, REPORT, remedy)

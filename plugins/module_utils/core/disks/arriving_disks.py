@@ -10,6 +10,7 @@ import re
 import typing as t
 
 from ..errors import InvalidDiskInfo
+from ..guest.nvram import LARGEST_NVRAM, NVRAM
 from .local import LVM, QCOW2, RAW
 
 Disk = t.Mapping[str, t.Any]
@@ -17,6 +18,8 @@ Disk = t.Mapping[str, t.Any]
 CONFIG_DRIVE = "disk.config"
 #: Bytes of a config drive.
 LARGEST_DRIVE = 512 * 1024**2
+#: What goes along without a record: its name -> how it is called, and the bytes that it may have.
+_BESIDE = {CONFIG_DRIVE: ("a config drive", LARGEST_DRIVE), NVRAM: ("an NVRAM", LARGEST_NVRAM)}
 #: Bytes that a logical volume may be larger than its disk: another host has larger extents.
 _EXTENT = 256 * 1024**2
 #: What a qcow2 file has beside its data: tables, and internal snapshots of a guest that has some.
@@ -30,7 +33,7 @@ _ID = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,254}$")
 def checked_disks(disks: t.Any, limits: t.Mapping[str, int], uuid: str) -> list[dict[str, t.Any]]:
     """The disks of an instance as its present host describes them, with no other fields than a new host needs.
 
-    :arg disks: of each name, allocated (bytes), record (its record in disk.info; None for a config drive), mounted, and size (bytes of the file or
+    :arg disks: of each name, allocated (bytes), record (its record in disk.info; None for a config drive and an NVRAM), mounted, and size (bytes of the file or
         logical volume) or target (the guest's name for it).
     :arg limits: bytes that each disk may have, by name; 0: the ledger does not know. :arg uuid: of the instance
     :raises InvalidDiskInfo: the instance has no such disk, it is larger than that, or the description makes no sense.
@@ -80,9 +83,10 @@ def _checked(disk: t.Any, limits: t.Mapping[str, int], uuid: str) -> dict[str, t
         found["size"] = _number(disk["size"], uuid, "disk %s" % name)
     if "target" in disk:
         found["target"] = str(disk["target"])
-    if name == CONFIG_DRIVE and record is None:
-        if not 0 < found.get("size", 1) <= LARGEST_DRIVE:
-            raise _refused(uuid, "a config drive of %d bytes" % found["size"])
+    if name in _BESIDE and record is None:
+        called, largest = _BESIDE[name]
+        if not 0 < found.get("size", 1) <= largest:
+            raise _refused(uuid, "%s of %d bytes" % (called, found["size"]))
         return {**found, "mounted": False, "record": None}
     if name not in limits:
         raise _refused(uuid, "disk %s, which the ledger does not have" % name)

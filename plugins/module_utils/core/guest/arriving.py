@@ -23,17 +23,17 @@ from .domain.element import parse
 from .domain.interface import InterfaceConfig
 from .domain.namespaces import NOVA_NAMESPACE, OWNER_NAMESPACE
 from .domain.numa import MemoryBackingConfig, NumaTuneConfig
+from .nvram import NVRAM
 
 Node = t.Any
 
-#: Below these folders a host has firmware, which guests read only, and the NVRAM that libvirt makes of it.
-_FIRMWARE, _NVRAM = "/usr/share/", "/var/lib/libvirt/qemu/nvram/"
+#: Below this folder a host has firmware, which guests read only, and the templates of their NVRAM.
+_FIRMWARE = "/usr/share/"
 _RANDOM = ("/dev/urandom", "/dev/random", "/dev/hwrng")
 _ENDS = ("destroy", "restart", "preserve")  # without core dumps, which fill the host's disk
 _WATCHDOG = ("none", "pause", "poweroff", "reset")
 _DEFAULT_SHARES = 1024
 _MODELS = ("apparmor", "selinux", "dac")
-_NVRAM_ENDINGS = ("_VARS.fd", "_VARS.qcow2", ".fd", ".qcow2")
 
 #: Elements whose content is the guest's own business: nothing in them names something of the host.
 _FREE = frozenset("title description genid features cpu clock pm".split())
@@ -362,8 +362,7 @@ def _check_firmware(root: Node, guest: Arriving) -> None:
     if nvram is None:
         return
     path, template = (nvram.text or "").strip(), nvram.get("template")
-    named = [_NVRAM + guest.name + ending for ending in _NVRAM_ENDINGS]
-    if path and path not in named and not _is_below(path, guest.folder + "/"):
+    if path != posixpath.join(guest.folder, NVRAM):
         raise _refused(guest, "has %s as its firmware's variables" % path)
     if template and not _is_below(template, _FIRMWARE):
         raise _refused(guest, "takes the variables of its firmware from %s" % template)

@@ -95,7 +95,7 @@ def _check(guest: GuestSpec) -> None:
         raise InvalidInput(reason="%r is not a safe domain name" % guest.name, remedy="Use guest.domain_name().")
     if guest.memory_mb < 1 or guest.vcpus < 1:
         raise InvalidInput(reason="%s has %d MiB of memory and %d vCPUs" % (guest.name, guest.memory_mb, guest.vcpus))
-    for path in (guest.config_drive, guest.console_log):
+    for path in (guest.config_drive, guest.console_log, guest.nvram):
         if path is not None and not path.startswith("/"):
             raise InvalidInput(reason="%r of %s is not an absolute path" % (path, guest.name))
     try:

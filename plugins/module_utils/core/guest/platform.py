@@ -106,6 +106,7 @@ def os_config(guest: GuestSpec, host: HostCapabilities, machine: str | None, boo
         machine=machine,
         firmware_features=features,
         loader_secure=True if secure else None,
+        nvram=guest.nvram if firmware == "uefi" else None,
         boot_devs=tuple(boot_devs),
         bootmenu=True if menu is not None and is_true(menu) else None,
         smbios_mode="sysinfo" if host.is_x86 or host.arch == "aarch64" else None,
@@ -114,8 +115,7 @@ def os_config(guest: GuestSpec, host: HostCapabilities, machine: str | None, boo
 
 def firmware_type(guest: GuestSpec, host: HostCapabilities) -> str:
     """bios or uefi: the image's hw_firmware_type, else the setting, else UEFI on aarch64 and BIOS elsewhere."""
-    wanted = guest.image_properties.get("hw_firmware_type") or guest.options.firmware
-    firmware = str(wanted or ("uefi" if host.arch == "aarch64" else "bios"))
+    firmware = wanted_firmware(guest.image_properties, guest.options.firmware, host.arch)
     values.one_of("firmware", firmware, values.FIRMWARE_TYPES, host.virt_type)
     if firmware == "uefi" and not host.uefi:
         raise HostLacksHardware(
@@ -125,6 +125,12 @@ def firmware_type(guest: GuestSpec, host: HostCapabilities) -> str:
             remedy="Install ovmf (aarch64: qemu-efi-aarch64) on the host, or boot another image.",
         )
     return firmware
+
+
+def wanted_firmware(image_properties: t.Mapping[str, t.Any], of_setting: str | None, arch: str) -> str:
+    """The same, whether the host has it or not. :arg of_setting: bootflow_firmware"""
+    wanted = image_properties.get("hw_firmware_type") or of_setting
+    return str(wanted or ("uefi" if arch == "aarch64" else "bios"))
 
 
 def features_config(guest: GuestSpec, host: HostCapabilities) -> FeaturesConfig:

@@ -71,6 +71,7 @@ class GuestSpec:
     config_drive_format: str = "iso9660"
     network_info: t.Sequence[t.Mapping[str, t.Any]] = ()
     console_log: str | None = None
+    nvram: str | None = None  # file of the UEFI variables; None: where libvirt has them, by the domain's name
     options: GuestOptions = field(default_factory=GuestOptions)
     pci_devices: t.Sequence[t.Mapping[str, t.Any]] = ()  # {address}: dedicated to this guest
     whole_disks: t.Sequence[t.Mapping[str, t.Any]] = ()  # {path, serial}: physical disks dedicated to this guest

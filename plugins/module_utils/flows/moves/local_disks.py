@@ -15,9 +15,12 @@ from dataclasses import dataclass, field
 
 from ...core.disks.block_devices import planned_disk, resized
 from ...core.disks.disk_names import CONFIG_DRIVE_NAMES
+from ...core.errors import BootflowError
+from ...core.guest import constraints
+from ...core.guest.nvram import NVRAM
 from ...core.model import Flavor
 from ...core.request.image_rules import zero_disk_gb
-from ...ledger.compute import instances
+from ...ledger.compute import instances, requests
 from ...ledger.compute.instances import Instance
 from ...ledger.compute.moves import MoveRow
 from ...ledger.db.transaction import Transaction
@@ -88,8 +91,10 @@ def _is_not_root(disk: Disk) -> bool:
     return bool(disk["boot_index"] != 0)
 
 
-def journey(disks: t.Sequence[Disk], move: MoveRow, image: t.Mapping[str, t.Any] | None = None) -> Journey:
-    """:arg disks: of the instance before its move. :arg image: of the instance"""
+def journey(
+    disks: t.Sequence[Disk], move: MoveRow, image: t.Mapping[str, t.Any] | None = None, new_nvram: bool = False
+) -> Journey:
+    """:arg disks: of the instance before its move. :arg image: of the instance. :arg new_nvram: its UEFI variables stay behind, too"""
     old = local(disks)
     new = old if move.new_disks is None else move.new_disks
     there = {d["name"] for d in old if d["kind"] != "swap"}
@@ -98,7 +103,8 @@ def journey(disks: t.Sequence[Disk], move: MoveRow, image: t.Mapping[str, t.Any]
     sizes = {d["name"]: int(d["size_gb"] or 0) * GIB if grows else 0 for d in copied}
     made = [d for d in new if d["name"] not in sizes]
     limits = {name: size for name, size in largest(old, image).items() if name in sizes}
-    return Journey(sizes, made, sorted(d["name"] for d in old if d["name"] not in sizes), limits)
+    left = [d["name"] for d in old if d["name"] not in sizes] + ([NVRAM] if new_nvram else [])
+    return Journey(sizes, made, sorted(left), limits)
 
 
 def journeys(tx: Transaction, moves: t.Iterable[MoveRow]) -> dict[str, Journey]:
@@ -107,7 +113,24 @@ def journeys(tx: Transaction, moves: t.Iterable[MoveRow]) -> dict[str, Journey]:
     uuids = [m.instance_uuid for m in moves]
     disks = instances.disks_of(tx, uuids)
     images = {r.uuid: r.spec["image"] for r in instances.select_live(tx, uuids=uuids)} if uuids else {}
-    return {m.instance_uuid: journey(disks[m.instance_uuid], m, images.get(m.instance_uuid)) for m in moves}
+    new = _with_other_keys(tx, moves)
+    return {u: journey(disks[u], m, images.get(u), u in new) for m in moves for u in (m.instance_uuid,)}
+
+
+def _with_other_keys(tx: Transaction, moves: t.Sequence[MoveRow]) -> set[str]:
+    """The instances whose secure boot begins or ends with their new flavor: what firmware verifies is in its variables, not in the definition."""
+    resized = [m for m in moves if m.old_request_spec_id != m.new_request_spec_id]
+    ids = {each for m in resized for each in (m.old_request_spec_id, m.new_request_spec_id)}
+    secure = {i: _boots_securely(s.spec) for i, s in requests.specs(tx, ids).items()} if ids else {}
+    return {m.instance_uuid for m in resized if secure.get(m.old_request_spec_id) != secure.get(m.new_request_spec_id)}
+
+
+def _boots_securely(spec: t.Mapping[str, t.Any]) -> bool:
+    properties = (spec["image"] or {}).get("properties") or {}
+    try:
+        return constraints.secure_boot(Flavor(**spec["flavor"]), properties)
+    except BootflowError:  # flavor and image differ: the guest gets no definition, and this is no place to say so
+        return False
 
 
 def sizes(disks: t.Iterable[Disk]) -> list[str]:

@@ -18,11 +18,13 @@ import typing as t
 from ...core.disks.arriving_disks import check_virtual_size, checked_disks, unknown_bytes
 from ...core.disks.local import LVM, QCOW2, QCOW2_ON_LVM, volume_name
 from ...core.errors import BootflowError, Conflict, DiskCopyFailed, InvalidDiskInfo, InvalidInput
+from ...core.guest.nvram import NVRAM
 from ..disks.file_disks import DiskSpec, ensure_files, grow, records_of, write_records
 from ..disks.instance_volumes import Wanted, begin, finish
 from ..disks.local_removal import NO_GROUP, LocalVolumes, remove_volumes
 from ..disks.lvm_disks import ensure_volumes
 from ..disks.mounted_disks import make_holder
+from ..disks.nvram import check_nvram
 from ..images.images import check_image_file
 from ..lvm import lvm
 from ..os.batch import progress
@@ -240,6 +242,8 @@ def _receive_file(arrival: _Arrival, stream: Stream, name: str, file: t.Mapping[
     if file["record"] is not None and file["record"]["format"] == QCOW2:
         _driver, virtual_size = check_image_file(part, QCOW2, name)  # it could name a file of this host as its base
         check_virtual_size(name, virtual_size, file["record"]["virtual_size"], arrival.uuid)
+    if name == NVRAM:
+        check_nvram(part)
     size = _grow(part, file["record"], arrival.sizes.get(name, 0))
     if file["record"] is not None:
         write_records(folder, {**records_of(folder), name: {**file["record"], "virtual_size": size}})

@@ -26,8 +26,10 @@ from ...core.disks.local import LVM, QCOW2_ON_LVM, volume_name
 from ...core.disks.logical_volumes import checked_lvm_name
 from ...core.disks.rescue import DISK as RESCUE
 from ...core.errors import InvalidDiskInfo
+from ...core.guest.nvram import NVRAM
 from ..disks.file_disks import records_of
 from ..disks.instance_volumes import activate, check_closed, whole
+from ..disks.nvram import open_nvram
 from ..images.images import QEMU_IMG_PACKAGE, convert
 from ..lvm import lvm
 from ..os.batch import progress
@@ -52,14 +54,15 @@ class Offer:
 
 
 def prepare(
-    instances_path: str, uuid: str, token: str, left: t.Collection[str] = ()
+    instances_path: str, uuid: str, token: str, left: t.Collection[str] = (), has_disks: bool = True
 ) -> tuple[Offer, list[dict[str, t.Any]]]:
     """Open the disks of an instance whose guest is off. A layer over a base image is made a disk of its own, which no name remains of.
 
-    Returns them, and for the new host {name, size, allocated, record}: bytes, and the disk's record in disk.info; None for a config drive. One that
-    is in a file system of its instance, on a logical volume, is ``mounted``.
+    Returns them, and for the new host {name, size, allocated, record}: bytes, and the disk's record in disk.info; None for a config drive and an
+    NVRAM. One that is in a file system of its instance, on a logical volume, is ``mounted``.
 
     :arg left: disks that stay behind: the instance has none of these there, or they are made anew
+    :arg has_disks: whether the instance has disks here, or a config drive. Without, it may have an NVRAM only, or nothing
     :raises InvalidDiskInfo: a disk is missing, or not a file or logical volume of a known format.
     :raises CommandFailed, VolumeIsBusy: a guest uses it. :raises DiskFull: there is no room for a disk without its base image.
     """
@@ -82,7 +85,10 @@ def prepare(
         if os.path.isfile(drive) and not os.path.islink(drive):
             fd = os.open(drive, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
             described.append({**_add(offer, CONFIG_DRIVE, fd), "record": None})
-    if not described:
+        nvram = None if NVRAM in left else open_nvram(folder)
+        if nvram is not None:
+            described.append({**_add(offer, NVRAM, nvram), "record": None})
+    if not described and has_disks:
         raise InvalidDiskInfo(reason="folder %s has no disks" % folder)
     return offer, described
 

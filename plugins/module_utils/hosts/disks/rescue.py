@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from ...core.disks.rescue import CONFIG_DRIVE, DEFINITION, DISK, is_rescue
 from ...core.errors import LibvirtError
 from ...core.guest.domain.element import parse
+from ...core.guest.nvram import RESCUE_NVRAM
 from ...core.instances.power_states import NOSTATE
 from ..libvirt.connection import libvirt, libvirt_errors
 from ..libvirt.domains import DomainSpec, checked_xml, cut_off, with_local_disks, with_logins
@@ -117,7 +118,7 @@ def _remove_disks(folder: str) -> None:
     """Those of a rescue, or what a killed run left of them."""
     mark_bases_used(folder)
     remove_leftovers(os.path.join(folder, CONFIG_DRIVE))
-    remove_files(*(os.path.join(folder, name) for name in (DISK, DISK + ".part", CONFIG_DRIVE)))
+    remove_files(*(os.path.join(folder, name) for name in (DISK, DISK + ".part", CONFIG_DRIVE, RESCUE_NVRAM)))
     records = records_of(folder)
     if records.pop(DISK, None) is not None:
         write_records(folder, records)

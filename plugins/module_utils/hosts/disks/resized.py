@@ -23,6 +23,7 @@ from ...core.disks.local import LVM, ON_LVM, QCOW2, QCOW2_ON_LVM
 from ...core.disks.rescue import DISK as RESCUE
 from ...core.errors import BootflowError, Conflict, InvalidDiskInfo
 from ...core.guest.domain.element import parse
+from ...core.guest.nvram import NVRAM
 from ..images.images import QEMU_IMG_PACKAGE
 from ..libvirt.connection import libvirt, libvirt_errors, tolerating
 from ..libvirt.domains import cut_off, ledger_of_domain
@@ -38,6 +39,7 @@ from ..os.room import check_room
 from . import resized_mounted as mounted
 from . import resized_volumes as volumes
 from .file_disks import RECORDS, DiskSpec, disk_size, ensure_files, grow, records_of, write_records
+from .nvram import open_nvram
 
 #: Folders in that of the instance: what it gets, that while it is copied, and what it had.
 NEW, PART, OLD = "resize.new", "resize.part", "resize.old"
@@ -106,6 +108,7 @@ def _copied(
     if not records_of(folder):
         write_records(folder, {})  # the exchange counts with it
     make_dirs(part, 0o700)
+    _copy_nvram(folder, part, left)
     if own_system:
         blank = [replace(spec, backend=QCOW2) for spec in made]
         room = [max(int(r["virtual_size"]), sizes.get(n, 0)) for n, r in files.items()]
@@ -159,6 +162,14 @@ def _copy(source: str, target: str) -> None:
     argv = [program("cp", "coreutils"), "--reflink=auto", "--sparse=always", "--", source, target]
     run(argv, timeout=24 * 3600.0, path=target, outlives=False)
     os.chmod(target, 0o600)
+
+
+def _copy_nvram(folder: str, part: str, left: t.Collection[str]) -> None:
+    nvram = None if NVRAM in left else open_nvram(folder)
+    if nvram is not None:
+        os.close(nvram)
+        _copy(os.path.join(folder, NVRAM), os.path.join(part, NVRAM))
+        fsync(os.path.join(part, NVRAM))
 
 
 def take(
@@ -307,6 +318,9 @@ def _exchange(group: volumes.Group, folder: str, made: str, kept: str) -> None:
     for name in sorted(gone if not own_system else ()):
         with contextlib.suppress(FileNotFoundError):
             os.rename(os.path.join(folder, checked_disk_name(name)), os.path.join(kept, name))
+    if NVRAM not in _names(made) and NVRAM not in _names(kept):
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(os.path.join(folder, NVRAM), os.path.join(kept, NVRAM))
     volumes.exchange(group, os.path.basename(folder), gone)
     if own_system:
         mounted.follow(group, folder, gets)

@@ -21,6 +21,7 @@ from ...core.errors import Conflict, InstanceExists, InstanceNotFound, InvalidIn
 from ...core.guest.device_places import device_places
 from ...core.guest.domain.element import parse, to_text
 from ...core.guest.domain.namespaces import OWNER_NAMESPACE
+from ...core.guest.nvram import NVRAM, RESCUE_NVRAM
 from ...core.instances.power_states import CRASHED, NOSTATE, POWER_PAUSED, RUNNING, SHUTDOWN, power_state_of
 from ..os.batch import progress
 from ..os.locks import guest_lock, take_back
@@ -158,8 +159,9 @@ def with_local_disks(xml: str, before: str, uuid: str) -> str:
 
     A host's settings may have changed since the disks were made: a disk that is opened in another format is lost.
     """
-    there = dict(local_disks(parse(before), uuid))
-    root, changed = parse(xml), False
+    root, root_before = parse(xml), parse(before)
+    there = dict(local_disks(root_before, uuid))
+    changed = _keep_nvram(root, root_before)
     for name, disk in local_disks(root, uuid):
         own = there.get(name)
         if own is None or _place(own) == _place(disk):
@@ -174,6 +176,15 @@ def with_local_disks(xml: str, before: str, uuid: str) -> str:
             disk.remove(old)
         disk.extend(copy.deepcopy(new) for new in own.findall("backingStore"))
     return to_text(root) if changed else xml
+
+
+def _keep_nvram(root: t.Any, before: t.Any) -> bool:
+    """Leave the NVRAM of a guest where the definition ``before`` has it. Returns whether ``root`` was changed."""
+    wanted, there = root.find("os/nvram"), before.findtext("os/nvram") or ""
+    if wanted is None or os.path.basename(wanted.text) != NVRAM or os.path.basename(there) in ("", RESCUE_NVRAM):
+        return False
+    wanted.text = there
+    return True
 
 
 def _check_disks(spec: DomainSpec) -> None:

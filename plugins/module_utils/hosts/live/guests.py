@@ -13,6 +13,7 @@ from ...core.disks.local import LVM
 from ...core.errors import BootflowError, InstanceNotFound, MigrationPreCheckError
 from ...core.guest.domain.disk import identify_disk
 from ...core.guest.domain.element import parse, to_text
+from ...core.guest.nvram import NVRAM
 from ...core.instances.moves import ENDED_HERE
 from ...core.instances.power_states import POWER_PAUSED, RUNNING
 from ..copies.other_disks import recorded_paths, refuse_to_leave
@@ -181,6 +182,9 @@ def definition_there(
             if target not in (devices or {}):
                 raise MigrationPreCheckError(reason="the new host has no logical volume for disk %s" % target)
             _put_on(disk.find("source"), (devices or {})[target])
+    nvram = root.find("os/nvram")
+    if nvram is not None:  # it may have been named after the domain
+        nvram.text = os.path.join(folder_there, NVRAM)
     machine = root.find("devices")
     for element in machine.iter():
         for key, value in list(element.attrib.items()):

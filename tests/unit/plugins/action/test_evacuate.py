@@ -18,7 +18,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances i
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import OPERATIONS
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations as recovery
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, service_state
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, nodes, service_state
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, request
@@ -121,6 +121,20 @@ def test_over_to_another_host_and_the_old_one_is_cleaned(fleet: Evacuating) -> N
     assert world.rows(tables.ip_allocations) == addresses
     actions = {(a.action, a.message) for a in world.rows(tables.instance_actions) if a.action != "create"}
     assert actions == {("evacuate", None)}
+
+
+@pytest.mark.parametrize("firmware", ["uefi", "bios"])
+def test_uefi_variables_are_lost_with_a_host_and_that_is_told(fleet: Evacuating, firmware: str) -> None:
+    facts = {"memory_mb": 2048, "local_gb": 4000, "vcpus": 500, "host_uuid": "", "uefi": True}
+    with fleet.world.ledger.write() as tx:
+        its = tx.for_run(fleet.world.context())
+        for host in HOSTS:
+            nodes.record_report(its, host, {"hypervisor_hostname": host, **facts}, {"ram_allocation_ratio": 1.0})
+    fleet.variables["bootflow_firmware"] = firmware
+    force_down(fleet.world)
+    done = fleet.evacuate(hosts=["h1"])
+    assert "failed" not in done
+    assert fleet.shown[-1].count("UEFI variables: new") == (2 if firmware == "uefi" else 0), fleet.shown[-1]
 
 
 def test_the_same_again_goes_on_with_those_that_are_left(fleet: Evacuating) -> None:

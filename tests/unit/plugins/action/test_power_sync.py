@@ -445,6 +445,20 @@ def test_one_that_runs_on_another_host_is_not_started_twice(booted: Fleet) -> No
     assert fleet.play()["changed"] and fleet.guests["h1"][moved] == RUNNING and boot_of(fleet, "h1") == "first again"
 
 
+def test_a_host_that_cannot_be_believed_keeps_no_guest_off_for_ever(booted: Fleet) -> None:
+    """Nobody can tell from outside which of two hosts lies: both are named, and who forces one down decides."""
+    fleet = booted
+    mine = restart(fleet, "h1")
+    fleet.guests["h2"].update(dict.fromkeys(mine, RUNNING))
+    fleet.play()
+    assert {fleet.guests["h1"][u] for u in mine} == {OFF}
+    told = fleet.shown[-1]
+    assert "Its host h1 restarted, and has it without power; but h2 says" in told and "If h2 cannot be believed" in told
+    force_down(fleet.world, "h2")
+    fleet.play()
+    assert {fleet.guests["h1"][u] for u in mine} == {RUNNING} and boot_of(fleet, "h1") == "first again"
+
+
 @pytest.mark.parametrize("check_mode", [False, True])
 def test_a_sync_of_one_host_that_restarted_asks_the_others_as_well(booted: Fleet, check_mode: bool) -> None:
     """As the rulebook's: it started what ran elsewhere, as it had asked nobody else."""

@@ -361,6 +361,16 @@ def test_firmware():
     assert guest_config(guest(), ARM).os.firmware == "efi"
 
 
+def test_uefi_variables_are_in_the_folder_of_the_instance():
+    """libvirt's own place is named after the domain: a later guest of that name would have them."""
+    uefi = dataclasses.replace(guest({"hw_firmware_type": "uefi"}), nvram="/i/disk.nvram")
+    assert guest_config(uefi, KVM).os.nvram == "/i/disk.nvram"
+    bios = dataclasses.replace(guest(), nvram="/i/disk.nvram")
+    assert guest_config(bios, KVM).os.nvram is None
+    with pytest.raises(errors.InvalidInput):
+        guest_config(dataclasses.replace(uefi, nvram="disk.nvram"), KVM)
+
+
 def test_windows():
     config = guest_config(guest({"os_type": "windows"}), KVM)
     assert config.clock.offset == "localtime"

@@ -113,6 +113,16 @@ def test_made_and_left(world: Movers) -> None:
     assert disks(world, uuid)[2] == ("disk.swap", "/dev/vdc", 64)
 
 
+def test_keys_of_secure_boot_are_in_the_uefi_variables(world: Movers) -> None:
+    """A guest whose secure boot begins or ends with its flavor gets new ones: with the old ones its firmware would verify as before."""
+    secure = dataclasses.replace(LARGE, name="secure", extra_specs={"os:secure_boot": "required"})
+    (one, two) = (world.boot(name) for name in ("one", "two"))
+    (moving,) = world.set_out(uuids=[one], flavor=secure).moving
+    assert journey(world, moving).left == ["disk.nvram"]
+    (moving,) = world.set_out(uuids=[two], flavor=LARGE).moving
+    assert journey(world, moving).left == []
+
+
 def test_a_migration_makes_swap_anew(world: Movers) -> None:
     uuid = world.boot("web", flavor=WIDE)
     (moving,) = world.set_out(uuids=[uuid]).moving

@@ -25,7 +25,7 @@ import pytest
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies import receiver, sender, server, stream
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies.stream import send_line
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import local_disks
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import local_disks, nvram
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.file_disks import DiskSpec, records_of
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import locks
 
@@ -441,6 +441,105 @@ def test_a_host_that_lies_about_its_disks(hosts: tuple[str, str]) -> None:
         assert records_of(os.path.join(target, UUID))["disk"]["base"] == ""
     finally:
         server.stop(place, STOP)
+
+
+VARIABLES = (bytes(16) + bytes(range(1, 25)) + b"_FVH").ljust(135168, b"\xff")
+
+
+def _firmware(folder: Path, monkeypatch: pytest.MonkeyPatch, *sizes: int) -> None:
+    """The host has firmware with so many bytes of variables."""
+    folder.mkdir()
+    for number, size in enumerate(sizes):
+        template = folder / ("%d.fd" % number)
+        template.write_bytes(bytes(size))
+        mapping = {"device": "flash", "nvram-template": {"filename": str(template), "format": "raw"}}
+        (folder / ("%d.json" % number)).write_text(json.dumps({"mapping": mapping}))
+    (folder / "9.json").write_text("{")
+    monkeypatch.setattr(nvram, "DESCRIPTIONS", (str(folder),))
+
+
+@needs_programs
+def test_uefi_variables_go_along(hosts: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, target = hosts
+    _firmware(tmp_path / "firmware", monkeypatch, 540672, len(VARIABLES))
+    Path(source, UUID, "disk.nvram").write_bytes(VARIABLES)
+    place, files = offer(source)
+    assert [f["name"] for f in files] == ["disk", "disk.swap", "disk.config", "disk.nvram"]
+    fetch(target, place, files)
+    arrived = Path(target, UUID, "disk.nvram")
+    assert arrived.read_bytes() == VARIABLES and arrived.stat().st_mode & 0o777 == 0o600
+    assert "disk.nvram" not in records_of(os.path.join(target, UUID))
+    _found, files = sender.prepare(source, UUID, TOKEN, ["disk.nvram"])
+    assert "disk.nvram" not in [f["name"] for f in files]
+
+
+@needs_programs
+def test_uefi_variables_of_a_guest_without_disks(
+    hosts: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It boots from a volume, and has no config drive."""
+    source, target = hosts
+    _firmware(tmp_path / "firmware", monkeypatch, len(VARIABLES))
+    folder = Path(source, UUID)
+    for name in ("disk", "disk.swap", "disk.config", "disk.info"):
+        (folder / name).unlink()
+    assert sender.prepare(source, UUID, TOKEN, has_disks=False)[1] == []
+    with pytest.raises(errors.InvalidDiskInfo):
+        sender.prepare(source, UUID, TOKEN)
+    (folder / "disk.nvram").write_bytes(VARIABLES)
+    found, files = sender.prepare(source, UUID, TOKEN, has_disks=False)
+    fetch(target, sender.serve([found], PORTS, STOP, 60.0), files)
+    assert Path(target, UUID, "disk.nvram").read_bytes() == VARIABLES
+
+
+@needs_programs
+@pytest.mark.parametrize(
+    ("content", "size", "error"),
+    [
+        (b"QFI\xfb" + VARIABLES[4:], 0, errors.InvalidDiskInfo),  # it could name a file of this host
+        (VARIABLES[:4096], 0, errors.HostLacksHardware),  # no firmware here has so many
+        (VARIABLES, 2**40, errors.InvalidDiskInfo),
+        (VARIABLES, 4096, errors.DiskCopyFailed),  # another size than it offers
+    ],
+)
+def test_uefi_variables_that_are_none(
+    hosts: tuple[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    content: bytes,
+    size: int,
+    error: type[errors.BootflowError],
+) -> None:
+    source, target = hosts
+    _firmware(tmp_path / "firmware", monkeypatch, len(VARIABLES))
+    Path(source, UUID, "disk.nvram").write_bytes(content)
+    place, files = offer(source)
+    try:
+        with pytest.raises(error):
+            fetch(target, place, _with(files, 3, size=size) if size else files)
+        assert UUID not in os.listdir(target)
+        with pytest.raises(errors.InvalidDiskInfo):
+            fetch(target, place, _with(files, 3, name="disk.nvram.rescue"))
+    finally:
+        server.stop(place, STOP)
+
+
+@needs_programs
+@pytest.mark.parametrize("kind", ["link", "folder", "fifo", "empty"])
+def test_something_else_with_the_name_of_uefi_variables(hosts: tuple[str, str], tmp_path: Path, kind: str) -> None:
+    """It is neither followed nor left behind."""
+    source, _target = hosts
+    path = Path(source, UUID, "disk.nvram")
+    (tmp_path / "secret").write_bytes(VARIABLES)
+    makes: dict[str, t.Callable[[], t.Any]] = {
+        "link": lambda: path.symlink_to(tmp_path / "secret"),
+        "folder": path.mkdir,
+        "fifo": lambda: os.mkfifo(path),
+        "empty": path.touch,
+    }
+    makes[kind]()
+    with pytest.raises(errors.InvalidDiskInfo, match="is not the NVRAM"):
+        sender.prepare(source, UUID, TOKEN)
 
 
 @needs_programs

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -269,6 +270,34 @@ def test_grown_and_brought_back(host: Host) -> None:
     )
     assert host.back() and not host.back()
     assert host.has(b"before", 4 * MIB) and host.extra() == set() and (host.runs, host.defined) == (False, XML)
+
+
+@pytest.mark.parametrize("new", [False, True])
+@pytest.mark.parametrize("changes", range(12))
+def test_uefi_variables(host: Host, changes: int, new: bool) -> None:
+    """The guest has the variables of the same time as its disks, wherever a process is killed. :arg new: it is to get others"""
+
+    def write(text: bytes) -> None:
+        with open(host.disk("disk.nvram"), "wb") as file:
+            file.write(text)
+
+    def read() -> bytes:
+        if not os.path.exists(host.disk("disk.nvram")):
+            return b""
+        with open(host.disk("disk.nvram"), "rb") as file:
+            return file.read()
+
+    write(b"old")
+    resized.prepare(host.path, "", UUID, {"disk": 8 * MIB}, ["disk.nvram"] if new else [])
+    assert read() == b"old"
+    host.left = changes
+    with contextlib.suppress(Killed):
+        host.take()
+    host.left = None
+    host.take()
+    assert read() == (b"" if new else b"old")
+    write(b"later")
+    assert host.back() and read() == b"old" and host.extra() == {"disk.nvram"}
 
 
 @pytest.mark.parametrize("step", ["prepare", "take", "settle", "back"])

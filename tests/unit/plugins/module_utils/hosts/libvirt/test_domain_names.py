@@ -177,3 +177,23 @@ def test_a_disk_that_stays_keeps_the_files_below_it(now, kept):
         ["/old"] if "old" in kept else []
     )
     assert len(found.findall("backingStore")) == bool(kept)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "before", "has"),
+    [
+        ("/new/%s/disk.nvram", "/old/%s/disk.nvram", "/old/%s/disk.nvram"),
+        ("/new/%s/disk.nvram", "/var/lib/libvirt/qemu/nvram/%s_VARS.fd", "/var/lib/libvirt/qemu/nvram/%s_VARS.fd"),
+        ("/new/%s/disk.nvram", "", "/new/%s/disk.nvram"),
+        ("/new/%s/disk.nvram", "/new/%s/disk.nvram.rescue", "/new/%s/disk.nvram"),  # a rescue ends
+        ("/new/%s/disk.nvram.rescue", "/new/%s/disk.nvram", "/new/%s/disk.nvram.rescue"),  # a rescue begins
+        ("", "/new/%s/disk.nvram", ""),
+    ],
+)
+def test_a_guest_keeps_its_uefi_variables(wanted, before, has):
+    """Where their file is missing libvirt makes new ones, and says nothing."""
+    wanted, before, has = (path % ME if path else path for path in (wanted, before, has))
+    text = "<domain><os><nvram>%s</nvram></os><devices/></domain>"
+    bios = "<domain><os/><devices/></domain>"
+    found = domains.with_local_disks(text % wanted if wanted else bios, text % before if before else bios, ME)
+    assert (etree.fromstring(found).findtext("os/nvram") or "") == has

@@ -56,7 +56,7 @@ DOMAIN = """<domain type='qemu'>
   <os firmware='efi'><type arch='x86_64' machine='pc-q35-7.2'>hvm</type>
     <firmware><feature enabled='no' name='secure-boot'/></firmware>
     <loader readonly='yes' type='pflash'>/usr/share/OVMF/OVMF_CODE_4M.fd</loader>
-    <nvram template='/usr/share/OVMF/OVMF_VARS_4M.fd'>/var/lib/libvirt/qemu/nvram/{n}_VARS.fd</nvram>
+    <nvram template='/usr/share/OVMF/OVMF_VARS_4M.fd'>{f}/disk.nvram</nvram>
     <boot dev='hd'/><smbios mode='sysinfo'/></os>
   <features><acpi/><apic/></features>
   <cpu mode='custom' match='exact' check='none'><model fallback='forbid'>qemu64</model></cpu>
@@ -124,8 +124,8 @@ WRONG: list[tuple[str, str, str]] = [
     ("/usr/share/OVMF/OVMF_CODE_4M.fd", "/usr/share/../../etc/shadow", "boots"),
     ("<loader readonly='yes'", "<loader readonly='no'", "boots"),
     ("/usr/share/OVMF/OVMF_VARS_4M.fd", "/etc/shadow", "takes the variables"),
-    ("/var/lib/libvirt/qemu/nvram/" + NAME, "/var/lib/libvirt/qemu/nvram/other", "firmware's variables"),
-    ("/var/lib/libvirt/qemu/nvram/%s_VARS.fd" % NAME, "%s/../%s/disk" % (FOLDER, OTHER), "firmware's variables"),
+    (FOLDER + "/disk.nvram", "/var/lib/libvirt/qemu/nvram/" + NAME + "_VARS.fd", "firmware's variables"),
+    (FOLDER + "/disk.nvram", "%s/../%s/disk.nvram" % (FOLDER, OTHER), "firmware's variables"),
     ("mode='sysinfo'", "mode='host'", "firmware data of the host"),
     ("<on_crash>destroy", "<on_crash>coredump-destroy", "on_crash"),
     ("<features>", "<features><x><y>/etc/shadow</y></x>", "names /etc/shadow"),

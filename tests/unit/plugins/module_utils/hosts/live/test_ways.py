@@ -345,6 +345,14 @@ def test_the_definition_on_the_new_host() -> None:
     assert same.find("devices/graphics").get("listen") == "127.0.0.1"
 
 
+@pytest.mark.parametrize("path", ["/a/i/U/disk.nvram", "/var/lib/libvirt/qemu/nvram/web_VARS.fd"])
+def test_uefi_variables_on_the_new_host(path: str) -> None:
+    """They are in the folder of the instance, which is cleaned where the guest stays."""
+    os_element = "<os><nvram template='/usr/share/T.fd'>%s</nvram></os>" % path
+    found = parse(guests.definition_there(DOMAIN.replace("<devices>", os_element + "<devices>"), "/a/i/U", "/b/U", ""))
+    assert found.findtext("os/nvram") == "/b/U/disk.nvram"
+
+
 ON_LVM = """<domain><devices>
   <disk type='block' device='disk'><source dev='/dev/here/%s_disk'/><target dev='vda'/></disk>
   <disk type='block' device='disk'><source dev='/dev/here/%s_disk.swap'><slices><slice type='storage' offset='0' size='512'/></slices></source>

@@ -1,0 +1,29 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The NVRAM of a guest with UEFI: the file, beside its disks, in which its firmware keeps its variables (boot entries, keys of secure boot).
+
+libvirt makes it from the firmware's template when a guest starts without one, and says nothing. By default it names the file after the domain, so that
+a later guest of that name gets it.
+"""
+
+from __future__ import annotations
+
+#: In the folder of the instance; with a rescue's own, so that the variables of the guest's system stay as they are.
+NVRAM, RESCUE_NVRAM = "disk.nvram", "disk.nvram.rescue"
+#: Bytes: the firmware of aarch64 has 64 MiB, that of x86 132 or 528 KiB.
+LARGEST_NVRAM = 64 * 1024**2
+#: Bytes from the beginning of a file by which is_nvram() knows it.
+HEAD = 64
+# A firmware volume of the UEFI Platform Initialization specification: sixteen bytes of zeros, a GUID, eight bytes of length, a signature.
+_SIGNATURE, _AT, _ZEROS = b"_FVH", 40, 16
+
+
+def is_nvram(head: bytes) -> bool:
+    """Whether a file that begins with ``head`` (HEAD bytes) has variables, or is a new one of aarch64, which has zeros only.
+
+    Another format, such as qcow2, could name files of the host.
+    """
+    is_volume = head[_AT : _AT + len(_SIGNATURE)] == _SIGNATURE
+    return len(head) == HEAD and not any(head[:_ZEROS]) and (is_volume or not any(head))

@@ -1,0 +1,75 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The NVRAM of guests as files of this host, see core.guest.nvram: opened to be copied, and checked where it arrives."""
+
+from __future__ import annotations
+
+import glob
+import os
+import stat
+
+from ...core.errors import HostLacksHardware, InvalidDiskInfo
+from ...core.guest.nvram import HEAD, LARGEST_NVRAM, NVRAM, is_nvram
+from ..os.files import opened, read_json
+
+#: Where QEMU's firmware is described, see QEMU's docs/interop/firmware.json.
+DESCRIPTIONS = ("/usr/share/qemu/firmware", "/etc/qemu/firmware")
+
+
+def open_nvram(folder: str) -> int | None:
+    """A descriptor of the NVRAM of a guest that is off; None: it has none. :arg folder: of the instance
+
+    :raises InvalidDiskInfo: something else has its name.
+    """
+    path = os.path.join(folder, NVRAM)
+    if not os.path.lexists(path):
+        return None
+    fd = -1 if os.path.islink(path) else os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    if fd < 0 or not stat.S_ISREG(os.fstat(fd).st_mode) or not 0 < os.fstat(fd).st_size <= LARGEST_NVRAM:
+        if fd >= 0:
+            os.close(fd)
+        raise InvalidDiskInfo(
+            reason="%s is not the NVRAM of a guest" % path,
+            remedy="See what it is, and move it away: the guest starts with new UEFI variables then.",
+        )
+    return fd
+
+
+def check_nvram(path: str) -> None:
+    """Check an NVRAM that another host sent.
+
+    :raises InvalidDiskInfo: it is of another kind.
+    :raises HostLacksHardware: no firmware of this host has variables of that length: the guest would not come up with them.
+    """
+    with opened(path, os.O_RDONLY) as fd:
+        head, size = os.pread(fd, HEAD, 0), os.fstat(fd).st_size
+    if not is_nvram(head):
+        raise InvalidDiskInfo(
+            reason="what arrived as the NVRAM of the guest has no UEFI variables",
+            remedy="Look whether the host that sent it was taken over. Where the file there is damaged, move it away: the guest starts with new variables.",
+        )
+    lengths = template_lengths()
+    if lengths and size not in lengths:
+        raise HostLacksHardware(
+            host=os.uname().nodename,
+            model="UEFI firmware",
+            reason="the guest has %d bytes of UEFI variables, and the firmware of the host %s"
+            % (size, ", ".join(map(str, sorted(lengths)))),
+            remedy="Install the firmware (ovmf; aarch64: qemu-efi-aarch64) that the other host has.",
+        )
+
+
+def template_lengths() -> set[int]:
+    """Bytes of the variables of each firmware of this host; empty: it has none that is described."""
+    found = set()
+    for folder in DESCRIPTIONS:
+        for description in glob.glob(os.path.join(folder, "*.json")):
+            data = read_json(description)
+            mapping = data.get("mapping") if isinstance(data, dict) else None
+            template = mapping.get("nvram-template") if isinstance(mapping, dict) else None
+            path = template.get("filename") if isinstance(template, dict) else None
+            if isinstance(path, str) and os.path.isfile(path):
+                found.add(os.path.getsize(path))
+    return found
