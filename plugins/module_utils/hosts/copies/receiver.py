@@ -24,8 +24,8 @@ from ..disks.instance_volumes import Wanted, begin, finish
 from ..disks.local_removal import NO_GROUP, LocalVolumes, remove_volumes
 from ..disks.lvm_disks import ensure_volumes
 from ..disks.mounted_disks import make_holder
-from ..disks.nvram import check_nvram
 from ..images.images import check_image_file
+from ..images.nvram import check_nvram
 from ..lvm import lvm
 from ..os.batch import progress
 from ..os.files import fsync

@@ -29,8 +29,8 @@ from ...core.errors import InvalidDiskInfo
 from ...core.guest.nvram import NVRAM
 from ..disks.file_disks import records_of
 from ..disks.instance_volumes import activate, check_closed, whole
-from ..disks.nvram import open_nvram
 from ..images.images import QEMU_IMG_PACKAGE, convert
+from ..images.nvram import open_nvram
 from ..lvm import lvm
 from ..os.batch import progress
 from ..os.command import program, run

@@ -25,6 +25,7 @@ from ...core.errors import BootflowError, Conflict, InvalidDiskInfo
 from ...core.guest.domain.element import parse
 from ...core.guest.nvram import NVRAM
 from ..images.images import QEMU_IMG_PACKAGE
+from ..images.nvram import open_nvram
 from ..libvirt.connection import libvirt, libvirt_errors, tolerating
 from ..libvirt.domains import cut_off, ledger_of_domain
 from ..libvirt.running import find_domain
@@ -39,7 +40,6 @@ from ..os.room import check_room
 from . import resized_mounted as mounted
 from . import resized_volumes as volumes
 from .file_disks import RECORDS, DiskSpec, disk_size, ensure_files, grow, records_of, write_records
-from .nvram import open_nvram
 
 #: Folders in that of the instance: what it gets, that while it is copied, and what it had.
 NEW, PART, OLD = "resize.new", "resize.part", "resize.old"

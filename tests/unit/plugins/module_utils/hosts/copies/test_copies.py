@@ -25,8 +25,9 @@ import pytest
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies import receiver, sender, server, stream
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies.stream import send_line
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import local_disks, nvram
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import local_disks
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.file_disks import DiskSpec, records_of
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images import nvram
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import locks
 
 UUID = "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11"
