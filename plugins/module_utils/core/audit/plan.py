@@ -782,9 +782,9 @@ class _Plan:
         elif domain.ours and domain.power_state not in _OFF and self._is_at_home(domain.uuid):
             home = self.ledger.instances[domain.uuid].host
             remedy = (
-                "%s and %s both say that they have the domain of the instance, and %s says that it runs there. Find out which of the two has the instance's"
-                " data, then destroy and undefine the other domain with virsh. As long as both say so, the instance is not started. If %s cannot be"
-                " believed, force it down with bootflow.compute.host: then what it says does not count."
+                "%s and %s both report the domain of the instance, and %s reports that it runs there. Find out which of the two has the instance's data, then"
+                " destroy and undefine the other domain with virsh. Until then the instance is not started. If the report of %s is wrong, force that host"
+                " down (bootflow.compute.host): its report does not count then."
             )
             said = remedy % (home, host, host, host)
             self.add(INSTANCE_ELSEWHERE, host, domain.uuid, "host", home, host, REPORT, said)

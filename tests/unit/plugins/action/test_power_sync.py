@@ -445,7 +445,7 @@ def test_one_that_runs_on_another_host_is_not_started_twice(booted: Fleet) -> No
     assert fleet.play()["changed"] and fleet.guests["h1"][moved] == RUNNING and boot_of(fleet, "h1") == "first again"
 
 
-def test_a_host_that_cannot_be_believed_keeps_no_guest_off_for_ever(booted: Fleet) -> None:
+def test_a_wrong_report_keeps_no_guest_off_for_ever(booted: Fleet) -> None:
     """Nobody can tell from outside which of two hosts lies: both are named, and who forces one down decides."""
     fleet = booted
     mine = restart(fleet, "h1")
@@ -453,7 +453,8 @@ def test_a_host_that_cannot_be_believed_keeps_no_guest_off_for_ever(booted: Flee
     fleet.play()
     assert {fleet.guests["h1"][u] for u in mine} == {OFF}
     told = fleet.shown[-1]
-    assert "Its host h1 restarted, and has it without power; but h2 says" in told and "If h2 cannot be believed" in told
+    assert "Host h1 restarted, and the guest is off there; but h2 reports" in told
+    assert "If the report of h2 is wrong, force that host down" in told
     force_down(fleet.world, "h2")
     fleet.play()
     assert {fleet.guests["h1"][u] for u in mine} == {RUNNING} and boot_of(fleet, "h1") == "first again"

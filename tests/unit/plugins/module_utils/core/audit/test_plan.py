@@ -328,8 +328,10 @@ def test_a_second_domain_of_an_instance_is_an_orphan_only_when_it_has_one_at_hom
         running = seen(snapshot(1, replace(DOMAIN, power_state=power)), snapshot(2, DOMAIN), remove_orphans=True)
         assert short(audit.plan(said, running)) == [(audit.INSTANCE_ELSEWHERE, "h1", "u1", audit.REPORT)]
         (told,) = audit.plan(said, running)
-        assert told.remedy.startswith("h2 and h1 both say that they have the domain of the instance, and h1 says that it runs there.")
-        assert "If h1 cannot be believed, force it down" in told.remedy
+        assert told.remedy.startswith(
+            "h2 and h1 both report the domain of the instance, and h1 reports that it runs there."
+        )
+        assert "If the report of h1 is wrong, force that host down" in told.remedy
     alone = seen(snapshot(1, DOMAIN), snapshot(2), remove_orphans=True)
     assert short(audit.plan(said, alone)) == [(audit.INSTANCE_ELSEWHERE, "h1", "u1", audit.REPORT)]
     unasked = seen(snapshot(1, DOMAIN), remove_orphans=True)
