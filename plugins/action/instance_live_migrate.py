@@ -14,9 +14,10 @@ import contextlib
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import live_refusals, states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.moves import data_gb
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.progress import path_of
+from ansible_collections.bootflow.compute.plugins.module_utils.core.legible import legible
 from ansible_collections.bootflow.compute.plugins.module_utils.core.networks import dhcp
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.hosts import GUEST
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.live import LIVE, LIVE_TARGET
@@ -44,6 +45,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     live_progress,
     live_settings,
     scheduler_settings,
+    tables,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.arriving_guest import limits_of
 from ansible_collections.bootflow.compute.plugins.plugin_utils.attached_volumes import connect_beside, disks_there
@@ -67,7 +69,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clea
 BEGUN, LOOKED, PREPARED = "bootflow_live_begun", "bootflow_live_looked", "bootflow_live_prepared"
 MIGRATED, SWITCHED = "bootflow_live_migrated", "bootflow_live_switched"
 SETTLED, CLEANED = "bootflow_live_settled", "bootflow_live_cleaned"
-PHASES = ("check", "begin", "look", "prepare", "migrate", "switch", "settle", "clean", "finish")
+PHASES = ("check", "begin", "again", "look", "prepare", "migrate", "switch", "settle", "clean", "finish")
 
 
 class ActionModule(MoveAction):
@@ -84,7 +86,13 @@ class ActionModule(MoveAction):
     def act(self) -> dict[str, t.Any]:
         self.operation = live_course.LIVE_MIGRATE
         return self.stage(
-            {"check": self._check, "begin": self._begin, "switch": self._switch, "finish": self._finish},
+            {
+                "check": self._check,
+                "begin": self._begin,
+                "again": self._again,
+                "switch": self._switch,
+                "finish": self._finish,
+            },
             {
                 "look": self._look,
                 "prepare": self._prepare,
@@ -110,10 +118,20 @@ class ActionModule(MoveAction):
         wanted = self._wanted()
         candidates = Candidates(self)
         connectors = live_settings.connectors(self, wanted.known_hosts)
+        begun, result = self._start(
+            candidates, lambda tx: live.begin(tx, wanted, candidates.read, candidates.options, connectors)
+        )
+        failed = not_placed(begun.rows, begun.failed)
+        return {**result, "changed": bool(begun.moving or failed), "not_placed": failed, "attempt": 1}
+
+    def _start(
+        self, candidates: Candidates, work: t.Callable[[Transaction], live.Begun]
+    ) -> tuple[live.Begun, dict[str, t.Any]]:
+        """What ``work`` began, and of the result what the next stages and the diff need."""
 
         def begin(tx: Transaction) -> tuple[live.Begun, dict[str, str], dict[str, dict[str, t.Any]], list[str]]:
             candidates.rehearse(tx)
-            begun = live.begin(tx, wanted, candidates.read, candidates.options, connectors)
+            begun = work(tx)
             sources = {m.move.source_compute for m in begun.moving}
             asked = sources.union(reachable(self, life.storage_hosts_of(tx, begun.with_volumes)))
             refuse_left_out(asked, self.within_limit(sorted(asked)))
@@ -132,20 +150,64 @@ class ActionModule(MoveAction):
             }
             for m in begun.moving
         ]
-        failed = not_placed(begun.rows, begun.failed)
         before, after = (
             "".join("%s %s: %s\n" % (i["name"], i["uuid"], i[key]) for i in items) for key in ("source", "destination")
         )
-        return {
-            "changed": bool(items or failed),
+        return begun, {
             "instances": items,
-            "not_placed": failed,
             # Hosts do nothing in check mode: no task goes to them.
             "sources": [] if self.check_mode else sorted({i["source"] for i in items}),
             "destinations": [] if self.check_mode else sorted({i["destination"] for i in items}),
             "storage_hosts": [] if self.check_mode else storage_hosts,
             "diff": diff("instances", before, after),
         }
+
+    def _again(self) -> dict[str, t.Any]:
+        """End the migrations of the round before; where the new host refused the guest, another one is claimed in the same transaction."""
+        last, items, wanted = self.registered(BEGUN), self.items(), self._wanted()
+        results, unknown = self._results()
+        refused: dict[str, live.Refused] = {}
+        tried: dict[str, list[dict[str, t.Any]]] = {}  # uuid -> the errors of the hosts that refused it
+        for uuid in self.registered(SWITCHED)["refused"]:
+            item, its = items[uuid], results[uuid]
+            # A host that may be connected to the volumes still keeps them from a third one.
+            if its.gone or its.error is None or (item["volumes"] and not its.cleaned):
+                continue
+            tried[uuid] = [*item.get("tried", ()), {"host": item["destination"], **its.error.as_dict()}]
+            refused[uuid] = live.Refused(its, {str(each["host"]) for each in tried[uuid]})
+        others = {u: r for u, r in results.items() if u not in refused}
+        candidates = Candidates(self)
+        connectors = live_settings.connectors(self, wanted.known_hosts)
+        failed: dict[str, errors.BootflowError] = {}
+
+        def again(tx: Transaction) -> live.Begun:
+            failed.update(live_course.finish(tx, others))
+            return live.again(tx, wanted, refused, candidates.read, candidates.options, connectors)
+
+        begun, result = self._start(candidates, again)
+        for uuid, error in begun.failed.items():
+            failed[uuid] = errors.from_dict(tried[uuid][-1]) if isinstance(error, errors.NoValidHost) else error
+        for item in result["instances"]:
+            item["tried"] = tried.pop(item["uuid"])
+        done = set(items).difference(m.uuid for m in begun.moving)
+        self._tell(result["instances"])
+        return {
+            **result,
+            "changed": True,
+            "not_placed": last.get("not_placed", []),
+            "attempt": self.attempt() + 1,
+            "shown": [
+                *last.get("shown", ()),
+                *self._shown({u: items[u] for u in items if u in done}, results, {**unknown, **failed}, tried),
+            ],
+        }
+
+    def _tell(self, items: t.Sequence[Item]) -> None:
+        """For the person: who is tried on another host, and why."""
+        for item in items if self.options["print_table"] else ():
+            refusal = item["tried"][-1]
+            ends = (item["name"], refusal["host"], refusal["code"], item["destination"])
+            tables.say(self._display, legible("live_migrate: %s: %s refused it (%s), %s is tried" % ends))
 
     # --- on each host -------------------------------------------------------------------------------------------------
 
@@ -352,19 +414,30 @@ class ActionModule(MoveAction):
     def _switch(self) -> dict[str, t.Any]:
         """The instances whose guests went over are on their new hosts."""
         items = self.items()
-        nothing = {"changed": False, "over": [], "unknown": [], "problems": {}, "stats": {}, "reached": []}
+        nothing = {
+            "changed": False,
+            "over": [],
+            "unknown": [],
+            "problems": {},
+            "stats": {},
+            "reached": [],
+            "refused": [],
+        }
         if self.check_mode or not items:
             return {**nothing, "sources": [], "destinations": [], "storage_hosts": []}
         problems: dict[str, t.Any] = {}
         unknown: list[str] = []
         left: list[str] = []
         reached: list[str] = []  # whose new host may have something of it
+        refused: list[str] = []  # that another host may take
         stats: dict[str, t.Any] = {}
         for uuid, item in items.items():
             its = self.said(LOOKED, "look", item["source"], uuid)
             if not its.get("error"):
                 its = self.said(PREPARED, "prepare", item["destination"], uuid)
                 reached.append(uuid)
+                if its.get("error") and self._tries_another(errors.from_dict(its["error"])):
+                    refused.append(uuid)
             if not its.get("error"):
                 its = self.said(MIGRATED, "migrate", item["source"], uuid)
                 if its.get("error") and not its.get("stays"):
@@ -387,10 +460,15 @@ class ActionModule(MoveAction):
             "problems": problems,
             "stats": stats,
             "reached": sorted(set(reached) - set(unknown)),
+            "refused": refused,
             "sources": sorted({items[u]["source"] for u in items if u not in unknown}),
             "destinations": sorted({items[u]["destination"] for u in reached}),
             "storage_hosts": storage_hosts,
         }
+
+    def _tries_another(self, error: errors.BootflowError) -> bool:
+        named, most = self.options["to_host"] is not None, self.options["max_attempts"]
+        return live_refusals.tries_another(error, named, self.attempt(), most)
 
     def _power_states(self) -> t.Mapping[str, int]:
         result = self.run_module("domain_info", host_settings.libvirt_arguments(self))
@@ -480,36 +558,49 @@ class ActionModule(MoveAction):
         )
         return live_course.Result(outcome.power_state, outcome.error, cleaned, outcome.gone)
 
+    def _results(self) -> tuple[dict[str, live_course.Result], dict[str, errors.BootflowError]]:
+        """(uuid -> what came of the instance, uuid -> the error of one of which nobody knows)."""
+        found = {u: self._result(i) for u, i in self.items().items()}
+        unknown = {u: self._unknown(i) for u, i in self.items().items() if found[u] is None}
+        return {u: r for u, r in found.items() if r is not None}, unknown
+
     def _finish(self) -> dict[str, t.Any]:
         begun, items = self.registered(BEGUN), self.items()
-        switched = self.registered(SWITCHED)
         results: dict[str, live_course.Result] = {}
         failed: dict[str, errors.BootflowError] = {}
         if items and not self.check_mode:
-            found = {u: self._result(i) for u, i in items.items()}
-            results = {u: r for u, r in found.items() if r is not None}
-            failed = {u: self._unknown(items[u]) for u, r in found.items() if r is None}
+            results, failed = self._results()
             failed.update(self.open_ledger().transact(live_course.finish, results))
+        shown = [*begun.get("shown", ()), *self._shown(items, results, failed, {})]
+        lost = begun.get("not_placed", [])
+        return report(self, self.operation, shown, lost, _note)
+
+    def _shown(
+        self,
+        items: t.Mapping[str, Item],
+        results: t.Mapping[str, live_course.Result],
+        failed: t.Mapping[str, errors.BootflowError],
+        tried: t.Mapping[str, list[dict[str, t.Any]]],
+    ) -> list[Item]:
+        """What is told of these instances in the end. :arg failed: uuid -> why. :arg tried: of those without another host, else as ``items`` say"""
+        switched = self.registered(SWITCHED)
         shown = []
         for uuid, item in items.items():
             over = self.check_mode or uuid in switched.get("over", ())
             problem = failed.get(uuid)
             is_gone = problem is not None and uuid in results and results[uuid].gone
+            stats = switched.get("stats", {}).get(uuid, {})
             shown.append(
                 {
                     **{n: item[n] for n in ("name", "uuid", "source", "destination")},
                     "vm_state": states.ERROR if is_gone else item["vm_state"],
                     "host": item["destination"] if over else item["source"],
                     "power_state": results[uuid].power_state if uuid in results else states.NOSTATE,
-                    **{
-                        n: switched.get("stats", {}).get(uuid, {}).get(n)
-                        for n in ("seconds", "downtime", "transferred")
-                    },
-                    "error": None if problem is None else problem.as_dict(),
+                    **{n: stats.get(n) for n in ("seconds", "downtime", "transferred")},
+                    "error": None if problem is None else _with_all(problem, item, tried.get(uuid)),
                 }
             )
-        lost = begun.get("not_placed", [])
-        return report(self, self.operation, shown, lost, _note)
+        return shown
 
     def _unknown(self, item: Item) -> errors.BootflowError:
         problem = errors.from_dict(self.registered(SWITCHED)["problems"][item["uuid"]])
@@ -518,6 +609,20 @@ class ActionModule(MoveAction):
             % item
         )
         return problem
+
+
+def _with_all(
+    problem: errors.BootflowError, item: Item, tried: t.Sequence[t.Mapping[str, t.Any]] | None
+) -> dict[str, t.Any]:
+    """The data of ``problem``, with the errors of all hosts where there is another than this one.
+
+    :arg tried: None: those that ``item`` has, and ``problem``, which is that of its last host
+    """
+    its = problem.as_dict()
+    if tried is None:
+        tried = [*item.get("tried", ()), {"host": item["destination"], **its}]
+    others = len(tried) > 1 or tried[0] != {"host": item["destination"], **its}
+    return {**its, "tried": list(tried)} if others else its
 
 
 def _note(item: Item) -> str:

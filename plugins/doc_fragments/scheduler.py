@@ -12,7 +12,7 @@ class ModuleDocFragment:
 options:
   max_attempts:
     description:
-      - How many hosts a build may be tried on.
+      - How many hosts a build or a live migration may be tried on.
       - A whole number from 1 to 3.
       - Read from the variable C(bootflow_max_attempts), else V(3).
     type: int

@@ -17,6 +17,8 @@ description:
   - Disks that are logical volumes, or files on one, are copied to such ones in the volume group of the new host.
   - Volumes are not copied. M(bootflow.compute.storage_stage) exports them to the new host, too, after O(phase=begin), which connects to them before the guest
     goes; and ends the exports to hosts without the guest after O(phase=clean).
+  - Where a new host refuses the guest before anything of the guest is touched (its CPU, its versions, no room, or no answer), O(phase=again) ends that
+    migration and claims another host, in one transaction. Up to O(max_attempts) hosts are tried; one that O(to_host) names is the only one.
   - An instance that fails runs on where it was, its new host is cleaned, and the claim there is given back. Where a host does not say whether the
     guest went over, nothing is written and nothing is removed, and the reports of both hosts settle it.
   - States are checked as by Nova. If one of the selected instances is in a state that does not allow it, is locked, cannot be moved while it runs, or is
@@ -37,7 +39,7 @@ options:
     description:
       - Which step. V(look), V(prepare), V(migrate), V(settle) and V(clean) run on compute hosts, the others on the controller.
     type: str
-    choices: [check, begin, look, prepare, migrate, switch, settle, clean, finish]
+    choices: [check, begin, again, look, prepare, migrate, switch, settle, clean, finish]
     default: begin
   to_host:
     description:
@@ -89,10 +91,10 @@ stale_hosts:
   elements: str
   returned: O(phase=check)
 instances:
-  description: The instances that move. Their outcome is there after O(phase=finish).
+  description: The instances that move, in this round. The outcome of all is there after O(phase=finish).
   type: list
   elements: dict
-  returned: O(phase=begin) and O(phase=finish)
+  returned: O(phase=begin), O(phase=again) and O(phase=finish)
   contains:
     name:
       description: Name of the instance.
@@ -121,7 +123,12 @@ instances:
     volumes:
       description: Whether it has volumes, which its new host is to be connected to.
       type: bool
-      returned: O(phase=begin)
+      returned: O(phase=begin) and O(phase=again)
+    tried:
+      description: The errors of the hosts that refused it, in order, each with C(host).
+      type: list
+      elements: dict
+      returned: O(phase=again)
     power_state:
       description: Nova's number for what its host says of the guest.
       type: int
@@ -146,22 +153,36 @@ not_placed:
   description: Instances for which there is no host, with C(name), C(uuid), C(host), C(vm_state), C(power_state) and C(error).
   type: list
   elements: dict
-  returned: O(phase=begin)
+  returned: O(phase=begin) and O(phase=again)
+attempt:
+  description: The number of the round, from 1.
+  type: int
+  returned: O(phase=begin) and O(phase=again), and the phases of hosts
+shown:
+  description: The instances whose migrations ended in earlier rounds, as O(phase=finish) returns them.
+  type: list
+  elements: dict
+  returned: O(phase=again)
+refused:
+  description: UUIDs of the instances that O(phase=again) tries on other hosts.
+  type: list
+  elements: str
+  returned: O(phase=switch)
 sources:
   description: Hosts that instances leave.
   type: list
   elements: str
-  returned: O(phase=begin) and O(phase=switch)
+  returned: O(phase=begin), O(phase=again) and O(phase=switch)
 storage_hosts:
   description: Storage hosts that are to export volumes to the new hosts, or to end exports; empty in check mode.
   type: list
   elements: str
-  returned: O(phase=begin) and O(phase=switch)
+  returned: O(phase=begin), O(phase=again) and O(phase=switch)
 destinations:
   description: Hosts that they go to.
   type: list
   elements: str
-  returned: O(phase=begin) and O(phase=switch)
+  returned: O(phase=begin), O(phase=again) and O(phase=switch)
 outcomes:
   description: The outcome of each instance of the host by its UUID, as the modules return it.
   type: dict

@@ -184,7 +184,8 @@ class MoveAction(LedgerAction):
         if self.check_mode:
             return {"changed": False, "skipped": True}
         with lease_kept(self):
-            return {"changed": True, "phase": phase, **on_host[phase](self.task_vars["inventory_hostname"])}
+            done = on_host[phase](self.task_vars["inventory_hostname"])
+            return {"changed": True, "phase": phase, "attempt": self.attempt(), **done}
 
     def registered(self, name: str, host: str = CONTROLLER) -> t.Mapping[str, t.Any]:
         return t.cast("t.Mapping[str, t.Any]", self.task_vars["hostvars"][host].get(name) or {})
@@ -193,6 +194,10 @@ class MoveAction(LedgerAction):
         """uuid -> what ``begin`` said of it."""
         return {i["uuid"]: i for i in self.registered(self.begun_as).get("instances", [])}
 
+    def attempt(self) -> int:
+        """The number of the round in which instances are tried on hosts, from 1."""
+        return int(self.registered(self.begun_as).get("attempt", 1))
+
     def token(self, what: str) -> str:
         """One that only this run's processes can make, for this run and operation only."""
         return hmac.new(RUN_SECRET, ("%s of %s" % (self.operation.name, what)).encode(), hashlib.sha256).hexdigest()
@@ -200,7 +205,8 @@ class MoveAction(LedgerAction):
     def said(self, registered: str, phase: str, host: str, uuid: str) -> dict[str, t.Any]:
         """What a host's task said of an instance; an error where it said nothing."""
         answer = self.registered(registered, host)
-        its = answer.get("outcomes", {}).get(uuid) if answer.get("phase") == phase else None
+        of_now = answer.get("phase") == phase and answer.get("attempt", 1) == self.attempt()
+        its = answer.get("outcomes", {}).get(uuid) if of_now else None
         silent = errors.HostUnreachable(host=host, reason="it returned no result")
         return its or {"error": silent.as_dict()}
 

@@ -6,9 +6,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from flow import Flow, entry
-from test_live_migration import TICKING, keep_console, said, ticks, wait_ticks
+from test_live_migration import TICKING, cpu_is_missing, destinations, keep_console, said, ticks, wait_ticks
 from test_operations import READY, guest, operate, states_of
 from test_rivals import agree
 
@@ -49,6 +51,31 @@ def test_guests_that_run_leave_it_while_they_do(flow: Flow) -> None:
     assert counted == list(range(5, len(counted) + 5)), counted
     agree(flow)
     flow.delete(*rows)
+    assert flow.residue() == {}
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("still_guests")
+def test_guests_that_a_host_refuses_leave_for_another(flow: Flow, tmp_path: Path) -> None:
+    """In the same run; who was not refused goes once."""
+    home, *others = flow.lab.hosts
+    flow.boot(entry("web", max_count=2), bootflow_hosts=[home.name])
+    planned = destinations(flow, "drain", bootflow_drain_host=home.name)
+    there, third = sorted(others, key=lambda host: host.name != planned["web-1"])
+    with cpu_is_missing(tmp_path, there):
+        done = flow.run("drain", bootflow_drain_host=home.name)
+    assert done.returncode == 0 and "%s is empty" % home.name in done.output, done.output
+    assert "live_migrate: web-1: %s refused it (InvalidCPUInfo), %s is tried" % (there.name, third.name) in done.output
+    assert {r["host"] for r in flow.instances().values()} == {third.name}
+    rows = flow.query(
+        "SELECT i.display_name AS name, m.status FROM migrations m JOIN instances i ON i.uuid = m.instance_uuid ORDER BY m.id"
+    )
+    tried = {name: [r["status"] for r in rows if r["name"] == name] for name in planned}
+    refused = {name: ["error", "completed"] if host == there.name else ["completed"] for name, host in planned.items()}
+    assert tried == refused
+    assert things_on(flow, home.name) == things_on(flow, there.name) == set()
+    agree(flow)
+    flow.delete(*flow.instances())
     assert flow.residue() == {}
 
 

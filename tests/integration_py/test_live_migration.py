@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -385,37 +386,69 @@ def test_a_host_that_cannot_run_the_guest(lab, flow: Flow, tmp_path) -> None:
     flow.delete("web")
 
 
-@pytest.mark.long
-@pytest.mark.usefixtures("still_guests")
-def test_a_host_without_the_cpu_of_the_guest(flow: Flow, tmp_path: Path) -> None:
-    """To libvirt there the guest's model has what no CPU of QEMU has. The guest runs on where it is, and the same again goes to another host."""
-    home, *others = flow.lab.hosts
-    flow.boot(entry("web"), bootflow_hosts=[home.name])
-    uuid = flow.instances()["web"]["uuid"]
-    model, changed = Path("/usr/share/libvirt/cpu_map/x86_qemu64.xml"), tmp_path / "qemu64.xml"
+@contextlib.contextmanager
+def cpu_is_missing(folder: Path, *hosts: t.Any) -> t.Iterator[None]:
+    """To libvirt on these hosts the model of the guests' CPU has what no CPU of QEMU has."""
+    model, changed = Path("/usr/share/libvirt/cpu_map/x86_qemu64.xml"), folder / "qemu64.xml"
     changed.write_text(
         model.read_text().replace("<feature name='apic'/>", "<feature name='apic'/><feature name='avx512f'/>")
     )
-    planned = operate(flow, "live_migrate", "web", options=("--check",))
-    (there,) = [host for host in others if host.name in planned.partition("Would live_migrate")[2].partition("PLAY")[0]]
-    there.run("mount", "--bind", str(changed), str(model))
+    for host in hosts:
+        host.run("mount", "--bind", str(changed), str(model))
     try:
-        there.fail("libvirtd")
-        there.restore()
+        for host in hosts:
+            host.fail("libvirtd")
+            host.restore()
+        yield
+    finally:
+        for host in hosts:
+            host.run("umount", str(model))
+            host.fail("libvirtd")
+            host.restore()
+
+
+def destinations(flow: Flow, playbook: str, **variables: t.Any) -> dict[str, str]:
+    """Instance -> the host that check mode plans for it."""
+    planned = flow.run(playbook, "--check", **variables)
+    assert planned.returncode == 0, planned.output
+    names = [h.name for h in flow.lab.hosts]
+    lines = planned.output.partition("Would live_migrate")[2].partition("PLAY")[0].splitlines()
+    return {line.split()[0]: line.split()[3] for line in lines if len(line.split()) > 3 and line.split()[3] in names}
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("still_guests")
+def test_a_guest_that_its_new_host_refuses_goes_to_another(flow: Flow, tmp_path: Path) -> None:
+    """In the same run, until all have refused it. A host that the operator named is the only one. Nothing is left on who refused it."""
+    home, *others = flow.lab.hosts
+    flow.boot(entry("web"), bootflow_hosts=[home.name])
+    uuid = flow.instances()["web"]["uuid"]
+    planned = destinations(flow, "live_migrate", bootflow_names=["web"])["web"]
+    there, third = sorted(others, key=lambda host: host.name != planned)
+    with cpu_is_missing(tmp_path, there):
+        done = operate(flow, "live_migrate", "web")
+    assert "live_migrate: web: %s refused it (InvalidCPUInfo), %s is tried" % (there.name, third.name) in done, done
+    assert where(flow, "web") == third.name and statuses(flow) == ["error", "completed"]
+    assert traces(flow, "web") == {third.name: (True, "running")}
+    assert len(flow.query("SELECT 1 FROM claims")) == 1 and not flow.query("SELECT 1 FROM cleanups")
+
+    with cpu_is_missing(tmp_path, home, there):
         life = virsh(flow, "web", "domid")
         refused = " ".join(operate(flow, "live_migrate", "web", expect=2).split())
-        assert "InvalidCPUInfo: Unacceptable CPU info: %s: " % there.name in refused and "avx512f" in refused, refused
-        assert "Name another host with bootflow_live_migrate_host, or none" in refused, refused
-        assert virsh(flow, "web", "domid") == life and traces(flow, "web") == {home.name: (True, "running")}
+        for host in (home, there):
+            assert "on %s: InvalidCPUInfo: Unacceptable CPU info: %s: " % (host.name, host.name) in refused, refused
+        assert "avx512f" in refused and "bootflow_cpu_mode is custom" in refused, refused
+        assert statuses(flow) == ["error", "completed", "error", "error"]
+        named = operate(flow, "live_migrate", "web", expect=2, bootflow_live_migrate_host=there.name)
+        assert "InvalidCPUInfo" in named and "is tried" not in named, named
+        assert statuses(flow) == ["error", "completed", "error", "error", "error"]
+        once = operate(flow, "live_migrate", "web", expect=2, bootflow_max_attempts=1)
+        assert "InvalidCPUInfo" in once and "is tried" not in once and len(statuses(flow)) == 6, once
+        assert virsh(flow, "web", "domid") == life and traces(flow, "web") == {third.name: (True, "running")}
         assert states_of(flow) == {("active", None)} and len(flow.query("SELECT 1 FROM claims")) == 1
-        operate(flow, "live_migrate", "web")
-        assert where(flow, "web") not in (home.name, there.name) and statuses(flow) == ["error", "completed"]
-    finally:
-        there.run("umount", str(model))
-        there.fail("libvirtd")
-        there.restore()
+    assert not flow.query("SELECT 1 FROM cleanups") and uuid == flow.instances()["web"]["uuid"]
     flow.check_ledger()
-    assert traces(flow, "web") == {where(flow, "web"): (True, "running")} and uuid == flow.instances()["web"]["uuid"]
+    ended(flow)
     flow.delete("web")
     assert flow.residue() == {}
 

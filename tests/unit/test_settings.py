@@ -181,6 +181,8 @@ def test_the_results_are_what_the_playbooks_register() -> None:
             "hosts_to_clean",
             "needed",
             "live_needed",
+            "live_round_needed",
+            "live_again_needed",
             "go_on",
         )
     }

@@ -16,7 +16,14 @@ FILTERS = Table(declared((*BUILTIN_FILTERS, *BUILTIN_WEIGHERS)))
 
 SCHEDULER = Table(
     (
-        Setting("max_attempts", int, 3, "How many hosts a build may be tried on.", least=1, most=MOST_ATTEMPTS),
+        Setting(
+            "max_attempts",
+            int,
+            3,
+            "How many hosts a build or a live migration may be tried on.",
+            least=1,
+            most=MOST_ATTEMPTS,
+        ),
         Setting(
             "enabled_filters",
             list,

@@ -32,7 +32,7 @@ from ..instances import elsewhere, operation
 from ..instances.operation import Selection
 from . import live_pins
 from .course import Moving
-from .live_course import LIVE_MIGRATE, PRE, end, load
+from .live_course import LIVE_MIGRATE, PRE, Result, end, finish, load
 from .place import Mover, ReadFleet, claim
 
 
@@ -74,7 +74,18 @@ def begin(
     :raises UnableToMigrateToSelf, ComputeHostNotFound: of the host that is asked for.
     """
     rows = operation.select(tx, wanted.selection, its=LIVE_MIGRATE)
-    found = _check(tx, wanted, rows)
+    return _start(tx, rows, _check(tx, wanted, rows), read_fleet, options, connectors)
+
+
+def _start(
+    tx: Transaction,
+    rows: t.Sequence[Instance],
+    found: t.Mapping[str, Mover],
+    read_fleet: ReadFleet,
+    options: SchedulerOptions,
+    connectors: life.Connectors,
+) -> Begun:
+    """Begin to migrate the instances of ``found``, which are among the locked ``rows``."""
     begun = Begun(rows={r.uuid: r for r in rows})
     if not found:
         return begun
@@ -95,6 +106,38 @@ def begin(
     begun.failed.update(without)
     begun.moving = [m for m in placed if m.uuid not in without]
     begun.with_volumes = beside.add(tx, ends)
+    return begun
+
+
+@dataclass(frozen=True)
+class Refused:
+    """An instance whose new host refused it, before anything of its guest was touched."""
+
+    result: Result
+    hosts: t.Collection[str]  # that refused it in this run
+
+
+def again(
+    tx: Transaction,
+    wanted: Wanted,
+    refused: t.Mapping[str, Refused],
+    read_fleet: ReadFleet,
+    options: SchedulerOptions,
+    connectors: life.Connectors,
+) -> Begun:
+    """End the migrations of these instances that their hosts refused, and begin others, to hosts that did not.
+
+    An instance that may not move any more, or that no other host can take, is in ``failed``; its migration has ended.
+    source: Nova's LiveMigrationTask._find_destination
+    """
+    failed = finish(tx, {u: its.result for u, its in refused.items()})
+    ended = [u for u in refused if failed.get(u) is refused[u].result.error]
+    rows = instances.select_live(tx, uuids=ended, lock=True) if ended else []
+    found, stays = sort_out(tx, wanted, rows)
+    found = {u: replace(m, barred={*m.barred, *refused[u].hosts}) for u, m in found.items()}
+    begun = _start(tx, rows, found, read_fleet, options, connectors)
+    begun.failed.update(stays)
+    begun.failed.update({u: e for u, e in failed.items() if u not in ended})
     return begun
 
 

@@ -28,9 +28,9 @@ COLD = {"operation": "migrate"}
 class Fleet:
     """The stages of a playbook one after the other; hosts that run a module fail."""
 
-    def __init__(self, world: World):
-        self.world = world
-        self.hostvars: dict[str, dict[str, t.Any]] = {name: {} for name in ("localhost", *HOSTS)}
+    def __init__(self, world: World, hosts: t.Sequence[str] = HOSTS):
+        self.world, self.hosts = world, hosts
+        self.hostvars: dict[str, dict[str, t.Any]] = {name: {} for name in ("localhost", *hosts)}
         self.shown: list[str] = []
         self.asked: list[str] = []  # modules
         self.check_mode = False
@@ -38,8 +38,9 @@ class Fleet:
     def stage(self, module: t.Any, phase: str, host: str = "localhost", **options: t.Any) -> dict[str, t.Any]:
         ports = WorldPorts(self.world, "o", self.answer)
         ports.display.display = lambda text, **_how: self.shown.extend(text.strip().splitlines())
-        hosts = {"hostvars": self.hostvars, "groups": {"bootflow_compute": list(HOSTS), "all": [*HOSTS, "s1"]}}
-        variables = {**self.hostvars[host], **hosts, "inventory_hostname": host, "ansible_play_hosts_all": list(HOSTS)}
+        names = list(self.hosts)
+        hosts = {"hostvars": self.hostvars, "groups": {"bootflow_compute": names, "all": [*names, "s1"]}}
+        variables = {**self.hostvars[host], **hosts, "inventory_hostname": host, "ansible_play_hosts_all": names}
         return t.cast(
             "dict[str, t.Any]", action_of(module, ports, variables, self.check_mode, phase=phase, **options).act()
         )

@@ -51,6 +51,13 @@ class LiveMovers(Movers):
             live.check(mine, wanted)
             return live.begin(mine, wanted, self.fleet, self.options(), BootWorld.end)
 
+    def again(
+        self, uuid: str, error: errors.BootflowError, hosts: t.Collection[str], cleaned: bool, backends: t.Any
+    ) -> live.Begun:
+        wanted = live.Wanted(Selection(uuids=[uuid]), tuple(backends), backends)
+        refused = {uuid: live.Refused(live_course.Result(RUNS, error, cleaned), hosts)}
+        return t.cast(live.Begun, self.call(live.again, wanted, refused, self.fleet, self.options(), BootWorld.end))
+
     def put(self, uuid: str, **values: t.Any) -> None:
         with self.ledger.write() as tx:
             tx.execute(tables.instances.update().where(tables.instances.c.uuid == uuid).values(**values))
@@ -255,6 +262,46 @@ def test_hosts_that_refused_the_guest_come_last(world: LiveMovers) -> None:
     (second,) = set(backends) - {first, best}
     assert tried(refusal) == second and tried(refusal) == best and tried(refusal) == second
     assert tried(refusal, to=second) == second, "who names a host gets it"
+
+
+@pytest.mark.parametrize("cleaned", [True, False])
+def test_a_guest_whose_new_host_refuses_it_goes_to_another(world: LiveMovers, cleaned: bool) -> None:
+    """In one transaction; not to a host that refused it, however good that is. :arg cleaned: the host that refused it has nothing of it"""
+    backends = {**QCOW2, "h3": "qcow2"}
+    world.report("h3", memory=9999)
+    uuid = world.boot("web")
+    source = world.row(uuid).host
+    (moving,) = world.go(uuid, backends=backends).moving
+    first = moving.move.dest_compute
+    (second,) = set(backends) - {source, first}
+    refusal = errors.InvalidCPUInfo(reason="x")
+
+    (moving,) = world.again(uuid, refusal, {first}, cleaned, backends).moving
+    assert moving.move.dest_compute == second and world.state(uuid) == ("active", "migrating", source)
+    assert world.status(uuid) == [moves.ERROR, moves.PREPARING]
+    assert world.actions(uuid)[-2:] == [("live-migration", "Error"), ("live-migration", None)]
+    left = set() if cleaned else {(uuid, first)}
+    assert world.claims() == {(uuid, source), (uuid, second)} | left and world.cleanups() == left
+
+    begun = world.again(uuid, refusal, {first, second}, True, backends)
+    assert [e.code for e in begun.failed.values()] == ["NoValidHost"] and not begun.moving
+    assert world.state(uuid) == ("active", None, source) and world.status(uuid) == [moves.ERROR, moves.ERROR]
+    assert world.claims() == {(uuid, source)} | left and world.cleanups() == left
+    if not cleaned:
+        world.cleaned(first)
+    assert world.claims() == {(uuid, source)}
+
+
+def test_what_another_run_has_taken_is_not_tried_again(world: LiveMovers) -> None:
+    backends = {**QCOW2, "h3": "qcow2"}
+    world.report("h3")
+    uuid = world.boot("web")
+    world.go(uuid, backends=backends)
+    world.call(live_course.finish, {uuid: live_course.Result(RUNS, BROKEN)})
+    before = (world.state(uuid), world.status(uuid), world.claims())
+    begun = world.again(uuid, BROKEN, set(), True, backends)
+    assert [e.code for e in begun.failed.values()] == ["UnexpectedTaskStateError"] and not begun.moving
+    assert (world.state(uuid), world.status(uuid), world.claims()) == before
 
 
 def with_cells(world: LiveMovers, host: str, pages: t.Sequence[int] = (2048,)) -> None:
