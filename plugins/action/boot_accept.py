@@ -11,7 +11,10 @@ import typing as t
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.nearest import suggestion
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
-from ansible_collections.bootflow.compute.plugins.module_utils.core.request.guest_data import user_data_doubt
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.guest_data import (
+    GuestSecrets,
+    user_data_doubt,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.later import without_effect
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.unread_names import unread_names
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.apply import FOLLOW
@@ -29,6 +32,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     boot_volume_settings,
     host_settings,
     inventory_hosts,
+    kept_guest_data,
     scheduler_settings,
     storage_settings,
     tables,
@@ -100,6 +104,10 @@ class ActionModule(LedgerAction):
             # locked after them.
             if due and self._end_what_died(ledger):
                 stale = ledger.inspect(self._look).ask(hosts)
+            having = [r for r in request.requests if r.user_data is not None or r.injected_files]
+            if having:
+                secrets = [GuestSecrets(r.user_data, tuple(r.injected_files)) for r in having]
+                kept_guest_data.of_action(self).keep_or_warn(self, secrets)
         lines = self._lines(accepted)
         if lines and self.options["print_table"] and not self.options["follow_file"]:
             tables.show(self._display, lines)

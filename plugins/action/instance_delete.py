@@ -146,6 +146,8 @@ class ActionModule(LedgerAction):
         kept = {n["uuid"]: n for n in begun.get("kept") or ()}
         ledger = self.open_ledger()
         gone, left = ledger.transact(delete.finish, force=self.options["force"])
+        if gone:
+            self._forget([n["uuid"] for n in begun.get("instances") or ()])
         off, problems = ledger.inspect(delete.soft_deleted, sorted(kept)) if kept else ([], [])
         left += problems
         named = {n["uuid"]: n["name"] for n in begun.get("instances") or ()}
@@ -188,6 +190,17 @@ class ActionModule(LedgerAction):
             "volumes_left": volumes_left,
         }
         return outcome(error, changed=changed, **told)
+
+    def _forget(self, uuids: t.Sequence[str]) -> None:
+        """Remove the user data that only these instances had."""
+        from ansible_collections.bootflow.compute.plugins.plugin_utils import (
+            kept_guest_data,
+        )  # requests, which nothing else of a delete needs
+
+        try:
+            kept_guest_data.of_action(self).forget(self.open_ledger(), uuids)
+        except OSError as error:
+            self._display.warning("User data of deleted instances is still there: %s" % error)
 
 
 def _named(rows: t.Iterable[Instance]) -> list[dict[str, t.Any]]:

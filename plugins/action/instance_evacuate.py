@@ -69,7 +69,8 @@ class ActionModule(LedgerAction):
         return phases[self.options["phase"]]()
 
     def _wanted(self, built_as: Wanted) -> evacuate.Wanted:
-        return evacuate.Wanted(Selection.from_options(self.options), built_as.secrets_of, all_of(self))
+        selection = Selection.from_options(self.options)
+        return evacuate.Wanted(selection, built_as.secrets_of, built_as.kept, all_of(self))
 
     # --- on the controller ----------------------------------------------------------------------------------------------
 

@@ -20,7 +20,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.request.cata
     parse_images,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue_images import find_image
-from ansible_collections.bootflow.compute.plugins.module_utils.core.request.guest_data import SecretsOfRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.guest_data import (
+    GuestSecrets,
+    SecretsOfRequest,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import CATALOGUE, QUOTA, REQUEST
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import OPERATIONS
@@ -35,6 +38,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     hard_reboot,
     host_settings,
     image_upload,
+    kept_guest_data,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.attached_volumes import Attached
 from ansible_collections.bootflow.compute.plugins.plugin_utils.build_work import BuildWork
@@ -87,6 +91,7 @@ def wanted(action: LedgerAction, image: str | None, follow_file: bool = False) -
         key_of=key_of,
         pci_aliases=catalogue.pci_aliases,
         secrets_of=request.of,
+        kept=kept_guest_data.of_action(action).of,
         allow_zero_disk=found["allow_zero_disk_flavor"],
     )
 
@@ -111,7 +116,15 @@ class Rebuilding(BuildWork):
 
     def __init__(self, action: LedgerAction, builds: t.Sequence[Build]):
         found = read_settings(_VARIABLES, {}, action.variable)
-        super().__init__(action, builds, found["images"], SecretsOfRequest(found["instances"], found["project"]).of)
+        kept = kept_guest_data.of_action(action)
+        request = SecretsOfRequest(found["instances"], found["project"])
+        digests = {(b.row.project, b.row.display_name): b.row.digest for b in builds}
+
+        def secrets_of(project: str, name: str) -> GuestSecrets | None:
+            return request.of(project, name) or kept.of(digests[project, name])
+
+        super().__init__(action, builds, found["images"], secrets_of)
+        kept.keep_or_warn(action, [s for each in digests if (s := request.of(*each)) is not None])
         self.stay_off = {b.uuid for b in builds if b.row.vm_state == states.STOPPED}
         self.machine_types: dict[str, str | None] = {}  # that the instances of self.forget_machine_types() had
 

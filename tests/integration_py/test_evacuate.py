@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 from flow import Flow, entry
 from test_operations import READY, guest, operate, states_of, wait_ready
@@ -14,8 +16,12 @@ VIRSH = ("virsh", "-q", "-c", "qemu:///system")
 
 
 def test_a_dead_host_is_evacuated_and_comes_back(flow: Flow) -> None:
+    """Without the file that booted its guests: the controller has their user data until the last of them is deleted."""
     dead, *others = flow.lab.hosts
-    flow.boot(entry("web", max_count=2), **READY, bootflow_hosts=[dead.name])
+    user_data = "#!/bin/sh\necho user data runs on $(hostname)\n"
+    flow.boot(entry("web", max_count=2, user_data=user_data), **READY, bootflow_hosts=[dead.name])
+    kept = flow.ledger_path.parent / "user-data" / hashlib.sha256(user_data.encode()).hexdigest()
+    assert kept.read_text() == user_data and kept.stat().st_mode & 0o777 == 0o600
     before = flow.instances()
     assert flow.run("heartbeat").returncode == 0  # the others have not reported yet
     operate(flow, "stop", "web-2", bootflow_shutdown_timeout=5)
@@ -38,6 +44,7 @@ def test_a_dead_host_is_evacuated_and_comes_back(flow: Flow) -> None:
     }
     assert [r["uuid"] for r in rows.values()] == [r["uuid"] for r in before.values()]
     wait_ready(flow, "web-1")
+    assert "user data runs on web-1" in flow.console(rows["web-1"]["host"], rows["web-1"]["uuid"])
     owed = flow.query("SELECT instance_uuid, host FROM cleanups")
     assert {(o["instance_uuid"], o["host"]) for o in owed} == {(r["uuid"], dead.name) for r in rows.values()}
 
@@ -49,8 +56,10 @@ def test_a_dead_host_is_evacuated_and_comes_back(flow: Flow) -> None:
     assert not set(dead.run("ls", "/var/lib/bootflow/instances").stdout.split()) & {r["uuid"] for r in rows.values()}
     assert states_of(flow) == {("active", None), ("stopped", None)}
     flow.check_ledger()
-    flow.delete("web-1", "web-2")
-    assert flow.residue() == {}
+    flow.delete("web-1")
+    assert kept.exists()
+    flow.delete("web-2")
+    assert flow.residue() == {} and not kept.exists()
 
 
 @pytest.mark.long

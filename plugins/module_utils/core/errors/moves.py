@@ -39,8 +39,19 @@ class GuestDataRequired(InvalidInput):
         "Instance %(name)s of project %(project)s was booted with %(had)s, which the ledger does not keep (%(which)s)"
     )
     remedy = (
-        "Give the file that booted it, as for boot: -e @FILE, whose bootflow_instances has its entry. If the file is lost, an entry without them makes"
+        "Run it on the controller that booted the instance, if that keeps them (bootflow_user_data_dir). Or give the file that booted it, as for boot:"
+        " -e @FILE, whose bootflow_instances has its entry. If the file is lost, an entry without them makes"
         ' the guest without them: -e \'{"bootflow_instances": [{"name": NAME, "project": PROJECT}]}\'.'
+    )
+
+
+class GuestDataDiffers(InvalidInput):
+    """The user data or injected files of the request are not those that the instance was booted with."""
+
+    msg_fmt = "Instance %(name)s of project %(project)s was booted with other %(what)s than the request has (%(which)s)"
+    remedy = (
+        "Give the file that booted it. To change what it has, evacuate it as it is, then run bootflow.compute.rebuild with the new file. If the old file is"
+        ' lost, an entry without them makes the guest without them: -e \'{"bootflow_instances": [{"name": NAME, "project": PROJECT}]}\'.'
     )
 
 

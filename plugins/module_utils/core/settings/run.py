@@ -336,6 +336,26 @@ RUN = Table(
     )
 )
 
+#: What guests that are made anew need, and the ledger does not have.
+GUEST_DATA = Table(
+    (
+        Setting(
+            "keep_user_data",
+            bool,
+            True,
+            "Keep user data and injected files on this controller, in `bootflow_user_data_dir`: `evacuate` and `rebuild` then need no file for them."
+            " They are removed when no instance has them any more.",
+        ),
+        Setting(
+            "user_data_dir",
+            PATH,
+            help="Folder on the controller (absolute path; made with mode 0700) for user data and injected files, in files of mode 0600 named by their"
+            " SHA-256.",
+            default_text="the folder `user-data` beside an sqlite ledger; with PostgreSQL none, and nothing is kept",
+        ),
+    )
+)
+
 #: Read for each host, compute and storage.
 TIME_LIMITS = Table(
     (

@@ -15,7 +15,7 @@ from .hosts import HOST
 from .live import LIVE, LIVE_TARGET
 from .names import strangers
 from .request import REQUEST, SHIPPED_IMAGES
-from .run import INIT, LEDGER, MAINTENANCE, PLAYBOOKS, PURGE, READING, RUN, TIME_LIMITS, WATCH, WATCHED
+from .run import GUEST_DATA, INIT, LEDGER, MAINTENANCE, PLAYBOOKS, PURGE, READING, RUN, TIME_LIMITS, WATCH, WATCHED
 from .scheduling import SCHEDULER
 from .selection import (
     AUDIT,
@@ -47,7 +47,7 @@ SECTIONS: tuple[tuple[str, str, tuple[Setting, ...]], ...] = (
     (
         "The ledger and the run",
         "",
-        (*LEDGER, *READING, *INIT, *MAINTENANCE, *PURGE, *RUN, *TIME_LIMITS, *PLAYBOOKS, *WATCH, *WATCHED),
+        (*LEDGER, *READING, *INIT, *MAINTENANCE, *PURGE, *RUN, *GUEST_DATA, *TIME_LIMITS, *PLAYBOOKS, *WATCH, *WATCHED),
     ),
     ("Scheduling", "", SCHEDULER),
     ("Of a compute host", "Read for each host: set them in host_vars, group_vars or for all hosts.", HOST),

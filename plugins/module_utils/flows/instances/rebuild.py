@@ -28,6 +28,7 @@ from . import operation, redefine
 from .operation import Begun, Operation, Selection
 
 VOLUME = "volume"  # kind of a planned disk
+_GUEST_DATA = ("user_data", "injected_files")  # fields of a digest
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,8 @@ class Wanted:
     secrets_of: t.Callable[[str, str], GuestSecrets | None] = lambda project, name: (
         None
     )  # of the request, where it names the instance
+    #: by the digest of an instance: what this controller has kept of the request that booted it
+    kept: t.Callable[[t.Mapping[str, t.Any]], GuestSecrets | None] = lambda digest: None
     allow_zero_disk: bool = True
     #: raises where the host of an instance must not have the image of its new request
     check_host: t.Callable[[Transaction, Instance, t.Mapping[str, t.Any]], None] = lambda tx, row, spec: None
@@ -117,7 +120,7 @@ def _rebuilt(
     if key is not None:
         spec["key_name"], spec["key_data"] = key
         digest.update(expand.key_digest(*key))
-    digest.update(check_guest_data(row, wanted.secrets_of(row.project, row.display_name)))
+    digest.update(check_guest_data(row, wanted.secrets_of(row.project, row.display_name) or wanted.kept(row.digest)))
     return spec, digest, changed
 
 
@@ -147,23 +150,41 @@ def _check_image(row: Instance, image: Image, wanted: Wanted) -> None:
 def check_guest_data(row: Instance, secrets: GuestSecrets | None) -> dict[str, t.Any]:
     """What the digest says of user data and files, from the request that has them.
 
-    :arg secrets: of the request; None: it does not name the instance.
-    :raises GuestDataRequired: the instance had some, and the request is not given.
+    :arg secrets: of the request, or kept on this controller; None: neither has the instance.
+    :raises GuestDataRequired: the instance had some, and neither is there.
     """
     if secrets is not None:
         return expand.guest_data_digest(secrets.user_data, secrets.injected_files)
-    had = [n for n in ("user_data", "injected_files") if row.digest.get(n)]
+    had = [n for n in _GUEST_DATA if row.digest.get(n)]
     if had and row.config_drive:
-        digest = row.digest.get("user_data")  # a few digits tell files apart, and say nothing of what is in them
-        which = ["user data %s..." % digest[: len("sha256:") + 12]] if digest else []
-        which += sorted(row.digest.get("injected_files") or ())
         raise errors.GuestDataRequired(
             name=row.display_name,
             project=row.project,
             had=" and ".join(had),
-            which=operation.some(which),
+            which=_which(row.digest),
         )
     return {}
+
+
+def check_same_guest_data(row: Instance, secrets: GuestSecrets) -> None:
+    """Check the request of an instance that is made anew as it was. It may have none: that is how a guest is made without them.
+
+    :raises GuestDataDiffers: its user data or files are others than the instance was booted with.
+    """
+    given = expand.guest_data_digest(secrets.user_data, secrets.injected_files)
+    other = [n for n in _GUEST_DATA if given[n] and given[n] != row.digest.get(n)]
+    if other and row.config_drive:
+        which = _which(row.digest) or "none"
+        raise errors.GuestDataDiffers(
+            name=row.display_name, project=row.project, what=" and ".join(other), which="it had: %s" % which
+        )
+
+
+def _which(digest: t.Mapping[str, t.Any]) -> str:
+    """What people know the user data and files by."""
+    user_data = digest.get("user_data")  # a few digits tell files apart, and say nothing of what is in them
+    which = ["user data %s..." % user_data[: len("sha256:") + 12]] if user_data else []
+    return operation.some([*which, *sorted(digest.get("injected_files") or ())])
 
 
 def _write(

@@ -28,7 +28,7 @@ from ...ledger.storage import attachments
 from ..attachments import moving
 from ..instances import elsewhere, operation
 from ..instances.operation import Selection
-from ..instances.rebuild import check_guest_data
+from ..instances.rebuild import check_guest_data, check_same_guest_data
 from .evacuated import EVACUATE, relocate
 from .place import Mover, ReadFleet, claim
 
@@ -37,6 +37,7 @@ from .place import Mover, ReadFleet, claim
 class Wanted:
     selection: Selection
     secrets_of: t.Callable[[str, str], GuestSecrets | None] = lambda project, name: None  # as of a rebuild
+    kept: t.Callable[[t.Mapping[str, t.Any]], GuestSecrets | None] = lambda digest: None  # as of a rebuild
     inventory: t.Collection[str] | None = None  # hosts that plays reach, those of storage among them; None: any host
 
 
@@ -54,7 +55,13 @@ class Begun:
 
 
 #: What does not stop the others of a host: nothing can be done about it as long as the host is away, or not at once.
-_STAYS = (errors.InstanceInvalidState, errors.MoveNotSupported, errors.InstanceBusy, errors.GuestDataRequired)
+_STAYS = (
+    errors.InstanceInvalidState,
+    errors.MoveNotSupported,
+    errors.InstanceBusy,
+    errors.GuestDataRequired,
+    errors.GuestDataDiffers,
+)
 #: Only their host can bring them out of these.
 _OF_THE_HOST = (states.PAUSED, states.SUSPENDED, states.RESCUED, states.SOFT_DELETED)
 
@@ -147,7 +154,11 @@ def _check(
                 raise twice[row.uuid]
             if row.uuid in volumes:
                 raise volumes[row.uuid]
-            check_guest_data(row, wanted.secrets_of(row.project, row.display_name))
+            secrets = wanted.secrets_of(row.project, row.display_name)
+            if secrets is not None:
+                check_same_guest_data(row, secrets)
+            else:
+                check_guest_data(row, wanted.kept(row.digest))
         except errors.BootflowError as e:
             refused[row.uuid] = e
     s = wanted.selection

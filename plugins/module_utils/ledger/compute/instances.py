@@ -199,6 +199,15 @@ def swap_errors(
     return found
 
 
+def digests(tx: Transaction, uuids: t.Sequence[str] | None = None) -> list[dict[str, t.Any]]:
+    """The digests of these instances, also of deleted ones; None: of all that are not deleted. Each is read once."""
+    c = instances.c
+    query = sa.select(c.request_spec_id).where(c.deleted == LIVE) if uuids is None else sa.select(c.request_spec_id)
+    if uuids is not None:
+        query = query.where(bulk.among(tx, c.uuid, sorted(set(uuids))))
+    return list(tx.execute(sa.select(request_specs.c.digest).where(request_specs.c.id.in_(query))).scalars())
+
+
 def select_live(
     tx: Transaction,
     names: t.Sequence[str] | None = None,
