@@ -125,8 +125,9 @@ class InvalidCPUInfo(InvalidInput):
 
     msg_fmt = "Unacceptable CPU info: %(reason)s"
     remedy = (
-        "Name another host with bootflow_live_migrate_host, or none: up to bootflow_max_attempts hosts are then tried, those that refused the instance"
-        " before come last. Guests move between unlike hosts when bootflow_cpu_mode is custom and bootflow_cpu_model is one that all of them have."
+        "Name another host with bootflow_live_migrate_host, or none: up to bootflow_max_attempts hosts are then tried, and hosts to which a migration"
+        " of the instance failed come last. Guests move"
+        " between unlike hosts when bootflow_cpu_mode is custom and bootflow_cpu_model is one that all of them have."
     )
 
 
