@@ -217,6 +217,38 @@ def test_where_it_fails_the_guest_keeps_its_volumes(world: LiveMovers, step: int
         assert [(r.id, r.attached_host, r.initiator, r.state) for r in attachments_of(world)] == before
 
 
+def test_a_refused_guest_takes_its_volumes_to_another_host(world: LiveMovers) -> None:
+    """The host that refused it has let go of them before the next one connects; no storage host lets it in any more."""
+    uuid = world.prepare()
+    home = world.guests[uuid]
+    world.report("h3")
+    hosts = (*HOSTS, "h3")
+    wanted = live.Wanted(Selection(uuids=[uuid]), hosts, dict.fromkeys(hosts, "qcow2"))
+    (moving_on,) = world.ask(live.begin, wanted, world.fleet, world.options(), world.connector).moving
+    first = moving_on.move.dest_compute
+    (second,) = set(hosts) - {home, first}
+    world.ask_storage(world.ask(moving.storage_hosts))
+    assert world.come(first, [uuid]) == {uuid}
+    world.ask(live_course.switch, [], [uuid])
+    world.leave(first, [uuid], world.run)
+    world.ask_storage(world.ask(attachments.storage_hosts, [uuid]))
+
+    refused = {uuid: live.Refused(live_course.Result(states.RUNNING, errors.InvalidCPUInfo(reason="x")), {first})}
+    begun = world.ask(live.again, wanted, refused, world.fleet, world.options(), world.connector)
+    assert [m.move.dest_compute for m in begun.moving] == [second] and begun.with_volumes == {uuid}
+    assert {(r.attached_host, bool(r.beside)) for r in attachments_of(world)} == {(home, False), (second, True)}
+    world.ask_storage(world.ask(moving.storage_hosts))
+    assert world.come(second, [uuid]) == {uuid} and {h for h, _v in world.connections} == {home, second}
+    assert world.ask(live_course.run, [uuid]) == [uuid]
+    world.travels[uuid] = (home, second)
+    world.arrives(uuid)
+    world.ask(live_course.switch, [uuid])
+    world.cleaned_of(home, uuid)
+    world.ask_storage(world.ask(attachments.storage_hosts, [uuid]))
+    world.ask(live_course.finish, {uuid: live_course.Result(states.RUNNING)})
+    well(world, uuid, second)
+
+
 def test_a_host_that_cannot_have_volumes(world: LiveMovers) -> None:
     uuid = world.prepare()
     before = [r._replace(run_id=None) for r in attachments_of(world)]
