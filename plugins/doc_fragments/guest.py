@@ -144,6 +144,12 @@ options:
         description: UUID of the instance, the key of its result.
         type: str
         required: true
+      made_at:
+        description:
+          - When its build began, in seconds since the epoch. The folder of the instance keeps it, so that M(bootflow.compute.instance_cleanup) refuses a
+            cleanup that was due before.
+        type: float
+        default: 0.0
       disks:
         description: Its disks.
         type: list

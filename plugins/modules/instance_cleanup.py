@@ -69,7 +69,7 @@ options:
         type: str
         default: ''
       due_at:
-        description: When the cleanup was due, in seconds since the epoch. An instance that a move brought here later is refused, and stays.
+        description: When the cleanup was due, in seconds since the epoch. An instance that was built or moved here later is refused, and stays.
         type: float
         default: 0.0
   whole_disk_clear:

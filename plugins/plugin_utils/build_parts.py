@@ -81,7 +81,11 @@ def disk_arguments(action: LedgerAction, builds: t.Sequence[Build], images: t.Ma
         "ledger_id": builds[0].ledger_id,
         "images": [module_image(i, local) for i in images.values()],
         "instances": [
-            {"uuid": b.uuid, "disks": [module_disk(d, b, settings) for d in b.disks if d["kind"] != VOLUME]}
+            {
+                "uuid": b.uuid,
+                "made_at": b.row.updated_at,
+                "disks": [module_disk(d, b, settings) for d in b.disks if d["kind"] != VOLUME],
+            }
             for b in builds
         ],
         "volume_group": host_settings.volume_group(settings),

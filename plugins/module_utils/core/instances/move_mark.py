@@ -6,7 +6,7 @@
 
 A move that fails removes only what carries its mark. Once the guest has arrived only ``@SECONDS`` is left: a ledger that was restored from a
 backup may believe that the move still goes on, and must not remove the guest. The seconds since the epoch are those of the ledger at the
-beginning of the move, so that an older pending cleanup of the host does not remove what came later.
+beginning of the move, so that an older pending cleanup of the host does not remove what came later. What a boot or a rebuild made has them, too.
 """
 
 from __future__ import annotations
@@ -15,6 +15,11 @@ from __future__ import annotations
 def made_for(run_id: str, move_id: int, created_at: float) -> str:
     """The mark of a move. :arg created_at: seconds since the epoch"""
     return "%s:%d@%.6f" % (run_id, move_id, created_at)
+
+
+def made_at(seconds: float) -> str:
+    """The mark of a boot or a rebuild, which is no move. :arg seconds: since the epoch, by the ledger"""
+    return "@%.6f" % seconds
 
 
 def arrived(mark: str) -> str:

@@ -73,6 +73,7 @@ DISK_BATCH_ARGUMENTS: dict[str, dict[str, t.Any]] = {
         "default": [],
         "options": {
             "uuid": {"type": "str", "required": True},
+            "made_at": {"type": "float", "default": 0.0},
             "disks": {
                 "type": "list",
                 "elements": "dict",
@@ -203,7 +204,14 @@ class _Work:
         if pending:
             return {"changed": False, "disks": [], "pending": pending}
         result = ensure_disks(
-            self.instances_path, uuid, specs, self.bases, self.check_mode, self.volume_group, self.ledger_id
+            self.instances_path,
+            uuid,
+            specs,
+            self.bases,
+            self.check_mode,
+            self.volume_group,
+            self.ledger_id,
+            float(args.get("made_at") or 0.0),
         )
         result["pending"] = []
         return result

@@ -33,7 +33,7 @@ from .unused_images import mark_bases_used
 
 @dataclass(frozen=True)
 class Condition:
-    """What may be removed of an instance: what was made for this move only; and nothing that a move made after ``due_at``.
+    """What may be removed of an instance: what was made for this move only; and nothing that was made after ``due_at``.
 
     ``due_at`` is in seconds since the epoch, by the ledger's clock, as in the mark; 0.0: no condition.
     """
@@ -205,14 +205,14 @@ def is_removable(
 ) -> bool:
     """Whether the instance may be removed from this host; without it nothing is. Writes nothing.
 
-    :raises Conflict: a move brought the instance here after its cleanup was due.
+    :raises Conflict: the instance was built here, or moved here, after its cleanup was due.
     """
     mark = made_for(folder)
     if condition.made_for:
         return mark == condition.made_for or _is_empty(connection, folder, volume_group, ledger_id)
     if condition.due_at and began_at(mark) > condition.due_at:
         raise Conflict(
-            message="a move brought instance %s to %s after this cleanup was due, and nothing of it was removed"
+            message="instance %s came to %s after this cleanup was due, and nothing of it was removed"
             % (os.path.basename(folder), os.uname().nodename),
             remedy="The ledger is older than the host: it may have been restored from a backup. Check whether the instance runs there, and remove"
             " by hand what is not needed: the domain (virsh undefine) and its folder.",

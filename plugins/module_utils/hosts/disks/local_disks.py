@@ -13,7 +13,7 @@ from ...core.disks.local import LVM, ON_LVM, checked_group
 from ...core.errors import InvalidInput
 from ..images.images import BaseImage
 from ..os.locks import host_lock
-from ..os.ownership import mark_folder
+from ..os.ownership import mark_folder, mark_made_at
 from ..os.paths import instance_dir
 from .file_disks import DiskSpec, ensure_files
 
@@ -26,6 +26,7 @@ def ensure_disks(
     check_mode: bool = False,
     volume_group: str = "",
     ledger_id: str = "",
+    made_at: float = 0.0,
 ) -> dict[str, t.Any]:
     """Create the missing disks of one instance; {changed, disks: [{name, path, format, virtual_size}]}.
 
@@ -34,6 +35,7 @@ def ensure_disks(
     :arg bases: image id -> image in the cache.
     :arg volume_group: for the backends lvm and qcow2_on_lvm.
     :arg ledger_id: the ledger of the instance, which marks the folder and the logical volumes.
+    :arg made_at: when the build began, in seconds since the epoch by the ledger; 0.0: the folder gets no such mark
     :raises Conflict: the folder belongs to another ledger.
     :raises InvalidDiskInfo: a file exists that is not recorded, or is recorded as another kind of disk.
     :raises DriverNotInitialized: the volume group does not exist or is not usable.
@@ -49,6 +51,7 @@ def ensure_disks(
         return make(folder, specs, bases, True)
     with host_lock(instances_path, "instance-" + uuid):
         marked = mark_folder(folder, ledger_id)
+        mark_made_at(folder, made_at)
         result = make(folder, specs, bases, False)
         return {**result, "changed": marked or result["changed"]}
 

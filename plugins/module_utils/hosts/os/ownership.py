@@ -16,7 +16,7 @@ import os
 import typing as t
 
 from ...core.errors import Conflict
-from ...core.instances.move_mark import arrived, is_arrived
+from ...core.instances.move_mark import arrived, is_arrived, made_at
 from .batch import progress
 from .files import read_text, write_file
 from .paths import make_dirs
@@ -68,6 +68,12 @@ def mark_made_for(folder: str, move: str) -> None:
         progress.mark_changed()
         make_dirs(folder)
         write_file(os.path.join(folder, _MADE_FOR), move.encode() + b"\n")
+
+
+def mark_made_at(folder: str, seconds: float) -> None:
+    """Write into the folder of an instance when a boot or a rebuild made it, unless a mark says so already. :arg seconds: since the epoch; 0.0: not known"""
+    if seconds and not made_for(folder):
+        mark_made_for(folder, made_at(seconds))
 
 
 def made_for(folder: str) -> str:

@@ -259,6 +259,7 @@ def test_an_image_that_is_not_on_the_host_is_not_looked_for_twice(world: World) 
 
     def disks(arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         calls.append(arguments.get("fetch", True))
+        assert all(i["made_at"] > 0 for i in arguments["instances"]), "no cleanup that was due before removes them"
         return {"outcomes": {i["uuid"]: {"error": None, "pending": []} for i in arguments["instances"]}}
 
     boot.answers["instance_disks"] = disks

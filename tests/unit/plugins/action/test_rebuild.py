@@ -87,6 +87,7 @@ class Rebuilding(Fleet):
 
     def makes_disks(self, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         assert {i["uuid"] for i in arguments["instances"]} <= set(self.removed)
+        assert all(i["made_at"] > 0 for i in arguments["instances"]), "no cleanup that was due before removes them"
         self.disks.update({i["uuid"]: i["disks"] for i in arguments["instances"]})
         return {
             i["uuid"]: self.outcome("instance_disks", i["uuid"], disks=[], pending=[]) for i in arguments["instances"]

@@ -14,8 +14,10 @@ import pytest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import Conflict
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import move_mark
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import instances
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.file_disks import DiskSpec
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.instances import Condition
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import ownership
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.local_disks import ensure_disks
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import locks, ownership
 
 UUID = "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11"
 MOVE, OTHER = (move_mark.made_for("run-%d" % n, n, 1000.0 * n) for n in (1, 2))
@@ -66,6 +68,36 @@ def test_a_move_that_failed(
     assert folder.exists() is not removed and bool(done.get("kept")) is not removed
     instances.remove_instance(None, str(tmp_path), UUID)
     assert not folder.exists()
+
+
+@pytest.mark.parametrize("due_at", [1999.0, 2001.0])
+def test_a_boot_or_a_rebuild_after_a_cleanup_was_due(
+    domains: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, due_at: float
+) -> None:
+    """A ledger that was restored from a backup may have that cleanup still."""
+    monkeypatch.setattr(locks, "LOCK_ROOT", str(tmp_path / "run"))
+    path = tmp_path / "instances"
+    made = DiskSpec("disk.swap", "swap", 1024**2, "raw")
+    for when in (2000.0, 3000.0):  # the same again changes nothing
+        ensure_disks(str(path), UUID, [made], {}, ledger_id="ledger", made_at=when)
+    if due_at > 2000.0:
+        instances.remove_instance(None, str(path), UUID, condition=Condition(due_at=due_at))
+    else:
+        with pytest.raises(Conflict, match="after this cleanup was due"):
+            instances.remove_instance(None, str(path), UUID, condition=Condition(due_at=due_at))
+    assert (path / UUID / "disk.swap").exists() is (due_at < 2000.0)
+
+
+def test_a_build_keeps_the_mark_of_the_move_that_made_its_folder(
+    domains: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An evacuation makes the folder first: where it fails, only what has its mark is removed."""
+    monkeypatch.setattr(locks, "LOCK_ROOT", str(tmp_path / "run"))
+    folder = folder_of(tmp_path, MOVE)
+    ensure_disks(str(tmp_path), UUID, [], {}, made_at=5000.0)
+    assert ownership.made_for(str(folder)) == MOVE
+    done = instances.remove_instance(None, str(tmp_path), UUID, condition=Condition(made_for=MOVE))
+    assert not done.get("kept") and not folder.exists()
 
 
 def test_a_domain_that_was_there_before_stays(domains: set[str], tmp_path: Path) -> None:
