@@ -7,6 +7,9 @@
 Ansible's loader of collections compiles each of them from its source at every start, and a run has hundreds. The first of our
 plugins that is loaded loads this package. Hosts never get it: an AnsiballZ has an empty file in its place.
 
+With an older ansible-core than the collection needs, no plugin is loaded: the error names the release. Ansible itself only warns
+(requires_ansible in meta/runtime.yml), and imports fail in words that say nothing.
+
 What is loaded stays until the run ends. It is kept from Python's garbage collector, which would walk through all of it while it is
 loaded, in each worker that a task forks, and when the run ends: a sixth of the time of a boot that has nothing to do.
 """
@@ -16,11 +19,18 @@ from __future__ import annotations
 import gc
 import importlib.util
 import os
+import re
 import sys
 import typing as t
 from importlib.machinery import ModuleSpec, SourceFileLoader
 
 PREFIX = __name__ + "."
+LEAST_ANSIBLE_CORE = "2.19.4"  # requires_ansible in meta/runtime.yml
+
+
+def _numbers(release: str) -> tuple[int, ...]:
+    """The numbers of a release: 2.19.4 of 2.19.4rc1, and of 2.19.4.dev0."""
+    return tuple(int(number) for number in re.findall(r"\d+", release)[:3])
 
 
 class Loader(SourceFileLoader):
@@ -50,9 +60,33 @@ class CompiledModules:
         return importlib.util.spec_from_file_location(name, file, loader=Loader(name, file))
 
 
+class TooOld:
+    """Refuses what the plugins stand on, where ansible-core is ``release``.
+
+    An error of this package itself would be one more cause for which Ansible looks for a module elsewhere.
+    """
+
+    def __init__(self, release: str):
+        self.release = release
+
+    def find_spec(self, name: str, path: t.Sequence[str] | None, target: t.Any = None) -> None:
+        if name.startswith((PREFIX + "plugin_utils", PREFIX + "module_utils")):
+            from ansible.errors import AnsibleError
+
+            raise AnsibleError(
+                "bootflow.compute needs ansible-core %s or newer, and this is %s. Remedy: Run Ansible from a virtual environment, as the README"
+                " has it: python3 -m venv ~/bootflow-env; . ~/bootflow-env/bin/activate; pip install 'ansible-core>=%s'. That needs Python 3.11 or"
+                " newer." % (LEAST_ANSIBLE_CORE, self.release, LEAST_ANSIBLE_CORE)
+            )
+
+
 for _place, _finder in enumerate(sys.meta_path):
     if (
         type(_finder).__name__ == "_AnsibleCollectionFinder"
     ):  # else Python itself loads this package, or ansible-test restricts it
+        from ansible.release import __version__ as _release
+
         sys.meta_path.insert(_place, CompiledModules())
+        if _numbers(_release) < _numbers(LEAST_ANSIBLE_CORE):
+            sys.meta_path.insert(0, TooOld(_release))
         break

@@ -60,7 +60,8 @@ hypervisors:
       C(memory_mb), C(vcpus) and C(local_gb) are the physical totals, C(*_used) what is reserved and claimed (of disk, or used on the file
       system if that is more), and C(*_free) what new instances can claim - total times C(*_ratio) less used.
     - >-
-      C(state) is V(up) or V(down), C(status) V(enabled) or V(disabled). C(problems) lists in words why the host is down, instances of which
+      C(state) is V(up) or V(down), C(status) V(enabled) or V(disabled). C(state_known) is false of a host that counts as down because nothing asked
+      it for longer than O(service_down_time), or ever; the table says V(unknown). C(problems) lists in words why the host is down, instances of which
       leftovers have to be removed, and failed builds.
   type: list
   elements: dict
@@ -72,6 +73,7 @@ hypervisors:
       hypervisor_version: 7002000
       host_ip: 192.0.2.11
       state: up
+      state_known: true
       status: disabled
       disabled_reason: more memory on Monday
       availability_zone: rack-a

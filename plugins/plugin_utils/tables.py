@@ -194,7 +194,7 @@ def hypervisor_table(views: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
     rows = [
         (
             v["host"],
-            v["state"] if v["status"] == "enabled" else "%s, %s" % (v["state"], v["status"]),
+            _state(v) if v["status"] == "enabled" else "%s, %s" % (_state(v), v["status"]),
             v["availability_zone"] or "-",
             v["running_vms"],
             *map(functools.partial(_room, v), ("vcpus", "memory_mb", "local_gb")),
@@ -210,6 +210,11 @@ def hypervisor_table(views: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
         )
     problems = ["  %s: %s" % (v["host"], problem) for v in views for problem in v["problems"]]
     return [*lines, "", "Problems:", *problems] if problems else lines
+
+
+def _state(view: t.Mapping[str, t.Any]) -> str:
+    """Up or down where the host or an administrator said so, unknown of a host that was not asked for long, or never."""
+    return str(view["state"]) if view["state_known"] else "unknown"
 
 
 def _room(view: t.Mapping[str, t.Any], name: str) -> str:

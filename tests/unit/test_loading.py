@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -115,3 +116,38 @@ def test_nothing_of_it_reaches_a_host() -> None:
     assert (ROOT / "plugins" / "__init__.py").stat().st_size
     found = CollectionModuleUtilLocator(tuple(COLLECTION.rstrip(".").split(".")))
     assert (found.found, found.source_code, found.is_package) == (True, "", True)
+
+
+OLDER = """
+import sys
+import ansible.release
+from ansible.errors import AnsibleError
+from ansible.plugins.loader import action_loader, init_plugin_loader
+ansible.release.__version__ = sys.argv[1]
+init_plugin_loader(sys.argv[2:])
+try:
+    action_loader.get("bootflow.compute.ledger", class_only=True)
+except AnsibleError as error:
+    print(error.message)
+"""
+
+
+@pytest.mark.parametrize(
+    "release, refused",
+    [("2.16.19", True), ("2.19.3", True), ("2.19.4rc1", False), ("2.19.4", False), ("2.20.0.dev0", False)],
+)
+def test_an_older_ansible_core_is_refused_by_name(release: str, refused: bool) -> None:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("ANSIBLE_", "PYTHON"))}
+    argv = [sys.executable, "-B", "-c", OLDER, release, str(tree())]
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    needs = "bootflow.compute needs ansible-core 2.19.4 or newer, and this is %s." % release
+    assert done.stdout.startswith(needs) if refused else done.stdout == "", done.stdout
+
+
+def test_the_least_ansible_core_is_that_of_the_metadata() -> None:
+    (least,) = re.findall(r'^LEAST_ANSIBLE_CORE = "(.*?)"', (ROOT / "plugins" / "__init__.py").read_text(), re.M)
+    assert 'requires_ansible: ">=%s"' % least in (ROOT / "meta" / "runtime.yml").read_text()
+    assert "version('%s', '<')" % least in (ROOT / "playbooks" / "prepare.yml").read_text(), (
+        "roles begin without plugins"
+    )

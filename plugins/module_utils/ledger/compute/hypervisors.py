@@ -15,6 +15,11 @@ from ..db.transaction import Transaction
 from ..schema.identity import ledger_id
 from . import cleanups, fleet, nodes
 
+# The problem of a host whose report is old, and which did not fail to answer: how old that is.
+_NOT_ASKED = (
+    "not asked for %s, so its state is unknown: hosts report when a playbook asks them. A boot asks them first; run bootflow.compute.heartbeat to ask now,"
+    " or set up the timers of the role controller (docs/audit.md, Timers)"
+)
 # The problem of a host without a working KVM, unless bootflow_virt_type says that it is to emulate: its reason.
 EMULATED = "guests run emulated, many times slower than with KVM: %s"
 # The problem of a machine that the ledger has as several hosts.
@@ -28,14 +33,18 @@ def views(tx: Transaction, hosts: t.Sequence[str], service_down_time: float) -> 
     left: dict[str, list[str]] = {}
     for cleanup in cleanups.rows(tx):
         left.setdefault(cleanup.host, []).append(cleanup.domain_name)
-    rows = nodes.rows(tx, ("host", "node", "host_uuid", "unreachable_reason"))
+    rows = nodes.rows(tx, ("host", "node", "host_uuid", "unreachable_reason", "forced_down"))
     silent = {r.host for r in rows if r.unreachable_reason is not None}
+    stopped = {r.host for r in rows if r.forced_down}
+    known = {r.host for r in rows}
     mine, twice = ledger_id(tx), _machines([r for r in rows if r.host_uuid])
     others = {where: guests_of_others(map(Domain.of, facts), mine) for where, facts in nodes.domains_on(tx).items()}
     found = []
     for state in fleet.read(tx, hosts).hosts:
         age = None if state.updated_at is None else max(tx.now - state.updated_at, 0)
         up = not state.forced_down and age is not None and age <= service_down_time
+        # A report that cannot be read has no age: the host is down until it reports again.
+        asked = up or state.host in silent or state.host in stopped or (age is None and state.host in known)
         used_disk = state.local_gb - state.free_disk_mb // 1024
         found.append(
             {
@@ -45,6 +54,7 @@ def views(tx: Transaction, hosts: t.Sequence[str], service_down_time: float) -> 
                 "hypervisor_version": state.hypervisor_version,
                 "host_ip": state.host_ip,
                 "state": "up" if up else "down",
+                "state_known": asked,
                 "status": "disabled" if state.disabled else "enabled",
                 "disabled_reason": state.disabled_reason,
                 "availability_zone": next(iter(state.availability_zones), None),
@@ -57,7 +67,7 @@ def views(tx: Transaction, hosts: t.Sequence[str], service_down_time: float) -> 
                 "report_age": None if age is None else round(age),
                 "problems": [
                     *(_TWICE % other for other in twice.get((state.host, state.nodename), ())),
-                    *_problems(state, age, service_down_time, state.host in silent, left.get(state.host, ())),
+                    *_problems(state, age, service_down_time, state.host in silent, asked, left.get(state.host, ())),
                     *(
                         _GUESTS % (ledger, *has.values())
                         for ledger, has in others.get((state.host, state.nodename), {}).items()
@@ -89,7 +99,7 @@ def _room(name: str, total: int, used: int, ratio: float | None) -> dict[str, t.
 
 
 def _problems(
-    state: HostState, age: float | None, service_down_time: float, silent: bool, left: t.Sequence[str]
+    state: HostState, age: float | None, service_down_time: float, silent: bool, asked: bool, left: t.Sequence[str]
 ) -> list[str]:
     found = []
     if silent or (state.forced_down and age is None):
@@ -97,7 +107,9 @@ def _problems(
         found.append(state.down_reason + (never if age is None and not silent and not state.disabled else ""))
     elif state.forced_down:
         found.append("forced down: %s" % state.down_reason if state.down_reason else "forced down")
-    if age is not None and age > service_down_time:
+    if age is not None and not asked:
+        found.append(_NOT_ASKED % duration(age))
+    elif age is not None and age > service_down_time:
         found.append("the last report is %s old, more than %s" % (duration(age), duration(service_down_time)))
     if state.stats.get("emulated"):
         found.append(EMULATED % state.stats["emulated"])

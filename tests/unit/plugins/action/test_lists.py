@@ -92,6 +92,12 @@ def test_hosts_with_state_room_and_problems(world: World) -> None:
         line for line in shown.splitlines() if line.startswith("h3")
     )
     assert "  h3: the host never reported" in shown
+    assert [v["state_known"] for v in (first, second, third)] == [True, True, False]
+    assert [line.split()[1] for line in shown.splitlines() if line[:2] in ("h1", "h2", "h3")] == [
+        "up",
+        "down",
+        "unknown",
+    ]
 
 
 def test_a_machine_with_two_names_in_the_inventory_is_a_problem(world: World) -> None:
@@ -130,10 +136,18 @@ def test_hosts_that_people_stopped_and_hosts_that_went_silent(world: World) -> N
     result, shown = run(world, hypervisor_info, print_table=True)
     said = {v["host"]: (v["state"], v["status"], v["problems"]) for v in result["hypervisors"]}
     old = "the last report is 16 min old, more than 15 min"
-    assert said["h1"] == ("down", "disabled", [old])
+    aged = "not asked for 16 min, so its state is unknown"
+    assert said["h1"][:2] == ("down", "disabled") and [p[: len(aged)] for p in said["h1"][2]] == [aged]
     assert said["h2"] == ("down", "disabled", ["forced down: smoke", old])
-    assert said["h4"] == ("down", "enabled", [old, "not among the compute hosts of the inventory"])
-    assert "down, disabled" in shown and "more memory" in shown
+    assert said["h4"][:2] == ("down", "enabled") and "run bootflow.compute.heartbeat" in said["h4"][2][0]
+    assert said["h4"][2][1:] == ["not among the compute hosts of the inventory"]
+    states = {line.split()[0]: line.split("  ")[1:] for line in shown.splitlines() if line[:1] == "h"}
+    assert [" ".join(states[host]).split()[:2] for host in ("h1", "h2", "h4")] == [
+        ["unknown,", "disabled"],
+        ["down,", "disabled"],
+        ["unknown", "nova"],
+    ]
+    assert "more memory" in shown
     ports = WorldPorts(world, "w")
     action_of(compute_host_state, ports, {}, hosts=["h1", "h2"], state="enabled").act()
     assert ports.warnings == [
