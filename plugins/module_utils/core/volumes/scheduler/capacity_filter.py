@@ -96,8 +96,9 @@ class CapacityFilter(BackendFilter):
                 "provisioned": _gib(backends.provisioned_gb[row]),
                 "left": _gib(max(total[position] * ratio[position] - backends.provisioned_gb[row], 0.0)),
                 "ratio": ratio[position],
-                "virtual": _gib(virtual[position]),
-                "free": _gib(free[position]),
+                # Less than nothing where more is reserved than is left.
+                "virtual": _gib(max(virtual[position], 0.0)),
+                "free": _gib(max(free[position], 0.0)),
                 "size": _gib(size, up=True),
             }
 

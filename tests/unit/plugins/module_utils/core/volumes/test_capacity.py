@@ -72,6 +72,8 @@ CASES = [
     (pool(150, reserved_percentage=5), 100, {}, True, ""),
     (pool(149, reserved_percentage=5), 100, {}, False, "99 GiB usable, 5 % of it reserved"),
     (pool(149, 999, reserved_percentage=5), 100, {}, True, ""),
+    (pool(20, reserved_percentage=5), 100, {}, False, "disk: needs 100 GiB, 0 GiB usable, 5 % of it reserved"),
+    (thin(free=20, provisioned=0, reserved_percentage=5), 100, {}, False, " 0 GiB usable (0 GiB free, 5 % of it"),
     # growing asks for the difference
     (pool(50), 100, {"new_size": 150}, True, ""),
     (pool(49), 100, {"new_size": 150}, False, "disk: needs 50 GiB, 49 GiB usable"),
