@@ -170,7 +170,7 @@ def test_a_guest_that_lets_go_late_or_never():
     assert guest.parts == {LIVE: [MAC], CONFIG: [MAC]}, (
         "it has the interface at its next start, too, as the ledger says"
     )
-    assert "stop it" in kept.value.remedy and "Unmount" not in kept.value.remedy
+    assert "stop the instance" in kept.value.remedy and "Unmount" not in kept.value.remedy
 
 
 @pytest.mark.usefixtures("libvirt")
