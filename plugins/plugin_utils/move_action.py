@@ -164,6 +164,8 @@ def _lines(action: LedgerAction, name: str, rows: t.Sequence[t.Sequence[t.Any]])
     head = ("INSTANCE", "UUID", "FROM", "TO", "VM_STATE", "POWER_STATE", "NOTE")
     title = "Would %s (nothing is touched):" if action.check_mode else "%s:"
     waiting = [row[0] for row in rows if row[4] == states.RESIZED and not action.check_mode]
+    if action.options.get("follow_file"):  # apply confirms them itself
+        waiting = []
     return [title % name, *tables.table(head, rows), *([WHAT_NOW % ", ".join(waiting)] if waiting else [])]
 
 

@@ -123,6 +123,35 @@ def test_flavors_by_a_resize_where_it_is_allowed(flow: Flow) -> None:
     assert flow.residue() == {}
 
 
+#: Lines of these runs before the callback concise: an apply of two resizes, a list of three instances.
+BEFORE = {"apply": 125, "list": 15}
+
+
+@pytest.mark.usefixtures("still_guests")
+def test_an_apply_of_two_resizes_says_what_a_person_reads(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the callback concise: at most a third of the lines, and each has something to say."""
+    flow.variables["bootflow_flavors"] = [*FLAVORS, {**FLAVORS[0], "name": "more", "memory_mb": 224}]
+    flow.boot(entry("web"), entry("app"), entry("db"))
+    monkeypatch.setenv("ANSIBLE_STDOUT_CALLBACK", "bootflow.compute.concise")
+    larger = {"flavor": "more", "allow": ["resize"]}
+    done = flow.run(
+        "apply",
+        bootflow_instances=[entry("web", **larger), entry("app", **larger), entry("db")],
+        bootflow_shutdown_timeout=1,
+    )
+    assert done.returncode == 0 and "Applied: 2 of 2 changes." in done.output, done.output
+    assert len(done.output.splitlines()) <= BEFORE["apply"] // 3, done.output
+    assert "revert_resize" not in done.output, "apply confirms what it resized"
+    listed = flow.run("list").output
+    assert all(any(line.startswith(name) for line in listed.splitlines()) for name in ("web", "app", "db")), listed
+    assert len([line for line in listed.splitlines() if line]) <= BEFORE["list"] // 3, listed
+    for words in ("PLAY [", "PLAY RECAP", "TASK [", "ok: [", "changed: [", "skipping: "):
+        assert words not in done.output + listed
+    deleted = flow.run("delete", bootflow_names=["web", "app", "db"])
+    assert deleted.returncode == 0 and len(deleted.output.splitlines()) <= 3, deleted.output
+    assert flow.residue() == {}
+
+
 @pytest.mark.long
 def test_a_host_that_is_away_keeps_nobody_else_and_a_guest_that_went_off_comes_back(flow: Flow) -> None:
     file = [entry("web", count=3, state="running")]

@@ -228,7 +228,11 @@ def test_a_first_day_on_one_machine_up_to_the_end_of_it(person: Person) -> None:
 
 def install(person: Person) -> None:
     """A clone with a virtual environment, and the collection beside them, as README.md has it."""
-    person.type("git config --global --add safe.directory '*'; git clone -q %s ~/bootflow" % shlex.quote(str(ROOT)))
+    # A copy of the repository stands for the publisher's: commits that come meanwhile are not pulled.
+    person.type(
+        "git config --global --add safe.directory '*'; git clone -q --bare %s ~/.origin" % shlex.quote(str(ROOT))
+    )
+    person.type("git clone -q ~/.origin ~/bootflow")
     person.type("%s -m venv ~/bootflow-env" % shlex.quote(sys.executable))
     (site,) = (person.home / "bootflow-env").glob("lib/python*/site-packages")
     (ours,) = [path for path in sys.path if path.endswith("site-packages")]
