@@ -1,0 +1,97 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A person with a freshly installed Debian server types the commands of README.md, and sees the guests, also the second time."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import socket
+import subprocess
+import sys
+import typing as t
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests" / "release"), str(Path(__file__).resolve().parent)]
+
+import machine as machine_module  # noqa: E402
+import readme  # noqa: E402
+from machine import Machine  # noqa: E402
+
+CACHE = Path(os.environ.get("BOOTFLOW_CACHE", ROOT / ".cache"))
+DEMO = "scripts/demo"
+PROFILE = re.compile(r"libvirt-[0-9a-f-]{36} \(enforce\)")
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Machine]:
+    image = machine_module.build_image(CACHE / "full")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    made = Machine(image, tmp_path_factory.mktemp("machine"), port)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.remove()
+
+
+@pytest.fixture(scope="module")
+def printed(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """command -> what it printed."""
+    folder = tmp_path_factory.mktemp("typed")
+    bundle = folder / "repository.bundle"
+    subprocess.run(["git", "-C", str(ROOT), "bundle", "create", "-q", str(bundle), "HEAD"], check=True)
+    machine.put(bundle.read_bytes(), "/srv/repository.bundle")
+    for name, content in {**readme.files(), ".gitconfig": readme.gitconfig("/srv/repository.bundle")}.items():
+        machine.put(content.encode(), "/root/" + name)
+    machine.put(readme.script(again=[DEMO]).encode(), "/root/script")
+    ours = " ".join("%s=%s" % (k, shlex.quote(v)) for k, v in machine_module.environment().items())
+    with open(folder / "output", "w+b") as output:
+        done = machine.run("cd /root && env %s bash -e script" % ours, check=False, timeout=7200, output=output)
+        output.seek(0)
+        text = output.read().decode("utf-8", "replace")
+    sys.stdout.write(text)
+    assert done.returncode == 0, text[-6000:] + machine.said()
+    return {**readme.parts(text), "all": text}
+
+
+def test_it_is_a_server_of_its_own(machine: Machine) -> None:
+    assert machine.run("cat /proc/1/comm").stdout.strip() == "systemd"
+    assert machine.run("cat /sys/module/apparmor/parameters/enabled").stdout.strip() == "Y"
+    assert machine.run("command -v python3 virsh qemu-system-x86_64 ansible", check=False).stdout == ""
+
+
+def test_the_readme_does_what_it_says(printed: dict[str, str]) -> None:
+    readme.check_tour(printed)
+
+
+def test_the_demo_boots_guests_and_changes_nothing_the_second_time(printed: dict[str, str]) -> None:
+    first, second = re.split(r"^\$ %s$" % re.escape(DEMO), printed["all"], flags=re.M)[1:3]
+    for text in (first, second):
+        assert re.search(r"web-1 +active", text) and re.search(r"web-2 +active", text), text
+        assert text.count('"ping": "pong"') == 2, text
+    assert "Nothing was changed" not in first and "Nothing was changed" in second
+
+
+@pytest.mark.usefixtures("printed")
+def test_guests_are_confined_as_the_machine_has_it(machine: Machine) -> None:
+    again = (
+        "cd bootflow && . .venv/bin/activate && ansible-playbook bootflow.compute.boot -i inventory/single -e @web.yml"
+    )
+    machine.run("cp web.yml bootflow/ && " + again, timeout=1800)
+    pids = machine.run("pidof qemu-system-x86_64").stdout.split()
+    assert len(pids) == 2
+    for pid in pids:
+        assert PROFILE.fullmatch(machine.run("cat /proc/%s/attr/current" % pid).stdout.strip("\0\n"))
+        assert machine.run("stat -c %%U /proc/%s" % pid).stdout.strip() == "libvirt-qemu"
+    assert machine.run("systemctl --failed --no-legend --plain").stdout.strip() == ""
+    denied = machine.run("journalctl -k -g 'apparmor=.DENIED' --no-pager -o cat || true").stdout
+    assert "libvirt" not in denied, denied
