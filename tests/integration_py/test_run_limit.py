@@ -16,7 +16,8 @@ import pytest
 from flow import PLAYBOOK, ROOT
 
 # Imported by others, and prepare, which does on each host what has to be done there: a limit without localhost is right.
-WITHOUT_LEDGER = {"refresh", "report", "round", "volume_refresh", "volume_round", "operation", "prepare", "init"}
+IMPORTED = {"refresh", "report", "round", "live_again", "live_round", "volume_refresh", "volume_round", "operation"}
+WITHOUT_LEDGER = {*IMPORTED, "prepare", "init"}
 PLAYBOOKS = sorted({p.stem for p in (ROOT / "playbooks").glob("*.yml")} - WITHOUT_LEDGER)
 INVENTORY = """
 all:
