@@ -84,9 +84,10 @@ for _place, _finder in enumerate(sys.meta_path):
     if (
         type(_finder).__name__ == "_AnsibleCollectionFinder"
     ):  # else Python itself loads this package, or ansible-test restricts it
-        from ansible.release import __version__ as _release
-
         sys.meta_path.insert(_place, CompiledModules())
-        if _numbers(_release) < _numbers(LEAST_ANSIBLE_CORE):
+        _release = getattr(
+            sys.modules.get("ansible.release"), "__version__", ""
+        )  # "" where ansible-test restricts imports
+        if _release and _numbers(_release) < _numbers(LEAST_ANSIBLE_CORE):
             sys.meta_path.insert(0, TooOld(_release))
         break

@@ -100,10 +100,10 @@ class Person:
         assert done.returncode == expect, "$ %s\n%s" % (command, done.stdout)
         return done.stdout
 
-    def read(self, page: str, before: t.Mapping[str, t.Callable[[], object]] = {}) -> dict[str, str]:
+    def read(self, page: str, before: t.Mapping[str, t.Callable[[], object]] | None = None) -> dict[str, str]:
         """Type the commands of a page. :arg before: words of a command -> what a person does before it. Return {command: what it printed}."""
         printed: dict[str, str] = {}
-        waiting = dict(before)
+        waiting = dict(before or {})
         for command in commands(page):
             for words in [w for w in waiting if w in command]:
                 waiting.pop(words)()

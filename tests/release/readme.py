@@ -46,7 +46,7 @@ def files() -> dict[str, str]:
     return {"web.yml": web, "ansible.cfg": configuration}
 
 
-def script(instead: t.Mapping[str, str] = {}, again: t.Sequence[str] = ()) -> str:  # noqa: B006  # it is only read
+def script(instead: t.Mapping[str, str] | None = None, again: t.Sequence[str] = ()) -> str:
     """A script of bash that types the commands in an empty home; files() are in it.
 
     :arg instead: command -> another one. :arg again: commands that are typed twice.
@@ -54,7 +54,7 @@ def script(instead: t.Mapping[str, str] = {}, again: t.Sequence[str] = ()) -> st
     lines = ["cd ~"]
 
     def typed(command: str) -> None:
-        command = instead.get(command, command)
+        command = (instead or {}).get(command, command)
         lines.extend(["echo %s" % shlex.quote("\n$ " + command), command])
 
     for command in commands("git clone"):

@@ -36,4 +36,4 @@ def tries_another(error: errors.BootflowError, named: bool, attempt: int, max_at
     if named or attempt >= max_attempts:
         return False
     # Other kinds of Conflict are not about the host.
-    return isinstance(error, _OF_HOST) or type(error) is errors.Conflict
+    return isinstance(error, _OF_HOST) or error.code == "Conflict"

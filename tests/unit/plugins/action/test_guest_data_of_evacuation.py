@@ -26,8 +26,7 @@ SECRET = "#cloud-config\npassword: hunter2\n"
 FILE = InjectedFile("/etc/secret", "aHVudGVyMg==")
 
 
-@pytest.fixture
-def fleet(world: World) -> Evacuating:
+def fleet_of(world: World) -> Evacuating:
     """h1 with app (user data), db (a file), pet (user data, but no config drive) and web (nothing of it); h2 and h3 are empty."""
     world.report("h1", memory=8)
     entries = (
@@ -46,6 +45,11 @@ def fleet(world: World) -> Evacuating:
         world.report(host, memory=8)
     force_down(world)
     return Evacuating(world)
+
+
+@pytest.fixture
+def fleet(world: World) -> Evacuating:
+    return fleet_of(world)
 
 
 def places(fleet: Evacuating) -> dict[str, bool]:

@@ -21,7 +21,7 @@ from ansible_collections.bootflow.compute.tests.unit.worlds.actions import World
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, request
 
 from .test_evacuate import Evacuating
-from .test_guest_data_of_evacuation import FILE, SECRET, fleet, places  # noqa: F401
+from .test_guest_data_of_evacuation import FILE, SECRET, fleet_of, places
 from .test_instance_delete import Play
 from .test_rebuild import row_of
 
@@ -32,8 +32,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def keeping(fleet: Evacuating, folder: Path) -> Evacuating:  # noqa: F811
+def keeping(world: World, folder: Path) -> Evacuating:
     """The hosts and instances of an evacuation, on a controller that keeps what booted them."""
+    fleet = fleet_of(world)
     KeptGuestData(str(folder)).keep([GuestSecrets(SECRET), GuestSecrets(None, (FILE,))])
     fleet.variables["bootflow_user_data_dir"] = str(folder)
     return fleet
