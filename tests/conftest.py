@@ -2,7 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Runs the tests with the marker long in turns: --turn 2/6 selects a sixth of them, by the hash of their names, and all others."""
+"""Runs the tests with the marker long in turns: --turn 2/6 selects a sixth of them, by the hash of their names, and all others.
+
+Those with the marker rulebook have no turn: what they need is installed for a run of all tests only.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if match is None or int(match[2]) == 0:
         raise pytest.UsageError("--turn is %r, not TURN/TURNS, as in 2/6" % option)
     turn, turns = int(match[1]), int(match[2])
-    rest = [item for item in items if item.get_closest_marker("long") and _turn(item, turns) != turn % turns]
+    rest = [
+        item
+        for item in items
+        if item.get_closest_marker("rulebook")
+        or (item.get_closest_marker("long") and _turn(item, turns) != turn % turns)
+    ]
     config.hook.pytest_deselected(items=rest)
     left_out = set(rest)
     items[:] = [item for item in items if item not in left_out]

@@ -158,6 +158,7 @@ def test_a_guest_that_somebody_starts_is_stopped_again(flow: Flow, guests: dict[
 
 
 @pytest.mark.long
+@pytest.mark.rulebook
 def test_event_driven_ansible_runs_power_sync(flow: Flow, guests: dict[str, sqlite3.Row]) -> None:
     """The real ansible-rulebook with the rulebook of the collection."""
     assert (EDA / "ansible-rulebook").exists(), "scripts/test integration_all installs it"
