@@ -274,17 +274,19 @@ def test_what_a_migration_is_permitted(flow: Flow) -> None:
     keep_console(flow, "web")
 
     to_home = {**to_away, "bootflow_live_migrate_host": home.name}
-    with subprocess.Popen(
+    listener = subprocess.Popen(
         away.command("virsh", "event", "--domain", uuid, "--event", "lifecycle", "--loop"),
         stdout=subprocess.PIPE,
         text=True,
-    ) as listener:
+    )
+    try:
         process = flow.start("live_migrate", {**to_home, "bootflow_live_migration_permit_post_copy": True})
         wait_migrating(flow, "web", process)
         flow.wait_for("SELECT 1 FROM migrations WHERE status = 'running' AND memory_total > 0", 240, process)
         operate(flow, "live_migration_force_complete", "web", bootflow_live_migration_permit_post_copy=True)
         assert process.wait(240) == 0, (flow.folder / "killed.log").read_text()
-        away.run("pkill", "-INT", "-x", "virsh")  # in its own namespace
+    finally:  # it listens for ever
+        away.run("pkill", "-INT", "-x", "virsh", check=False)  # in its own namespace
         events = listener.communicate(timeout=30)[0]
     assert "Post-copy" in events, events
     assert where(flow, "web") == home.name and statuses(flow) == ["completed"] * 2
