@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import copies  # noqa: E402
 import flow as flow_module  # noqa: E402
 import tiny_guest  # noqa: E402
+from empty_hosts import empty  # noqa: E402
 from postgres import PASSWORD, PostgresServer  # noqa: E402
 from postgres_flow import PostgresFlow  # noqa: E402
 
@@ -50,7 +51,7 @@ def lab(worker_id):
     """A lab.Lab with compute1..compute3 up, of this worker alone; gone at the end."""
     lab = lab_module.Lab(str(CACHE / ("lab-tests-%s" % worker_id)))
     lab.up(3)
-    _empty(lab)  # a host's first view of /var/lib is this machine's, which may have instances of its own
+    empty(lab)  # a host's first view of /var/lib is this machine's, which may have instances of its own
     yield lab
     lab.down()
 
@@ -85,7 +86,7 @@ def _watched(lab, made):
     with copies.Watch() as watch:
         yield made
         mine = {row["uuid"] for row in made.query("SELECT uuid FROM instances")}
-    _empty(lab)
+    empty(lab)
     assert not watch.twice & mine, "guests that ran twice"
 
 
@@ -97,21 +98,3 @@ def still_guests(flow, still_image) -> None:
         {**linux, **flow_module.image_file(still_image)},
         {**linux, "name": "linux"},
     ]
-
-
-def _empty(lab) -> None:
-    for host in lab.hosts:
-        host.restore()
-        for uuid in host.run("virsh", "-q", "-c", "qemu:///system", "list", "--all", "--uuid").stdout.split():
-            host.run("virsh", "-c", "qemu:///system", "destroy", uuid, check=False)
-            host.run("virsh", "-c", "qemu:///system", "undefine", "--nvram", "--managed-save", uuid, check=False)
-        # The next test may have another network with the same addresses.
-        for name in host.run("virsh", "-q", "-c", "qemu:///system", "net-list", "--all", "--name").stdout.split():
-            if name.startswith("bf-") and name != flow_module.GUEST_NETWORK["source"]:
-                host.run("virsh", "-c", "qemu:///system", "net-destroy", name, check=False)
-                host.run("virsh", "-c", "qemu:///system", "net-undefine", name, check=False)
-        host.run(
-            "sh",
-            "-c",
-            "find /var/lib/bootflow/instances -mindepth 1 -maxdepth 1 ! -name '_*' -exec rm -rf {} + || true",
-        )

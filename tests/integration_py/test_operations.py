@@ -247,7 +247,7 @@ def test_rebuild_makes_disks_anew_and_keeps_the_rest(flow: Flow) -> None:
     wait_ready(flow, "web-1", "disk says [MINE]")
     operate(flow, "stop", "web-2", bootflow_shutdown_timeout=5)
 
-    refused = operate(flow, "rebuild", "web-1", "web-2", expect=2)
+    refused = operate(flow, "rebuild", "web-1", "web-2", expect=2, bootflow_keep_user_data=False)
     assert "booted with user_data, which the ledger does not keep" in refused
     assert (
         operate(flow, "rebuild", "web-1", options=("--check",), bootflow_instances=entries).count("Would rebuild") == 1

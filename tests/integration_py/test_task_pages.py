@@ -22,6 +22,7 @@ from pathlib import Path
 
 import flow as flow_module
 import pytest
+from empty_hosts import empty
 from flow import PLAYBOOK, ROOT, image_file
 
 DOCS = ROOT / "docs"
@@ -140,12 +141,7 @@ def person(lab: t.Any) -> t.Iterator[Person]:
     finally:
         put(here, "/etc/hosts", before)
         here.run("rm", "-f", "/etc/ssh/ssh_known_hosts")
-        for host in lab.hosts:
-            host.restore()
-        if (home / "machines").exists():
-            made.type(
-                "cd ~/machines; ansible-playbook bootflow.compute.delete -i hosts.yml -e bootflow_all=true || true"
-            )
+        empty(lab)
         for host in lab.hosts:
             for verb in ("net-destroy", "net-undefine"):
                 host.run("virsh", "-c", "qemu:///system", verb, "bootflow-nat", check=False)

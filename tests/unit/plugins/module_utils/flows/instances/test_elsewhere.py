@@ -65,8 +65,8 @@ def _booted(world: World) -> str:
     [
         ({"domains": [("h2", RUNNING)]}, "h2 has the domain of the instance (running)"),
         ({"domains": [("h2", SHUTDOWN)]}, "h2 has the domain of the instance (shutdown)"),
-        ({"instance_folders": True}, "h2 has its disks"),
-        ({"instance_volumes": True}, "h2 has its disks"),
+        ({"instance_folders": True}, "h2 has the disks of the instance"),
+        ({"instance_volumes": True}, "h2 has the disks of the instance"),
         ({"ledger": OTHER_LEDGER}, ""),
         ({}, ""),
     ],
@@ -142,4 +142,4 @@ def test_a_host_that_restarted_does_not_start_what_runs_elsewhere_by_a_report_be
         synced = power_sync.sync(tx.for_run(world.context("b")), {"h1": report}, stops=True)
     assert not synced.to_resume
     (found,) = synced.found
-    assert "h1" in found.reason and "h2 says" in found.reason, found.reason
+    assert "h1" in found.reason and "h2 reports" in found.reason, found.reason
