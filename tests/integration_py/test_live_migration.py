@@ -250,9 +250,23 @@ WRITING = (
 )
 
 
+@pytest.fixture
+def userfaultfd() -> t.Iterator[Path]:
+    """What the role sets, of the kernel that the lab's hosts share; as it was in the end."""
+    path = Path("/proc/sys/vm/unprivileged_userfaultfd")
+    before = path.read_text()
+    yield path
+    path.write_text(before)
+
+
 @pytest.mark.long
-def test_what_a_migration_is_permitted(flow: Flow) -> None:
+def test_what_a_migration_is_permitted(flow: Flow, userfaultfd: Path) -> None:
     """A guest that writes too much: its CPU is slowed down, or its memory follows it to where it runs already."""
+    flow.variables["bootflow_live_migration_permit_post_copy"] = True
+    userfaultfd.write_text("0")
+    prepared = flow.run("prepare")
+    assert prepared.returncode == 0 and userfaultfd.read_text().strip() == "1", prepared.output
+    del flow.variables["bootflow_live_migration_permit_post_copy"]
     home, away = flow.lab.hosts[:2]
     flow.boot(entry("web", user_data=WRITING), **READY, bootflow_hosts=[home.name])
     uuid = flow.instances()["web"]["uuid"]

@@ -43,7 +43,8 @@ LIVE = Table(
             bool,
             False,
             "Permit post-copy: a migration that is forced to complete lets the guest run on its new host before all of its memory is there. If one of the"
-            " hosts or the network fails then, the guest is lost.",
+            " hosts or the network fails then, the guest is lost. Where this is set, the role compute_host sets `vm.unprivileged_userfaultfd`, without which"
+            " QEMU has no post-copy: run `prepare` once more.",
         ),
         Setting(
             "live_migration_permit_auto_converge",

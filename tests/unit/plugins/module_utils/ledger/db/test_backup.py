@@ -144,7 +144,9 @@ def test_what_came_meanwhile_is_not_replaced(
     assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []
 
 
-@pytest.mark.parametrize(("dest", "words"), [("copy.db", "absolute"), ("/nowhere/at/all/copy.db", "Create the directory")])
+@pytest.mark.parametrize(
+    ("dest", "words"), [("copy.db", "absolute"), ("/nowhere/at/all/copy.db", "Create the directory")]
+)
 def test_no_place_for_it(small: World, dest: str, words: str) -> None:
     with pytest.raises(errors.InvalidInput) as caught:
         backup.backup(small.ledger, dest)
