@@ -71,7 +71,8 @@ def host(storage: t.Any) -> t.Iterator[Host]:
         yield found
     finally:
         storage.sh(
-            "rm -f %s; udevadm control --reload; iscsiadm -m node --logout; targetctl clear; dmsetup remove guest-root;"
+            "rm -f %s; udevadm control --reload; iscsiadm -m node --logout; targetctl clear;"
+            " rm -f /etc/rtslib-fb-target/saveconfig.json /etc/target/saveconfig.json; dmsetup remove guest-root;"
             " vgremove -q -y -f own; pvremove -q -y %s; printf '%s' >%s; pkill iscsid; sleep 1; iscsid"
             % (SETTINGS, storage.vm.disk("pv4"), kept, INITIATOR),
             check=False,
@@ -99,7 +100,13 @@ def test_the_content_of_a_volume_is_the_guests_alone(host: Host) -> None:
     host.connect("disconnected")
     assert "guest-root" not in host.active()
     disk = host.connect()
-    host.sh("dmsetup remove guest-root; vgrename --devices %s guest own" % disk)
+    # vgrename refuses a name that is in /dev.
+    host.sh(
+        "dmsetup remove guest-root; vgcfgbackup -q --devices {0} -f /run/guest.vg guest;"
+        " sed -i 's/^guest {{/own {{/' /run/guest.vg; vgcfgrestore -q -y --devices {0} -f /run/guest.vg own".format(
+            disk
+        )
+    )
     disk = host.again()
     host.sh('printf "%s" >/etc/lvm/lvmlocal.conf' % SPOKEN)
     second = new_id()
@@ -114,11 +121,12 @@ def test_the_content_of_a_volume_is_the_guests_alone(host: Host) -> None:
     assert [each["before_header"] for each in checked["diff"]] == [each["before_header"] for each in made["diff"]]
     disk = host.again()
     host.sh(
-        "vgrename --devices %s $(vgs --devices %s --noheadings -o vg_uuid | tr -cd 'A-Za-z0-9-') guest" % (disk, disk)
+        "vgrename --devices {0} $(vgs --config 'log/command_names=0 report/prefixes=0' --devices {0} --noheadings -o vg_uuid"
+        " | tr -cd 'A-Za-z0-9-') guest".format(disk)
     )
     disk = host.again()
     assert "guest-root" not in host.active()
-    assert host.sh("vgs --noheadings --config log/command_names=0 -o vg_name").split() == ["own"]
+    assert host.sh("vgs --noheadings --config 'log/command_names=0 report/prefixes=0' -o vg_name").split() == ["own"]
     assert "ID_FS_TYPE=content_of_guest" in host.sh("udevadm info -q property %s" % disk)
     host.sh("vgs --config log/command_names=0 own; lvcreate -q -y -n theirs -L 4m own; lvremove -q -y own/theirs")
 
