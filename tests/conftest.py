@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Runs the tests with the marker long in turns: --turn 2/6 selects a sixth of them, by the hash of their names, and all others.
+"""Runs the tests with the markers long and slow, and properties with all of their examples, in turns.
 
-Those with the marker rulebook have no turn: what they need is installed for a run of all tests only.
+--turn 2/6 selects a sixth of them, by the hash of their names, and all others. Those with the marker rulebook have no turn: what they need is installed for a run of all tests only.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ import zlib
 import pytest
 
 
+IN_TURNS = ("long", "slow", "hypothesis")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--turn", metavar="TURN/TURNS", help="of the tests with the marker long, run one part of TURNS parts"
+        "--turn", metavar="TURN/TURNS", help="of the tests that take long, run one part of TURNS parts"
     )
 
 
@@ -33,7 +36,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         item
         for item in items
         if item.get_closest_marker("rulebook")
-        or (item.get_closest_marker("long") and _turn(item, turns) != turn % turns)
+        or (any(map(item.get_closest_marker, IN_TURNS)) and _turn(item, turns) != turn % turns)
     ]
     config.hook.pytest_deselected(items=rest)
     left_out = set(rest)
