@@ -90,17 +90,31 @@ ensure_package_lists() {
     quietly "apt-get update" apt-get -o DPkg::Lock::Timeout=300 update || die "apt-get update failed"
 }
 
-# The virtual environment with the pinned versions of the named requirements files; nothing to do when it has them.
+# The newest Python of this machine's programs that makes virtual environments; BOOTFLOW_PYTHON names another one.
+newest_python() {
+    local python PATH=${PATH#"$VENV/bin:"} # not the one that it made before
+    for python in ${BOOTFLOW_PYTHON:-python3.14 python3.13 python3.12 /usr/bin/python3}; do
+        if "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+            echo "$python"
+            return 0
+        fi
+    done
+    return 1
+}
+
+# The virtual environment with the pinned versions of the named requirements files, ansible-core's newest release that its Python runs among
+# them; nothing to do when it has them.
 make_venv() { # requirements.txt...
-    local stamp options=() file
-    stamp=$(cd "$ROOT" && cat "$@" constraints.txt | sha256sum | cut -d' ' -f1)
+    local stamp options=() file python
+    python=$(newest_python) || die "no Python can make a virtual environment: is python3-venv installed?"
+    stamp=$(cd "$ROOT" && ("$python" --version && cat "$@" constraints.txt) | sha256sum | cut -d' ' -f1)
     if [ -f "$VENV/.stamps/$stamp" ] && "$VENV/bin/python" -c 'import ansible' 2>/dev/null; then
         return 0
     fi
     say "Python environment $VENV: $*"
-    if ! "$VENV/bin/python" -c 'import pip' 2>/dev/null; then
+    if ! "$VENV/bin/python" -c 'import pip' 2>/dev/null || [ "$("$VENV/bin/python" --version)" != "$("$python" --version)" ]; then
         rm -rf "$VENV"
-        quietly "python3 -m venv" /usr/bin/python3 -m venv "$VENV" || die "cannot create a virtual environment: is python3-venv installed?"
+        quietly "$python -m venv" "$python" -m venv "$VENV" || die "$python cannot create a virtual environment"
     fi
     for file in "$@"; do options+=(-r "$ROOT/$file"); done
     quietly "pip install" "$VENV/bin/python" -m pip install --disable-pip-version-check --progress-bar off \
