@@ -4,7 +4,8 @@
 
 """Runs the tests with the markers long and slow, and properties with all of their examples, in turns.
 
---turn 2/6 selects a sixth of them, by the hash of their names, and all others. Those with the marker rulebook have no turn: what they need is installed for a run of all tests only.
+--turn 2/6 selects a sixth of them, by the hash of their names, and all others. Those with the marker rulebook have no turn: what they need is
+installed for a run of all tests only.
 """
 
 from __future__ import annotations
@@ -14,14 +15,11 @@ import zlib
 
 import pytest
 
-
 IN_TURNS = ("long", "slow", "hypothesis")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--turn", metavar="TURN/TURNS", help="of the tests that take long, run one part of TURNS parts"
-    )
+    parser.addoption("--turn", metavar="TURN/TURNS", help="of the tests that take long, run one part of TURNS parts")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import re
 import shutil
 import time
 import typing as t
@@ -253,11 +254,12 @@ class Counting(LocalFlow):
 
 
 def wait_migrating(flow: Counting, process: t.Any) -> None:
-    """libvirt sends it."""
+    """Wait until libvirt sends the guest's disks or memory."""
     flow.wait_for("SELECT 1 FROM migrations WHERE status = 'running'", 240, process)
     uuid, home = flow.row["uuid"], flow.host
     end = time.monotonic() + 120
-    while "Outgoing migration" not in home.virsh("domjobinfo", uuid, check=False):
+    # libvirt counts nothing yet while it prepares the job.
+    while not re.search(r"Data total: +[1-9]", home.virsh("domjobinfo", uuid, check=False)):
         assert time.monotonic() < end and process.poll() is None, (flow.folder / "killed.log").read_text()[-3000:]
         time.sleep(0.5)
 
