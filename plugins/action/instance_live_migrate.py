@@ -190,7 +190,7 @@ class ActionModule(MoveAction):
         for item in result["instances"]:
             item["tried"] = tried.pop(item["uuid"])
         done = set(items).difference(m.uuid for m in begun.moving)
-        self._tell(result["instances"])
+        self._show_next_hosts(result["instances"])
         return {
             **result,
             "changed": True,
@@ -202,12 +202,12 @@ class ActionModule(MoveAction):
             ],
         }
 
-    def _tell(self, items: t.Sequence[Item]) -> None:
-        """For the person: who is tried on another host, and why."""
+    def _show_next_hosts(self, items: t.Sequence[Item]) -> None:
+        """Print which host refused each guest, and which one is tried next."""
         for item in items if self.options["print_table"] else ():
             refusal = item["tried"][-1]
-            ends = (item["name"], refusal["host"], refusal["code"], item["destination"])
-            tables.say(self._display, legible("live_migrate: %s: %s refused it (%s), %s is tried" % ends))
+            line = (item["name"], refusal["host"], refusal["code"], item["destination"])
+            tables.say(self._display, legible("live_migrate: %s: host %s refused the guest (%s). Trying %s." % line))
 
     # --- on each host -------------------------------------------------------------------------------------------------
 

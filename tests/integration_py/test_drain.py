@@ -65,7 +65,10 @@ def test_guests_that_a_host_refuses_leave_for_another(flow: Flow, tmp_path: Path
     with cpu_is_missing(tmp_path, there):
         done = flow.run("drain", bootflow_drain_host=home.name)
     assert done.returncode == 0 and "%s is empty" % home.name in done.output, done.output
-    assert "live_migrate: web-1: %s refused it (InvalidCPUInfo), %s is tried" % (there.name, third.name) in done.output
+    assert (
+        "live_migrate: web-1: host %s refused the guest (InvalidCPUInfo). Trying %s." % (there.name, third.name)
+        in done.output
+    )
     assert {r["host"] for r in flow.instances().values()} == {third.name}
     rows = flow.query(
         "SELECT i.display_name AS name, m.status FROM migrations m JOIN instances i ON i.uuid = m.instance_uuid ORDER BY m.id"

@@ -443,7 +443,9 @@ def test_a_guest_that_its_new_host_refuses_goes_to_another(flow: Flow, tmp_path:
     there, third = sorted(others, key=lambda host: host.name != planned)
     with cpu_is_missing(tmp_path, there):
         done = operate(flow, "live_migrate", "web")
-    assert "live_migrate: web: %s refused it (InvalidCPUInfo), %s is tried" % (there.name, third.name) in done, done
+    assert (
+        "live_migrate: web: host %s refused the guest (InvalidCPUInfo). Trying %s." % (there.name, third.name) in done
+    ), done
     assert where(flow, "web") == third.name and statuses(flow) == ["error", "completed"]
     assert traces(flow, "web") == {third.name: (True, "running")}
     assert len(flow.query("SELECT 1 FROM claims")) == 1 and not flow.query("SELECT 1 FROM cleanups")

@@ -29,6 +29,10 @@ from .progress import Told
 
 POLL = 0.2  # seconds
 ABORT, FORCE_COMPLETE = "abort", "force_complete"
+_POST_COPY = (
+    "Run bootflow.compute.prepare for both hosts with bootflow_live_migration_permit_post_copy: it sets vm.unprivileged_userfaultfd, which a QEMU"
+    " that is not root needs. Or migrate without post-copy."
+)
 
 
 @dataclass(frozen=True)
@@ -158,7 +162,7 @@ class _Work:
         if is_code(error, "VIR_ERR_OPERATION_ABORTED"):
             why = "it took more than %d s" % self.journey.timeout if self.timed_out else "another run ended it"
             return LiveMigrationAborted(instance_uuid=self.journey.uuid, reason=why)
-        return MigrationError(reason=translate(error).message)
+        return failed_migration(translate(error).message)
 
     def _look(self) -> None:
         try:
@@ -181,6 +185,13 @@ class _Work:
             self.forced = force_complete(self.domain, self.journey.post_copy)
         else:
             tolerating(self.domain.abortJob, "VIR_ERR_OPERATION_INVALID")
+
+
+def failed_migration(message: str) -> MigrationError:
+    """Return the error of a migration that failed with this message of libvirt's."""
+    if "Postcopy is not supported" in message:  # QEMU's words: it may not wait for the memory of its guest
+        return MigrationError(reason=message, remedy=_POST_COPY)
+    return MigrationError(reason=message)
 
 
 def _has_left(domain: t.Any) -> bool:

@@ -83,7 +83,10 @@ def test_the_next_host_is_tried(fleet: Rounds) -> None:
     again = fleet.again()
     (item,) = again["instances"]
     assert (item["destination"], again["destinations"], again["attempt"]) == (second, [second], 2)
-    assert fleet.shown[-1] == "live_migrate: web: %s refused it (InvalidCPUInfo), %s is tried" % (first, second)
+    assert fleet.shown[-1] == "live_migrate: web: host %s refused the guest (InvalidCPUInfo). Trying %s." % (
+        first,
+        second,
+    )
     # What hosts said in the first round is no answer in the second.
     stale = fleet.stage(live, "switch")
     assert stale["problems"][uuid]["code"] == "HostUnreachable" and not stale["over"] + stale["refused"]

@@ -34,6 +34,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.live import
     channels,
     gate,
     guests,
+    migrate,
     relay,
     state,
     target,
@@ -577,3 +578,9 @@ def test_whether_a_guest_has_stayed(monkeypatch: pytest.MonkeyPatch, domain: See
         monkeypatch.setattr(module, "libvirt", fake)
     monkeypatch.setattr(guests, "find_domain", lambda _connection, _uuid: domain)
     assert guests.is_here(None, "u") is stays
+
+
+def test_the_remedy_of_a_migration_that_failed() -> None:
+    message = "internal error: unable to execute QEMU command 'migrate-set-capabilities': Postcopy is not supported"
+    assert "vm.unprivileged_userfaultfd" in migrate.failed_migration(message).remedy
+    assert migrate.failed_migration("internal error: process exited").remedy == errors.MigrationError.remedy
