@@ -17,6 +17,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "plugins" / "module_utils"))
 errors = importlib.import_module("core.errors")
 
+#: As RFC 9110 names them, and Python 3.13; older ones have other names.
+RENAMED = {413: "Content Too Large", 422: "Unprocessable Content"}
 TITLES = {"base": "Kinds", "iscsi": "iSCSI", "numa": "NUMA", "pci": "PCI"}
 HEAD = """\
 # Errors
@@ -55,7 +57,7 @@ def page() -> str:
 
 def _row(cls: type) -> str:
     meaning = " ".join((cls.__doc__ or "").split()).replace("|", "\\|")
-    status = "%d %s" % (cls.status, http.HTTPStatus(cls.status).phrase)
+    status = "%d %s" % (cls.status, RENAMED.get(cls.status) or http.HTTPStatus(cls.status).phrase)
     cells = (cls.__name__, status, "yes" if cls.retryable else "no", meaning, cls.remedy.replace("|", "\\|"))
     return "| `%s` | %s | %s | %s | %s |" % cells
 

@@ -20,7 +20,7 @@ PACKAGES_CONTROLLER=(python3 python3-venv python3-apt openssh-client)
 mapfile -t PACKAGES_HOST < <(sed -n '/^compute_host_family_packages:/,/^[^ ]/s/^  - //p' "$ROOT/roles/compute_host/vars/debian.yml")
 PACKAGES_GUEST_IMAGE=(cpio mtools syslinux syslinux-common qemu-utils)
 # Used by scripts/test, never by the collection itself.
-PACKAGES_TEST=(openssh-server genisoimage util-linux xorriso cloud-init shellcheck procps git postgresql pgbouncer openssl)
+PACKAGES_TEST=(python3-packaging openssh-server genisoimage util-linux xorriso cloud-init shellcheck procps git postgresql pgbouncer openssl)
 
 # A PostgreSQL that fails over (scripts/test failover).
 PACKAGES_FAILOVER=(postgresql patroni python3-etcd etcd-server haproxy)
@@ -93,7 +93,7 @@ ensure_package_lists() {
 # The newest Python of this machine's programs that makes virtual environments; BOOTFLOW_PYTHON names another one.
 newest_python() {
     local python PATH=${PATH#"$VENV/bin:"} # not the one that it made before
-    for python in ${BOOTFLOW_PYTHON:-python3.14 python3.13 python3.12 /usr/bin/python3}; do
+    for python in ${BOOTFLOW_PYTHON:-$(compgen -c python3. | grep -xE 'python3\.[0-9]+' | sort -Vru) /usr/bin/python3}; do
         if "$python" -c 'import ensurepip, venv' 2>/dev/null; then
             echo "$python"
             return 0

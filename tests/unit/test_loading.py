@@ -115,7 +115,7 @@ def test_nothing_of_it_reaches_a_host() -> None:
 
     assert (ROOT / "plugins" / "__init__.py").stat().st_size
     found = CollectionModuleUtilLocator(tuple(COLLECTION.rstrip(".").split(".")))
-    assert (found.found, found.source_code, found.is_package) == (True, "", True)
+    assert found.found and found.is_package and not found.source_code  # "" or b"": releases differ
 
 
 OLDER = """
