@@ -51,6 +51,7 @@ def told(flow: Flow, name: str) -> list[str]:
     return text.split()
 
 
+@pytest.mark.long
 def test_agents_set_passwords(agents: Flow) -> None:
     flow = agents
     flow.boot(entry("web", user_data=TELLING), entry("deaf", image="deaf"), entry("plain", image="plain"), **READY)

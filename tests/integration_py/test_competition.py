@@ -116,6 +116,7 @@ def test_the_last_cpus_devices_and_disks(place: Place, kind: str) -> None:
 CLAIMS = int(os.environ.get("BOOTFLOW_RACE_CLAIMS", "5000"))
 
 
+@pytest.mark.long
 def test_a_long_run_with_kills(place: Place, kind: str) -> None:
     """No oversubscription at any moment, no address twice, no claim lost: while racers are killed and servers restart."""
     place.report(6, 44 * 64)

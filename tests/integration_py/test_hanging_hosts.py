@@ -128,7 +128,8 @@ def test_a_stopped_libvirtd_does_not_hold_a_build(flow: Flow) -> None:
     nothing_stays(flow)
 
 
-@pytest.mark.parametrize("hangs", ["the module", pytest.param("the connection", marks=pytest.mark.long)])
+@pytest.mark.parametrize("hangs", ["the module", "the connection"])
+@pytest.mark.long
 def test_a_host_that_accepts_and_hangs_does_not_hold_a_build(flow: Flow, hangs: str) -> None:
     """Its interpreter sleeps, so that the module never begins; or what runs the module never answers."""
     flow.run("heartbeat")

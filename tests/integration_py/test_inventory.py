@@ -25,6 +25,7 @@ import yaml
 pytestmark = pytest.mark.usefixtures("lab")
 
 
+@pytest.mark.long
 def test_ansible_works_in_guests_behind_their_hosts(lab, tmp_path, monkeypatch):
     """The last command of the README's tour: boot, then ping what was booted, through the compute hosts."""
     monkeypatch.setenv("ANSIBLE_SHOW_CUSTOM_STATS", "true")

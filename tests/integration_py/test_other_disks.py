@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import pytest
 from flow import Flow, entry
 from test_moves import COUNTING, MORE, READY, running, wait_boots
 from test_operations import operate
@@ -18,6 +19,7 @@ def virsh(flow: Flow, *arguments: str) -> str:
     return flow.lab.host(row["host"]).run(*argv).stdout
 
 
+@pytest.mark.long
 def test_an_overlay_goes_on_and_is_not_left_behind(flow: Flow) -> None:
     flow.boot(entry("web", user_data=COUNTING), **READY)
     source = flow.instances()["web"]["host"]

@@ -33,7 +33,8 @@ def sees(said: str, **sizes: int) -> bool:
     return found == set(sizes) and all("name=%s bytes=%d" % (n, s) in said for n, s in sizes.items())
 
 
-@pytest.mark.parametrize("here", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("here", [False, True])
 def test_ephemeral_disk_and_swap(flow: Flow, here: bool) -> None:
     flow.boot(entry("web", user_data=ON_EPHEMERAL, flavor="wide"), **READY, **MORE)
     source = alone(flow, "web") if here else str(flow.instances()["web"]["host"])

@@ -78,6 +78,7 @@ def test_the_fleet_boots_by_its_zones_groups_and_flavors(fleet: Fleet) -> None:
     assert fleet.residue() == {}
 
 
+@pytest.mark.long
 def test_the_single_machine_does_everything_itself(flow: Flow) -> None:
     """The README's tour, run on a host of the lab."""
     host = flow.lab.hosts[0]
