@@ -6,41 +6,20 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import socket
 import subprocess
 import sys
-import typing as t
 from pathlib import Path
 
+import machine as machine_module
 import pytest
+import readme
+from machine import Machine
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests" / "release"), str(Path(__file__).resolve().parent)]
-
-import machine as machine_module  # noqa: E402
-import readme  # noqa: E402
-from machine import Machine  # noqa: E402
-
-CACHE = Path(os.environ.get("BOOTFLOW_CACHE", ROOT / ".cache"))
 DEMO = "scripts/demo"
 PROFILE = re.compile(r"libvirt-[0-9a-f-]{36} \(enforce\)")
-
-
-@pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Machine]:
-    image = machine_module.build_image(CACHE / "full")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    made = Machine(image, tmp_path_factory.mktemp("machine"), port)
-    try:
-        made.start()
-        yield made
-    finally:
-        made.remove()
 
 
 @pytest.fixture(scope="module")
