@@ -60,6 +60,41 @@ def test_the_demo_boots_guests_and_changes_nothing_the_second_time(printed: dict
     assert "Nothing was changed" not in first and "Nothing was changed" in second
 
 
+# docs/first-day.md, with the demo's guest as an image of one's own: its user is root, and it runs emulated.
+FIRST_DAY = r"""
+. ~/bootflow/.venv/bin/activate
+[ -e ~/.ssh/id_ed25519 ] || ssh-keygen -q -t ed25519 -N "" -f ~/.ssh/id_ed25519
+ansible-playbook bootflow.compute.init -e bootflow_init_dir=~/machines
+cd ~/machines
+mkdir -p /srv/images
+cp /root/bootflow/.cache/guest/bootflow-guest-ssh.qcow2 /srv/images/mine.qcow2
+cat >group_vars/all/mine.yml <<YAML
+bootflow_images:
+  - {name: mine, path: /srv/images/mine.qcow2, disk_format: qcow2, min_disk: 1, checksum: "sha256:$(sha256sum /srv/images/mine.qcow2 | cut -d' ' -f1)"}
+bootflow_wait_console: BOOTFLOW-GUEST-READY
+YAML
+sed -i 's/debian-13/mine/' web.yml
+sed -i "s|'debian'\"|'root'\"\n  ansible_python_interpreter: \"'/usr/bin/python3'\"|" guests.bootflow.yml
+ansible-playbook bootflow.compute.prepare
+ansible-playbook site.yml -e @web.yml
+ansible-playbook bootflow.compute.list
+ansible-playbook bootflow.compute.delete -e '{"bootflow_names": ["web-1", "web-2"]}'
+"""
+
+
+@pytest.mark.usefixtures("printed")
+def test_a_folder_of_ones_own_with_an_image_of_ones_own(machine: Machine) -> None:
+    """site.yml boots and works in the guests in one command."""
+    machine.put(FIRST_DAY.encode(), "/root/first-day")
+    said = machine.run("bash -ex /root/first-day", timeout=5400).stdout
+    sys.stdout.write(said)
+    listed = said.rpartition("+ ansible-playbook bootflow.compute.list")[2]
+    for name in ("web-1", "web-2"):
+        assert re.search(r"^%s +: ok=[1-9].* unreachable=0 +failed=0" % name, said, re.M), said
+        assert re.search(r"^%s +active" % name, listed, re.M), said
+    assert "Deleted: web-1, web-2" in said
+
+
 @pytest.mark.usefixtures("printed")
 def test_guests_are_confined_as_the_machine_has_it(machine: Machine) -> None:
     again = (
