@@ -20,7 +20,7 @@ OF_ONE_SUITE = re.compile(r"\bpython3\.\d+|\blib[a-z]+[\d.]*\d(?:-\d+)?(?:t64)?(
 BY_ALL = {"libc6"}  # of the name of the ABI, which does not change
 
 
-@pytest.mark.parametrize("script", ["build-guest-image", "build-storage-image", "demo", "lib.sh"])
+@pytest.mark.parametrize("script", ["build-guest-image", "build-storage-image", "demo", "lib.sh", "on-debian", "test"])
 def test_a_script_names_nothing_that_only_one_suite_has(script):
     lines = (ROOT / "scripts" / script).read_text().splitlines()
     code = "\n".join(line for line in lines if not line.lstrip().startswith("#"))
