@@ -339,7 +339,7 @@ def test_a_filter_of_the_user(flow: Flow) -> None:
 
 @pytest.mark.long
 def test_hosts_report_again_before_a_round_that_needs_them(flow: Flow) -> None:
-    """P6: what a long first round left without a host is not placed by reports that are too old."""
+    """What a long first round left without a host is not placed by reports that are too old."""
     for host in ("compute1", "compute2"):
         flow.lab.host(host).fail("spawn")
     output = flow.boot(entry("again", max_count=3), bootflow_facts_max_age=0).output

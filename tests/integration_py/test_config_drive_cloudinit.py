@@ -196,7 +196,7 @@ def test_without_network_user_data_and_files(tmp_path):
     ],
 )
 def test_the_password_that_cloud_init_sets(tmp_path, user_data, others, password):
-    """G5: a hash of the request's, unless vendor data of the site or user data say otherwise; no text that users of the guest can read."""
+    """A hash of the request's, unless vendor data of the site or user data say otherwise; no text that users of the guest can read."""
     hashed = sha512_crypt("of the request", "salt")
     md = metadata_of(PORTS, admin_password=None, login=("root", hashed), user_data=user_data, vendor_data=others)
     seen = as_cloudinit_sees(tmp_path, metadata.config_drive_files(md), "iso9660", MACS)

@@ -56,7 +56,7 @@ def ports(flow: Flow) -> dict[str, tuple[str, str, str, str]]:
 
 
 def test_guests_get_the_addresses_of_the_ledger(flow: Flow) -> None:
-    """G3: what is told to use DHCP finds a server, on each host; a reservation goes with its guest, and so does the lease."""
+    """What is told to use DHCP finds a server, on each host; a reservation goes with its guest, and so does the lease."""
     flow.variables["bootflow_networks"] = [NETWORK]
     on = {
         host: {"availability_zone": "nova:" + host, "networks": [{"network": "dhcp"}]}

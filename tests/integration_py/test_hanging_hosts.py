@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""S8: hosts that hang, with processes that are really stopped. Every wait has an end, and everybody else's instances boot."""
+"""Hosts that hang, with processes that are really stopped. Every wait has an end, and everybody else's instances boot."""
 
 from __future__ import annotations
 

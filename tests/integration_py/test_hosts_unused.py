@@ -66,7 +66,7 @@ class Purged(Host):
 
 
 def test_networks_that_nothing_uses(host):
-    """U11: networks that the collection defined were never removed; those of others never are."""
+    """Networks that the collection defined were never removed; those of others never are."""
     bridges = {name: outcome["bridge"] for name, outcome in host.manage("used", "bridged", "kept", "old").items()}
     host.foreign("net-define", FOREIGN % ("foreign", "virbr77"))
     host.domain_with("by-name", NIC % ("network", "network", "used"))
@@ -116,7 +116,7 @@ def test_a_network_was_needed_a_moment_ago_however_old_it_is(host):
 
 
 def test_base_images(host):
-    """U11: of guests of ours, and of what others made from the cache."""
+    """Of guests of ours, and of what others made from the cache."""
     paths = {n: host.make_disk(n) for n in (1, 2, 3, 4)}
     base = os.path.join(host.path, "_base")
     files = {n: next(f for f in os.listdir(base) if f.startswith("image-%d-" % n)) for n in paths}

@@ -60,7 +60,7 @@ def run_plainly(folder: Path, *arguments: str) -> tuple[int, str]:
 
 @pytest.mark.parametrize("playbook", PLAYBOOKS)
 def test_a_limit_without_localhost_fails_and_names_what_to_use(playbook: str, tmp_path: Path) -> None:
-    """S15: Ansible skips plays that the limit leaves out, and ends with 0."""
+    """Ansible skips plays that the limit leaves out, and ends with 0."""
     code, output = run(tmp_path, playbook, "--limit", "bootflow_compute")
     assert code == 2, output
     assert "the limit bootflow_compute leaves out localhost" in output

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""S5: what callbacks are given and what is printed, at the highest verbosity and with the arguments of tasks, has no secret."""
+"""What callbacks are given and what is printed, at the highest verbosity and with the arguments of tasks, has no secret."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ USER, SECRET = "chap-user-0123456789", "chap-secret-0123456789"
     ],
 )
 def test_what_a_module_prints_has_no_login(tmp_path: Path, module: str, arguments: dict[str, t.Any]) -> None:
-    """S18: with -vvv Ansible prints all that a module does, and that begins with its arguments."""
+    """With -vvv Ansible prints all that a module does, and that begins with its arguments."""
     # From ansible-core 2.21 on a module says what it was called with only when it is asked to.
     asked = {"_ansible_inject_invocation": True} if "inject_invocation" in PASS_VARS else {}
     process = ModuleRunner(str(tmp_path / "library")).start(module, check=True, diff=True, **arguments, **asked)

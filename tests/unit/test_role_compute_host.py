@@ -101,7 +101,6 @@ def host(tmp_path: pathlib.Path) -> Host:
 
 @pytest.mark.parametrize("allowed", [True, False])
 def test_where_a_guest_starts_the_host_s_own_settings_stay(host: Host, allowed: bool) -> None:
-    """S17"""
     host.works.touch()
     done = host.role(compute_host_qemu_unconfined=allowed)
     assert done.returncode == 0, done.stdout
@@ -109,14 +108,12 @@ def test_where_a_guest_starts_the_host_s_own_settings_stay(host: Host, allowed: 
 
 
 def test_without_leave_a_host_where_no_guest_starts_is_refused(host: Host) -> None:
-    """S17"""
     done = host.role()
     assert done.returncode != 0 and "no cgroups" in done.stdout
     assert "compute_host_qemu_unconfined: true" in done.stdout and host.conf.read_text() == OWN
 
 
 def test_with_leave_it_is_done_by_name_and_taken_back(host: Host) -> None:
-    """S17"""
     done = host.role(compute_host_qemu_unconfined=True)
     assert done.returncode == 0, done.stdout
     assert "Write user root, security driver none, no cgroups and no namespaces to qemu.conf" in done.stdout

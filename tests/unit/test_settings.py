@@ -225,7 +225,7 @@ def test_variables_that_do_not_exist() -> None:
 @pytest.mark.parametrize("kind", [dict, list, str, int, ENTRIES, REQUESTS])
 @pytest.mark.parametrize("form", ["list", "mapping", "aliases"])
 def test_a_value_that_is_nested_too_deep_is_an_error(kind: t.Any, form: str) -> None:
-    """S13: of whatever type, and of none that ends Python's stack or memory."""
+    """Of whatever type, and of none that ends Python's stack or memory."""
     value: t.Any = 0
     for _level in range(5000):
         value = {"a": value} if form == "mapping" else [value, value] if form == "aliases" else [value]
@@ -236,7 +236,7 @@ def test_a_value_that_is_nested_too_deep_is_an_error(kind: t.Any, form: str) -> 
 
 @pytest.mark.parametrize("kind", [dict, list, ENTRIES, REQUESTS])
 def test_a_json_text_that_is_nested_too_deep_is_an_error(kind: t.Any) -> None:
-    """S13: as extra variables on the command line are given."""
+    """As extra variables on the command line are given."""
     with pytest.raises(errors.InvalidInput) as caught:
         Setting("deep", kind).read("[" * 100_000)
     assert "bootflow_deep must be " in caught.value.message

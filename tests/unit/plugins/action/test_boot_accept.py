@@ -35,7 +35,7 @@ def test_wrong_options_and_wrong_settings_of_hosts_are_one_error(world: World) -
 
 
 def test_secrets_of_variables_are_not_written_into_the_arguments_of_the_task(world: World) -> None:
-    """S5: callbacks and display_args_to_stdout show the arguments of a task."""
+    """Callbacks and display_args_to_stdout show the arguments of a task."""
     variables = {
         "inventory_hostname": "localhost",
         "groups": {"all": ["localhost"], "bootflow_compute": []},
@@ -54,7 +54,6 @@ def test_secrets_of_variables_are_not_written_into_the_arguments_of_the_task(wor
 def test_an_image_file_that_is_not_on_the_controller_is_refused_with_the_request(
     world: World, tmp_path: Path, check_mode: bool
 ) -> None:
-    """U8."""
     world.report("h1")
     image = tmp_path / "cirros.img"
     variables = {
@@ -85,7 +84,7 @@ def test_an_image_file_that_is_not_on_the_controller_is_refused_with_the_request
 
 
 def test_what_changed_and_what_the_catalogue_changed_are_told(world: World) -> None:
-    """U2: in check mode and when it is done; the instance is not built again."""
+    """In check mode and when it is done; the instance is not built again."""
     world.report("h1")
     variables: dict[str, t.Any] = {
         "inventory_hostname": "localhost",

@@ -198,7 +198,7 @@ def test_a_build_goes_on_to_the_host_that_has_the_firmware(world: World) -> None
 def test_instances_are_placed_on_hosts_that_the_run_is_limited_to(
     world: World, variables: dict[str, t.Any], run_limit: list[str] | None, placed: str
 ) -> None:
-    """S15: plays of a run with a limit reach no other host, and a build there would wait for ever."""
+    """Plays of a run with a limit reach no other host, and a build there would wait for ever."""
     boot = Boot(world, "h1", "h2", "h3", **variables)
     for of_host in boot.of.values():
         of_host["groups"]["slow"] = ["h3"]
@@ -233,7 +233,7 @@ class TestBetweenRounds:
         return boot(boot_schedule, phase="refresh")[0]
 
     def test_hosts_report_again_before_a_round_that_needs_them(self, world: World, boot: Boot) -> None:
-        """P6: a round longer than service_down_time (900 s) found every host down in the next."""
+        """A round longer than service_down_time (900 s) found every host down in the next."""
         world.begin(STAGES[0], "h1")
         world.fail("h1", self.uuid, errors.RemoteError(reason="broken"))
         world.time += 1000
@@ -254,7 +254,7 @@ class TestBetweenRounds:
 
     @pytest.mark.parametrize("stages", [0, 1, 2, 3])
     def test_a_build_that_a_task_left_goes_to_another_host(self, world: World, boot: Boot, stages: int) -> None:
-        """S8: a task that a timeout of Ansible ended, or whose worker was killed, writes no outcome."""
+        """A task that a timeout of Ansible ended, or whose worker was killed, writes no outcome."""
         for given in WorldPorts(world, "a").folder().glob("*.builds") if stages else ():
             given.unlink()  # its task began
         for stage in STAGES[1:stages]:
@@ -280,7 +280,7 @@ class TestBetweenRounds:
 
 
 def test_a_boot_without_a_host_says_why_in_numbers(world: World) -> None:
-    """U3: in the result, in the fault, and where the boot ends."""
+    """In the result, in the fault, and where the boot ends."""
     large = [{"name": "small", "memory_mb": 99999, "vcpus": 1, "root_gb": 1}]
     boot = Boot(world, "h1", bootflow_flavors=large)
     created = boot(boot_accept)[0]["created"]
@@ -302,7 +302,7 @@ def test_a_boot_without_a_host_says_why_in_numbers(world: World) -> None:
 
 
 def test_a_plan_shows_like_instances_once(world: World) -> None:
-    """U9: one domain XML of an entry, and what differs in the others; one explanation of what fits nowhere."""
+    """One domain XML of an entry, and what differs in the others; one explanation of what fits nowhere."""
     boot = Boot(world, "h1", "h2", "h3", count=5)
     result, shown = boot(boot_schedule, check_mode=True)
     first, second = result["diff"][:2]

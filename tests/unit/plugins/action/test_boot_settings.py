@@ -255,7 +255,7 @@ def test_the_beginning_of_mac_addresses(world: World) -> None:
 
 
 def test_dhcp_of_a_managed_network_is_told_and_reserved(world: World) -> None:
-    """G3: the guest was told to ask a DHCP server, and there was none."""
+    """The guest was told to ask a DHCP server, and there was none."""
     subnets = [{"cidr": "10.0.0.0/24", "enable_dhcp": True, "dns_nameservers": ["9.9.9.9"]}]
     networks = [
         {"name": "blue", "source": "bf-blue", "manage": True, "subnets": subnets},
@@ -272,7 +272,7 @@ def test_dhcp_of_a_managed_network_is_told_and_reserved(world: World) -> None:
 
 
 def test_a_guest_cannot_have_the_gateway_of_a_managed_network(world: World) -> None:
-    """G3: it was accepted, and the guest took its host's address."""
+    """It was accepted, and the guest took its host's address."""
     subnets = [{"cidr": "10.0.0.0/24"}]
     networks = [
         {"name": "blue", "manage": True, "subnets": subnets},
@@ -297,7 +297,7 @@ def test_a_guest_cannot_have_the_gateway_of_a_managed_network(world: World) -> N
 def test_who_sets_the_admin_password(
     world: World, tmp_path: pathlib.Path, host: t.Any, properties: t.Any, entry: t.Any, user: str | None
 ) -> None:
-    """G5: cloud-init sets a given one, and a generated one on request. Then the drive, which every user of the guest can read, has
+    """cloud-init sets a given one, and a generated one on request. Then the drive, which every user of the guest can read, has
     only its hash. Windows reads the text that Nova writes."""
     boot = Boot(world, host=host, images=[{**IMAGE, "properties": properties}])
     boot.build(**entry)
@@ -367,7 +367,7 @@ def test_the_limit_of_builds_reaches_the_host_which_counts_those_of_all_runs(wor
 
 
 def test_names_that_nothing_reads_are_warned_of_once_a_flavor_and_image(world: World) -> None:
-    """G9: a misspelt extra spec or property had no effect, and nobody said so."""
+    """A misspelt extra spec or property had no effect, and nobody said so."""
     flavor = {**FLAVOR, "extra_specs": {"hw:cpu_polcy": "dedicated", "hw:numa_sets": "1", "quota:cpu_shares": "9"}}
     image = {**IMAGE, "properties": {"hw_rack": "a", "os_distro": "debian", "hw_disc_bus": "scsi"}}
     boot = Boot(world, flavors=[flavor], images=[image])
@@ -400,7 +400,7 @@ def test_a_security_group_has_no_effect_and_a_boot_says_so(world: World, groups:
     ("zone", "entry"), [("nova", {}), ("north", {}), ("south, north", {"availability_zone": "north"})]
 )
 def test_a_guest_is_told_the_zone_of_its_host(world: World, zone: str, entry: dict[str, t.Any]) -> None:
-    """G2: it was null unless the entry named a zone."""
+    """It was null unless the entry named a zone."""
     boot = Boot(world, host={"bootflow_availability_zone": zone})
     boot.zone = zone
     boot.build(**entry)
@@ -408,7 +408,7 @@ def test_a_guest_is_told_the_zone_of_its_host(world: World, zone: str, entry: di
 
 
 def test_a_guest_is_told_where_it_finds_devices_with_a_tag(world: World) -> None:
-    """G2: tags of interfaces never reached the guest, and those of disks came without an address."""
+    """Tags of interfaces never reached the guest, and those of disks came without an address."""
     networks = [{"name": "blue", "subnets": [{"cidr": "10.0.0.0/24"}]}]
     boot = Boot(world, networks=networks)
     scratch = {"source_type": "blank", "destination_type": "local", "volume_size": 1}
@@ -450,7 +450,7 @@ def test_a_guest_with_tags_that_cannot_be_defined_is_not_started(world: World) -
 
 
 def test_a_guest_is_told_which_of_its_cpus_are_dedicated(world: World) -> None:
-    """G2: it was told of none."""
+    """It was told of none."""
     flavor = {**FLAVOR, "vcpus": 2, "extra_specs": {"hw:cpu_policy": "dedicated"}}
     boot = Boot(world, flavors=[flavor])
     boot.facts = {"numa_topology": cells(1, 4, 4096)}
@@ -461,7 +461,7 @@ def test_a_guest_is_told_which_of_its_cpus_are_dedicated(world: World) -> None:
 
 
 def test_fields_of_the_owner_reach_the_ledger_the_domain_and_filters(world: World, tmp_path: pathlib.Path) -> None:
-    """G4: they were accepted and had no effect."""
+    """They were accepted and had no effect."""
     fragment = {"name": "cost_centre", "server_create": {"cost_centre": {"type": "string"}}}
     (tmp_path / "cost_centre.json").write_text(json.dumps(fragment))
     entry = {"user": "carol", "access_ip_v4": "192.0.2.9", "access_ip_v6": "2001:db8::9", "disk_config": "AUTO"}
@@ -481,7 +481,7 @@ def test_fields_of_the_owner_reach_the_ledger_the_domain_and_filters(world: Worl
 
 
 def test_short_names_of_domains(world: World) -> None:
-    """U11: a name with a UUID is unusable by hand. The host says which of the names it took; the ledger has it for what follows."""
+    """A name with a UUID is unusable by hand. The host says which of the names it took; the ledger has it for what follows."""
     boot = Boot(world, domain_names="short")
     run = boot.run_module
     on_host = {"db": "5ec0d000-0000-4000-8000-000000000002"}  # of somebody else
@@ -517,7 +517,7 @@ def test_names_of_domains_have_the_uuid_by_default(world: World) -> None:
 
 
 def test_the_ledger_marks_what_it_has_on_hosts(world: World) -> None:
-    """S16: its id is in the domain, and goes to the modules that make and remove folders and logical volumes."""
+    """Its id is in the domain, and goes to the modules that make and remove folders and logical volumes."""
     boot = Boot(world)
     boot.build()
     owner = boot.xml().find("metadata/{*}owner")

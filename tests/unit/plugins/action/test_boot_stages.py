@@ -123,7 +123,7 @@ def test_secrets_that_are_not_valid_any_more_fail_their_own_build_only(world: Wo
 
 
 def test_the_traceback_of_an_unexpected_error_is_in_the_journal(world: World) -> None:
-    """G6: as Nova's instance_action_events.traceback; who boots gets a line without it, and values are in neither."""
+    """As Nova's instance_action_events.traceback; who boots gets a line without it, and values are in neither."""
     world.report("h1")
     (uuid,) = world.accept(request("web", 1)).created
     world.schedule()

@@ -292,7 +292,7 @@ def test_nothing_of_another_instance_is_touched(pair: BootWorld) -> None:
 def test_the_traceback_of_an_unexpected_error_is_in_the_journal(
     pair: BootWorld, operation: Operation, module: str
 ) -> None:
-    """G6: a step that ended unexpectedly failed the task and left nothing in the ledger."""
+    """A step that ended unexpectedly failed the task and left nothing in the ledger."""
     host = Host(pair)
     volume = begun(pair) if operation is volume_attach.ATTACH else leaving(pair, host)
     host.broken = module

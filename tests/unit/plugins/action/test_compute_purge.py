@@ -92,7 +92,7 @@ def failing(**fields: t.Any) -> dict[str, t.Any]:
 
 
 def test_removals_that_failed_fail_the_task_and_the_others_are_reported(world: World) -> None:
-    """U11: a purge that failed halfway said that it had removed nothing, and the run ended with 0."""
+    """A purge that failed halfway said that it had removed nothing, and the run ended with 0."""
     path = BASE + "b-0123456789abcdef"
     cause = {"code": "RemoteError", "status": 400, "message": "Operation not permitted \x1b[2J", "remedy": "lsattr"}
     busy = {"code": "LibvirtError", "message": "libvirt: busy"}

@@ -246,7 +246,6 @@ def test_every_field_is_in_one_of_the_tables() -> None:
 @pytest.mark.parametrize("kind", ["sqlite"])
 @pytest.mark.parametrize("field", sorted(EFFECTS))
 def test_a_field_that_is_accepted_has_an_effect(world: World, field: str) -> None:
-    """G4."""
     entry, seen, value = EFFECTS[field]
     boot = Boot(world, **EVERYTHING)
     boot.build(**entry)

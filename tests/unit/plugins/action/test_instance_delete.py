@@ -102,7 +102,6 @@ def test_deleted_from_all_hosts(play: Play) -> None:
 
 
 def test_a_name_that_does_not_exist_deletes_nothing(play: Play) -> None:
-    """U10."""
     before = play.world.everything()
     for check_mode in (True, False):
         with pytest.raises(errors.InstanceNotFound, match="wep-1") as caught:
@@ -176,7 +175,7 @@ def test_a_host_whose_task_returned_nothing_keeps_what_it_has(play: Play) -> Non
 
 
 def test_the_traceback_of_an_unexpected_error_is_in_the_journal(play: Play) -> None:
-    """G6: and the task of the host does not fail, so that the others are deleted."""
+    """And the task of the host does not fail, so that the others are deleted."""
     play.broken = True
     result = play(names=["web-1"])
     (left,) = result["left"]

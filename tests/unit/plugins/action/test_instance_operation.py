@@ -308,7 +308,7 @@ def test_an_unknown_operation(fleet: Fleet) -> None:
 @pytest.mark.parametrize("where", ["controller", "host"])
 @pytest.mark.parametrize("operation", ["stop", "start"])
 def test_the_traceback_of_an_unexpected_error_is_in_the_journal(fleet: Fleet, operation: str, where: str) -> None:
-    """G6: people get a line; the frames, without values, are in the journal and at -vvv."""
+    """People get a line; the frames, without values, are in the journal and at -vvv."""
     if operation == "start":
         fleet.play("stop", names=["web-1"])
     fleet.broken = where

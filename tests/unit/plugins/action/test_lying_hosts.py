@@ -233,7 +233,7 @@ def said(result: t.Mapping[str, t.Any], warnings: t.Sequence[str], lie: str) -> 
 
 
 def test_a_lying_compute_host_is_left_out_and_everybody_else_boots(world: World) -> None:
-    """S1: whatever a host answers, the report and the audit come to an end, and a boot finds its host."""
+    """Whatever a host answers, the report and the audit come to an end, and a boot finds its host."""
     world.report("h1", numa_topology=None)
     lying = list(lies(COMPUTE, examples(1000)))
     left_out = 0
@@ -289,7 +289,7 @@ def _audited(world: World, answer: dict[str, t.Any], lie: str) -> None:
 
 
 def test_a_lying_storage_host_is_left_out_and_everybody_elses_volumes_are_placed(vworld: VolumeWorld) -> None:
-    """S18: whatever a storage host answers, volumes are placed on the others, and the table of backends is shown."""
+    """Whatever a storage host answers, volumes are placed on the others, and the table of backends is shown."""
     vworld.store("s1", lvm=100)
     lying = list(lies(STORAGE, examples(1000)))
     left_out = 0
@@ -322,7 +322,7 @@ def _makes_volumes(world: VolumeWorld, lie: str) -> None:
 @pytest.mark.parametrize("column", ["memory_mb", "vcpus", "local_gb", "disk_available_least"])
 @pytest.mark.parametrize("value", ["'lots'", "9e999", "-9e999", "1e300"])
 def test_a_row_that_cannot_be_read_is_a_host_that_is_down(world: World, column: str, value: str) -> None:
-    """S1: sqlite took such values; the host is down in words where its numbers are none, and all others are scheduled."""
+    """sqlite took such values; the host is down in words where its numbers are none, and all others are scheduled."""
     world.report("h1")
     world.report("h2")
     c = tables.compute_nodes.c
@@ -344,7 +344,7 @@ PROFILES: list[dict[str, t.Any]] = [
 
 @pytest.mark.parametrize("profile", PROFILES, ids=json.dumps)
 def test_a_profile_that_cannot_be_read_is_a_host_that_is_down(world: World, profile: dict[str, t.Any]) -> None:
-    """S1: the CPU and guests of a host as an older version stored them."""
+    """The CPU and guests of a host as an older version stored them."""
     world.report("h1")
     with world.ledger.write() as tx:
         tx = tx.for_run(world.context())
@@ -368,7 +368,7 @@ def test_a_profile_that_cannot_be_read_is_a_host_that_is_down(world: World, prof
     ids=json.dumps,
 )
 def test_devices_that_cannot_be_read_are_offered_to_nobody(world: World, facts: dict[str, t.Any]) -> None:
-    """S1: cells and devices of a host as an older version stored them."""
+    """Cells and devices of a host as an older version stored them."""
     world.report("h1")
     cells = facts.get("numa_topology")
     with world.ledger.write() as tx:
@@ -385,7 +385,7 @@ def test_devices_that_cannot_be_read_are_offered_to_nobody(world: World, facts: 
 @pytest.mark.parametrize("column", ["total_gb", "free_gb", "provisioned_gb"])
 @pytest.mark.parametrize("value", [math.inf, -math.inf])
 def test_a_pool_of_infinite_size_is_not_ready(vworld: VolumeWorld, column: str, value: float) -> None:
-    """S18: both databases take an infinite number; volumes are placed on the other pools."""
+    """Both databases take an infinite number; volumes are placed on the other pools."""
     vworld.store("s1", lvm=100)
     vworld.store("s2", lvm=100)
     with vworld.ledger.write() as tx:
@@ -397,7 +397,7 @@ def test_a_pool_of_infinite_size_is_not_ready(vworld: VolumeWorld, column: str, 
 
 @pytest.mark.parametrize("report", [{"orphans": 5}, {"orphans": [5]}, {"data_percent": "many"}, []])
 def test_a_stored_report_that_cannot_be_read_breaks_no_table(vworld: VolumeWorld, report: t.Any) -> None:
-    """S18: the table of backends shows the others, and says why."""
+    """The table of backends shows the others, and says why."""
     vworld.store("s1", lvm=100)
     vworld.store("s2", lvm=100)
     with vworld.ledger.write() as tx:

@@ -120,7 +120,7 @@ ANSWERS: dict[str, dict[str, t.Any]] = {
 @pytest.mark.parametrize("kind", ["sqlite"])  # nothing is read or written
 @pytest.mark.parametrize("module", sorted(ANSWERS))
 def test_whatever_a_module_answers_is_an_error_of_the_family_or_believed(world: World, module: str) -> None:
-    """S1: of each module that works on many items."""
+    """Of each module that works on many items."""
     ports = WorldPorts(world, "a")
     action = action_of(compute_report, ports, variables("h1"))
 

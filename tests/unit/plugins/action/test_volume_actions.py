@@ -262,7 +262,7 @@ def test_a_volume_that_a_dead_run_began_on_a_host_that_the_limit_leaves_out(run:
 
 
 def test_storage_hosts_report_again_before_a_round_that_needs_them(run: Runner) -> None:
-    """P6: a round longer than service_down_time (900 s) found every backend silent in the next."""
+    """A round longer than service_down_time (900 s) found every backend silent in the next."""
     entries = [{"name": "late", "size": 5}]
     run(volume_accept, run="a", volumes=entries)
     run.world.time += 1000
@@ -528,7 +528,7 @@ def stage(run: Runner, broken: str, on_host: bool = False) -> tuple[dict[str, t.
 def test_the_traceback_of_an_unexpected_error_is_in_the_journal_of_the_volume(
     run: Runner, what: str, on_host: bool
 ) -> None:
-    """G6: people get a line; the frames, without values, are in the journal, which volume_info returns."""
+    """People get a line; the frames, without values, are in the journal, which volume_info returns."""
     world = run.world
     run(volume_accept, volumes=[])  # what the inventory says of the backends is in the ledger
     name = "new" if what == "create" else "data"

@@ -134,7 +134,7 @@ def host(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Host:
 def test_a_removal_that_fails_keeps_neither_the_others_nor_the_report(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """U11: the second of three images and of three networks cannot be removed."""
+    """The second of three images and of three networks cannot be removed."""
     remove = unused_images.remove_files
 
     def remove_files(*paths: str) -> None:

@@ -51,7 +51,6 @@ def test_an_incomplete_run_lists_each_item_with_its_attempts_and_the_remedies_ne
 
 
 def test_items_with_the_same_fate_are_told_once():
-    """U4"""
     items = [errors.failed_item("web-%d" % n, "u%d" % n, FAULT, host="kvm1" if n == 1 else "") for n in range(1, 14)]
     items.append(errors.failed_item("db", "u14", {**FAULT, "message": "another"}))
     lines = error_result(errors.BootFailed(items, 14))["msg"].splitlines()
@@ -147,7 +146,7 @@ def test_a_module_that_ended_with_an_exception_is_a_remote_error_with_its_last_l
 
 
 def test_what_a_terminal_must_not_be_sent_is_escaped():
-    """S13: names with control characters and marks of direction, in tables, errors and what hosts say."""
+    """Names with control characters and marks of direction, in tables, errors and what hosts say."""
     name = "a\x1b[2J\u202eb\nc"
     assert tables.table(("NAME",), [(name,)])[2] == "a\\x1b[2J\\u202eb\\nc"
     shown = []

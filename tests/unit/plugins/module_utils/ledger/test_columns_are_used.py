@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""P2: each column of the ledger is written by the product, with a value other than its default, and the product reads it.
+"""Each column of the ledger is written by the product, with a value other than its default, and the product reads it.
 
 Written: in a life of hosts, instances and volumes that only the product's own functions lead, from reports as hosts give them. Read: its
 name is an attribute or a text in the code, outside the tables and their migrations.

@@ -117,7 +117,6 @@ def test_refused(data, claimed, words):
 @pytest.mark.parametrize("allowed", [("streamOptimized",), ("monolithicSparse",), ()])
 @pytest.mark.parametrize("create_type", ["streamOptimized", "monolithicSparse"])
 def test_types_of_vmdk_that_are_allowed(create_type, allowed):
-    """P11."""
     data = vmdk(create_type)
     info = {"format": "vmdk", "virtual-size": 5, "format-specific": {"data": {"create-type": create_type}}}
 

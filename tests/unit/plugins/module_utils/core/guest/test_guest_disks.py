@@ -187,7 +187,7 @@ def test_a_lun_has_the_serial_of_the_real_disk():
 
 @pytest.mark.parametrize("bus, length", [("usb", 20), ("scsi", 36), ("virtio", 36), ("sata", 36)])
 def test_a_serial_is_as_long_as_the_bus_takes_it(bus, length):
-    """E3: QEMU 10 starts no guest, and plugs no disk, with a longer one."""
+    """QEMU 10 starts no guest, and plugs no disk, with a longer one."""
     (node,) = nodes(disk("sda" if bus != "virtio" else "vda", bus, 0))
     assert node.findtext("serial") == VOLUME[:length]
     alias = node.find("alias")

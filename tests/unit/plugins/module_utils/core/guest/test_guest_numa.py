@@ -73,7 +73,6 @@ def test_who_has_no_topology_is_as_before():
 
 
 def test_locked_memory():
-    """G9."""
     root = domain({"hw:mem_page_size": "large", "hw:locked_memory": "true"})
     assert root.find("memoryBacking/locked") is not None and root.find("memoryBacking/nosharepages") is None
     assert domain({"hw:mem_page_size": "large", "hw:locked_memory": "false"}).find("memoryBacking/locked") is None

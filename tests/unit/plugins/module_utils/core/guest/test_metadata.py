@@ -224,7 +224,7 @@ def test_vendor_data_are_in_both_files():
     [({}, []), ({"cloud-init": "#!/bin/sh", "v": 1}, ["#!/bin/sh"]), ({"cloud-init": ["a", "b"]}, ["a", "b"])],
 )
 def test_a_password_for_cloud_init_is_before_the_vendor_data_of_others(others, parts):
-    """G5: cloud-init sets no admin_pass. What comes later replaces it."""
+    """cloud-init sets no admin_pass. What comes later replaces it."""
     files = metadata.config_drive_files(bare(login=("root", "$6$salt$hash"), vendor_data=others))
     told = json.loads(files["openstack/latest/vendor_data.json"])
     assert told["cloud-init"][1:] == parts and {k: v for k, v in told.items() if k != "cloud-init"} == {

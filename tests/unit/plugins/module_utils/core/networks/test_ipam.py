@@ -161,7 +161,7 @@ def test_fixed_ip_at_the_borders(cidr, ip, fine):
 
 
 def test_the_gateway_of_a_managed_network_is_taken_by_its_hosts():
-    """G3: a guest with it would take the hosts' own address."""
+    """A guest with it would take the hosts' own address."""
     seed = dataclasses.replace(subnet("10.0.0.0/24"), gateway_ip="10.0.0.1")
     ipam.check_fixed_ip(seed, "10.0.0.1", False)
     ipam.check_fixed_ip(seed, "10.0.0.2", False, managed=True)

@@ -283,7 +283,7 @@ SERVED = {"cidr": "10.1.0.0/24", "enable_dhcp": True}
     ],
 )
 def test_dhcp_that_libvirt_cannot_serve(subnets, reason):
-    """G3: it is refused. Without ``manage`` a server outside serves it, whatever it is."""
+    """It is refused. Without ``manage`` a server outside serves it, whatever it is."""
     ((where, message),) = failures(networks=[{"name": "n", "manage": True, "subnets": subnets}])
     assert where == "networks[n].subnets[%d].enable_dhcp" % (len(subnets) - 1) and reason in message
     for outside in ({}, {"manage": True, "type": "bridge"}):
@@ -312,13 +312,12 @@ def test_how_an_image_is_fetched():
 
 @pytest.mark.parametrize("image_id", ["../../etc", "a/b", ".hidden", "a.b", "-x", "x" * 129, "\u00e4"])
 def test_ids_of_images_are_names_of_files(image_id):
-    """S13: the hosts refuse them, too, but only after the boot has begun."""
+    """The hosts refuse them, too, but only after the boot has begun."""
     assert {p for p, _m in failures(images=[{**IMAGE, "id": image_id}])} == {"images[i].id"}
 
 
 @pytest.mark.parametrize("url", ["HTTP://[::1", "http://[::1", "http://h:port/x", "HTTP://"])
 def test_urls_that_cannot_be_read_are_refused(url):
-    """S13."""
     assert {p for p, _m in failures(images=[{**IMAGE, "url": url}])} == {"images[i].url"}
 
 
@@ -371,7 +370,7 @@ def test_a_network_is_called_by_its_name_on_the_hosts_unless_told():
 
 
 def test_errors_of_an_image_are_of_the_request_that_names_it():
-    """U8: the catalogue has many images, a request one; each error names its image."""
+    """The catalogue has many images, a request one; each error names its image."""
     images = [{"name": "new", "url": "http://x/y", "disk_format": "raw"}, *IMAGES]
     catalogue = parse_catalogue(FLAVORS, images, NETWORKS, KEYPAIRS)
     entry = {"name": "web", "flavor": "small", "networks": ["blue"]}
@@ -400,7 +399,6 @@ def test_errors_of_an_image_are_of_the_request_that_names_it():
     ],
 )
 def test_the_nearest_name(catalogue, lookup, asked, remedy):
-    """U10."""
     with pytest.raises(BootflowError) as caught:
         getattr(catalogue, lookup)(asked)
     assert caught.value.remedy == remedy

@@ -113,7 +113,6 @@ def test_every_field_of_a_request_is_in_the_digest(full):
 
 
 def test_an_instance_is_compared_with_its_request_and_not_with_the_catalogue(full):
-    """U2."""
     flavor, image = dataclasses.replace(full.flavor, vcpus=8), dataclasses.replace(full.image, checksum="ff" * 32)
     other = dataclasses.replace(full, flavor=flavor, image=image)
     assert difference(request_digest(full), request_digest(other)) == Difference(
@@ -129,7 +128,7 @@ def test_an_instance_is_compared_with_its_request_and_not_with_the_catalogue(ful
 
 
 def test_differences_in_words(full):
-    """U10: neither UUIDs nor Python's lists."""
+    """Neither UUIDs nor Python's lists."""
     ids = ["%08d-0000-4000-8000-000000000000" % n for n in range(3)]
     one = dataclasses.replace(full, networks=(NetworkRequest(network=ids[0]),), key_name="mine")
     two = dataclasses.replace(full, networks=(NetworkRequest(network=ids[1]),), key_name=None)

@@ -130,7 +130,7 @@ def test_all_bad_wishes_at_once():
     ],
 )
 def test_flavor_and_image_that_contradict_each_other_are_refused_with_the_request(specs, properties, code):
-    """G9: neither overrules the other silently."""
+    """Neither overrules the other silently."""
     assert errors(specs, properties) == [("flavor", code, 400)]
 
 
@@ -155,7 +155,7 @@ def test_queues_of_one_vcpu_do_not_contradict():
 
 @pytest.mark.parametrize("value", ["soon", "-5", "1.5", True])
 def test_a_time_to_shut_down_that_is_no_number_is_refused(value):
-    """G9: the host's time was used silently."""
+    """The host's time was used silently."""
     assert errors({}, {"os_shutdown_timeout": value}) == [("image", "InvalidInput", 400)]
     parse({}, {"os_shutdown_timeout": 120})
 

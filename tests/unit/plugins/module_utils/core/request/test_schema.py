@@ -188,7 +188,6 @@ def test_the_validator_is_made_once_as_long_as_the_fragments_stay(tmp_path):
 
 
 def test_alternatives_in_words(errors):
-    """U10."""
     assert errors(networks="zzz") == [
         ("networks", "InvalidInput", 400, "Invalid input for field networks: 'zzz' must be a list or none or auto")
     ]

@@ -706,7 +706,7 @@ def test_boot_sequence(parse, errors, devices, image, good):
 
 
 def test_all_entries_together_are_limited(catalogue, base):
-    """S2: what would be expanded is limited before anything is."""
+    """What would be expanded is limited before anything is."""
     entries = [{**base, "name": name, "count": 40} for name in ("a", "b", "c")]
     assert len(parse_requests(entries, catalogue, RequestOptions(max_count=120))) == 3
     with pytest.raises(InvalidRequest) as caught:

@@ -100,7 +100,7 @@ def test_a_hostname_is_never_a_path_nor_two_lines(name):
 
 @given(st.integers(55, 80), st.sampled_from("a-_b"), st.integers(2, 2000))
 def test_guests_of_one_request_have_hostnames_of_their_own(length, last, count):
-    """G9: names of 62 characters and more keep their number."""
+    """Names of 62 characters and more keep their number."""
     name = "a" * (length - 1) + last
     hostnames = [instance_hostname(name, "%s-%d" % (name, number), "u") for number in (1, 2, count + 1)]
     assert len(set(hostnames)) == 3

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""G9: names of extra specs and image properties that nothing reads are warned of."""
+"""Names of extra specs and image properties that nothing reads are warned of."""
 
 from __future__ import annotations
 

@@ -199,7 +199,7 @@ def test_lines():
 
 
 def test_the_plan_of_one_host_has_no_weights_and_its_node_only_where_it_has_several():
-    """U9: (vm) and weight 0.0000"""
+    """(vm) and weight 0.0000"""
     (selection,) = select_destinations(Fleet([host("a", node="vm")]), spec(), OPTIONS)
     assert explanation_text(selection.decision) == ["u0 -> a", "  filters: 1 of 1 host passed", "  + a"]
     nodes = Fleet([host("a", node="n1"), host("a", node="n2")])
@@ -208,7 +208,7 @@ def test_the_plan_of_one_host_has_no_weights_and_its_node_only_where_it_has_seve
 
 
 def test_what_is_missing_has_names_and_units():
-    """U9: lacks 247334 MB, 4025344 MB, 14 vCPUs"""
+    """lacks 247334 MB, 4025344 MB, 14 vCPUs"""
     huge = RequestSpec(["u0"], Flavor("f", 256 * 1024, 16, 3941))
     with pytest.raises(NoValidHost) as caught:
         select_destinations(Fleet([host("a", memory_mb=10000, local_gb=10, vcpus=1)]), huge, OPTIONS)
@@ -548,7 +548,7 @@ def test_the_smaller_flavor_fits_and_the_next_larger_does_not(fields, flavor):
 
 
 def test_what_has_no_host_is_told_in_numbers_by_class_of_host():
-    """U3: in the message and the remedy, without a decision for each instance that has one."""
+    """In the message and the remedy, without a decision for each instance that has one."""
     fleet = [
         host("a", memory_mb=512),
         host("b", memory_mb=1000),

@@ -472,7 +472,7 @@ def test_a_decision_tells_everything():
 
 
 def test_the_nearest_miss_comes_first():
-    """U9: units everywhere, the resource by its name, and what lacks least before the others."""
+    """Units everywhere, the resource by its name, and what lacks least before the others."""
     states = [state(1, 5), state(2, 40, availability_zone="b"), state(3, 41.97), state(4, 9, disabled=True)]
     with pytest.raises(NoValidBackend) as caught:
         select_backend(states, VolumeRequest(50, "v", availability_zone="nova"), options())

@@ -163,7 +163,6 @@ BIG = dataclasses.replace(SMALL, name="big", memory_mb=9999)
 
 
 def test_an_edited_catalogue_changes_no_instance_and_is_told(world: World) -> None:
-    """U2."""
     world.report("h1")
     uuids = [world.boot("web"), world.boot("db")]
     before = world.everything()
@@ -176,7 +175,6 @@ def test_an_edited_catalogue_changes_no_instance_and_is_told(world: World) -> No
 
 
 def test_metadata_description_and_tags_change_in_place(world: World) -> None:
-    """U2."""
     world.report("h1", memory=9)
     first = world.accept(request("web", 2, metadata={"role": "front"}), request("db", metadata={"role": "front"}))
     world.schedule()
@@ -217,7 +215,6 @@ def test_a_request_of_a_version_without_tags_is_the_same_request(world: World) -
 
 
 def test_what_never_had_a_host_gives_its_name_to_the_corrected_request(world: World) -> None:
-    """U2."""
     world.report("h1", memory=2)
     (failed,) = world.accept(request("web", flavor=BIG), run="a").created
     world.schedule()

@@ -442,7 +442,7 @@ def test_a_volume_that_cannot_be_made_ends_the_build(bworld: BootWorld) -> None:
 
 
 def test_a_login_that_fails_on_a_host_goes_to_another_host(bworld: BootWorld) -> None:
-    """P10: the host connects volumes in what is Nova's spawn, whose failures are rescheduled; only what prepares them aborts."""
+    """The host connects volumes in what is Nova's spawn, whose failures are rescheduled; only what prepares them aborts."""
     bworld.report("h1")
     bworld.report("h2")
     bworld.store(lvm=30)

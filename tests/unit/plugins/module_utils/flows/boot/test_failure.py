@@ -201,7 +201,7 @@ def test_no_address_left_for_a_rescheduled_build(world: World) -> None:
 def test_what_fails_while_it_is_prepared_fails_on_every_host(
     world: World, preparing: str | None, outcome: str, said: str
 ) -> None:
-    """P10: ports and volumes are not the host's; what the host itself does is tried on another one."""
+    """Ports and volumes are not the host's; what the host itself does is tried on another one."""
     world.report("h1", memory=9)
     uuid = world.boot("web", "spawning")
     assert world.fail("h1", uuid, errors.RemoteError(reason="broken"), preparing=preparing) == outcome

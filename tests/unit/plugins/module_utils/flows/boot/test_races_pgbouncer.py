@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""S4: the races that a snapshot of a whole transaction would lose, through PgBouncer, to a database where that is the default."""
+"""The races that a snapshot of a whole transaction would lose, through PgBouncer, to a database where that is the default."""
 
 from __future__ import annotations
 

@@ -541,7 +541,6 @@ def test_a_stage_that_lost_a_build_says_so(world: World) -> None:
 
 
 def test_a_fault_says_what_is_missing_and_what_would_do(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """U3."""
     world.report("h1", memory=1)
     world.report("h2", memory=2)
     monkeypatch.setattr(schedule, "MOST_EXPLAINED", 4)  # two requests over two hosts
@@ -561,7 +560,7 @@ def test_a_fault_says_what_is_missing_and_what_would_do(world: World, monkeypatc
 
 
 def test_a_root_disk_of_the_image_s_size_claims_what_it_can_become(world: World) -> None:
-    """S14: 20 such guests were placed on a host with room for three."""
+    """20 such guests were placed on a host with room for three."""
     world.report("h1", reserved_disk_gb=3990)  # of 4000
     flavor = Flavor(name="zero", memory_mb=64, vcpus=1)
     image = dataclasses.replace(IMAGE, min_disk=3)

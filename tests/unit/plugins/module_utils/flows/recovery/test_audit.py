@@ -138,7 +138,7 @@ def test_an_audit_of_what_is_right_writes_nothing(world: World, auditor: Auditor
 
 
 def test_the_hypervisor_s_overhead_is_claimed_kept_and_given_back(world: World, auditor: Auditor) -> None:
-    """P9: it was always 0. An instance keeps what it was accepted with, whatever the setting is now."""
+    """It was always 0. An instance keeps what it was accepted with, whatever the setting is now."""
     world.report("h1")
     empty = world.used("h1")
     uuid = world.boot("web", overhead=Overhead(memory_mb=64, disk_gb=1, vcpus=2))

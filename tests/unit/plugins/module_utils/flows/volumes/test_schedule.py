@@ -180,7 +180,7 @@ def test_what_was_not_made_after_the_last_round_ends_in_error(vworld: VolumeWorl
 
 
 def test_attempts_are_counted_and_told(vworld: VolumeWorld) -> None:
-    """C16: three backends that fail, then the error that says so."""
+    """Three backends that fail, then the error that says so."""
     for name in ("s1", "s2", "s3"):
         vworld.store(name, lvm=100)
     volume_id = accept(vworld, "v")

@@ -16,7 +16,7 @@ UUID = "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11"
 
 @pytest.mark.slow
 def test_an_image_larger_than_its_instance_claims_is_refused(tmp_path: pathlib.Path) -> None:
-    """S14: a disk of the image's size is no larger than what the ledger has counted for it."""
+    """A disk of the image's size is no larger than what the ledger has counted for it."""
     source = tmp_path / "image"
     with open(source, "wb") as file:
         file.truncate(GIB + 512)

@@ -71,7 +71,7 @@ def host(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Host:
 
 
 def test_an_image_goes_when_its_last_disk_is_gone_and_is_fetched_again(host: Host) -> None:
-    """U11: base images were never removed."""
+    """Base images were never removed."""
     assert host.purge() == [] and not os.path.exists(host.path)  # a host without a cache
     used, old = host.image("used"), host.image("old")
     for guest, image in zip(GUESTS, (used, old, old)):

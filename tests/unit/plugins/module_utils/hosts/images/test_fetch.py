@@ -156,7 +156,6 @@ def test_without_a_length_the_content_ends_with_the_connection(serve, tmp_path):
 
 
 def test_login_and_headers_do_not_follow_a_redirect_to_another_server(serve, tmp_path):
-    """S6"""
     other = serve(sends(b"data"))
     same = serve(lambda request: redirects("/b")(request) if request.path == "/a" else redirects(other.url)(request))
     assert get(same.url + "/a", tmp_path, LOGIN) == b"data"
@@ -166,7 +165,6 @@ def test_login_and_headers_do_not_follow_a_redirect_to_another_server(serve, tmp
 
 
 def test_the_way_back_from_another_server_has_no_login(serve, tmp_path):
-    """S6"""
     servers = []
 
     def back(request):
@@ -181,7 +179,6 @@ def test_the_way_back_from_another_server_has_no_login(serve, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_redirects_that_are_refused(serve, tmp_path, certificate, status):
-    """S6"""
     plain = serve(sends(b"data"))
     safe = serve(redirects(plain.url, status), tls(certificate))
     error = refused(ImageDownloadFailed, safe.url, tmp_path, ImageAccess(ca_path=certificate[0]))
@@ -235,14 +232,12 @@ def test_a_temporary_error_is_retried(serve, tmp_path):
 
 
 def test_a_content_without_end_stops_at_the_limit(serve, tmp_path):
-    """S7"""
     error = refused(ImageUnacceptable, serve(endless).url, tmp_path, max_bytes=8 * CHUNK)
     assert "larger than bootflow_image_max_gb" in error.message
     assert os.path.getsize(tmp_path / "target") <= 9 * CHUNK
 
 
 def test_a_content_larger_than_the_catalogue_says(serve, tmp_path):
-    """S7"""
     error = refused(ImageUnacceptable, serve(endless).url, tmp_path, declared=CHUNK)
     assert "larger than the size that the catalogue says (1048576 bytes)" in error.message
     server = serve(sends(b"12345"))
@@ -252,7 +247,6 @@ def test_a_content_larger_than_the_catalogue_says(serve, tmp_path):
 
 
 def test_a_content_larger_than_the_room(serve, tmp_path, monkeypatch):
-    """S7"""
     free = os.statvfs(tmp_path)
     free = free.f_bavail * free.f_frsize
     monkeypatch.setattr(module, "KEPT_FREE", free - 4 * CHUNK)
@@ -272,7 +266,6 @@ class Room:
 
 @pytest.mark.parametrize("answer", [drips(), drips(headers_too=True), endless], ids=["body", "headers", "endless"])
 def test_the_time_has_an_end(serve, tmp_path, answer):
-    """S7"""
     began = time.monotonic()
     error = refused(ImageDownloadFailed, serve(answer).url, tmp_path, seconds=1.5)
     assert "not complete after 1.5 s" in error.message and "bootflow_image_fetch_timeout" in error.remedy
@@ -281,7 +274,6 @@ def test_the_time_has_an_end(serve, tmp_path, answer):
 
 @pytest.mark.parametrize("answer", [drips(), drips(headers_too=True), lambda request: time.sleep(20)])
 def test_a_server_that_stalls_is_given_up(serve, tmp_path, monkeypatch, answer):
-    """S7"""
     monkeypatch.setattr(module, "SLOW_SECONDS", 1.0)
     began = time.monotonic()
     assert "bytes in 1 s" in refused(ImageDownloadFailed, serve(answer).url, tmp_path).message

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""G8: qemu-img is always told the checked format of an image: its own guess is what a guest may have written."""
+"""qemu-img is always told the checked format of an image: its own guess is what a guest may have written."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_no_call_lets_qemu_img_guess() -> None:
 def test_a_type_of_vmdk_that_is_not_allowed_is_not_converted(
     tmp_path: pathlib.Path, calls: t.Callable[[], list[list[str]]]
 ) -> None:
-    """P11: bootflow_vmdk_allowed_types reaches the check of the file that was fetched, before qemu-img opens it."""
+    """bootflow_vmdk_allowed_types reaches the check of the file that was fetched, before qemu-img opens it."""
     path = tmp_path / "image.vmdk"
     path.write_bytes(vmdk("monolithicSparse"))
     options = {name: option.get("default") for name, option in images.FETCH_ARGUMENTS.items()}

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""G8: the definition of a guest that libvirt refused is there for whoever looks for the cause."""
+"""The definition of a guest that libvirt refused is there for whoever looks for the cause."""
 
 from __future__ import annotations
 

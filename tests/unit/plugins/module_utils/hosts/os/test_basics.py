@@ -466,7 +466,7 @@ def test_an_instance_without_disks_of_its_own_has_a_folder(tmp_path):
 @pytest.mark.parametrize("mask", [0o000, 0o077])
 @pytest.mark.parametrize("mode", [0o711, 0o700])
 def test_folders_have_their_mode_under_every_umask(tmp_path, mask, mode):
-    """S12: parents that are missing, too; folders that exist are left alone."""
+    """Parents that are missing, too; folders that exist are left alone."""
     os.chmod(tmp_path, 0o750)
     old = os.umask(mask)
     try:
@@ -482,7 +482,7 @@ def test_folders_have_their_mode_under_every_umask(tmp_path, mask, mode):
 
 
 def test_a_build_waits_for_a_place_so_long_and_no_longer(tmp_path):
-    """S8: a run that holds the places for ever holds no other run's builds."""
+    """A run that holds the places for ever holds no other run's builds."""
     with locks.host_place(str(tmp_path), locks.BUILDS, 1):
         found = make_disks(str(tmp_path), [], [{"uuid": UUID, "disks": []}], {}, max_builds=1, place_timeout=0.1)
     error = found["outcomes"][UUID]["error"]
@@ -520,7 +520,7 @@ threading.Event().wait()
 
 
 def test_a_module_ends_with_its_programs_when_its_time_is_up():
-    """S8: the controller gives the host up, so nothing of the module may work on."""
+    """The controller gives the host up, so nothing of the module may work on."""
     seconds = "61.%d" % os.getpid()
     done = subprocess.run(
         [sys.executable, "-c", LATE, seconds], capture_output=True, text=True, timeout=60, check=False

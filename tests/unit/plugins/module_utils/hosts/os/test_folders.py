@@ -48,7 +48,6 @@ def in_locks(everybodys):
 
 @pytest.mark.parametrize("mode", [0o700, 0o755, 0o1777])
 def test_a_folder_that_another_user_made_first_is_refused(everybodys, mode):
-    """S3"""
     folder = in_locks(everybodys)
 
     def plant():
@@ -70,7 +69,6 @@ def hold_a_lock(folder):
 
 @pytest.mark.parametrize("target", ["/root", "victim", "../victim"])
 def test_a_link_that_another_user_planted_is_not_followed(everybodys, tmp_path, target):
-    """S3"""
     victim = tmp_path / "victim"
     (victim / "locks").mkdir(parents=True)
     (victim / "locks" / "one").write_text("precious")
@@ -83,7 +81,7 @@ def test_a_link_that_another_user_planted_is_not_followed(everybodys, tmp_path, 
 
 @pytest.mark.parametrize("mode", [0o777, 0o1777, 0o775])
 def test_locks_are_not_in_a_folder_that_others_write_to(tmp_path, mode):
-    """S3: a lock that another user made first is theirs to hold."""
+    """A lock that another user made first is theirs to hold."""
     folder = tmp_path / "locks"
     folder.mkdir()
     os.chown(folder, 0, NOBODY)
@@ -97,7 +95,6 @@ def test_locks_are_not_in_a_folder_that_others_write_to(tmp_path, mode):
 
 
 def test_a_lock_that_is_a_link_is_not_opened(tmp_path):
-    """S3"""
     (tmp_path / "locks").mkdir()
     (tmp_path / "locks" / "one").symlink_to(tmp_path / "victim")
     with pytest.raises(OSError):
@@ -107,7 +104,6 @@ def test_a_lock_that_is_a_link_is_not_opened(tmp_path):
 
 @pytest.mark.parametrize("mask", [0o000, 0o077])
 def test_nobody_else_can_touch_what_locks_leave(everybodys, mask):
-    """S3, S12"""
     old = os.umask(mask)
     try:
         with locks.host_lock(in_locks(everybodys), "one"):
@@ -132,7 +128,6 @@ def test_links_of_the_administrator_are_followed(tmp_path):
 
 
 def test_leftovers_of_another_user_are_not_removed(everybodys):
-    """S3"""
     left = os.path.join(everybodys, "image-theirs")
     assert as_nobody(lambda: os.mkdir(left))
     os.mkdir(os.path.join(everybodys, "image-ours"))
@@ -141,5 +136,4 @@ def test_leftovers_of_another_user_are_not_removed(everybodys):
 
 
 def test_the_locks_of_storage_are_where_only_root_makes_files():
-    """S3"""
     assert locks.LOCK_ROOT == "/run/bootflow"

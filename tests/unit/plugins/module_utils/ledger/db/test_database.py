@@ -164,7 +164,7 @@ def test_damaged(tmp_path: pathlib.Path) -> None:
 
 
 def test_damaged_anywhere(tmp_path: pathlib.Path) -> None:
-    """S13: wherever a file is damaged, opening it either works or is an error of the ledger."""
+    """Wherever a file is damaged, opening it either works or is an error of the ledger."""
     migrate(str(tmp_path / "good.db"))
     with contextlib.closing(sqlite3.connect(tmp_path / "good.db")) as connection:
         connection.execute("PRAGMA journal_mode=DELETE")
@@ -190,7 +190,7 @@ def test_damaged_anywhere(tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize("way", ["transact", "inspect", "read"])
 def test_content_that_is_no_text_is_damaged(world: World, way: str) -> None:
-    """S13: what is no UTF-8 or no JSON is found by Python, not by the database."""
+    """What is no UTF-8 or no JSON is found by Python, not by the database."""
 
     def read(_tx: t.Any) -> None:
         b"\xff".decode()
@@ -308,7 +308,7 @@ def test_a_full_disk(small_disk: pathlib.Path) -> None:
 
 @pytest.mark.parametrize("small_disk", ["80m"], indirect=True)
 def test_a_delete_on_a_full_disk_has_the_reserve(small_disk: pathlib.Path) -> None:
-    """S14: nothing could be given back."""
+    """Nothing could be given back."""
     path = small_disk / "ledger.db"
     migrate(str(path))
     world = World(str(path))
@@ -378,7 +378,7 @@ def test_a_file_of_somebody_else_that_is_open_is_refused() -> None:
 @pytest.mark.parametrize("suffix", ["", "-wal", "-shm", "-journal"])
 @pytest.mark.parametrize("what", ["file", "link", "dangling link", "pipe"])
 def test_root_takes_nothing_that_somebody_else_put_there(tmp_path: pathlib.Path, suffix: str, what: str) -> None:
-    """S11: neither a file nor, through a link, the mode of another file; and nothing is changed."""
+    """Neither a file nor, through a link, the mode of another file; and nothing is changed."""
     path, other = tmp_path / "ledger.db", tmp_path / "other"
     migrate(str(path))
     planted = pathlib.Path(str(path) + suffix)
@@ -414,7 +414,6 @@ def test_root_takes_nothing_that_somebody_else_put_there(tmp_path: pathlib.Path,
 def test_a_folder_where_others_can_exchange_the_file(
     tmp_path: pathlib.Path, exists: bool, mode: int, owner: int, words: str
 ) -> None:
-    """S11"""
     folder = tmp_path / "folder"
     folder.mkdir()
     if exists:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""S10: a server or a pooler that is stopped is not waited for without end. Its connections stay, its machine acknowledges."""
+"""A server or a pooler that is stopped is not waited for without end. Its connections stay, its machine acknowledges."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def show(tx: Transaction) -> list[str]:
 def test_a_transaction_has_its_own_isolation_level_and_limits(
     server: PostgresServer, name: str, poolers: list[PgBouncer], between: str | None, default: str
 ) -> None:
-    """S4: what the server, the database, the role or the URL have for defaults is not what a transaction gets."""
+    """What the server, the database, the role or the URL have for defaults is not what a transaction gets."""
     defaults = {"default_transaction_isolation": "serializable", "lock_timeout": "90s", "statement_timeout": "91s"}
     option = ""
     if default == "URL":
@@ -113,7 +113,7 @@ def test_a_server_that_only_reads_by_default_is_not_written_to(
 
 
 def test_statements_of_another_client_are_not_run(server: PostgresServer, name: str, poolers: list[PgBouncer]) -> None:
-    """S9: two clients take turns at one server process, each with statements that a driver would prepare."""
+    """Two clients take turns at one server process, each with statements that a driver would prepare."""
     poolers.append(PgBouncer(server, "transaction", size=1))
     ledgers = [opened(poolers[0].url(name), retry_timeout=0.1) for _each in range(2)]
     for number in range(20):

@@ -397,7 +397,6 @@ def test_the_architecture_of_images_that_name_none(props, passes):
     ],
 )
 def test_exact_filters_pass_hosts_that_the_guest_fills(name, host, flavor, reason):
-    """P11."""
     passes, why = verdict(name, host, flavor)
     assert passes is (not reason) and why.endswith(reason)
 
