@@ -7,7 +7,10 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from urllib.parse import urlsplit
+
+_PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True)
@@ -22,3 +25,19 @@ class ImageAccess:
     url_password: str = field(default="", repr=False)
     headers: t.Mapping[str, str] = field(default_factory=dict, repr=False)
     use_proxy: bool = True
+
+    def for_server_of(self, url: str, image_url: str) -> ImageAccess:
+        """Return the access to another file of the image: without what identifies the client where another server than the image's has it.
+
+        :arg image_url: a path, too: then what identifies the client can be meant for ``url`` only.
+        """
+        if not image_url.startswith(("http://", "https://")) or server_of(url) == server_of(image_url):
+            return self
+        return replace(self, client_cert="", client_key="", url_username="", url_password="", headers={})
+
+
+def server_of(url: str) -> tuple[str, str | None, int | None]:
+    """Return (scheme, host, port) of a URL."""
+    parts = urlsplit(url)
+    scheme = parts.scheme.lower()
+    return scheme, parts.hostname, parts.port or _PORTS.get(scheme)

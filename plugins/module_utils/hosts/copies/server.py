@@ -62,7 +62,7 @@ class _Connection:
     def end(self) -> None:
         """End it: whoever reads from it finds its end."""
         with contextlib.suppress(OSError):
-            self.raw.shutdown(socket.SHUT_RDWR)
+            socket.socket.shutdown(self.raw, socket.SHUT_RDWR)  # below TLS
 
 
 class Server:
@@ -135,7 +135,12 @@ class Server:
             with contextlib.suppress(OSError, Garbled, ValueError):
                 raw.settimeout(_STRANGER)
                 notice_loss(raw)
-                with context.wrap_socket(raw, server_side=True) as secured:
+                with context.wrap_socket(raw, server_side=True, do_handshake_on_connect=False) as secured:
+                    with self.at_door:  # wrap_socket() has taken the descriptor out of ``raw``
+                        connection.raw = secured
+                        if connection not in self.connections:
+                            return
+                    secured.do_handshake()
                     stream = t.cast(Stream, secured.makefile("rwb"))
                     while self._answered(stream, secured, connection):
                         pass

@@ -9,6 +9,7 @@ What arrives is input: every number is checked before it is used.
 
 from __future__ import annotations
 
+import array
 import errno
 import hashlib
 import hmac
@@ -19,6 +20,7 @@ import struct
 import typing as t
 
 CHUNK = 1024**2
+SECTOR = 512  # bytes; what is not a hole begins and ends at one, or at the end of the file
 LONGEST_LINE = 4096
 _FRAME = struct.Struct(">QI")  # offset and length in bytes; a length of 0 ends the file
 _ZEROS = bytes(CHUNK)
@@ -101,7 +103,8 @@ def receive_file(
     """
     if stat.S_ISREG(os.fstat(fd).st_mode):
         os.ftruncate(fd, size)
-    digest, frames, reached, written_bytes = hashlib.sha256(), [], 0, 0
+    frames = array.array("Q")  # offset and length of each: the sender decides how many there are
+    digest, reached, written_bytes = hashlib.sha256(), 0, 0
     while True:
         head = _exactly(stream, _FRAME.size)
         offset, length = _FRAME.unpack(head)
@@ -109,6 +112,8 @@ def receive_file(
             break
         if length > CHUNK or offset < reached or offset + length > size:
             raise Garbled("data beyond the end, or twice")
+        if offset % SECTOR or (length % SECTOR and offset + length != size):
+            raise Garbled("data that is not whole sectors")
         written_bytes += length
         if expected is not None and check_rest is not None and written_bytes > expected:
             check_rest(size - offset)
@@ -117,13 +122,13 @@ def receive_file(
         digest.update(head)
         digest.update(data)
         _write(fd, data, offset)
-        frames.append((offset, length))
+        frames.extend((offset, length))
         reached = offset + length
     if offset != size or not hmac.compare_digest(_exactly(stream, digest.digest_size), digest.digest()):
         raise Garbled("the checksum differs")
     os.fsync(fd)
     written = hashlib.sha256()
-    for offset, length in frames:
+    for offset, length in zip(frames[::2], frames[1::2]):
         written.update(_FRAME.pack(offset, length))
         written.update(os.pread(fd, length, offset))
     if written.digest() != digest.digest():

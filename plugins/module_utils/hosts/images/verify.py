@@ -44,6 +44,7 @@ def resolved(checksum: Checksum, source: str, access: ImageAccess, image_id: str
     with tempfile.TemporaryDirectory(prefix="bootflow-") as folder:
         path = os.path.join(folder, "checksums")
         limits = replace(UNLIMITED, max_bytes=_LARGEST, seconds=120.0)
+        access = access.for_server_of(checksum.address, source)
         fetch(checksum.address, path, image_id, lambda _bytes: None, access=access, limits=limits)
         with open(path, encoding="utf-8", errors="replace") as file:
             text = file.read()

@@ -24,7 +24,7 @@ _HEADER = struct.Struct(">IIIiiIi")  # length with itself, program, version, pro
 _REMOTE, _KEEPALIVE = 0x20008086, 0x6B656570  # programs
 _CALL, _REPLY, _MESSAGE, _ERROR = 0, 1, 2, 1
 _URI = b"qemu:///system"
-_MOST_CALLS = 10000  # of one connection: a long migration has an answer to each sign of life
+_MOST_CALLS = 10000  # of one connection, without signs of life: of these a long migration has any number
 
 # Procedures.
 _OPEN, _CLOSE, _SUPPORTS_FEATURE, _AUTH_LIST = 1, 2, 60, 66
@@ -143,13 +143,15 @@ class Filter:
     def _refusal(self, message: bytes) -> bytes:
         """The answer to a call that may not pass; b"" for a message that may."""
         _size, program, version, procedure, kind, serial, status = _HEADER.unpack_from(message)
-        self.calls += 1
-        if self.calls > _MOST_CALLS or version != 1 or status != 0:
-            raise Refused("a message of another version, or too many of them")
+        if version != 1 or status != 0:
+            raise Refused("a message of another version")
         body = _Reader(message[_HEADER.size :])
         if (program, kind) == (_KEEPALIVE, _MESSAGE) and procedure in (_PING, _PONG):
             body.end()
             return b""
+        self.calls += 1
+        if self.calls > _MOST_CALLS:
+            raise Refused("too many messages")
         if kind != _CALL:
             raise Refused("a message of another kind than a call")
         check = _CALLS.get(procedure)

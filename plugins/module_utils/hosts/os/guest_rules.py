@@ -41,6 +41,7 @@ _SCANS_VOLUMES = re.compile(r"^[^#\n]*\bscan_lvs\s*=\s*([01])", re.MULTILINE)
 _DISK = re.compile(r"/dev/[A-Za-z0-9_/:.@=+-]+\Z")
 
 _UUID = "????????-????-????-????-????????????"
+_ID = "[0-9a-f-]" * 40  # of an image in a cache, at least; see guest_content
 _TEXT = """\
 # Made by bootflow.compute: changes are lost. Guests write the content of these disks, and nothing of it is for this host.
 SUBSYSTEM!="block", GOTO="guests_end"
@@ -49,7 +50,7 @@ ENV{BOOTFLOW_GUEST}=""
 # Disks of volumes, by iSCSI
 ENV{ID_PATH}=="*-iscsi-*volume-%(uuid)s-lun-*", ENV{BOOTFLOW_GUEST}="1"
 # Logical volumes: volumes, their snapshots and images, and local disks of instances
-ENV{DM_LV_NAME}=="volume-%(uuid)s|_snapshot-%(uuid)s|clone-snap-%(uuid)s|image-*", ENV{BOOTFLOW_GUEST}="1"
+ENV{DM_LV_NAME}=="volume-%(uuid)s|_snapshot-%(uuid)s|clone-snap-%(uuid)s|image-%(id)s*", ENV{BOOTFLOW_GUEST}="1"
 ENV{DM_LV_NAME}=="%(uuid)s_disk*", ENV{BOOTFLOW_GUEST}="1"
 %(disks)s# Partitions, and maps over one of these disks
 ENV{DEVTYPE}=="partition", IMPORT{parent}="BOOTFLOW_GUEST"
@@ -72,7 +73,7 @@ def rules(disks: t.Sequence[str] = ()) -> str:
         name = path[len("/dev/") :]
         match = 'SYMLINK=="%s"' % name if "/" in name else 'KERNEL=="%s"' % name
         lines.append('%s, ENV{BOOTFLOW_GUEST}="1"\n' % match)
-    return _TEXT % {"uuid": _UUID, "disks": "".join(lines), "hidden": HIDDEN}
+    return _TEXT % {"uuid": _UUID, "id": _ID, "disks": "".join(lines), "hidden": HIDDEN}
 
 
 def uses_devices_file() -> bool:

@@ -91,6 +91,14 @@ def test_what_is_changed_on_the_way_is_refused(position: int) -> None:
         received(sent(2 * MIB, (MIB + 10, b"beyond")), MIB)
 
 
+def test_pieces_of_sectors_are_refused() -> None:
+    """Somebody could send each byte by itself, and the receiver keeps the place of each piece."""
+    for offset, length in ((1, 511), (512, 100)):
+        with pytest.raises(stream.Garbled, match="sectors"):
+            received(stream._FRAME.pack(offset, length) + bytes(length), MIB)
+    assert received(sent(513, (512, b"x")), 513) == bytes(512) + b"x"
+
+
 @pytest.fixture
 def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
     """The folders of two hosts; the first has an instance with a layer over an image, a raw disk, and a config drive."""
@@ -352,6 +360,23 @@ def test_a_stranger_has_a_short_time(monkeypatch: pytest.MonkeyPatch) -> None:
             assert len(door.connections) == 1
             stream.send_line(known, {"token": TOKEN})
             assert stream.read_line(known) == {"here": True}
+
+
+@needs_programs
+def test_a_stranger_who_speaks_tls_has_no_more_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its connection ends, and with it the thread that serves it."""
+    monkeypatch.setattr(server, "_STRANGER", 1.0)
+    with opened_door() as (door, place):
+        threads, begin = threading.active_count(), time.monotonic()
+        with contextlib.suppress(OSError, ValueError), server.connected(place) as slow:
+            for _byte in range(100):
+                slow.write(b" ")
+                slow.flush()
+                time.sleep(0.2)
+        assert time.monotonic() - begin < 10
+        while door.connections or threading.active_count() > threads:
+            assert time.monotonic() - begin < 10, threading.enumerate()
+            time.sleep(0.05)
 
 
 @needs_programs

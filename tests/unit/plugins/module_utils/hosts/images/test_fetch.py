@@ -18,9 +18,11 @@ import time
 
 import pytest
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.checksums import Checksum
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import ImageDownloadFailed, ImageUnacceptable
 from ansible_collections.bootflow.compute.plugins.module_utils.core.image_access import ImageAccess
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images import fetch as module
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images import verify
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images.fetch import CHUNK, FetchLimits, fetch
 
 LOGIN = ImageAccess(url_username="me", url_password="pa55", headers={"X-Token": "s3cret"})
@@ -297,3 +299,22 @@ def test_the_reading_process_ends_with_the_fetch(serve, tmp_path):
     refused(ImageDownloadFailed, serve(drips()).url, tmp_path, seconds=1)
     mine = subprocess.run(["pgrep", "-P", str(os.getpid()), "-f", "images.web"], capture_output=True, check=False)
     assert mine.stdout == b""
+
+
+@pytest.mark.parametrize("known", ["server", "other", "path"])
+def test_the_server_of_a_checksum_gets_no_login_of_the_images(serve, known):
+    digest = "0" * 64
+
+    def answer(request):
+        request.send_response(200)
+        request.end_headers()
+        request.wfile.write(("%s  image.raw\n" % digest).encode())
+
+    server = serve(answer)
+    image = {"server": server.url, "other": "https://artifacts.example.org", "path": "/srv"}[known] + "/image.raw"
+    found = verify.resolved(Checksum("sha256", address=server.url + "/SHA256SUMS"), image, LOGIN, "i")
+    assert found.digest == digest
+    ((_path, headers),) = server.asked
+    assert (headers.get("Authorization"), headers.get("X-Token")) == (
+        (None, None) if known == "other" else (BASIC, "s3cret")
+    )

@@ -268,6 +268,15 @@ def test_a_migration_passes() -> None:
     assert passed == whole
 
 
+def test_a_migration_may_take_days() -> None:
+    """libvirt gives a sign of life every few seconds."""
+    made = rpc.Filter(GUEST, SOCKETS)
+    assert made.inwards(BEGIN + prepare()) and all(made.inwards(ALIVE * 100) for _again in range(1000))
+    with pytest.raises(rpc.Refused):
+        for _again in range(rpc._MOST_CALLS):
+            made.inwards(call(360))
+
+
 def changed(*values: tuple[str, t.Any]) -> list[tuple[str, t.Any]]:
     return [p for p in PREPARE if p[0] not in {v[0] for v in values}] + list(values)
 

@@ -9,7 +9,9 @@ tests/storage_py/test_guest_content.py has the same on a host with a kernel of i
 
 from __future__ import annotations
 
+import fnmatch
 import os
+import re
 
 import pytest
 
@@ -141,6 +143,21 @@ def test_rules_name_further_disks_and_refuse_what_is_no_path():
     for path in ("sda", "/dev/../etc", '/dev/sda", RUN+="x', "/dev/disk/*", "/etc/passwd"):
         with pytest.raises(InvalidInput):
             guest_rules.rules([path])
+
+
+def test_rules_hide_logical_volumes_of_cached_images_and_no_others():
+    (names,) = re.findall(r'ENV\{DM_LV_NAME\}=="([^"]*image-[^"]*)"', guest_rules.rules())
+    hidden = [
+        name
+        for name in (
+            "image-" + "0a" * 32,
+            "image-2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11-0f0f0f",
+            "image-a",
+            "image-archive",
+        )
+        if any(fnmatch.fnmatchcase(name, each) for each in names.split("|"))
+    ]
+    assert hidden == ["image-" + "0a" * 32, "image-2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11-0f0f0f"]
 
 
 @pytest.mark.parametrize(
