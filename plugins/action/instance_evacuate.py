@@ -182,10 +182,12 @@ class ActionModule(LedgerAction):
                 problems = dict.fromkeys(mine, self.unexpected(e))
             failed = [i for i in items if i["uuid"] in problems and i["uuid"] not in outcomes]
             made = [{"uuid": i["uuid"], "name": i["domain"], "made_for": i["made_for"]} for i in failed]
-            left = clean_host(self, made).problems
+            starting = work.starting if work is not None else set()
+            cleaned = clean_host(self, made)
+            # The mark of what this evacuation made is another one since its guest was started: the host keeps it.
+            left = {**cleaned.problems, **{u: problems[u] for u in cleaned.kept if u in starting}}
             clear_lost(self, built)
         self._note(problems)
-        starting = work.starting if work is not None else set()
         for uuid, problem in problems.items():
             may_run = uuid in left and uuid in starting
             its = outcomes.setdefault(uuid, {"cleaned": uuid not in left, "may_run": may_run, "let_in": uuid in let_in})

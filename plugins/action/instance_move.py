@@ -407,7 +407,9 @@ class ActionModule(MoveAction):
         ready = [u for u in uuids if not taken.get(u, {}).get("error")]
         outcomes = {**taken, **self.guarded(ready, lambda: self._with_volumes(ready, off))}
         to_clean = [i for i in items if (outcomes.get(i["uuid"]) or {"error": True}).get("error")]
-        problems = clean_host(self, [self._to_remove(i) for i in to_clean if not _stays(i)]).problems
+        cleaned = clean_host(self, [self._to_remove(i) for i in to_clean if not _stays(i)])
+        # The mark of what this move made is another one since its guest was started: the host keeps it.
+        problems = {**cleaned.problems, **{u: _started(u, host) for u in cleaned.kept.intersection(ready)}}
         # What another run has taken over is settled by it.
         failed = [{"uuid": i["uuid"]} for i in to_clean if _stays(i) and i["uuid"] in self.mine]
         went_back = self._resize_disks("undone", failed)
@@ -646,6 +648,14 @@ class ActionModule(MoveAction):
                 error = error or (None if cleaned else errors.from_dict(returned["error"]))
             found[uuid] = course.Result(outcome.power_state, error, cleaned, outcome.gone)
         return found
+
+
+def _started(uuid: str, host: str) -> errors.BootflowError:
+    """Why the new host is not cleaned of an instance whose guest was started there, whatever failed afterwards."""
+    return errors.Conflict(
+        message="The guest of instance %s was started on %s, and may run there" % (uuid, host),
+        remedy="Look at the guest there. bootflow.compute.revert_resize brings the instance back.",
+    )
 
 
 def _silence(host: str, report: t.Mapping[str, t.Any]) -> errors.BootflowError | None:

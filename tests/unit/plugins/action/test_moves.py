@@ -80,6 +80,37 @@ def test_an_instance_stays_whose_host_says_nothing_of_its_cold_migration(fleet: 
     assert fleet.world.state(row.uuid)[1] is None and fleet.world.row(row.uuid).host == "h1"
 
 
+class Keeping(Fleet):
+    """Hosts keep what another move, or none, has made."""
+
+    def answer(self, name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        if name != "instance_cleanup":
+            return super().answer(name, arguments)
+        assert all(i["made_for"] for i in arguments["instances"])
+        kept = {"changed": False, "removed": [], "kept": True, "error": None}
+        return {"outcomes": {i["uuid"]: kept for i in arguments["instances"]}}
+
+
+@pytest.mark.parametrize("arrived", [True, False])
+def test_a_guest_that_was_started_on_its_new_host_is_started_nowhere_else(fleet: Fleet, arrived: bool) -> None:
+    """Its start gave the folder another mark, and then the answer was lost. A folder that was there before the move is none of it."""
+    fleet = Keeping(fleet.world)
+    (row,) = fleet.world.rows(tables.instances)
+    fleet.told(instance_move.BEGUN, fleet.stage(instance_move, "begin", **COLD, names=["web"]))
+    fleet.told(instance_move.DEPARTED, {"phase": "depart", "outcomes": {row.uuid: {"files": []}}}, "h1")
+    there = errors.InstanceElsewhere(instance_uuid=row.uuid, host="h2", found="x").as_dict()
+    said: dict[str, t.Any] = {"changed": True} if arrived else {"error": there}
+    fleet.told(instance_move.ARRIVED, {"phase": "arrive", "outcomes": {row.uuid: said}}, "h2")
+    fleet.told(instance_move.SWITCHED, fleet.stage(instance_move, "switch", **COLD))
+    fleet.told(instance_move.SETTLED, {"phase": "settle", **fleet.stage(instance_move, "settle", "h2", **COLD)}, "h2")
+    back = fleet.told(instance_move.WENT_BACK, fleet.stage(instance_move, "back", **COLD))
+    assert (back["start"] == {}) == arrived
+    fleet.stage(instance_move, "finish", **COLD)
+    after = fleet.world.row(row.uuid)
+    assert (after.host, after.vm_state) == (("h2", states.RESIZED) if arrived else ("h1", states.ACTIVE))
+    assert fleet.world.claims() == ({(row.uuid, "h1"), (row.uuid, "h2")} if arrived else {(row.uuid, "h1")})
+
+
 @pytest.mark.parametrize(("age", "answers"), [(59, None), (61, True), (61, False), (61, None)])
 def test_a_guest_runs_on_whose_new_host_does_not_answer(fleet: Fleet, age: int, answers: bool | None) -> None:
     """A new host that was not heard of for a minute is asked before a guest is shut down for it. :arg answers: None: no task says so"""
