@@ -79,15 +79,15 @@ class ActionModule(LedgerAction):
         return found
 
     def _clean_up(self, ledger: Ledger, host: str) -> list[str]:
-        """Rid the host of what earlier runs could not remove."""
+        """Rid the host of what earlier runs could not remove. Returns the UUIDs of which the host has nothing any more."""
         todo = [{"uuid": c.instance_uuid, "name": c.domain_name} for c in ledger.inspect(cleanups.of_host, host)]
         if not todo:
             return []
-        problems, parts, _kept = clean_host(self, todo)
+        problems, parts, kept = clean_host(self, todo)
         done = [i["uuid"] for i in todo if i["uuid"] not in problems]
         ledger.transact(cleanup.finish, {host: done}, cleanup.parts_on(host, parts))
         warn_of_leftovers(self, host, problems)
-        return done
+        return [uuid for uuid in done if uuid not in kept]  # what was there before the move still is
 
 
 def _record(

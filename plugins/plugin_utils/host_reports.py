@@ -24,13 +24,14 @@ def of_this_run(action: LedgerAction) -> dict[str, t.Mapping[str, t.Any]]:
 
 
 def instances_in(report: t.Mapping[str, t.Any]) -> set[str]:
-    """The UUIDs of which a host reported a domain, a folder or logical volumes."""
+    """The UUIDs of which a host reported a domain, a folder or logical volumes, less those that it was cleaned of after that."""
     node = report.get("compute_node") or {}
-    return {
+    found = {
         *(d["uuid"] for d in node.get("domains") or ()),
         *(node.get("instance_folders") or ()),
         *(node.get("instance_volumes") or ()),
     }
+    return found.difference(report.get("cleaned") or ())
 
 
 def follow_power(action: LedgerAction, tx: Transaction) -> None:

@@ -36,13 +36,15 @@ _PREFIX = "sha256:"
 
 
 def of_action(action: LedgerAction) -> KeptGuestData:
-    """The folder of this run's settings."""
+    """The folder of this run's settings for its ledger: several ledgers may have their folders in one place."""
     found = read_settings(GUEST_DATA.options(), {}, action.variable)
+    if not found["keep_user_data"]:
+        return KeptGuestData(None)
     folder = found["user_data_dir"]
     if folder is None:
         ledger = sqlite_path(as_address(action.options["ledger_url"]).url)
         folder = None if ledger is None else os.path.join(os.path.dirname(os.path.abspath(ledger)), BESIDE)
-    return KeptGuestData(folder if found["keep_user_data"] else None)
+    return KeptGuestData(None if folder is None else os.path.join(folder, action.ledger_id()))
 
 
 class KeptGuestData:

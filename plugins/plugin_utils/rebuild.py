@@ -179,8 +179,8 @@ class Rebuilding(BuildWork):
         """
         renamed = {u: name for u, e in self.ended.items() if (name := e.domain_name)}
         machines = {u: e.machine_type for u, e in self.ended.items() if e.machine_type != self.machine_types.get(u)}
-
-        keys = {u: key for u, e in self.ended.items() if (key := e.ssh_host_key)}
+        keys: dict[str, str | None] = {u: key for u, e in self.ended.items() if (key := e.ssh_host_key)}
+        keys.update(dict.fromkeys(self._without_key()))
 
         def write(tx: Transaction) -> None:
             instances.rename_domains(tx, renamed)
@@ -191,8 +191,20 @@ class Rebuilding(BuildWork):
             if renamed or machines or keys:
                 self.action.open_ledger().transact(write)
         except errors.BootflowError as e:  # the guest runs: a hard reboot finds its domain by its uuid
-            return dict.fromkeys({**renamed, **machines}, e)
+            return dict.fromkeys({**renamed, **machines, **keys}, e)
         return {}
+
+    def _without_key(self) -> list[str]:
+        """The guests with a new root disk and no SSH host key on their drive: they make one themselves, which nobody here knows."""
+        settings = host_settings.of(self.action)
+        rows = {u: self.builds[u].row for u in self.ended if u in self.builds}
+        return [
+            u
+            for u, row in rows.items()
+            if row.ssh_host_key
+            and not row.spec.get("is_bfv")
+            and not guest_of_build.has_ssh_host_key(self.builds[u], settings)
+        ]
 
     def have_images(self) -> None:
         """Have the images on the host: what cannot be had fails here, before anything is taken from a guest."""

@@ -20,7 +20,8 @@ def test_a_dead_host_is_evacuated_and_comes_back(flow: Flow) -> None:
     dead, *others = flow.lab.hosts
     user_data = "#!/bin/sh\necho user data runs on $(hostname)\n"
     flow.boot(entry("web", max_count=2, user_data=user_data), **READY, bootflow_hosts=[dead.name])
-    kept = flow.ledger_path.parent / "user-data" / hashlib.sha256(user_data.encode()).hexdigest()
+    (identity,) = flow.query("SELECT id FROM ledger_identity")
+    kept = flow.ledger_path.parent / "user-data" / identity["id"] / hashlib.sha256(user_data.encode()).hexdigest()
     assert kept.read_text() == user_data and kept.stat().st_mode & 0o777 == 0o600
     before = flow.instances()
     assert flow.run("heartbeat").returncode == 0  # the others have not reported yet

@@ -88,7 +88,7 @@ _KNOWN: t.Mapping[str, str] = {
     "seclabel/imagelabel": "",
     "devices": "",
     "devices/emulator": "",
-    "devices/disk": "type device model rawio sgio snapshot",
+    "devices/disk": "type device model snapshot",
     "devices/disk/driver": _DRIVER,
     "devices/disk/target": "dev bus removable rotation_rate",
     "devices/disk/blockio": "physical_block_size logical_block_size discard_granularity",

@@ -5,7 +5,8 @@
 """The size of a value whose parts repeat each other.
 
 An alias of YAML costs a few bytes and stands for all that it names; aliases of aliases multiply. Whoever walks over such a
-value, as Ansible does for templates, never comes to its end.
+value, as Ansible does for templates, never comes to its end. Mappings that make their values when they are read, such as Ansible's
+hostvars, are not looked into: they template all variables of all hosts.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ def too_deep(value: t.Any) -> bool:
         items = (
             item
             for each in level
-            if isinstance(each, (list, tuple, t.Mapping))
-            for item in (each.values() if isinstance(each, t.Mapping) else each)
+            if isinstance(each, (list, tuple, dict))
+            for item in (each.values() if isinstance(each, dict) else each)
         )
         level = list({id(item): item for item in items}.values())  # what YAML's aliases repeat is looked at once
         if not level:
@@ -49,11 +50,11 @@ def too_large(value: t.Any) -> bool:
 
 def _size(value: t.Any, sizes: dict[int, int]) -> int:
     """The number of values in a value, with those that are repeated. :arg sizes: id of a list or mapping -> its size"""
-    if not isinstance(value, (list, tuple, t.Mapping)):
+    if not isinstance(value, (list, tuple, dict)):
         return 1
     known = sizes.get(id(value))
     if known is None:
-        items = value.values() if isinstance(value, t.Mapping) else value
+        items = value.values() if isinstance(value, dict) else value
         known = sizes[id(value)] = 1 + sum([_size(item, sizes) for item in items])
     return known
 
@@ -63,9 +64,9 @@ def _written(value: t.Any) -> int:
     found: dict[int, t.Any] = {}
     level = [value]
     while level:
-        new = {id(e): e for e in level if isinstance(e, (list, tuple, t.Mapping)) and id(e) not in found}
+        new = {id(e): e for e in level if isinstance(e, (list, tuple, dict)) and id(e) not in found}
         found.update(new)
-        level = [item for e in new.values() for item in (e.values() if isinstance(e, t.Mapping) else e)]
+        level = [item for e in new.values() for item in (e.values() if isinstance(e, dict) else e)]
     return sum(len(each) for each in found.values())
 
 
@@ -75,7 +76,7 @@ def check_size(value: t.Any, called: str) -> None:
     :arg called: its name in messages.
     :raises InvalidInput: it is nested too deep, or its aliases repeat too much.
     """
-    if not isinstance(value, (list, tuple, t.Mapping)):
+    if not isinstance(value, (list, tuple, dict)):
         return
     if too_deep(value):
         raise deep(called)

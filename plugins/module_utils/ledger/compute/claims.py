@@ -209,6 +209,8 @@ class ClaimBatch:
             self.free[node_id] = dedicated_resources.FreeResources(
                 allocation.numa, allocation.free_pci, allocation.free_disks
             )
+            for other in [self.ids[o] for o in self.others.get(place, ()) if self.ids[o] in self.free]:
+                self.free[other] = dedicated_resources.less(self.free[other], allocation)
             self._note_devices(request, node_id, allocation)
 
     def _delta_of(self, resources: ResourceRequest) -> UsageDelta:

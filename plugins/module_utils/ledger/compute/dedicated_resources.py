@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from ...core import errors
 from ...core.answers.compute import DISKS
 from ...core.answers.shapes import Misshapen
+from ...core.resources.dedicated import Allocation
 from ...core.resources.numa.topology import GuestNUMATopology, HostNUMATopology
 from ...core.resources.numa.usage import apply_usage
 from ...core.resources.pci.device import PciDevice
@@ -104,6 +105,18 @@ def _with_guest(host: HostNUMATopology, guest: GuestNUMATopology) -> HostNUMATop
         its = {p for c in guest.cells for p in (*c.pinning.values(), *c.reserved_cpus)}
         kept = [replace(c, pinned_cpus=c.pinned_cpus | (c.cpus & its)) for c in host.cells]
         return replace(host, cells=tuple(kept))
+
+
+def less(free: FreeResources, allocation: Allocation) -> FreeResources:
+    """Return what another name of a machine has free after an allocation under one of its names."""
+    pci = {device.address for _request, devices in allocation.pci for device in devices}
+    disks = {disk["path"] for disk in allocation.disks}
+    numa = free.numa
+    if numa is not None and allocation.guest_numa is not None:
+        numa = _with_guest(numa, allocation.guest_numa)
+    return FreeResources(
+        numa, [d for d in free.pci if d.address not in pci], [d for d in free.disks if d["path"] not in disks]
+    )
 
 
 def _devices(

@@ -337,8 +337,8 @@ def write_machine_types(tx: Transaction, machine_types: t.Mapping[str, str | Non
     bulk.update(tx, instances, "uuid", [{"uuid": u, "machine_type": kind} for u, kind in machine_types.items()])
 
 
-def write_ssh_host_keys(tx: Transaction, keys: t.Mapping[str, str]) -> None:
-    """Write the public SSH host key of each guest (uuid -> line)."""
+def write_ssh_host_keys(tx: Transaction, keys: t.Mapping[str, str | None]) -> None:
+    """Write the public SSH host key of each guest (uuid -> line; None: it is not known)."""
     bulk.update(tx, instances, "uuid", [{"uuid": uuid, "ssh_host_key": key} for uuid, key in keys.items()])
 
 

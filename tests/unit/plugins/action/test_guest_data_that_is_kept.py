@@ -31,11 +31,16 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "user-data"
 
 
+def of_ledger(folder: Path, world: World) -> Path:
+    """The part of the folder that is of the world's ledger."""
+    return folder / world.ledger.id
+
+
 @pytest.fixture
 def keeping(world: World, folder: Path) -> Evacuating:
     """The hosts and instances of an evacuation, on a controller that keeps what booted them."""
     fleet = fleet_of(world)
-    KeptGuestData(str(folder)).keep([GuestSecrets(SECRET), GuestSecrets(None, (FILE,))])
+    KeptGuestData(str(of_ledger(folder, world))).keep([GuestSecrets(SECRET), GuestSecrets(None, (FILE,))])
     fleet.variables["bootflow_user_data_dir"] = str(folder)
     return fleet
 
@@ -114,12 +119,15 @@ def test_a_boot_keeps_it_until_the_last_instance_is_deleted(world: World, folder
     booted(world, folder, user_data=SECRET, max_count=2)
     booted(world, folder, name="plain")
     digest = row_of(world, "web-1").digest
-    assert KeptGuestData(str(folder)).of(digest) == GuestSecrets(SECRET) and kept(folder) == 1
+    mine, another = of_ledger(folder, world), KeptGuestData(str(folder / "another"))
+    another.keep([GuestSecrets(SECRET)])
+    assert KeptGuestData(str(mine)).of(digest) == GuestSecrets(SECRET) and kept(mine) == 1
     play = Play(world)
     play.hosts, play.variables = ["h1"], {"bootflow_user_data_dir": str(folder)}
     for name, left in (("web-1", 1), ("plain", 1), ("web-2", 0)):
         play(names=[name])
-        assert kept(folder) == left, name
+        assert kept(mine) == left, name
+    assert another.of(digest) == GuestSecrets(SECRET), "another ledger keeps its own"
 
 
 def test_where_it_is_kept_by_default(world: World, tmp_path: Path) -> None:
@@ -134,4 +142,4 @@ def test_where_it_is_kept_by_default(world: World, tmp_path: Path) -> None:
         }
         action = action_of(boot_accept, WorldPorts(world, "run1"), variables, ledger_url=url)
         found[url] = kept_guest_data.of_action(action).folder
-    assert list(found.values()) == ["%s/user-data" % tmp_path, None, None]
+    assert list(found.values()) == ["%s/user-data/%s" % (tmp_path, world.ledger.id), None, None]

@@ -10,6 +10,9 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.action import compute_report
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.plugin_utils import host_reports
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, request
 
@@ -45,3 +48,32 @@ def test_what_a_delete_by_force_left_is_released_by_the_next_report(world: World
     bad.clear()
     assert action_of(compute_report, ports, variables).act()["cleaned"] == [stubborn]
     assert not world.cleanups() and not world.claims() and not world.addresses()
+
+
+def test_what_a_host_keeps_is_seen_there_still(world: World) -> None:
+    """A ledger that was restored has the guest elsewhere. The host's cleanup is of a move that had made nothing: the guest is older."""
+    world.report("h1", memory=8)
+    uuid = world.boot("web")
+    world.report("h2", memory=8)
+    with world.ledger.write() as tx:
+        due = cleanups.Due("h2", uuid, "web", "its move failed", made_for="run:1@5")
+        cleanups.add(tx.for_run(world.context()), due)
+    facts = {**FACTS, "hypervisor_hostname": "h2", "instance_folders": [uuid]}
+    facts["domains"] = [{"uuid": uuid, "name": "web", "power_state": 1, "ledger": world.ledger.id}]
+
+    def modules(name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        if name == "compute_node_info":
+            return {"compute_node": facts}
+        kept = {"changed": False, "kept": True, "error": None}
+        return {"outcomes": {i["uuid"]: kept for i in arguments["instances"]}}
+
+    world.time += 60
+    ports = WorldPorts(world, "r", modules=modules)
+    done = action_of(compute_report, ports, {"inventory_hostname": "h2", "hostvars": {"h2": {}}}).act()
+    assert done["cleaned"] == [] and not world.cleanups()
+    assert [(row.host, row.instance_uuid) for row in world.rows(tables.sightings)] == [("h2", uuid)]
+
+
+def test_what_a_host_was_cleaned_of_is_not_in_its_report() -> None:
+    found = {"compute_node": {"domains": [{"uuid": "a"}], "instance_folders": ["a", "b"]}, "cleaned": ["a"]}
+    assert host_reports.instances_in(found) == {"b"}

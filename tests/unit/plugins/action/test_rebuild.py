@@ -416,3 +416,13 @@ def test_its_host_must_be_one_for_the_image(fleet: Rebuilding, refused: bool) ->
         assert "failed" not in fleet.play("rebuild", names=["web-1"]), "its own image is not asked about"
     else:
         assert "failed" not in fleet.play("rebuild", names=["web-1", "web-2"], rebuild_image="debian")
+
+
+def test_a_new_root_without_an_ssh_host_key_has_none_in_the_ledger(fleet: Rebuilding) -> None:
+    """The guest makes its own then: with the former one SSH would refuse it."""
+    keys = []
+    for wanted in (True, False, True):
+        fleet.variables["bootflow_ssh_host_keys"] = wanted
+        assert "failed" not in fleet.play("rebuild", names=["web-1"])
+        keys.append(row_of(fleet.world, "web-1").ssh_host_key)
+    assert keys[1] is None and keys[0] and keys[2]

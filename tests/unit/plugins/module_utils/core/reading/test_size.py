@@ -37,6 +37,25 @@ def aliases(form: str, levels: int = 12) -> t.Any:
     return yaml.safe_load(text)["a%d" % (levels - 1)]
 
 
+class HostVars(t.Mapping[str, t.Any]):
+    """Makes its values when they are read, as Ansible's does."""
+
+    def __getitem__(self, key: str) -> t.Any:
+        raise AssertionError("all variables of %s are templated" % key)
+
+    def __iter__(self) -> t.Iterator[str]:
+        return iter(["h1"])
+
+    def __len__(self) -> int:
+        return 1
+
+
+def test_variables_of_other_hosts_are_not_read() -> None:
+    for value in (HostVars(), {"a": [HostVars()]}):
+        check_size(value, "hostvars")
+    assert not too_large([HostVars()])
+
+
 @pytest.mark.parametrize("form", ["list", "mapping"])
 @pytest.mark.parametrize("kind", [dict, list, str, int, ENTRIES, REQUESTS])
 def test_no_setting_walks_over_aliases_of_aliases(kind: t.Any, form: str) -> None:

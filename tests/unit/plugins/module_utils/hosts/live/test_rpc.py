@@ -148,6 +148,8 @@ WRONG: list[tuple[str, str, str]] = [
     (VOLUME, OTHER, "is not connected"),
     ("<target dev='vda'", "<target dev='vdz'", "does not have"),
     ("<disk type='file' device='disk'>", "<disk type='dir' device='disk'>", "has as disk vda"),
+    ("<disk type='file' device='disk'>", "<disk type='file' device='disk' rawio='yes'>", "attribute rawio"),
+    ("<disk type='file' device='disk'>", "<disk type='file' device='disk' sgio='unfiltered'>", "attribute sgio"),
     ("<devices>", "<devices><filesystem type='mount'><source dir='/'/><target dir='x'/></filesystem>", "filesystem"),
     ("<devices>", "<devices><hostdev mode='subsystem' type='pci'/>", "hostdev"),
     ("<devices>", "<devices><shmem name='x'/>", "shmem"),

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
@@ -13,6 +15,20 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.cl
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import claims, nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.claims import Candidate, ClaimRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.tests.unit.worlds.taking import (
+    A_DISK,
+    A_FUNCTION,
+    CARD,
+    DISKS,
+    allocation_of,
+    asked,
+    cells,
+    live,
+    node,
+    pins,
+    waiting,
+)
+from ansible_collections.bootflow.compute.tests.unit.worlds.taking import pinned as pinned_cells
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
 
 UUID = "4ba360aa-565a-4939-921e-ad5ce44ce5bf"
@@ -84,3 +100,31 @@ def test_the_claim_itself_counts_both_names(world: World) -> None:
         ids = [r.compute_node_id for r in tx.execute(tables.claims.select())]
         tx.execute(tables.claims.delete())
         nodes.recount(tx, ids)
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_each_device_and_each_cpu_is_given_out_once(world: World, together: bool) -> None:
+    """Also where one transaction places guests under both names."""
+    for name in NAMES:
+        facts = {"numa_topology": cells(), "pci_passthrough_devices": CARD, "isolated_disks": DISKS}
+        node(world, name, hypervisor_hostname="kvm1", host_uuid=UUID, **facts)
+    uuids = waiting(world, 2)
+    limits = {"numa_topology": {"cpu_allocation_ratio": 1.0, "ram_allocation_ratio": 1.0}}
+    requests = [
+        replace(
+            asked(uuid, numa=pinned_cells(2), pci=(A_FUNCTION,), disks=(A_DISK,)),
+            candidates=[Candidate(name, "kvm1", limits)],
+        )
+        for uuid, name in zip(uuids, NAMES)
+    ]
+    found = {}
+    for batch in [requests] if together else [requests[:1], requests[1:]]:
+        with world.ledger.write() as tx:
+            found.update(claims.claim(tx.for_run(world.context()), batch))
+            for request in batch:
+                live(tx, request.instance_uuid, request.candidates[0].host)
+    assert all(isinstance(outcome, Candidate) for outcome in found.values()), found
+    first, second = (allocation_of(world, uuid) for uuid in uuids)
+    assert {d["path"] for d in first["disks"]}.isdisjoint(d["path"] for d in second["disks"])
+    assert {d["address"] for d in first["pci"]}.isdisjoint(d["address"] for d in second["pci"])
+    assert len({*pins(world, uuids[0]), *pins(world, uuids[1])}) == 4
