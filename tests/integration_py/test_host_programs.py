@@ -123,7 +123,7 @@ def test_kept_files_that_are_damaged_are_made_again(packed: Flow, home: Path) ->
     """As by a power failure."""
     packed.run("ledger")
     kept = list(home.glob("bootflow-modules/*/*"))
-    assert len(kept) > 4
+    assert len(kept) >= 4  # more where other tests used more modules
     for path in kept:
         path.write_bytes(path.read_bytes()[:-1000])
     for programs in (0, 3):

@@ -37,7 +37,7 @@ class ImageAccess:
 
 
 def server_of(url: str) -> tuple[str, str | None, int | None]:
-    """Return (scheme, host, port) of a URL."""
+    """Return (scheme, host, port) of a URL. hosts/images/web.py, a program that stands alone, has its own."""
     parts = urlsplit(url)
     scheme = parts.scheme.lower()
     return scheme, parts.hostname, parts.port or _PORTS.get(scheme)

@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import typing as t
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -65,8 +66,18 @@ class Limits:
 UNTRUSTED_IMAGE = Limits(cpu_seconds=30, address_space=1024**3)
 
 
-# What runs now.
+# What runs now. The lock is held while a program starts: one that is not among them yet could not be killed.
 _running: set[subprocess.Popen[bytes]] = set()
+_starting = threading.Lock()
+
+
+def _forget_lock() -> None:
+    """In a child process, whose parent may have been starting a program in another thread."""
+    global _starting
+    _starting = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_lock)
 
 
 def program(name: str, package: str) -> str:
@@ -165,14 +176,15 @@ def _run(
 ) -> Completed:
     """Run ``argv`` to its end, at most ``timeout`` seconds. See run() and start() for the arguments."""
     try:
-        process = start(
-            argv if outlives else tied(argv),
-            stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
-            descriptors=descriptors,
-        )
+        with _starting:
+            process = start(
+                argv if outlives else tied(argv),
+                stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
+                descriptors=descriptors,
+            )
+            _running.add(process)
     except FileNotFoundError:
         raise CommandFailed(cmd=argv[0], rc=127, stderr="not found") from None
-    _running.add(process)
     try:
         out, err = process.communicate(stdin.encode() or None, timeout=timeout)
         rc = process.returncode
@@ -200,7 +212,8 @@ def failed(argv: t.Sequence[str], rc: int, reason: str) -> CommandFailed:
 
 
 def kill_all() -> None:
-    """Kill the process groups of all programs that run now."""
+    """Kill the process groups of all programs that run now. No other one starts: this process ends next."""
+    _starting.acquire(timeout=GRACE)  # and never released
     for process in list(_running):
         kill_group(process)
 

@@ -177,7 +177,8 @@ def _remedy(address: LedgerAddress, kind: Kind, error: BaseException | None) -> 
             "Set PgBouncer's pool_mode to session or transaction for this database.",
         ),
         (
-            "unsupported startup parameter: options" in text,
+            # From 1.20 on PgBouncer reads the options, and names the first that it does not know.
+            "unsupported startup parameter: options" in text or "unsupported startup parameter in options" in text,
             (
                 "Leave options out of bootflow_ledger_url, which PgBouncer does not pass on, or add it to"
                 " ignore_startup_parameters there: nothing of the collection's needs it."
