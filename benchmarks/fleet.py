@@ -52,7 +52,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute im
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import this_run  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import Context  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction  # noqa: E402
-from ansible_collections.bootflow.compute.plugins.plugin_utils.handover import from_text, to_text  # noqa: E402
+from ansible_collections.bootflow.compute.plugins.plugin_utils.builds.handover import from_text, to_text  # noqa: E402
 
 HOSTS = 6100
 BATCH = 1000

@@ -33,7 +33,7 @@ options:
 # As Ansible packs a module.
 MODULE = re.compile(rb"^ansible_module='(?:\w+\.)*(\w+)',$", re.MULTILINE)
 PARAMETERS = re.compile(rb"^params=(.+),$", re.MULTILINE)
-# As a program without Ansible's library (plugin_utils/host_programs.py).
+# As a program without Ansible's library (plugin_utils/transport/host_programs.py).
 PARTS = re.compile(rb"^PARTS = (b.+)$", re.MULTILINE)
 ARGUMENTS = re.compile(rb"^ARGUMENTS = (b.+)$", re.MULTILINE)
 RUNNING = {"power_state": 1, "error": None, "changed": True}

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.volumes import CROSS_AZ_ATTACH
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments.life import Connectors
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import attach
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.attachments import Connector
-from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes
-from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_changes import VolumeChange
+from ..module_utils.core import errors
+from ..module_utils.core.settings.volumes import CROSS_AZ_ATTACH
+from ..module_utils.flows.attachments.life import Connectors
+from ..module_utils.flows.instances import attach
+from ..module_utils.ledger.db.transaction import Transaction
+from ..module_utils.ledger.storage.attachments import Connector
+from ..plugin_utils.volumes import attached_volumes
+from ..plugin_utils.volumes.volume_changes import VolumeChange
 
 # What a host has is known from its last report.
 REPORT = " Then run bootflow.compute.heartbeat, so that the host reports it."

@@ -8,37 +8,26 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import plan as core_audit
-from ansible_collections.bootflow.compute.plugins.module_utils.core.audit.plan import (
-    DhcpNetwork,
-    Domain,
-    Evidence,
-    Finding,
-    Reservation,
-    Snapshot,
-    Unplugged,
-)
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import AUDIT
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup, delete
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import audit as ledger_audit
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import reservations, storage_audit
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery.audit import Todo
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery.storage_audit import Ends
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import nodes
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.database import Ledger
-from ansible_collections.bootflow.compute.plugins.plugin_utils import (
-    audit_storage,
-    host_settings,
-    tables,
-)
-from ansible_collections.bootflow.compute.plugins.plugin_utils.dhcp import reserve
-from ansible_collections.bootflow.compute.plugins.plugin_utils.lease import lease_kept
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff
-from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host
-from ansible_collections.bootflow.compute.plugins.plugin_utils.storage_settings import storage_hosts
+from ..module_utils.core import errors
+from ..module_utils.core.audit import plan as core_audit
+from ..module_utils.core.audit.plan import DhcpNetwork, Domain, Evidence, Finding, Reservation, Snapshot, Unplugged
+from ..module_utils.core.settings.run import RUN
+from ..module_utils.core.settings.selection import AUDIT
+from ..module_utils.flows.instances import cleanup, delete
+from ..module_utils.flows.recovery import audit as ledger_audit
+from ..module_utils.flows.recovery import reservations, storage_audit
+from ..module_utils.flows.recovery.audit import Todo
+from ..module_utils.flows.recovery.storage_audit import Ends
+from ..module_utils.ledger.compute import nodes
+from ..module_utils.ledger.database import Ledger
+from ..plugin_utils.builds.dhcp import reserve
+from ..plugin_utils.operations.cleaning import clean_host
+from ..plugin_utils.run import host_settings, tables
+from ..plugin_utils.run.lease import lease_kept
+from ..plugin_utils.run.ledger_action import LedgerAction
+from ..plugin_utils.run.results import diff
+from ..plugin_utils.settings.storage_settings import storage_hosts
+from ..plugin_utils.volumes import audit_storage
 
 # As playbooks/audit.yml registers what the hosts and the controller answered.
 AUDITING = "bootflow_auditing"

@@ -8,41 +8,36 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.nearest import suggestion
-from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
-from ansible_collections.bootflow.compute.plugins.module_utils.core.request.guest_data import (
-    GuestSecrets,
-    user_data_doubt,
-)
-from ansible_collections.bootflow.compute.plugins.module_utils.core.request.later import without_effect
-from ansible_collections.bootflow.compute.plugins.module_utils.core.request.unread_names import unread_names
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.apply import FOLLOW
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import PLAYBOOKS, RUN
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import before_boot
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.database import Ledger
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments, backends
-from ansible_collections.bootflow.compute.plugins.plugin_utils import (
-    ahead,
+from ..module_utils.core import errors
+from ..module_utils.core.reading.nearest import suggestion
+from ..module_utils.core.reading.problems import Problems
+from ..module_utils.core.request.guest_data import GuestSecrets, user_data_doubt
+from ..module_utils.core.request.later import without_effect
+from ..module_utils.core.request.unread_names import unread_names
+from ..module_utils.core.settings.apply import FOLLOW
+from ..module_utils.core.settings.request import REQUEST
+from ..module_utils.core.settings.run import PLAYBOOKS, RUN
+from ..module_utils.core.settings.scheduling import SCHEDULER
+from ..module_utils.flows.boot import accept
+from ..module_utils.ledger.compute import before_boot
+from ..module_utils.ledger.database import Ledger
+from ..module_utils.ledger.db.transaction import Transaction
+from ..module_utils.ledger.storage import attachments, backends
+from ..plugin_utils.builds import kept_guest_data
+from ..plugin_utils.run import host_settings, inventory_hosts, tables
+from ..plugin_utils.run.ledger_action import LedgerAction
+from ..plugin_utils.run.results import diff
+from ..plugin_utils.settings import (
     boot_request,
     boot_volume_settings,
-    host_settings,
-    inventory_hosts,
-    kept_guest_data,
     scheduler_settings,
     storage_settings,
-    tables,
     variable_names,
     volume_settings,
 )
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff
+from ..plugin_utils.startup import preload
 
-ahead.load(ahead.action("boot_schedule"), "numpy")
+preload.load(preload.action("boot_schedule"), "numpy")
 
 
 class ActionModule(LedgerAction):
@@ -151,21 +146,17 @@ class ActionModule(LedgerAction):
         """Passwords that cannot be left there would be lost when the guests have them."""
         folder = self.options["admin_password_dir"]
         if folder and not self.check_mode and host_settings.values(self, PLAYBOOKS).enable_instance_password:
-            from ansible_collections.bootflow.compute.plugins.plugin_utils import passwords  # of few runs
+            from ..plugin_utils.builds import passwords  # of few runs
 
             passwords.check_folder(folder)
 
     def _end_what_died(self, ledger: Ledger) -> list[str]:
-        from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import (
-            leases,
-        )  # a tenth of all that is loaded
+        from ..module_utils.flows.recovery import leases  # a tenth of all that is loaded
 
         return ledger.transact(leases.expire)
 
     def _rehearse_deletions(self, tx: Transaction) -> None:
-        from ansible_collections.bootflow.compute.plugins.plugin_utils import (
-            apply_plan,
-        )  # with all that moves instances
+        from ..plugin_utils.settings import apply_plan  # with all that moves instances
 
         apply_plan.rehearse_deletions(self, tx)
 

@@ -14,19 +14,19 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.request.guest_data import SecretsOfRequest
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import CATALOGUE, REQUEST
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds as ledger_builds
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import NETWORKING, Build, Stage
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.failure import Failed
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.cleanup import left_behind
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.plugin_utils import build_work, handover
-from ansible_collections.bootflow.compute.plugins.plugin_utils.lease import lease_kept
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host
+from ..module_utils.core import errors
+from ..module_utils.core.request.guest_data import SecretsOfRequest
+from ..module_utils.core.settings.request import CATALOGUE, REQUEST
+from ..module_utils.flows.boot import builds as ledger_builds
+from ..module_utils.flows.boot.builds import NETWORKING, Build, Stage
+from ..module_utils.flows.boot.failure import Failed
+from ..module_utils.flows.instances.cleanup import left_behind
+from ..module_utils.ledger.compute import instances
+from ..module_utils.ledger.db.transaction import Transaction
+from ..plugin_utils.builds import build_work, handover
+from ..plugin_utils.operations.cleaning import clean_host
+from ..plugin_utils.run.lease import lease_kept
+from ..plugin_utils.run.ledger_action import LedgerAction
 
 
 class _Boot(build_work.BuildWork):

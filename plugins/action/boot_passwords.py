@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
-from ansible_collections.bootflow.compute.plugins.plugin_utils import passwords
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ..module_utils.core.settings.request import REQUEST
+from ..module_utils.core.settings.run import RUN
+from ..plugin_utils.builds import passwords
+from ..plugin_utils.run.ledger_action import LedgerAction
 
 
 class ActionModule(LedgerAction):

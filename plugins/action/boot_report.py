@@ -8,26 +8,21 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import PLAYBOOKS, RUN
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import schedule
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances, views
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.database import Ledger
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.plugin_utils import (
-    handover,
-    host_settings,
-    passwords,
-    played,
-    tables,
-)
-from ansible_collections.bootflow.compute.plugins.plugin_utils.inventory_hosts import reachable
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import STATISTICS, outcome, statistics
+from ..module_utils.core import errors
+from ..module_utils.core.instances import states
+from ..module_utils.core.settings.request import REQUEST
+from ..module_utils.core.settings.run import PLAYBOOKS, RUN
+from ..module_utils.core.settings.scheduling import SCHEDULER
+from ..module_utils.flows.boot import schedule
+from ..module_utils.flows.volumes import work
+from ..module_utils.ledger.compute import instances, views
+from ..module_utils.ledger.database import Ledger
+from ..module_utils.ledger.db.transaction import Transaction
+from ..plugin_utils.builds import handover, passwords
+from ..plugin_utils.run import host_settings, playbook_of_this_run, tables
+from ..plugin_utils.run.inventory_hosts import reachable
+from ..plugin_utils.run.ledger_action import LedgerAction
+from ..plugin_utils.run.results import STATISTICS, outcome, statistics
 
 # States of an instance that was booted once, and the playbook that ends them: a boot of the same file changes nothing of it.
 AT_REST = {
@@ -113,7 +108,9 @@ class ActionModule(LedgerAction):
     def _returns_passwords(self) -> bool:
         """Whether somebody can see what the next task registers."""
         settings = self._settings()
-        return settings.enable_instance_password and bool(settings.hook_create_instance_post or not played.is_alone())
+        return settings.enable_instance_password and bool(
+            settings.hook_create_instance_post or not playbook_of_this_run.is_alone()
+        )
 
     def _settings(self) -> t.Any:
         return host_settings.values(self, PLAYBOOKS)

@@ -10,36 +10,31 @@ import functools
 import typing as t
 from dataclasses import replace
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler import explain
-from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet, load_numpy
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.apply import FOLLOW
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import life
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds, schedule
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import fleet, instances, nodes
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.database import Ledger
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments, backends, volumes
-from ansible_collections.bootflow.compute.plugins.plugin_utils import (
-    ahead,
-    boot_volume_settings,
-    handover,
-    host_programs,
-    host_reports,
-    host_settings,
-    scheduler_settings,
-    storage_settings,
-)
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ..module_utils.core.scheduler import explain
+from ..module_utils.core.scheduler.columns import Fleet, load_numpy
+from ..module_utils.core.settings.apply import FOLLOW
+from ..module_utils.core.settings.request import REQUEST
+from ..module_utils.core.settings.run import RUN
+from ..module_utils.core.settings.scheduling import SCHEDULER
+from ..module_utils.flows.attachments import life
+from ..module_utils.flows.boot import builds, schedule
+from ..module_utils.ledger.compute import fleet, instances, nodes
+from ..module_utils.ledger.database import Ledger
+from ..module_utils.ledger.db.transaction import Transaction
+from ..module_utils.ledger.storage import attachments, backends, volumes
+from ..plugin_utils.builds import handover
+from ..plugin_utils.run import host_settings
+from ..plugin_utils.run.ledger_action import LedgerAction
+from ..plugin_utils.settings import boot_volume_settings, host_reports, scheduler_settings, storage_settings
+from ..plugin_utils.startup import preload
+from ..plugin_utils.transport import host_programs
 
 # In the order of need.
-ahead.load(
-    ahead.action("boot_build"),
+preload.load(
+    preload.action("boot_build"),
     "lxml.etree",
     functools.partial(host_programs.make_ready, "bootflow.compute.instance_build"),
-    *map(ahead.action, ("boot_report", "boot_passwords")),
+    *map(preload.action, ("boot_report", "boot_passwords")),
 )
 
 
@@ -61,9 +56,7 @@ class ActionModule(LedgerAction):
             return self._schedule()
         if self.options["round"] > 1:
             return {"changed": False, "hosts": [], "plan": [], "msg": "The plan was shown in the first round."}
-        from ansible_collections.bootflow.compute.plugins.plugin_utils import (
-            boot_rehearsal,  # with all that makes domains
-        )
+        from ..plugin_utils.builds import boot_rehearsal  # with all that makes domains
 
         return boot_rehearsal.plan_of_boot(self, self._fleet_reader())
 
@@ -156,7 +149,7 @@ class ActionModule(LedgerAction):
     def _place_volumes(self, ledger: Ledger, to_bind: t.Mapping[str, tuple[str, str]]) -> None:
         """For whom volumes are exported is known with the instance's host. :arg to_bind: see attachments.instances_to_bind()"""
         if to_bind:
-            from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes  # of few boots
+            from ..plugin_utils.volumes import attached_volumes  # of few boots
 
             hosts = {host for host, _node in to_bind.values()}
             connectors = attached_volumes.connectors_of(self.task_vars["hostvars"], hosts)

@@ -9,20 +9,22 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import life
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import attach as changes
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import PlacedInstance
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
-from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes, guest_of_build, host_settings
-from ansible_collections.bootflow.compute.plugins.plugin_utils.attached_volumes import Attached, Problems
-from ansible_collections.bootflow.compute.plugins.plugin_utils.lease import lease_kept
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import item_errors
+from ..module_utils.core import errors
+from ..module_utils.flows.attachments import life
+from ..module_utils.flows.boot import builds
+from ..module_utils.flows.boot.builds import Build
+from ..module_utils.flows.instances import attach as changes
+from ..module_utils.ledger.compute import instances
+from ..module_utils.ledger.compute.instances import PlacedInstance
+from ..module_utils.ledger.db.transaction import Transaction
+from ..module_utils.ledger.storage import attachments
+from ..plugin_utils.builds import domain_builder
+from ..plugin_utils.run import host_settings
+from ..plugin_utils.run.lease import lease_kept
+from ..plugin_utils.run.ledger_action import LedgerAction
+from ..plugin_utils.run.results import item_errors
+from ..plugin_utils.volumes import attached_volumes
+from ..plugin_utils.volumes.attached_volumes import Attached, Problems
 
 GIB = 1024**3
 
@@ -97,7 +99,7 @@ class ActionModule(LedgerAction):
             others = [a for a in work.volumes.get(build.uuid, ()) if a.id != each.id]
             try:
                 current = now[each.id]
-                xml = guest_of_build.volume_xml(build, settings, [*others, current], current)
+                xml = domain_builder.volume_xml(build, settings, [*others, current], current)
                 disks.append({**_disk(each, "attached"), "xml": xml})
             except KeyError:
                 problems[each.id] = errors.VolumeAttachmentNotFound(filter="id = %s" % each.id)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import HOSTS
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import host_state
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import service_state
-from ansible_collections.bootflow.compute.plugins.plugin_utils import tables
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff
+from ..module_utils.core.settings.run import RUN
+from ..module_utils.core.settings.selection import HOSTS
+from ..module_utils.flows.recovery import host_state
+from ..module_utils.ledger.compute import service_state
+from ..plugin_utils.run import tables
+from ..plugin_utils.run.ledger_action import LedgerAction
+from ..plugin_utils.run.results import diff
 
 WORDS = {
     service_state.ENABLED: "enabled",

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.amounts import counted
-from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Network
-from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue import parse_catalogue
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import CATALOGUE
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import PURGE, RUN
-from ansible_collections.bootflow.compute.plugins.module_utils.core.times import duration
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances, ports
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings, tables
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result
+from ..module_utils.core import errors
+from ..module_utils.core.amounts import counted
+from ..module_utils.core.model import Network
+from ..module_utils.core.request.catalogue import parse_catalogue
+from ..module_utils.core.settings.request import CATALOGUE
+from ..module_utils.core.settings.run import PURGE, RUN
+from ..module_utils.core.times import duration
+from ..module_utils.ledger.compute import instances, ports
+from ..module_utils.ledger.db.transaction import Transaction
+from ..plugin_utils.run import host_settings, tables
+from ..plugin_utils.run.ledger_action import LedgerAction
+from ..plugin_utils.run.results import error_result
 
 NOTHING: t.Mapping[str, t.Any] = {"changed": False, "images": [], "networks": [], "diff": []}
 

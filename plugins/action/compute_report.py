@@ -9,19 +9,21 @@ from __future__ import annotations
 import functools
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.amounts import counted
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_sync import RESUME
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations, power_sync
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, hypervisors, nodes
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.database import Ledger
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.plugin_utils import ahead, host_programs, host_settings
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host, warn_of_leftovers
+from ..module_utils.core import errors
+from ..module_utils.core.amounts import counted
+from ..module_utils.core.instances.power_sync import RESUME
+from ..module_utils.flows.instances import cleanup
+from ..module_utils.flows.recovery import operations, power_sync
+from ..module_utils.ledger.compute import cleanups, hypervisors, nodes
+from ..module_utils.ledger.database import Ledger
+from ..module_utils.ledger.db.transaction import Transaction
+from ..plugin_utils.operations.cleaning import clean_host, warn_of_leftovers
+from ..plugin_utils.run import host_settings
+from ..plugin_utils.run.ledger_action import LedgerAction
+from ..plugin_utils.startup import preload
+from ..plugin_utils.transport import host_programs
 
-ahead.load(functools.partial(host_programs.make_ready, "bootflow.compute.compute_node_info"))
+preload.load(functools.partial(host_programs.make_ready, "bootflow.compute.compute_node_info"))
 
 
 class ActionModule(LedgerAction):

@@ -6,11 +6,11 @@
 
 from __future__ import annotations
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments.life import Connectors
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import attach
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_changes import VolumeChange
+from ..module_utils.core import errors
+from ..module_utils.flows.attachments.life import Connectors
+from ..module_utils.flows.instances import attach
+from ..module_utils.ledger.db.transaction import Transaction
+from ..plugin_utils.volumes.volume_changes import VolumeChange
 
 
 class ActionModule(VolumeChange):

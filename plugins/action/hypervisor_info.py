@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import HOSTS
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import hypervisors, nodes
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.plugin_utils import tables, variable_names
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import READS, RUN_LIMIT, LedgerAction
+from ..module_utils.core import errors
+from ..module_utils.core.settings.run import RUN
+from ..module_utils.core.settings.selection import HOSTS
+from ..module_utils.ledger.compute import hypervisors, nodes
+from ..module_utils.ledger.db.transaction import Transaction
+from ..plugin_utils.run import tables
+from ..plugin_utils.run.ledger_action import READS, RUN_LIMIT, LedgerAction
+from ..plugin_utils.settings import variable_names
 
 
 class ActionModule(LedgerAction):

@@ -8,42 +8,33 @@ from __future__ import annotations
 import typing as t
 from dataclasses import replace
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.apply.fields import REBUILD, RESIZE
-from ansible_collections.bootflow.compute.plugins.module_utils.core.apply.plan import (
-    BOOT,
-    HARD_REBOOT,
-    REPLACE,
-    UP,
-    Change,
-    Plan,
-    not_done,
-)
-from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.apply import APPLY
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import DELETION
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.apply import fleet
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import backends
-from ansible_collections.bootflow.compute.plugins.plugin_utils import (
+from ..module_utils.core import errors
+from ..module_utils.core.apply.fields import REBUILD, RESIZE
+from ..module_utils.core.apply.plan import BOOT, HARD_REBOOT, REPLACE, UP, Change, Plan, not_done
+from ..module_utils.core.reading.problems import Problems
+from ..module_utils.core.settings.apply import APPLY
+from ..module_utils.core.settings.request import REQUEST
+from ..module_utils.core.settings.run import RUN
+from ..module_utils.core.settings.scheduling import SCHEDULER
+from ..module_utils.core.settings.selection import DELETION
+from ..module_utils.flows.apply import fleet
+from ..module_utils.flows.instances.operation import Selection
+from ..module_utils.ledger.compute import history
+from ..module_utils.ledger.db.transaction import Transaction
+from ..module_utils.ledger.storage import backends
+from ..plugin_utils.run import inventory_hosts, tables
+from ..plugin_utils.run.ledger_action import LedgerAction, read_settings
+from ..plugin_utils.run.results import outcome, unfit
+from ..plugin_utils.settings import (
     apply_plan,
     boot_request,
     boot_volume_settings,
     host_reports,
-    inventory_hosts,
     resize_settings,
     scheduler_settings,
-    tables,
     variable_names,
     volume_settings,
 )
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction, read_settings
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import outcome, unfit
 
 #: Variables with which the playbook hands the instances of its steps around.
 OF_STEPS = ("names", "uuids", "reservation_ids", "host", "all", "delete_all", "attachments", "interfaces")

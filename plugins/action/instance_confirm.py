@@ -9,15 +9,15 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import CONFIRMATION
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import confirm
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import Instance
-from ansible_collections.bootflow.compute.plugins.plugin_utils import tables
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff
+from ..module_utils.core.instances import states
+from ..module_utils.core.settings.run import RUN
+from ..module_utils.core.settings.selection import CONFIRMATION
+from ..module_utils.flows.instances.operation import Selection
+from ..module_utils.flows.moves import confirm
+from ..module_utils.ledger.compute.instances import Instance
+from ..plugin_utils.run import tables
+from ..plugin_utils.run.ledger_action import LedgerAction
+from ..plugin_utils.run.results import diff
 
 
 class ActionModule(LedgerAction):

@@ -9,17 +9,17 @@ from __future__ import annotations
 import shlex
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_states import POWER_STATES
-from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import CONSOLE
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import operation
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import Instance
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings, tables
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import READS, RUN_LIMIT, LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import item_errors, outcome
+from ..module_utils.core import errors
+from ..module_utils.core.instances.power_states import POWER_STATES
+from ..module_utils.core.reading.problems import Problems
+from ..module_utils.core.settings.run import RUN
+from ..module_utils.core.settings.selection import CONSOLE
+from ..module_utils.flows.instances import operation
+from ..module_utils.ledger.compute.instances import Instance
+from ..module_utils.ledger.db.transaction import Transaction
+from ..plugin_utils.run import host_settings, tables
+from ..plugin_utils.run.ledger_action import READS, RUN_LIMIT, LedgerAction
+from ..plugin_utils.run.results import item_errors, outcome
 
 # As playbooks/console.yml registers what the controller and the hosts answered.
 CHOSEN = "bootflow_consoles_chosen"

@@ -10,27 +10,24 @@ import dataclasses
 import functools
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.amounts import and_volumes
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import DELETION, HOSTS, SELECTION
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import delete
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Outcome, Selection
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import Instance
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
-from ansible_collections.bootflow.compute.plugins.plugin_utils import (
-    ahead,
-    host_programs,
-    inventory_hosts,
-    tables,
-    variable_names,
-)
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_LIMIT, LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, outcome
+from ..module_utils.core import errors
+from ..module_utils.core.amounts import and_volumes
+from ..module_utils.core.instances import states
+from ..module_utils.core.settings.run import RUN
+from ..module_utils.core.settings.selection import DELETION, HOSTS, SELECTION
+from ..module_utils.flows.instances import delete
+from ..module_utils.flows.instances.operation import Outcome, Selection
+from ..module_utils.flows.volumes import work
+from ..module_utils.ledger.compute import cleanups
+from ..module_utils.ledger.compute.instances import Instance
+from ..module_utils.ledger.db.transaction import Transaction
+from ..module_utils.ledger.storage import attachments
+from ..plugin_utils.run import inventory_hosts, tables
+from ..plugin_utils.run.ledger_action import RUN_LIMIT, LedgerAction
+from ..plugin_utils.run.results import diff, outcome
+from ..plugin_utils.settings import variable_names
+from ..plugin_utils.startup import preload
+from ..plugin_utils.transport import host_programs
 
 DELETING = "bootflow_deleting"  # what the playbook registers: the begin on localhost,
 REMOVED = "bootflow_removed"  # and the removal on each host
@@ -39,7 +36,7 @@ FORCE_DELETE = "force_delete"
 RECLAIM = "reclaim"
 
 
-ahead.load(functools.partial(host_programs.make_ready, "bootflow.compute.instance_cleanup"))
+preload.load(functools.partial(host_programs.make_ready, "bootflow.compute.instance_cleanup"))
 
 
 class ActionModule(LedgerAction):
@@ -193,9 +190,7 @@ class ActionModule(LedgerAction):
 
     def _forget(self, uuids: t.Sequence[str]) -> None:
         """Remove the user data that only these instances had."""
-        from ansible_collections.bootflow.compute.plugins.plugin_utils import (
-            kept_guest_data,
-        )  # requests, which nothing else of a delete needs
+        from ..plugin_utils.builds import kept_guest_data  # requests, which nothing else of a delete needs
 
         try:
             kept_guest_data.of_action(self).forget(self.open_ledger(), uuids)

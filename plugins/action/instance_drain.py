@@ -9,19 +9,21 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.amounts import counted
-from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.nearest import suggestion
-from ansible_collections.bootflow.compute.plugins.module_utils.core.request import catalogue
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import DRAIN
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import drain
-from ansible_collections.bootflow.compute.plugins.plugin_utils import live_settings, resize_settings, tables
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, outcome
+from ..module_utils.core import errors
+from ..module_utils.core.amounts import counted
+from ..module_utils.core.reading.nearest import suggestion
+from ..module_utils.core.request import catalogue
+from ..module_utils.core.settings.request import REQUEST
+from ..module_utils.core.settings.run import RUN
+from ..module_utils.core.settings.scheduling import SCHEDULER
+from ..module_utils.core.settings.selection import DRAIN
+from ..module_utils.flows.instances.operation import Selection
+from ..module_utils.flows.moves import drain
+from ..plugin_utils.moves import live_settings
+from ..plugin_utils.run import tables
+from ..plugin_utils.run.ledger_action import LedgerAction
+from ..plugin_utils.run.results import diff, outcome
+from ..plugin_utils.settings import resize_settings
 
 # As playbooks/drain.yml registers its own tasks, and live_migrate.yml and move.yml those of the migrations.
 BEGUN, MOVING, MOVED = "bootflow_drain_begun", "bootflow_move_begun", "bootflow_move_finished"

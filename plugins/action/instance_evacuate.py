@@ -10,44 +10,31 @@ import contextlib
 import typing as t
 from dataclasses import replace
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import INSTANCES
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import life, moving
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds as of_ledger
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.rebuild import Wanted
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import evacuate, evacuated
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import (
-    history,
-    instances,
-)
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.plugin_utils import (
-    attached_volumes,
-    guest_of_build,
-    host_settings,
-    rebuild,
-    scheduler_settings,
-    variable_names,
-)
-from ansible_collections.bootflow.compute.plugins.plugin_utils.inventory_hosts import all_of, reachable, refuse_left_out
-from ansible_collections.bootflow.compute.plugins.plugin_utils.lease import lease_kept
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.move_action import (
-    Candidates,
-    as_it_is,
-    hosts_to_ask,
-    line_of,
-    not_placed,
-    report,
-)
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, item_errors
-from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host, clear_lost
+from ..module_utils.core import errors
+from ..module_utils.core.instances import states
+from ..module_utils.core.settings.request import REQUEST
+from ..module_utils.core.settings.run import RUN
+from ..module_utils.core.settings.scheduling import SCHEDULER
+from ..module_utils.core.settings.selection import INSTANCES
+from ..module_utils.flows.attachments import life, moving
+from ..module_utils.flows.boot import builds as of_ledger
+from ..module_utils.flows.boot.builds import Build
+from ..module_utils.flows.instances.operation import Selection
+from ..module_utils.flows.instances.rebuild import Wanted
+from ..module_utils.flows.moves import evacuate, evacuated
+from ..module_utils.ledger.compute import history, instances
+from ..module_utils.ledger.db.transaction import Transaction
+from ..plugin_utils.builds import domain_builder
+from ..plugin_utils.moves.move_action import Candidates, as_it_is, hosts_to_ask, line_of, not_placed, report
+from ..plugin_utils.operations import rebuild
+from ..plugin_utils.operations.cleaning import clean_host, clear_lost
+from ..plugin_utils.run import host_settings
+from ..plugin_utils.run.inventory_hosts import all_of, reachable, refuse_left_out
+from ..plugin_utils.run.lease import lease_kept
+from ..plugin_utils.run.ledger_action import LedgerAction
+from ..plugin_utils.run.results import diff, item_errors
+from ..plugin_utils.settings import scheduler_settings, variable_names
+from ..plugin_utils.volumes import attached_volumes
 
 # As playbooks/evacuate.yml registers what the controller and the hosts answered.
 BEGUN, BUILT = "bootflow_evacuation_begun", "bootflow_evacuation_built"
@@ -171,7 +158,7 @@ class ActionModule(LedgerAction):
                 outcomes = {
                     u: {
                         "power_state": e.power_state,
-                        "new_nvram": guest_of_build.has_nvram(work.builds[u], settings),
+                        "new_nvram": domain_builder.has_nvram(work.builds[u], settings),
                     }
                     for u, e in work.ended.items()
                 }

@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.nearest import suggestion
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import HOSTS, LISTING, SELECTION
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history, instances, nodes, views
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.plugin_utils import tables, variable_names
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import READS, RUN_LIMIT, LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import (
-    STATISTICS,
-    error_result,
-    item_lines,
-    statistics,
-)
+from ..module_utils.core import errors
+from ..module_utils.core.reading.nearest import suggestion
+from ..module_utils.core.settings.selection import HOSTS, LISTING, SELECTION
+from ..module_utils.ledger.compute import history, instances, nodes, views
+from ..module_utils.ledger.db.transaction import Transaction
+from ..plugin_utils.run import tables
+from ..plugin_utils.run.ledger_action import READS, RUN_LIMIT, LedgerAction
+from ..plugin_utils.run.results import STATISTICS, error_result, item_lines, statistics
+from ..plugin_utils.settings import variable_names
 
 
 class ActionModule(LedgerAction):
@@ -92,7 +88,7 @@ class ActionModule(LedgerAction):
 
     def _unknown(self, tx: Transaction, rows: t.Sequence[instances.InstanceRow]) -> errors.BootflowError | None:
         """Who asks for one that there is not is told so by an error, as by Nova's client; a list without it is none."""
-        from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import operation
+        from ..module_utils.flows.instances import operation
 
         o = self.options
         chosen = operation.Selection(o["names"], o["uuids"], o["reservation_ids"], o["host"], o["project"])

@@ -8,36 +8,28 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.interfaces.entries import (
-    named_interfaces,
-    wanted_interfaces,
-)
-from ansible_collections.bootflow.compute.plugins.module_utils.core.networks import dhcp
-from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
-from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue import parse_catalogue
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import CATALOGUE, QUOTA, REQUEST
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import INTERFACES
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import interfaces
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances, ports
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.plugin_utils import (
-    attached_volumes,
-    build_parts,
-    guest_of_build,
-    host_settings,
-    host_variables,
-    tables,
-)
-from ansible_collections.bootflow.compute.plugins.plugin_utils.attached_volumes import Attached
-from ansible_collections.bootflow.compute.plugins.plugin_utils.dhcp import restore
-from ansible_collections.bootflow.compute.plugins.plugin_utils.inventory_hosts import refuse_left_out
-from ansible_collections.bootflow.compute.plugins.plugin_utils.lease import lease_kept
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, item_errors, outcome
+from ..module_utils.core import errors
+from ..module_utils.core.interfaces.entries import named_interfaces, wanted_interfaces
+from ..module_utils.core.networks import dhcp
+from ..module_utils.core.reading.problems import Problems
+from ..module_utils.core.request.catalogue import parse_catalogue
+from ..module_utils.core.settings.request import CATALOGUE, QUOTA, REQUEST
+from ..module_utils.core.settings.run import RUN
+from ..module_utils.core.settings.selection import INTERFACES
+from ..module_utils.flows.boot import builds
+from ..module_utils.flows.boot.builds import Build
+from ..module_utils.flows.instances import interfaces
+from ..module_utils.ledger.compute import instances, ports
+from ..module_utils.ledger.db.transaction import Transaction
+from ..plugin_utils.builds import build_parts, domain_builder
+from ..plugin_utils.builds.dhcp import restore
+from ..plugin_utils.run import host_settings, host_variables, tables
+from ..plugin_utils.run.inventory_hosts import refuse_left_out
+from ..plugin_utils.run.lease import lease_kept
+from ..plugin_utils.run.ledger_action import LedgerAction
+from ..plugin_utils.run.results import diff, item_errors, outcome
+from ..plugin_utils.volumes import attached_volumes
+from ..plugin_utils.volumes.attached_volumes import Attached
 
 CONTROLLER = "localhost"
 BEGUN, WORKED = "bootflow_interfaces_begun", "bootflow_interfaces_worked"
@@ -165,7 +157,7 @@ class ActionModule(LedgerAction):
                 continue
             port, network = found
             try:
-                xml = guest_of_build.interface_xml(build, settings, volumes.get(build.uuid, ()), port.mac_address)
+                xml = domain_builder.interface_xml(build, settings, volumes.get(build.uuid, ()), port.mac_address)
             except errors.BootflowError as e:
                 failed[port_id] = e
                 continue

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.live import ABORT, FORCE_COMPLETE, LIVE
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import INSTANCES
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import live_course
-from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings, tables
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import item_errors, outcome
+from ..module_utils.core import errors
+from ..module_utils.core.settings.live import ABORT, FORCE_COMPLETE, LIVE
+from ..module_utils.core.settings.run import RUN
+from ..module_utils.core.settings.selection import INSTANCES
+from ..module_utils.flows.instances.operation import Selection
+from ..module_utils.flows.moves import live_course
+from ..plugin_utils.run import host_settings, tables
+from ..plugin_utils.run.ledger_action import LedgerAction
+from ..plugin_utils.run.results import item_errors, outcome
 
 # As the playbooks register what the controller and the hosts answered.
 BEGUN, DONE = "bootflow_live_intervention", "bootflow_live_intervened"

@@ -13,46 +13,34 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import live_refusals, states
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.moves import data_gb
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.progress import path_of
-from ansible_collections.bootflow.compute.plugins.module_utils.core.legible import legible
-from ansible_collections.bootflow.compute.plugins.module_utils.core.networks import dhcp
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.hosts import GUEST
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.live import LIVE, LIVE_TARGET
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN, TIME_LIMITS
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import INSTANCES
-from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.states import ATTACHED
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import life, moving
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds as of_ledger
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Outcome, Selection
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import live, live_course, live_pins
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import (
-    instances,
-    nodes,
-    ports,
-)
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
-from ansible_collections.bootflow.compute.plugins.plugin_utils import (
-    build_parts,
-    host_settings,
-    live_progress,
-    live_settings,
-    scheduler_settings,
-    tables,
-)
-from ansible_collections.bootflow.compute.plugins.plugin_utils.arriving_guest import limits_of
-from ansible_collections.bootflow.compute.plugins.plugin_utils.attached_volumes import connect_beside, disks_there
-from ansible_collections.bootflow.compute.plugins.plugin_utils.dhcp import reserve, restore
-from ansible_collections.bootflow.compute.plugins.plugin_utils.inventory_hosts import reachable, refuse_left_out
-from ansible_collections.bootflow.compute.plugins.plugin_utils.live_progress import Leaving
-from ansible_collections.bootflow.compute.plugins.plugin_utils.move_action import (
+from ..module_utils.core import errors
+from ..module_utils.core.instances import live_refusals, states
+from ..module_utils.core.instances.moves import data_gb
+from ..module_utils.core.instances.progress import path_of
+from ..module_utils.core.legible import legible
+from ..module_utils.core.networks import dhcp
+from ..module_utils.core.settings.hosts import GUEST
+from ..module_utils.core.settings.live import LIVE, LIVE_TARGET
+from ..module_utils.core.settings.request import REQUEST
+from ..module_utils.core.settings.run import RUN, TIME_LIMITS
+from ..module_utils.core.settings.scheduling import SCHEDULER
+from ..module_utils.core.settings.selection import INSTANCES
+from ..module_utils.core.volumes.states import ATTACHED
+from ..module_utils.flows.attachments import life, moving
+from ..module_utils.flows.boot import builds as of_ledger
+from ..module_utils.flows.boot.builds import Build
+from ..module_utils.flows.instances import cleanup
+from ..module_utils.flows.instances.operation import Outcome, Selection
+from ..module_utils.flows.moves import live, live_course, live_pins
+from ..module_utils.ledger.compute import instances, nodes, ports
+from ..module_utils.ledger.db.transaction import Transaction
+from ..module_utils.ledger.storage import attachments
+from ..plugin_utils.builds import build_parts
+from ..plugin_utils.builds.dhcp import reserve, restore
+from ..plugin_utils.moves import live_progress, live_settings
+from ..plugin_utils.moves.arriving_guest import limits_of
+from ..plugin_utils.moves.live_progress import Leaving
+from ..plugin_utils.moves.move_action import (
     Candidates,
     Item,
     MoveAction,
@@ -62,8 +50,12 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.move_action impor
     not_placed,
     report,
 )
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, item_errors
-from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host, warn_of_leftovers
+from ..plugin_utils.operations.cleaning import clean_host, warn_of_leftovers
+from ..plugin_utils.run import host_settings, tables
+from ..plugin_utils.run.inventory_hosts import reachable, refuse_left_out
+from ..plugin_utils.run.results import diff, item_errors
+from ..plugin_utils.settings import scheduler_settings
+from ..plugin_utils.volumes.attached_volumes import connect_beside, disks_there
 
 # As playbooks/live_migrate.yml registers what the controller and the hosts answered.
 BEGUN, LOOKED, PREPARED = "bootflow_live_begun", "bootflow_live_looked", "bootflow_live_prepared"

@@ -14,43 +14,28 @@ import contextlib
 import typing as t
 from dataclasses import asdict
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.nvram import NVRAM
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
-from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
-from ansible_collections.bootflow.compute.plugins.module_utils.core.request import catalogue
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.apply import FOLLOW
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN, TIME_LIMITS
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import MOVE
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import life, moving
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Outcome, Selection
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import OPERATIONS
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import cold, confirm, course, local_disks
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves.local_disks import Journey
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import moves as recovery
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import moves as ledger_moves
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import nodes
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.plugin_utils import (
-    apply_plan,
-    hard_reboot,
-    host_reports,
-    host_settings,
-    live_settings,
-    resize_settings,
-    scheduler_settings,
-    variable_names,
-)
-from ansible_collections.bootflow.compute.plugins.plugin_utils.attached_volumes import (
-    come_to_host,
-    connectors_of,
-    leave_host,
-)
-from ansible_collections.bootflow.compute.plugins.plugin_utils.guest_of_build import blank_disk
-from ansible_collections.bootflow.compute.plugins.plugin_utils.inventory_hosts import all_of, reachable, refuse_left_out
-from ansible_collections.bootflow.compute.plugins.plugin_utils.move_action import (
+from ..module_utils.core import errors
+from ..module_utils.core.guest.nvram import NVRAM
+from ..module_utils.core.instances import states
+from ..module_utils.core.model import Flavor
+from ..module_utils.core.request import catalogue
+from ..module_utils.core.settings.apply import FOLLOW
+from ..module_utils.core.settings.request import REQUEST
+from ..module_utils.core.settings.run import RUN, TIME_LIMITS
+from ..module_utils.core.settings.scheduling import SCHEDULER
+from ..module_utils.core.settings.selection import MOVE
+from ..module_utils.flows.attachments import life, moving
+from ..module_utils.flows.instances.operation import Outcome, Selection
+from ..module_utils.flows.instances.operations import OPERATIONS
+from ..module_utils.flows.moves import cold, confirm, course, local_disks
+from ..module_utils.flows.moves.local_disks import Journey
+from ..module_utils.flows.recovery import moves as recovery
+from ..module_utils.ledger.compute import moves as ledger_moves
+from ..module_utils.ledger.compute import nodes
+from ..module_utils.ledger.db.transaction import Transaction
+from ..plugin_utils.builds.domain_builder import blank_disk
+from ..plugin_utils.moves import live_settings
+from ..plugin_utils.moves.move_action import (
     Candidates,
     Item,
     MoveAction,
@@ -62,13 +47,13 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.move_action impor
     not_placed,
     report,
 )
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, item_errors
-from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import (
-    clean_host,
-    clear_lost,
-    resize_arguments,
-    warn_of_leftovers,
-)
+from ..plugin_utils.operations import hard_reboot
+from ..plugin_utils.operations.cleaning import clean_host, clear_lost, resize_arguments, warn_of_leftovers
+from ..plugin_utils.run import host_settings
+from ..plugin_utils.run.inventory_hosts import all_of, reachable, refuse_left_out
+from ..plugin_utils.run.results import diff, item_errors
+from ..plugin_utils.settings import apply_plan, host_reports, resize_settings, scheduler_settings, variable_names
+from ..plugin_utils.volumes.attached_volumes import come_to_host, connectors_of, leave_host
 
 OF = {"resize": course.RESIZE, "migrate": course.MIGRATE, "revert_resize": course.REVERT}
 # As playbooks/move.yml registers what the controller and the hosts answered.

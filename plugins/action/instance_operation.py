@@ -14,39 +14,33 @@ import contextlib
 import functools
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_states import NOSTATE, POWER_STATES
-from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
-from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.setting import PREFIX
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.apply import FOLLOW
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import OPERATION
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import operation
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Operation, Outcome
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import find
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history, moves
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.attachments import Connector
-from ansible_collections.bootflow.compute.plugins.plugin_utils import (
-    ahead,
-    host_programs,
-    host_reports,
-    host_settings,
-    host_variables,
-    opening,
-    tables,
-    variable_names,
-)
-from ansible_collections.bootflow.compute.plugins.plugin_utils.inventory_hosts import reachable, refuse_left_out
-from ansible_collections.bootflow.compute.plugins.plugin_utils.lease import lease_kept
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import CONTROLLER, RUN_LIMIT, LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, item_errors, outcome
+from ..module_utils.core import errors
+from ..module_utils.core.instances.power_states import NOSTATE, POWER_STATES
+from ..module_utils.core.reading.problems import Problems
+from ..module_utils.core.reading.setting import PREFIX
+from ..module_utils.core.settings.apply import FOLLOW
+from ..module_utils.core.settings.request import REQUEST
+from ..module_utils.core.settings.run import RUN
+from ..module_utils.core.settings.selection import OPERATION
+from ..module_utils.flows.instances import operation
+from ..module_utils.flows.instances.operation import Operation, Outcome
+from ..module_utils.flows.instances.operations import find
+from ..module_utils.ledger.compute import history, moves
+from ..module_utils.ledger.db.transaction import Transaction
+from ..module_utils.ledger.storage import attachments
+from ..module_utils.ledger.storage.attachments import Connector
+from ..plugin_utils.run import host_settings, host_variables, tables
+from ..plugin_utils.run.inventory_hosts import reachable, refuse_left_out
+from ..plugin_utils.run.lease import lease_kept
+from ..plugin_utils.run.ledger_action import CONTROLLER, RUN_LIMIT, LedgerAction
+from ..plugin_utils.run.results import diff, item_errors, outcome
+from ..plugin_utils.settings import host_reports, variable_names
+from ..plugin_utils.startup import opening, preload
+from ..plugin_utils.transport import host_programs
 
 if t.TYPE_CHECKING:
-    from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.rebuild import Before
-    from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import Instance
+    from ..module_utils.flows.instances.rebuild import Before
+    from ..module_utils.ledger.compute.instances import Instance
 
 # As playbooks/operation.yml registers what the controller and the hosts answered.
 BEGUN = "bootflow_operation_begun"
@@ -60,7 +54,7 @@ Items = t.List[t.Dict[str, t.Any]]
 _Begun = t.Tuple[operation.Begun, t.Set[str], t.Dict[str, "Before"], t.List[str], t.List[str]]
 
 
-ahead.load(functools.partial(host_programs.make_ready, "bootflow.compute.domain_power"))
+preload.load(functools.partial(host_programs.make_ready, "bootflow.compute.domain_power"))
 
 
 class ActionModule(LedgerAction):
@@ -118,7 +112,7 @@ class ActionModule(LedgerAction):
             if self.operation.connects_volumes and self.operation.recovers_volumes:
                 lacking = sorted(moves.detached_while_away(tx, [r.uuid for r in begun.rows]))
             if self.operation.recovers_volumes and with_volumes:
-                from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import moving
+                from ..module_utils.flows.attachments import moving
 
                 places = {r.uuid: r.host for r in begun.rows if r.uuid in with_volumes}
                 # Its definition is written anew. A start would not know that the guest runs.
@@ -128,7 +122,7 @@ class ActionModule(LedgerAction):
                 if unconnected:
                     lacking = sorted({*lacking, *unconnected})
                     if limit is not None:
-                        from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import life
+                        from ..module_utils.flows.attachments import life
 
                         refuse_left_out(reachable(self, life.storage_hosts_of(tx, unconnected)), limit)
                     return begun, with_volumes, before, lacking, reachable(self, moving.storage_hosts(tx))
@@ -194,14 +188,14 @@ class ActionModule(LedgerAction):
         return "%s %s: %s%s\n" % (row.display_name, row.uuid, vm_state, image)
 
     def _check(self) -> t.Callable[[LedgerAction, Transaction, operation.Begun], None] | None:
-        from ansible_collections.bootflow.compute.plugins.plugin_utils import operation_works
+        from ..plugin_utils.operations import operation_works
 
         return operation_works.CHECKS.get(self.operation.name)
 
     def _rebuild(self) -> t.Callable[..., tuple[operation.Begun, dict[str, Before]]]:
         """What begins a rebuild with the image that is asked for."""
-        from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import rebuild as of_rebuild
-        from ansible_collections.bootflow.compute.plugins.plugin_utils import rebuild
+        from ..module_utils.flows.instances import rebuild as of_rebuild
+        from ..plugin_utils.operations import rebuild
 
         wanted = rebuild.wanted(self, self.options["rebuild_image"], self.options["follow_file"])
 
@@ -226,7 +220,7 @@ class ActionModule(LedgerAction):
 
     def _connector(self, host: str, facts: t.Mapping[str, t.Any]) -> Connector:
         """How ``host`` reaches volumes that a fault left without a connection: rare, so its settings are read only now."""
-        from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes
+        from ..plugin_utils.volumes import attached_volumes
 
         return attached_volumes.connectors_of(self.task_vars["hostvars"], [host])(host, facts)
 
@@ -281,7 +275,7 @@ class ActionModule(LedgerAction):
             failed = self._connect_volumes([u for u in connect if u not in cut_off])
         fresh: set[str] = set()
         if cut_off:
-            from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes
+            from ..plugin_utils.volumes import attached_volumes
 
             fresh, lost = attached_volumes.come_to_host(self, cut_off)
             failed.update(lost)
@@ -301,7 +295,7 @@ class ActionModule(LedgerAction):
             outcomes.update(self._failed(lost))
             left = [u for u in left if u not in lost]
         if name and left:
-            from ansible_collections.bootflow.compute.plugins.plugin_utils import operation_works, stage
+            from ..plugin_utils.operations import cleaning, operation_works
 
             try:
                 done, lacking = operation_works.work(name, fresh)(self, left)
@@ -313,7 +307,7 @@ class ActionModule(LedgerAction):
                 {u: {**o, "forced": u in deaf or bool(o.get("forced"))} for u, o in self._with(done, lacking).items()}
             )
             if not self.check_mode:
-                stage.clear_lost(self, left)
+                cleaning.clear_lost(self, left)
         return outcomes
 
     def _power(self, domains: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, dict[str, t.Any]]:
@@ -349,13 +343,13 @@ class ActionModule(LedgerAction):
         """End the guests of those that were deleted meanwhile: their host may have started them after it was told to take their power."""
         lost = self._lost(started)
         if lost:
-            from ansible_collections.bootflow.compute.plugins.plugin_utils import stage
+            from ..plugin_utils.operations import cleaning
 
-            stage.clear_lost(self, lost)
+            cleaning.clear_lost(self, lost)
 
     def _connect_volumes(self, uuids: t.Sequence[str]) -> dict[str, errors.BootflowError]:
         """Log a restarted host in to its guests' volumes. Returns uuid -> why that failed."""
-        from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes
+        from ..plugin_utils.volumes import attached_volumes
 
         with contextlib.closing(self.open_ledger()) as ledger:
             volumes = ledger.inspect(attached_volumes.load, uuids)
@@ -378,13 +372,11 @@ class ActionModule(LedgerAction):
 
             def finish(tx: Transaction) -> dict[str, errors.BootflowError]:
                 if kept:
-                    from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import (
-                        rebuild as of_rebuild,
-                    )
+                    from ..module_utils.flows.instances import rebuild as of_rebuild
 
                     of_rebuild.keep(tx, self.operation, kept)
                 if lacking:
-                    from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import moving
+                    from ..module_utils.flows.attachments import moving
 
                     moving.kept(tx, lacking)
                 return operation.finish(tx, self.operation, outcomes)
@@ -426,12 +418,12 @@ class ActionModule(LedgerAction):
         uuids = [i["uuid"] for i in items if i["details"].get("tells_password", True)]
         if not folder or not uuids or self.check_mode or not self.operation.work:
             return []
-        from ansible_collections.bootflow.compute.plugins.plugin_utils import operation_works
+        from ..plugin_utils.operations import operation_works
 
         given = operation_works.PASSWORDS.get(self.operation.name)
         if given is None:
             return []
-        from ansible_collections.bootflow.compute.plugins.plugin_utils import passwords
+        from ..plugin_utils.builds import passwords
 
         password_of, suffix = given
         passwords.leave_in(folder, {uuid + suffix: password_of(self, uuid) for uuid in uuids})

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import delete
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings
-from ansible_collections.bootflow.compute.plugins.plugin_utils.lease import lease_kept
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import item_errors
-from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host
+from ..module_utils.core import errors
+from ..module_utils.flows.instances import delete
+from ..module_utils.ledger.compute import history
+from ..module_utils.ledger.db.transaction import Transaction
+from ..plugin_utils.operations.cleaning import clean_host
+from ..plugin_utils.run import host_settings
+from ..plugin_utils.run.lease import lease_kept
+from ..plugin_utils.run.ledger_action import LedgerAction
+from ..plugin_utils.run.results import item_errors
 
 
 class ActionModule(LedgerAction):

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import RESET
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import reset_state
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import Instance
-from ansible_collections.bootflow.compute.plugins.plugin_utils import tables
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff
+from ..module_utils.core.settings.request import REQUEST
+from ..module_utils.core.settings.run import RUN
+from ..module_utils.core.settings.selection import RESET
+from ..module_utils.flows.instances.operation import Selection
+from ..module_utils.flows.recovery import reset_state
+from ..module_utils.ledger.compute.instances import Instance
+from ..plugin_utils.run import tables
+from ..plugin_utils.run.ledger_action import LedgerAction
+from ..plugin_utils.run.results import diff
 
 
 class ActionModule(LedgerAction):

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors, first_folder
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import INIT, RUN
-from ansible_collections.bootflow.compute.plugins.plugin_utils import tables
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ..module_utils.core import errors, first_folder
+from ..module_utils.core.settings.run import INIT, RUN
+from ..plugin_utils.run import tables
+from ..plugin_utils.run.ledger_action import LedgerAction
 
 KEYS = ("id_ed25519.pub", "id_ecdsa.pub", "id_rsa.pub")
 

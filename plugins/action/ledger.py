@@ -9,15 +9,16 @@ from __future__ import annotations
 import time
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import MAINTENANCE, RUN
-from ansible_collections.bootflow.compute.plugins.module_utils.core.times import utc
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import purge
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import backup
-from ansible_collections.bootflow.compute.plugins.plugin_utils import ahead, opening, tables
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_LIMIT, LedgerAction
+from ..module_utils.core import errors
+from ..module_utils.core.settings.run import MAINTENANCE, RUN
+from ..module_utils.core.times import utc
+from ..module_utils.ledger import purge
+from ..module_utils.ledger.db import backup
+from ..plugin_utils.run import tables
+from ..plugin_utils.run.ledger_action import RUN_LIMIT, LedgerAction
+from ..plugin_utils.startup import opening, preload
 
-ahead.load_action_after_the_first()
+preload.load_action_after_the_first()
 
 
 class ActionModule(LedgerAction):

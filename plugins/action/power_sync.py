@@ -9,20 +9,20 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.amounts import counted
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import power_sync as core
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_states import POWER_STATES
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import operation
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Operation, Outcome
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import power_sync
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery.power_sync import RESUME, STOP, Report
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import Instance
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings, tables
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ..module_utils.core import errors
+from ..module_utils.core.amounts import counted
+from ..module_utils.core.instances import power_sync as core
+from ..module_utils.core.instances import states
+from ..module_utils.core.instances.power_states import POWER_STATES
+from ..module_utils.core.settings.run import RUN
+from ..module_utils.flows.instances import operation
+from ..module_utils.flows.instances.operation import Operation, Outcome
+from ..module_utils.flows.recovery import power_sync
+from ..module_utils.flows.recovery.power_sync import RESUME, STOP, Report
+from ..module_utils.ledger.compute.instances import Instance
+from ..module_utils.ledger.db.transaction import Transaction
+from ..plugin_utils.run import host_settings, tables
+from ..plugin_utils.run.ledger_action import LedgerAction
 
 # As playbooks/power_sync.yml registers what the controller and the hosts answered. What is to be stopped, and then what is to be
 # started again, is handed to the module instance_operation, which reads it under the third name and answers under the last two.

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work
-from ansible_collections.bootflow.compute.plugins.plugin_utils.inventory_hosts import reachable
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ..module_utils.flows.volumes import work
+from ..plugin_utils.run.inventory_hosts import reachable
+from ..plugin_utils.run.ledger_action import LedgerAction
 
 
 class ActionModule(LedgerAction):

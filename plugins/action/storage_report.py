@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import backends
-from ansible_collections.bootflow.compute.plugins.plugin_utils import storage_reports, storage_settings
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ..module_utils.core import errors
+from ..module_utils.ledger.storage import backends
+from ..plugin_utils.run.ledger_action import LedgerAction
+from ..plugin_utils.settings import storage_settings
+from ..plugin_utils.volumes import storage_reports
 
 
 class ActionModule(LedgerAction):

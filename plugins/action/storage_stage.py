@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import CATALOGUE
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import exports
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work as volume_work
-from ansible_collections.bootflow.compute.plugins.plugin_utils import storage_exports, storage_volumes
-from ansible_collections.bootflow.compute.plugins.plugin_utils.lease import lease_kept
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ..module_utils.core import errors
+from ..module_utils.core.settings.request import CATALOGUE
+from ..module_utils.flows.attachments import exports
+from ..module_utils.flows.volumes import work as volume_work
+from ..plugin_utils.run.lease import lease_kept
+from ..plugin_utils.run.ledger_action import LedgerAction
+from ..plugin_utils.volumes import storage_exports, storage_volumes
 
 # What this run made of a volume that was deleted meanwhile goes in a second turn; a third would be another run's doing.
 MOST_TURNS = 3

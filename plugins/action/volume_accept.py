@@ -8,25 +8,16 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.volumes import (
-    VOLUME,
-    VOLUME_SCHEDULER,
-    VOLUME_WORK,
-)
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import accept
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import backends, volumes
-from ansible_collections.bootflow.compute.plugins.plugin_utils import (
-    host_settings,
-    inventory_hosts,
-    storage_settings,
-    tables,
-    volume_settings,
-)
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ..module_utils.core import errors
+from ..module_utils.core.reading.problems import Problems
+from ..module_utils.core.settings.run import RUN
+from ..module_utils.core.settings.volumes import VOLUME, VOLUME_SCHEDULER, VOLUME_WORK
+from ..module_utils.flows.volumes import accept
+from ..module_utils.ledger.db.transaction import Transaction
+from ..module_utils.ledger.storage import backends, volumes
+from ..plugin_utils.run import host_settings, inventory_hosts, tables
+from ..plugin_utils.run.ledger_action import LedgerAction
+from ..plugin_utils.settings import storage_settings, volume_settings
 
 
 class ActionModule(LedgerAction):

@@ -8,24 +8,18 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.volumes import (
-    VOLUME_DELETION,
-    VOLUME_SELECTION,
-)
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import delete
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes.delete import VolumeDeleting
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import snapshots as snapshot_rows
-from ansible_collections.bootflow.compute.plugins.plugin_utils import (
-    inventory_hosts,
-    tables,
-    variable_names,
-    volume_texts,
-)
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, outcome
+from ..module_utils.core import errors
+from ..module_utils.core.settings.run import RUN
+from ..module_utils.core.settings.volumes import VOLUME_DELETION, VOLUME_SELECTION
+from ..module_utils.flows.volumes import delete
+from ..module_utils.flows.volumes.delete import VolumeDeleting
+from ..module_utils.ledger.db.transaction import Transaction
+from ..module_utils.ledger.storage import snapshots as snapshot_rows
+from ..plugin_utils.run import inventory_hosts, tables
+from ..plugin_utils.run.ledger_action import LedgerAction
+from ..plugin_utils.run.results import diff, outcome
+from ..plugin_utils.settings import variable_names
+from ..plugin_utils.volumes import volume_texts
 
 
 class ActionModule(LedgerAction):

@@ -9,27 +9,20 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.volumes import (
-    VOLUME,
-    VOLUME_SCHEDULER,
-    VOLUME_WORK,
-)
-from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.create_request import fields_of
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import extend
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volumes
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.volumes import VolumeRow
-from ansible_collections.bootflow.compute.plugins.plugin_utils import (
-    inventory_hosts,
-    storage_reports,
-    tables,
-    volume_settings,
-)
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff
+from ..module_utils.core import errors
+from ..module_utils.core.reading.problems import Problems
+from ..module_utils.core.settings.run import RUN
+from ..module_utils.core.settings.volumes import VOLUME, VOLUME_SCHEDULER, VOLUME_WORK
+from ..module_utils.core.volumes.create_request import fields_of
+from ..module_utils.flows.volumes import extend
+from ..module_utils.ledger.db.transaction import Transaction
+from ..module_utils.ledger.storage import volumes
+from ..module_utils.ledger.storage.volumes import VolumeRow
+from ..plugin_utils.run import inventory_hosts, tables
+from ..plugin_utils.run.ledger_action import LedgerAction
+from ..plugin_utils.run.results import diff
+from ..plugin_utils.settings import volume_settings
+from ..plugin_utils.volumes import storage_reports
 
 NO_ROOM = (
     "The backend must have space for the difference: volume_list shows its FREE_GB. Delete volumes there, or add devices to"

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.volumes import VOLUME_SELECTION
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_history, volume_views
-from ansible_collections.bootflow.compute.plugins.plugin_utils import tables, variable_names, volume_texts
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import READS, RUN_LIMIT, LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import item_lines
+from ..module_utils.core import errors
+from ..module_utils.core.settings.volumes import VOLUME_SELECTION
+from ..module_utils.ledger.db.transaction import Transaction
+from ..module_utils.ledger.storage import volume_history, volume_views
+from ..plugin_utils.run import tables
+from ..plugin_utils.run.ledger_action import READS, RUN_LIMIT, LedgerAction
+from ..plugin_utils.run.results import item_lines
+from ..plugin_utils.settings import variable_names
+from ..plugin_utils.volumes import volume_texts
 
 
 class ActionModule(LedgerAction):

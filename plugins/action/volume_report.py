@@ -8,27 +8,20 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import QUOTA
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.volumes import (
-    VOLUME_SCHEDULER,
-    VOLUME_SELECTION,
-    VOLUME_WORK,
-)
-from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import states
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import schedule
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes.extend import FormerSize, former_sizes
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views
-from ansible_collections.bootflow.compute.plugins.plugin_utils import (
-    host_variables,
-    tables,
-    volume_settings,
-    volume_texts,
-)
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import outcome
+from ..module_utils.core import errors
+from ..module_utils.core.settings.request import QUOTA
+from ..module_utils.core.settings.run import RUN
+from ..module_utils.core.settings.volumes import VOLUME_SCHEDULER, VOLUME_SELECTION, VOLUME_WORK
+from ..module_utils.core.volumes import states
+from ..module_utils.flows.volumes import schedule
+from ..module_utils.flows.volumes.extend import FormerSize, former_sizes
+from ..module_utils.ledger.db.transaction import Transaction
+from ..module_utils.ledger.storage import volume_views
+from ..plugin_utils.run import host_variables, tables
+from ..plugin_utils.run.ledger_action import LedgerAction
+from ..plugin_utils.run.results import outcome
+from ..plugin_utils.settings import volume_settings
+from ..plugin_utils.volumes import volume_texts
 
 # What compute_attachments registers on each host.
 GROWN = "bootflow_volumes_grown"

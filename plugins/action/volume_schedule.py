@@ -8,27 +8,19 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.volumes import (
-    VOLUME,
-    VOLUME_SCHEDULER,
-    VOLUME_WORK,
-)
-from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import states
-from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.scheduler import explain
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import accept, schedule, work
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import backends, volumes
-from ansible_collections.bootflow.compute.plugins.plugin_utils import (
-    host_settings,
-    inventory_hosts,
-    storage_reports,
-    tables,
-    volume_settings,
-)
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, outcome
-from ansible_collections.bootflow.compute.plugins.plugin_utils.storage_settings import storage_hosts
+from ..module_utils.core import errors
+from ..module_utils.core.settings.run import RUN
+from ..module_utils.core.settings.volumes import VOLUME, VOLUME_SCHEDULER, VOLUME_WORK
+from ..module_utils.core.volumes import states
+from ..module_utils.core.volumes.scheduler import explain
+from ..module_utils.flows.volumes import accept, schedule, work
+from ..module_utils.ledger.storage import backends, volumes
+from ..plugin_utils.run import host_settings, inventory_hosts, tables
+from ..plugin_utils.run.ledger_action import LedgerAction
+from ..plugin_utils.run.results import diff, outcome
+from ..plugin_utils.settings import volume_settings
+from ..plugin_utils.settings.storage_settings import storage_hosts
+from ..plugin_utils.volumes import storage_reports
 
 EXPLAINED = 3
 BACKENDS_PRINTED = 50

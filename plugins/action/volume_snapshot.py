@@ -8,24 +8,20 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.volumes import VOLUME, VOLUME_WORK
-from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import states
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import snapshots
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import snapshots as snapshot_rows
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views, volumes
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.volumes import VolumeRow
-from ansible_collections.bootflow.compute.plugins.plugin_utils import (
-    inventory_hosts,
-    storage_reports,
-    tables,
-    volume_settings,
-    volume_texts,
-)
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import diff, outcome
+from ..module_utils.core import errors
+from ..module_utils.core.settings.run import RUN
+from ..module_utils.core.settings.volumes import VOLUME, VOLUME_WORK
+from ..module_utils.core.volumes import states
+from ..module_utils.flows.volumes import snapshots
+from ..module_utils.ledger.db.transaction import Transaction
+from ..module_utils.ledger.storage import snapshots as snapshot_rows
+from ..module_utils.ledger.storage import volume_views, volumes
+from ..module_utils.ledger.storage.volumes import VolumeRow
+from ..plugin_utils.run import inventory_hosts, tables
+from ..plugin_utils.run.ledger_action import LedgerAction
+from ..plugin_utils.run.results import diff, outcome
+from ..plugin_utils.settings import volume_settings
+from ..plugin_utils.volumes import storage_reports, volume_texts
 
 
 class ActionModule(LedgerAction):

@@ -11,26 +11,21 @@ import os
 import time
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.amounts import counted
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_states import NOSTATE, POWER_STATES
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_sync import EVENTS, RESUME
-from ansible_collections.bootflow.compute.plugins.module_utils.core.legible import legible
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.hosts import HOST
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import WATCH, WATCHED
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import power_sync
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery.power_sync import (
-    Found,
-    Noticed,
-    Report,
-    Synced,
-)
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings
-from ansible_collections.bootflow.compute.plugins.plugin_utils.events_file import EventsFile
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_LIMIT, LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.listening import Heard, Listening, Lost, command
-from ansible_collections.bootflow.compute.plugins.plugin_utils.syncs import Done, Syncs
+from ..module_utils.core import errors
+from ..module_utils.core.amounts import counted
+from ..module_utils.core.instances.power_states import NOSTATE, POWER_STATES
+from ..module_utils.core.instances.power_sync import EVENTS, RESUME
+from ..module_utils.core.legible import legible
+from ..module_utils.core.settings.hosts import HOST
+from ..module_utils.core.settings.run import WATCH, WATCHED
+from ..module_utils.flows.recovery import power_sync
+from ..module_utils.flows.recovery.power_sync import Found, Noticed, Report, Synced
+from ..module_utils.ledger.db.transaction import Transaction
+from ..plugin_utils.run import host_settings
+from ..plugin_utils.run.ledger_action import RUN_LIMIT, LedgerAction
+from ..plugin_utils.watch.events_file import EventsFile
+from ..plugin_utils.watch.listening import Heard, Listening, Lost, command
+from ..plugin_utils.watch.syncs import Done, Syncs
 
 LOOK = 1.0  # seconds between two looks at whether it is to end
 PAUSE_OF_LEDGER = 5.0  # seconds until hosts are asked again after the ledger could not be written

@@ -10,26 +10,22 @@ import time
 import typing as t
 from dataclasses import replace
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.request import ServerRequest
-from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
-from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler import explain
-from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import WHATIF
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import whatif as ledger_whatif
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import fleet
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.plugin_utils import (
-    boot_request,
-    scheduler_settings,
-    tables,
-    variable_names,
-)
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_LIMIT, LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result
+from ..module_utils.core import errors
+from ..module_utils.core.instances.request import ServerRequest
+from ..module_utils.core.reading.problems import Problems
+from ..module_utils.core.scheduler import explain
+from ..module_utils.core.scheduler.columns import Fleet
+from ..module_utils.core.settings.request import REQUEST
+from ..module_utils.core.settings.run import RUN
+from ..module_utils.core.settings.scheduling import SCHEDULER
+from ..module_utils.core.settings.selection import WHATIF
+from ..module_utils.flows.boot import whatif as ledger_whatif
+from ..module_utils.ledger.compute import fleet
+from ..module_utils.ledger.db.transaction import Transaction
+from ..plugin_utils.run import tables
+from ..plugin_utils.run.ledger_action import RUN_LIMIT, LedgerAction
+from ..plugin_utils.run.results import error_result
+from ..plugin_utils.settings import boot_request, scheduler_settings, variable_names
 
 HOSTS_PRINTED = 50
 ALL = "all"

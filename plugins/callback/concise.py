@@ -36,7 +36,7 @@ import typing as t
 from ansible import constants
 from ansible.plugins.callback.default import CallbackModule as Default
 
-from ansible_collections.bootflow.compute.plugins.plugin_utils import played
+from ansible_collections.bootflow.compute.plugins.plugin_utils.run import playbook_of_this_run
 
 NAMED = 4  # hosts of a step
 
@@ -54,7 +54,7 @@ class CallbackModule(Default):
 
     def v2_playbook_on_play_start(self, play: t.Any) -> None:
         self._unshown, self._play = play, play
-        self._quiet_play = not self._display.verbosity and played.in_playbooks(play)
+        self._quiet_play = not self._display.verbosity and playbook_of_this_run.in_playbooks(play)
         if self._display.verbosity:
             self._show_play()
 
@@ -76,7 +76,7 @@ class CallbackModule(Default):
         self._task_type_cache[task._uuid] = "TASK"
         self._last_task_name = task.get_name().strip()
         hosts = _of_hosts(self._play)
-        if hosts and played.in_playbooks(task):
+        if hosts and playbook_of_this_run.in_playbooks(task):
             more = "" if len(hosts) <= NAMED else " and %d more" % (len(hosts) - NAMED)
             self._display.display("%s: %s%s" % (self._last_task_name, ", ".join(hosts[:NAMED]), more))
 
@@ -93,7 +93,9 @@ class CallbackModule(Default):
             super().v2_playbook_on_include(included_file)
 
     def _is_quiet(self, task: t.Any) -> bool:
-        return not self._display.verbosity and (played.in_playbooks(task) or played.in_roles(task))
+        return not self._display.verbosity and (
+            playbook_of_this_run.in_playbooks(task) or playbook_of_this_run.in_roles(task)
+        )
 
     def _show_play(self) -> None:
         self._only_own = self._only_own and self._quiet_play
@@ -103,7 +105,7 @@ class CallbackModule(Default):
 
     def _print_task_banner(self, task: t.Any) -> None:
         self._show_play()
-        if played.in_roles(task):
+        if playbook_of_this_run.in_roles(task):
             self._only_own = False
         super()._print_task_banner(task)
 
@@ -135,13 +137,13 @@ class CallbackModule(Default):
         """Of a task in the collection's playbooks, all; in its roles, what changed nothing."""
         if not self._is_quiet(result.task) or result.task.resolved_action == "ansible.builtin.debug":
             return False
-        return played.in_playbooks(result.task) or not result.result.get("changed", False)
+        return playbook_of_this_run.in_playbooks(result.task) or not result.result.get("changed", False)
 
     def _warnings_of(self, result: t.Any) -> None:
         self._handle_warnings_and_exception(result)
 
     def v2_on_file_diff(self, result: t.Any) -> None:
-        if self._is_quiet(result.task) and played.in_playbooks(result.task):
+        if self._is_quiet(result.task) and playbook_of_this_run.in_playbooks(result.task):
             self._last_task_banner = result.task._uuid  # without a banner
         super().v2_on_file_diff(result)
 
@@ -150,7 +152,7 @@ class CallbackModule(Default):
         if self._display.verbosity or "error_code" not in found:
             super().v2_runner_on_failed(result, ignore_errors)
             return
-        if self._last_task_banner != result.task._uuid and not played.in_playbooks(result.task):
+        if self._last_task_banner != result.task._uuid and not playbook_of_this_run.in_playbooks(result.task):
             self._print_task_banner(result.task)
         self._handle_warnings(found)
         text = "fatal: [%s]: %s" % (self.host_label(result), found.get("msg") or found["error_code"])

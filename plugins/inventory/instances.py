@@ -172,8 +172,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.address
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import Context
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import read_settings
-from ansible_collections.bootflow.compute.plugins.plugin_utils.other_inventories import (
+from ansible_collections.bootflow.compute.plugins.plugin_utils.run.ledger_action import read_settings
+from ansible_collections.bootflow.compute.plugins.plugin_utils.settings.other_inventories import (
     OtherInventories,
     reading_later_inventories,
 )

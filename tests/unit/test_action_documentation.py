@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.setting import Setting
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import COMMON
+from ansible_collections.bootflow.compute.plugins.plugin_utils.run.ledger_action import COMMON
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "ansible_collections.bootflow.compute.plugins"

@@ -42,7 +42,6 @@ LARGER = {
     "action": "Ansible wants actions in one folder",
     "modules": "Ansible wants modules in one folder",
     "core.scheduler.filters": "one file for each of Nova's filters",
-    "plugin_utils": "until what is about settings has gone to core",
 }
 
 
@@ -99,7 +98,7 @@ class Plugins:
             elif isinstance(node, ast.ImportFrom):
                 module = node.module or ""
                 if node.level:
-                    base = ".".join([*here[: len(here) - node.level + 1], *([module] if module else [])])
+                    base = short(".".join([*here[: len(here) - node.level + 1], *([module] if module else [])]))
                 elif module.startswith(PREFIX):
                     base = short(module[len(PREFIX) :])
                 else:

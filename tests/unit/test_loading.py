@@ -65,12 +65,15 @@ def copy(where: pathlib.Path) -> pathlib.Path:
         ("instance_operation", "core.resources.numa core.scheduler.registry flows.boot flows.moves hosts lxml"),
         ("boot_accept", "hosts"),
         ("boot_schedule", "hosts"),
-        ("instance_operation", "hosts flows.boot plugin_utils.operation_works plugin_utils.attached_volumes"),
+        (
+            "instance_operation",
+            "hosts flows.boot plugin_utils.operations.operation_works plugin_utils.volumes.attached_volumes",
+        ),
     ],
 )
 def test_an_action_loads_nothing_that_it_may_not_need(action: str, without: str) -> None:
     loaded = load(action)
-    assert COLLECTION + "plugin_utils.ledger_action" in loaded
+    assert COLLECTION + "plugin_utils.run.ledger_action" in loaded
     for name in ("numpy", "jsonschema", "alembic", "psycopg", "sqlalchemy.dialects.postgresql", *without.split()):
         ours = COLLECTION + ("" if name.startswith("plugin_utils.") else "module_utils.") + name
         assert name not in loaded and not [m for m in loaded if m == ours or m.startswith(ours + ".")], name
@@ -94,7 +97,7 @@ def test_a_changed_module_is_compiled_again(tmp_path: pathlib.Path) -> None:
 
 def test_a_folder_that_cannot_be_written_to_is_read(tmp_path: pathlib.Path) -> None:
     (tmp_path / "file").write_text("")
-    assert COLLECTION + "plugin_utils.tables" in load("instance_info", cache=tmp_path / "file" / "below")
+    assert COLLECTION + "plugin_utils.run.tables" in load("instance_info", cache=tmp_path / "file" / "below")
 
 
 def test_the_first_of_several_collections_paths_counts(tmp_path: pathlib.Path) -> None:

@@ -31,7 +31,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import INSTANCES
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.storage import BACKEND, STORAGE
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.volumes import VOLUME_SELECTION
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import COMMON, read_settings
+from ansible_collections.bootflow.compute.plugins.plugin_utils.run.ledger_action import COMMON, read_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 ACTIONS = sorted(p.stem for p in (ROOT / "plugins" / "action").glob("*.py") if p.stem != "__init__")

@@ -15,7 +15,7 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins import modules
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.program import read_arguments
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import Ports
+from ansible_collections.bootflow.compute.plugins.plugin_utils.run.ledger_action import Ports
 
 from .world import World
 

@@ -171,7 +171,7 @@ class Arriving:
     disks: t.Mapping[str, LocalDisk]  # by the guest's names for them
     emulators: t.Sequence[str]  # of this host
     drive: str = ""  # path of its config drive
-    #: What the controller knows by the ledger, see limits_of() in plugin_utils/arriving_guest.py.
+    #: What the controller knows by the ledger, see limits_of() in plugin_utils/moves/arriving_guest.py.
     limits: t.Mapping[str, t.Any] = field(default_factory=dict)
     volumes: t.Mapping[str, str] = field(default_factory=dict)  # id -> ``<disk>`` with its source on this host
 

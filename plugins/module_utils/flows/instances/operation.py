@@ -53,7 +53,7 @@ class Operation:
     recovers_volumes: bool = (
         False  # what a fault left without a connection is connected again, and the domain defined anew
     )
-    work: str = ""  # what else its host does: a name in WORKS of plugin_utils/operation_works
+    work: str = ""  # what else its host does: a name in WORKS of plugin_utils/operations/operation_works
     fails_to: str | None = None  # vm_state after a failure whose guest does not run; None: always as before
     forced: str = ""  # what people are told of a guest that had to be forced
     gone: str = ""  # and of one without a domain, where that is as good as the result; empty: it is an error

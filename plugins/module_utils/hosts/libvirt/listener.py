@@ -4,7 +4,7 @@
 
 """Says the events of a host's guests, line by line, and answers what state they are in now.
 
-The controller sends this text to the host's Python over SSH (plugin_utils/listening.py), so it imports nothing of ours. It ends
+The controller sends this text to the host's Python over SSH (plugin_utils/watch/listening.py), so it imports nothing of ours. It ends
 with its standard input: nothing stays on the host. It only reads: libvirt lets any local user do that.
 
 Lines out: "bootflow " and JSON: {"listening": true, "boot_id": text}; {"event": [type, detail, job], "uuid"}; {"answer": number, "states": {uuid: state}};

@@ -7,7 +7,7 @@
 To unpack an AnsiballZ and to load AnsibleModule takes a host 70 ms of its processor, as long as all of ours. The actions of the collection
 know what they give to its modules, so that a small stand-in for AnsibleModule does: it reads arguments that fit as they are, and adds the defaults.
 Whatever it does not know, it leaves to Ansible, before anything was done: the answer NEEDS_ANSIBLE has the action run the module
-as Ansible runs modules (plugin_utils/host_programs.py).
+as Ansible runs modules (plugin_utils/transport/host_programs.py).
 """
 
 from __future__ import annotations

@@ -17,8 +17,9 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import power_states
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
-from ansible_collections.bootflow.compute.plugins.plugin_utils import build_work, handover, image_upload
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.builds import build_work, handover
+from ansible_collections.bootflow.compute.plugins.plugin_utils.run.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.settings import image_upload
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.statements import counted
 from ansible_collections.bootflow.compute.tests.unit.worlds.taking import node

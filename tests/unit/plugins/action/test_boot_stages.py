@@ -16,7 +16,7 @@ from ansible_collections.bootflow.compute.plugins.action import boot_build
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.drive_files import unpack_files
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import power_states
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import read_settings
+from ansible_collections.bootflow.compute.plugins.plugin_utils.run.ledger_action import read_settings
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, build_in_parts
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE, World, request
 

@@ -18,7 +18,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.o
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import volume_tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_history
-from ansible_collections.bootflow.compute.plugins.plugin_utils import stage
+from ansible_collections.bootflow.compute.plugins.plugin_utils.operations import cleaning
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld, device, volume_request
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE
@@ -257,13 +257,13 @@ def test_a_host_is_rid_of_an_instance_with_its_volumes(pair: BootWorld) -> None:
     uuid = str(pair.attachment("data").instance_uuid)
     pair.delete("v", uuids=[uuid])
     host.fails["instance_cleanup"] = errors.LibvirtError(reason="it would not end")
-    assert stage.clean_host(host.action(), [{"uuid": uuid}]).problems[uuid].code == "LibvirtError"
+    assert cleaning.clean_host(host.action(), [{"uuid": uuid}]).problems[uuid].code == "LibvirtError"
     assert host.calls == ["instance_cleanup"]  # nothing is taken from below a guest that may run
     host.fails = {"disconnected": BUSY}
-    assert stage.clean_host(host.action(), [{"uuid": uuid}]).problems[uuid].code == "VolumePathNotRemoved"
+    assert cleaning.clean_host(host.action(), [{"uuid": uuid}]).problems[uuid].code == "VolumePathNotRemoved"
     assert pair.ends("data")[1:] == ("done", "done") and volume in host.volumes
     host.fails = {}
-    assert stage.clean_host(host.action(), [{"uuid": uuid}]).problems == {}
+    assert cleaning.clean_host(host.action(), [{"uuid": uuid}]).problems == {}
     assert host.volumes == {} and pair.ends("data")[1:] == ("ending", "none")
     pair.removed("h1", [uuid], "v")
     pair.storage_round("v")
@@ -282,7 +282,7 @@ def test_nothing_of_another_instance_is_touched(pair: BootWorld) -> None:
     uuid = str(pair.attachment("data").instance_uuid)
     pair.delete("v", uuids=[uuid])
     host.calls.clear()
-    assert stage.clean_host(host.action(), [{"uuid": uuid}]).problems == {}
+    assert cleaning.clean_host(host.action(), [{"uuid": uuid}]).problems == {}
     assert host.calls == ["instance_cleanup", "disconnected"]
     assert pair.ends("root") == ("attached", "done", "done")
 

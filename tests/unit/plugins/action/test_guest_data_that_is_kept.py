@@ -15,8 +15,8 @@ from ansible_collections.bootflow.compute.plugins.action import boot_accept
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.drive_files import unpack_files
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.guest_data import GuestSecrets
-from ansible_collections.bootflow.compute.plugins.plugin_utils import kept_guest_data
-from ansible_collections.bootflow.compute.plugins.plugin_utils.kept_guest_data import KeptGuestData
+from ansible_collections.bootflow.compute.plugins.plugin_utils.builds import kept_guest_data
+from ansible_collections.bootflow.compute.plugins.plugin_utils.builds.kept_guest_data import KeptGuestData
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, request
 

@@ -18,7 +18,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch im
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
-from ansible_collections.bootflow.compute.plugins.plugin_utils import host_reports
+from ansible_collections.bootflow.compute.plugins.plugin_utils.settings import host_reports
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE, World, request
 

@@ -18,7 +18,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue import parse_catalogue
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.server_request import parse_requests
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings import table
-from ansible_collections.bootflow.compute.plugins.plugin_utils.shipped_images import with_shipped
+from ansible_collections.bootflow.compute.plugins.plugin_utils.run.shipped_images import with_shipped
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
 

@@ -26,7 +26,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
 from ansible_collections.bootflow.compute.plugins.module_utils.core.times import duration
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, history, nodes
-from ansible_collections.bootflow.compute.plugins.plugin_utils.tables import history_table, table, whole
+from ansible_collections.bootflow.compute.plugins.plugin_utils.run.tables import history_table, table, whole
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import NET, World, network, subnet
 

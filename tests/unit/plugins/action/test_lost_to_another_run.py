@@ -23,8 +23,9 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery im
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, history, instances, runs
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import LEASE_SECONDS
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
-from ansible_collections.bootflow.compute.plugins.plugin_utils import host_reports, time_limits
-from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host
+from ansible_collections.bootflow.compute.plugins.plugin_utils.operations.cleaning import clean_host
+from ansible_collections.bootflow.compute.plugins.plugin_utils.run import time_limits
+from ansible_collections.bootflow.compute.plugins.plugin_utils.settings import host_reports
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
 

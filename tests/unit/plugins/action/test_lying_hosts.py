@@ -25,7 +25,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute im
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables, volume_tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views
-from ansible_collections.bootflow.compute.plugins.plugin_utils import volume_texts
+from ansible_collections.bootflow.compute.plugins.plugin_utils.volumes import volume_texts
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.examples import examples
 from ansible_collections.bootflow.compute.tests.unit.worlds.volume_world import VolumeWorld

@@ -15,8 +15,8 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.action import compute_report
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import Ports
-from ansible_collections.bootflow.compute.plugins.plugin_utils.results import item_errors
+from ansible_collections.bootflow.compute.plugins.plugin_utils.run.ledger_action import Ports
+from ansible_collections.bootflow.compute.plugins.plugin_utils.run.results import item_errors
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.examples import examples
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World

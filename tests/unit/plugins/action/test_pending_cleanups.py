@@ -12,7 +12,7 @@ from ansible_collections.bootflow.compute.plugins.action import compute_report
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
-from ansible_collections.bootflow.compute.plugins.plugin_utils import host_reports
+from ansible_collections.bootflow.compute.plugins.plugin_utils.settings import host_reports
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, request
 

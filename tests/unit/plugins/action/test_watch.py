@@ -23,7 +23,7 @@ from ansible_collections.bootflow.compute.plugins.action import watch
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import nodes
-from ansible_collections.bootflow.compute.plugins.plugin_utils import events_file
+from ansible_collections.bootflow.compute.plugins.plugin_utils.watch import events_file
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
 

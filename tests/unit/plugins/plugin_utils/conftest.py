@@ -10,7 +10,7 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import read_settings
+from ansible_collections.bootflow.compute.plugins.plugin_utils.run.ledger_action import read_settings
 
 
 class Action:

@@ -18,7 +18,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger import dat
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.address import LedgerAddress
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.migrations import runner
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import Ports
+from ansible_collections.bootflow.compute.plugins.plugin_utils.run.ledger_action import Ports
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.ledgers import migrate
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World

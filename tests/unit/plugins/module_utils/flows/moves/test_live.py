@@ -30,7 +30,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery im
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import claims, nodes, views
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import moves as ledger_moves
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
-from ansible_collections.bootflow.compute.plugins.plugin_utils import tables as tables_of_actions
+from ansible_collections.bootflow.compute.plugins.plugin_utils.run import tables as tables_of_actions
 from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld
 from ansible_collections.bootflow.compute.tests.unit.worlds.taking import cells, pinned
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World

@@ -135,7 +135,7 @@ class LiveMovers(Movers):
             if self.guests.get(uuid) == host:
                 assert self.row(uuid).host != host and not self.runs_on, "a guest that runs would be removed"
                 del self.guests[uuid]
-            if host in self.dead:  # as plugin_utils.attached_volumes.forget()
+            if host in self.dead:  # as plugin_utils.volumes.attached_volumes.forget()
                 self.connections = {c for c in self.connections if c[0] != host}
             self.cleaned_of(host, uuid)
         self.time += 1

@@ -217,7 +217,7 @@ class Movers(BootWorld):
                 del self.guests[uuid]
             self.connections = {
                 c for c in self.connections if c[0] != host
-            }  # as plugin_utils.attached_volumes.forget()
+            }  # as plugin_utils.volumes.attached_volumes.forget()
             self.leave(host, [uuid], self.run)
         self.ask(cleanup.finish, {host: due})
         self.time += 1

@@ -40,7 +40,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.live import
     target,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
-from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes
+from ansible_collections.bootflow.compute.plugins.plugin_utils.volumes import attached_volumes
 
 TOKEN, STOP = "t" * 64, "s" * 64
 PORTS = (49280, 49399)

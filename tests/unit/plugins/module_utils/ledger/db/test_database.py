@@ -29,7 +29,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute im
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import address, sqlite_file
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.address import LedgerAddress, password_in
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import Ports
+from ansible_collections.bootflow.compute.plugins.plugin_utils.run.ledger_action import Ports
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.ledgers import migrate
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, at, request

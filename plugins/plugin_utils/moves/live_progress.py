@@ -1,0 +1,122 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""How far live migrations are, while the task waits for them: into the ledger every few seconds, and to the person now and then.
+
+The host's module writes it into a file, which is read beside it. What cannot be read or written is tried again: nothing depends on it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+import typing as t
+from dataclasses import dataclass
+
+from ...module_utils.core.answers.outcomes import PROGRESS
+from ...module_utils.core.answers.shapes import Misshapen
+from ...module_utils.core.instances.progress import Progress, remaining
+from ...module_utils.core.legible import legible
+from ...module_utils.ledger import database
+from ...module_utils.ledger.compute import moves as ledger_moves
+from ..run import tables, time_limits
+from ..run.ledger_action import LedgerAction
+
+PAUSE = 3.0  # seconds between two looks
+AT_LEAST = 60.0  # seconds between two lines about a guest that has not come another STEP further
+STEP = 10  # per cent
+LARGEST = 1024**2  # characters of the file
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """A guest that leaves the host."""
+
+    uuid: str
+    name: str
+    source: str
+    destination: str
+    memory_mb: int
+
+
+def read(text: str) -> dict[str, Progress]:
+    """What the host's file says: uuid -> how far. Nothing where it says nonsense."""
+    try:
+        found = json.loads(text) if len(text) <= LARGEST else {}
+        PROGRESS(found, "progress")
+    except (ValueError, RecursionError, Misshapen):
+        return {}
+    return {uuid: Progress(**{n: its[n] for n in Progress.__dataclass_fields__}) for uuid, its in found.items()}
+
+
+class Teller:
+    """What was told of each guest."""
+
+    def __init__(self, leaving: t.Sequence[Leaving]):
+        self.leaving = {each.uuid: each for each in leaving}
+        self.begun: dict[str, float] = {}
+        self.told: dict[str, tuple[int, float]] = {}  # the step, and when
+        self.written: dict[str, tuple[int, Progress]] = {}
+
+    def news(self, found: t.Mapping[str, Progress]) -> dict[str, tuple[int, Progress]]:
+        """What the ledger does not have yet: uuid -> per cent and bytes, of guests that are to leave this host."""
+        its = {u: (p.percent(self.leaving[u].memory_mb), p) for u, p in found.items() if u in self.leaving}
+        return {u: each for u, each in its.items() if self.written.get(u) != each}
+
+    def lines(self, found: t.Mapping[str, tuple[int, Progress]], now: float) -> list[str]:
+        """For the person. :arg now: in seconds"""
+        lines = []
+        for uuid, (percent, its) in found.items():
+            begun = self.begun.setdefault(uuid, now)
+            step, at = self.told.get(uuid, (-1, 0.0))
+            if percent // STEP <= step and now < at + AT_LEAST:
+                continue
+            self.told[uuid] = (max(step, percent // STEP), now)
+            guest = self.leaving[uuid]
+            left = remaining(vars(its))
+            lines.append(
+                "live_migrate: %s from %s to %s: %d %% after %d s%s"
+                % (guest.name, guest.source, guest.destination, percent, now - begun, left and " (left: %s)" % left)
+            )
+        return lines
+
+
+@contextlib.contextmanager
+def watched(action: LedgerAction, path: str, leaving: t.Sequence[Leaving], to_person: bool) -> t.Iterator[None]:
+    """Follow the file at ``path`` of the current host in the block. :arg to_person: print it, too"""
+    over = threading.Event()
+    teller = Teller(leaving)
+    host = action.ports.beside()
+    context = action.context()
+
+    def look() -> None:
+        news = teller.news(read(host.output(["cat", "--", path])))
+        if not news:
+            return
+        ledger = database.open_ledger(action.options["ledger_url"], check_revision=False)
+        try:
+            ledger.for_run(context).transact(ledger_moves.set_progress, news)
+        finally:
+            ledger.close()
+        teller.written.update(news)
+        for line in teller.lines(news, time.monotonic()) if to_person else ():
+            tables.say(action._display, legible(line))
+
+    def follow() -> None:
+        while not over.wait(PAUSE):
+            with contextlib.suppress(Exception):  # the next look tries again
+                look()
+
+    before = time_limits.children()
+    thread = threading.Thread(target=follow, daemon=True, name="bootflow-live-progress")
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(PAUSE)
+        if thread.is_alive():  # the host does not answer
+            time_limits.end(time_limits.children() - before)

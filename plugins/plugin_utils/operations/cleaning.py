@@ -1,0 +1,197 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What was made for instances on a host is removed again."""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+
+from ...module_utils.core import errors
+from ...module_utils.flows.attachments import moving
+from ...module_utils.flows.instances import cleanup
+from ...module_utils.ledger.compute import claims, cleanups
+from ...module_utils.ledger.compute import instances as of_ledger
+from ...module_utils.ledger.database import Ledger
+from ...module_utils.ledger.db.transaction import Transaction
+from ...module_utils.ledger.storage import attachments
+from ..run import host_settings
+from ..run.lease import lease_kept
+from ..run.ledger_action import LedgerAction
+from ..run.results import item_errors
+from ..volumes import attached_volumes
+
+
+def warn_of_leftovers(action: LedgerAction, host: str, problems: t.Mapping[str, errors.BootflowError]) -> None:
+    """Tell which instances ``host`` still has something of. :arg problems: uuid -> why"""
+    for uuid, problem in problems.items():
+        action._display.warning("Instance %s still has to be cleaned up on %s: %s" % (uuid, host, problem.message))
+
+
+class Cleaned(t.NamedTuple):
+    """What became of cleaning a host, by the instances' uuids."""
+
+    problems: dict[str, errors.BootflowError]  # why something of it may be there still
+    parts: dict[str, str]  # cleanups.OLD or NEW, of those of which no more was to be removed
+    kept: frozenset[str] = (
+        frozenset()
+    )  # those of which the host had made nothing for the move: what it has was there before
+
+
+def clean_host(action: LedgerAction, instances: list[dict[str, t.Any]]) -> Cleaned:
+    """Remove domain, disks and config drive of these instances from the current host.
+
+    Their whole disks here are cleared, and their volumes disconnected after their guest is gone. The ledger is read for
+    both now: what an instance no longer has may belong to another. Of one that was resized here, and stays, only what it was, or was to
+    become, is removed. One that is here, and that another run has taken over meanwhile, keeps what it has: a run that was believed
+    dead may go on after hours.
+
+    :arg instances: {uuid, name}; with ``made_for`` only what the host made for this move is removed, and else what its pending cleanup says.
+    """
+    if not instances:
+        return Cleaned({}, {})
+    host = action.task_vars["inventory_hostname"]
+    ledger = action.open_ledger()
+    try:
+        parts = _begin(ledger, host, [i["uuid"] for i in instances])
+        left = settle_resizes(action, parts)
+        instances = [i for i in instances if i["uuid"] not in parts]
+        kept, disks, volumes = ledger.inspect(_had_on, host, [i["uuid"] for i in instances])
+        left.update({uuid: _taken_over(uuid, host) for uuid in kept})
+        instances = [i for i in instances if i["uuid"] not in kept]
+        due = ledger.inspect(cleanups.conditions, host, [i["uuid"] for i in instances])
+        conditions = {u: dict(zip(("made_for", "due_at"), its)) for u, its in due.items()}
+        problems, not_made = remove_instances(
+            action, [{**conditions.get(i["uuid"], {}), **i} for i in instances], disks
+        )
+        uuids = [i["uuid"] for i in instances if i["uuid"] not in not_made]
+        volumes = [v for v in volumes if v.row.instance_uuid not in not_made]
+        gone_on = [uuid for uuid in uuids if uuid not in problems]
+        for uuid, problem in attached_volumes.forget(action, ledger, gone_on).items():
+            problems.setdefault(uuid, problem)
+        volumes = [v for v in volumes if v.row.instance_uuid not in problems]
+        if volumes:
+            # A guest that still exists keeps the session, which it may share with another.
+            gone = [uuid for uuid in uuids if uuid not in problems]
+            shared = ledger.inspect(attachments.shared_on, host, [a.volume_id for a in volumes], gone)
+            connected = attached_volumes.disconnect(action, ledger, volumes, shared, moving.left_host)
+            for volume in volumes:
+                if volume.id in connected:
+                    problems.setdefault(volume.row.instance_uuid, connected[volume.id])
+    finally:
+        ledger.close()
+    return Cleaned({**problems, **left}, parts, not_made)
+
+
+def _begin(ledger: Ledger, host: str, uuids: t.Sequence[str]) -> dict[str, str]:
+    """See cleanups.begin(). Nothing is written where no cleanup was left to this run."""
+    if ledger.inspect(cleanups.of_instances, uuids):
+        return ledger.transact(cleanups.begin, host, uuids)
+    return {}
+
+
+def settle_resizes(action: LedgerAction, parts: t.Mapping[str, str]) -> dict[str, errors.BootflowError]:
+    """Remove what instances were before their resize on the current host (cleanups.OLD), or were to become (NEW). Returns uuid -> why that failed."""
+    if not parts:
+        return {}
+    of_part = {cleanups.OLD: "settled", cleanups.NEW: "reverted"}
+    arguments = resize_arguments(
+        action, "settled", [{"uuid": u, "state": of_part[p]} for u, p in sorted(parts.items())]
+    )
+    try:
+        with lease_kept(action):
+            return item_errors(action.run_module("instance_disks_resize", arguments), sorted(parts))
+    except errors.BootflowError as e:
+        return dict.fromkeys(parts, e)
+    except Exception as e:
+        return dict.fromkeys(parts, action.unexpected(e))
+
+
+def resize_arguments(
+    action: LedgerAction, state: str, instances: t.Sequence[t.Mapping[str, t.Any]]
+) -> dict[str, t.Any]:
+    """Arguments of the module instance_disks_resize on the current host."""
+    found = host_settings.cleanup_arguments(action)
+    found.pop("whole_disk_clear")
+    workers = host_settings.workers(action, len(instances))
+    return {**found, "state": state, "instances": list(instances), "workers": workers}
+
+
+def _had_on(
+    tx: Transaction, host: str, uuids: t.Sequence[str]
+) -> tuple[set[str], dict[str, list[dict[str, t.Any]]], list[attached_volumes.Attached]]:
+    """Those that keep what they have here, and of the others whole disks and attachments."""
+    kept = of_ledger.kept_on(tx, host, uuids)
+    left = [u for u in uuids if u not in kept]
+    return kept, claims.disks_on(tx, host, left), attached_volumes.connected_to(tx, host, left)
+
+
+def _taken_over(uuid: str, host: str) -> errors.BootflowError:
+    return errors.Conflict(
+        message="Instance %s is on %s: another run has taken it over, and nothing of it was removed" % (uuid, host),
+        remedy="Run bootflow.compute.show to see the instance.",
+    )
+
+
+def clear_lost(action: LedgerAction, uuids: t.Collection[str]) -> None:
+    """End what this run made on the current host for instances that it had lost by then: deleted ones leave nothing behind, and guests of
+    those that were soft-deleted lose their power.
+    """
+    host = action.task_vars["inventory_hostname"]
+    with contextlib.closing(action.open_ledger()) as ledger:
+        lost = ledger.inspect(cleanup.lost_on, host, uuids)
+        problems = clean_host(action, [{"uuid": u, "name": name} for u, name in sorted(lost.gone.items())]).problems
+
+        def remember(tx: Transaction) -> None:
+            for uuid, problem in sorted(problems.items()):
+                cleanup.left_behind(tx, uuid, host, problem.message)
+
+        if problems:
+            ledger.transact(remember)
+    if lost.off:
+        problems.update(_power_off(action, lost.off))
+    for uuid, problem in sorted(problems.items()):
+        text = "Instance %s was deleted while its guest was started, and %s still has it: %s"
+        action._display.warning(text % (uuid, host, problem.message))
+
+
+def _power_off(action: LedgerAction, uuids: t.Sequence[str]) -> dict[str, errors.BootflowError]:
+    """Take the power of these guests at once. Returns uuid -> why that failed."""
+    arguments = {
+        **host_settings.libvirt_arguments(action),
+        "domains": [{"uuid": uuid, "shutdown_timeout": 0.0} for uuid in uuids],
+        "state": "shutdown",
+        "workers": host_settings.workers(action, len(uuids)),
+    }
+    try:
+        return item_errors(action.run_module("domain_power", arguments), uuids)
+    except errors.BootflowError as e:
+        return dict.fromkeys(uuids, e)
+
+
+def remove_instances(
+    action: LedgerAction, instances: list[dict[str, t.Any]], disks: t.Mapping[str, list[dict[str, t.Any]]]
+) -> tuple[dict[str, errors.BootflowError], frozenset[str]]:
+    """Remove domains, local disks and config drives from the current host; ``disks``, the whole disks of each, are cleared.
+
+    Returns uuid -> why that failed, and the uuids of those of which nothing was made for the move that is named as ``made_for``.
+    """
+    if not instances:
+        return {}, frozenset()
+    arguments = {
+        **host_settings.cleanup_arguments(action),
+        "instances": [{**i, "disks": disks.get(i["uuid"], [])} for i in instances],
+    }
+    try:
+        # Clearing a large disk takes hours.
+        clears = bool(disks or arguments["volume_group"])
+        with lease_kept(action) if clears else contextlib.nullcontext():
+            result = action.run_module("instance_cleanup", arguments)
+    except errors.BootflowError as e:
+        return {i["uuid"]: e for i in instances}, frozenset()
+    except Exception as e:  # nothing of them counts as removed, and the play goes on
+        return dict.fromkeys((i["uuid"] for i in instances), action.unexpected(e)), frozenset()
+    kept = frozenset(u for u, outcome in result["outcomes"].items() if outcome.get("kept"))
+    return item_errors(result, [i["uuid"] for i in instances]), kept

@@ -1,0 +1,329 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Guests of the current host that boot a rescue image, with their own disks behind it, and get their own definition back.
+
+The disk of a rescue and its config drive are files in the instance's folder, whatever the host's backend of local disks is: they are
+there for a while, and no claim counts them. source: Nova's libvirt driver (rescue, unrescue)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import typing as t
+from dataclasses import dataclass
+
+from ...module_utils.core import errors
+from ...module_utils.core.disks import rescue as core_rescue
+from ...module_utils.core.disks.local import QCOW2, RAW
+from ...module_utils.core.guest import config as core_guest
+from ...module_utils.core.guest import drive_files, metadata
+from ...module_utils.core.guest.nvram import RESCUE_NVRAM
+from ...module_utils.core.guest.platform import machine_type
+from ...module_utils.core.instances import states
+from ...module_utils.core.model import Image
+from ...module_utils.core.request.catalogue import parse_images
+from ...module_utils.core.request.catalogue_images import image_data
+from ...module_utils.core.request.guest_data import GuestSecrets
+from ...module_utils.core.settings.request import CATALOGUE
+from ...module_utils.flows.boot import builds as of_ledger
+from ...module_utils.flows.boot.builds import Build
+from ...module_utils.flows.instances import operation
+from ...module_utils.flows.instances import rescue as flow
+from ...module_utils.flows.instances.operations import OPERATIONS
+from ...module_utils.ledger.compute import instances
+from ...module_utils.ledger.db.transaction import Transaction
+from ..builds import build_parts, domain_builder, passwords
+from ..builds.dhcp import restore as restore_dhcp
+from ..run import host_settings
+from ..run.ledger_action import LedgerAction, read_settings
+from ..run.results import item_errors
+from ..settings.image_upload import uploaded
+from ..volumes.attached_volumes import Attached
+from . import hard_reboot
+from .hard_reboot import Outcomes
+
+PURPOSE = "rescue"  # of a password
+
+
+@dataclass(frozen=True)
+class _Rescue:
+    """A guest with all that its rescue needs on its host, as items of the modules."""
+
+    build: Build
+    image: Image
+    own: dict[str, t.Any]  # its definition by the ledger
+    domain: dict[str, t.Any]
+    disk: dict[str, t.Any]
+    drive: dict[str, t.Any] | None
+
+
+def check(action: LedgerAction, tx: Transaction, begun: operation.Begun) -> None:
+    """Check the images, before anything is written or a host is contacted.
+
+    :raises BootflowError: see flows.instances.rescue; of all instances that cannot be rescued.
+    """
+    if action.options["admin_password_dir"] and not action.check_mode:
+        passwords.check_folder(action.options["admin_password_dir"])
+    images, asked = _images(action), action.options["rescue_image_ref"]
+    if asked and begun.unchanged:
+        flow.refuse_other_images(tx, begun.unchanged, flow.image_of(begun.unchanged[0], images, asked))
+    refused = []
+    chosen: dict[str, Image] = {}
+    for build in of_ledger.load(tx, [r for r in begun.rows if instances.is_placed(r)]):
+        try:
+            chosen[build.uuid] = image = flow.image_of(build.row, images, asked)
+            flow.check(build.row, build.disks, image, action.options["rescue_password"])
+        except errors.BootflowError as e:
+            refused.append(e)
+    operation.refuse(refused)
+    flow.begin(tx, chosen)
+
+
+def _images(action: LedgerAction) -> dict[str, Image]:
+    """By name. A variable, which no other operation has to render."""
+    return parse_images(read_settings(CATALOGUE.options("images"), {}, action.variable)["images"])
+
+
+def password_of(action: LedgerAction, uuid: str) -> str:
+    """The admin password of a rescued guest in this run."""
+    return passwords.password_of(uuid, _secrets(action), PURPOSE)
+
+
+def _secrets(action: LedgerAction) -> GuestSecrets | None:
+    """User data and files are for the guest's own system: the rescue image gets none of them."""
+    given = action.options["rescue_password"]
+    return GuestSecrets(admin_password=given) if given else None
+
+
+# --- rescue ---------------------------------------------------------------------------------------------------------------
+
+
+def rescue(action: LedgerAction, uuids: t.Sequence[str]) -> tuple[Outcomes, build_parts.Problems]:
+    """Rescue these. A guest is asked to shut down, and loses its power, only when the rescue's disks, the networks and the volumes are there;
+    one whose rescue fails later gets its own definition back and runs if it ran.
+
+    Returns the outcomes of the module domain, and why instances failed.
+    """
+    builds, volumes, problems = _guests(action, uuids)
+    plans = _plans(action, builds, volumes, problems)
+    if not plans:
+        return {}, problems
+    saved = _definitions(action, "saved", {p.build.uuid: (p.own, True) for p in plans})
+    problems.update(item_errors(saved, [p.build.uuid for p in plans]))
+    begun = [p for p in plans if p.build.uuid not in problems]
+    outcomes: Outcomes = {}
+    try:
+        outcomes = _on_host(action, begun, problems)
+    except Exception as e:  # the host may still answer
+        cause = e if isinstance(e, errors.BootflowError) else action.unexpected(e)
+        problems.update(dict.fromkeys((p.build.uuid for p in begun), cause))
+    if not action.check_mode:
+        _undo(action, [p for p in begun if p.build.uuid in problems], saved["outcomes"], problems)
+    return {u: o for u, o in outcomes.items() if u not in problems}, problems
+
+
+def _guests(
+    action: LedgerAction, uuids: t.Sequence[str]
+) -> tuple[list[Build], dict[str, list[Attached]], build_parts.Problems]:
+    """The guests with their volumes connected, and those that are gone or whose volumes are not there."""
+    with contextlib.closing(action.open_ledger()) as ledger:
+        builds, volumes, problems = ledger.inspect(hard_reboot.guests, uuids)
+    if not action.check_mode:
+        usable = [a for u, found in volumes.items() if u not in problems for a in found]
+        problems.update(hard_reboot.connect(action, usable))
+    return builds, volumes, problems
+
+
+def _plans(
+    action: LedgerAction,
+    builds: t.Iterable[Build],
+    volumes: t.Mapping[str, t.Sequence[Attached]],
+    problems: build_parts.Problems,
+) -> list[_Rescue]:
+    images = _images(action)
+    found = []
+    for build in builds:
+        if build.uuid not in problems:
+            try:
+                image = flow.image_of(build.row, images, action.options["rescue_image_ref"])
+                found.append(_plan(action, build, image, volumes.get(build.uuid, ())))
+            except errors.BootflowError as e:
+                problems[build.uuid] = e
+    return found
+
+
+def _plan(action: LedgerAction, build: Build, image: Image, volumes: t.Sequence[Attached]) -> _Rescue:
+    settings = host_settings.of(action)
+    own = build_parts.definition(build, settings, volumes)
+    backend = RAW if settings.disk_backend == RAW else QCOW2
+    guest = domain_builder.guest_spec(build, settings, volumes)
+    host = domain_builder.host_capabilities(build)
+    machine = machine_type(guest.image_properties, guest.options.machine_type, host)
+    folder = domain_builder.folder(build, settings)
+    disks = [
+        disk.placed("%s/%s" % (folder, disk.name), backend) if disk.name == core_rescue.DISK else disk
+        for disk in core_rescue.rescue_plan(guest.disks, image, machine, host.arch)
+    ]
+    path = "%s/%s" % (folder, core_rescue.CONFIG_DRIVE)
+    config = core_guest.guest_config(
+        dataclasses.replace(
+            guest,
+            disks=disks,
+            config_drive=path if guest.config_drive else None,
+            nvram="%s/%s" % (folder, RESCUE_NVRAM),
+            image_properties=core_rescue.rescue_properties(guest.image_properties, image),
+        ),
+        host,
+    )
+    root = next(disk for disk in disks if disk.boot_index == 0)
+    disk = {
+        "name": core_rescue.DISK,
+        "kind": "image",
+        "backend": backend,
+        "image_id": image.id,
+        "size_gb": 0,
+        "max_size_gb": flow.size_limit(build.row, build.disks, image),
+    }
+    drive = None
+    if guest.config_drive:
+        told = dataclasses.replace(
+            domain_builder.instance_metadata(
+                build, settings, _secrets(action), password_of(action, build.uuid), image=image_data(image)
+            ),
+            block_device_mapping=metadata.block_device_mapping(root.device_name, [], None, []),
+            devices=(),
+        )
+        drive = {
+            "uuid": build.uuid,
+            "path": path,
+            "format": settings.config_drive_format,
+            "files": drive_files.pack_files(metadata.config_drive_files(told)),
+            "keep": False,
+        }
+    seconds = OPERATIONS["stop"].details(build.row).get("shutdown_timeout", settings.shutdown_timeout)
+    domain = {**own, "xml": core_guest.render(config), "restart": True, "keep_disks": True, "shutdown_timeout": seconds}
+    return _Rescue(build, image, own, domain, disk, drive)
+
+
+def _on_host(action: LedgerAction, plans: t.Sequence[_Rescue], problems: build_parts.Problems) -> Outcomes:
+    """Make the disks and start the guests from them. Images that the host lacks come to it first."""
+    outcomes, lacking = _parts(action, plans, problems, fetch=False)
+    if lacking and action.check_mode:
+        return {**outcomes, **{p.build.uuid: {"changed": True, "error": None} for p in lacking}}
+    if lacking:
+        images = {p.image.id: p.image for p in lacking}
+        away = [i for i in images.values() if not build_parts.host_can_fetch(action, i)]
+        with uploaded(action, away) as (uploads, refused):
+            problems.update({p.build.uuid: refused[p.image.id] for p in lacking if p.image.id in refused})
+            late = [p for p in lacking if p.build.uuid not in problems]
+            more, without = _parts(action, late, problems, fetch=True, uploads=uploads)
+        problems.update({p.build.uuid: build_parts.not_copied(p.image.name) for p in without})
+        outcomes.update(more)
+    return outcomes
+
+
+def _parts(
+    action: LedgerAction,
+    plans: t.Sequence[_Rescue],
+    problems: build_parts.Problems,
+    fetch: bool,
+    uploads: t.Mapping[str, str] | None = None,
+) -> tuple[Outcomes, list[_Rescue]]:
+    """All parts in one module: the outcomes of the guests, and those whose image is not on the host."""
+    if not plans:
+        return {}, []
+    builds = [p.build for p in plans]
+    networks = build_parts.networks_of(builds)
+    networks_of = {b.uuid: sorted({n.name for _port, n in b.ports}) for b in builds}
+    drives = [p.drive for p in plans if p.drive is not None]
+    parts = action.run_module(
+        "instance_build",
+        {
+            **build_parts.network_arguments(action, networks.values()),
+            **build_parts.disk_arguments(action, builds, {p.image.id: p.image for p in plans}),
+            **build_parts.domain_arguments(action, [p.domain for p in plans]),
+            "instances": [{"uuid": p.build.uuid, "disks": [p.disk]} for p in plans],
+            "max_builds": 0,  # it waits for no place among the builds of its host
+            "fetch": fetch,
+            "uploads": uploads or {},
+            "drives": drives,
+            "networks_of": networks_of,
+        },
+    )["parts"]
+    if not action.check_mode:
+        restore_dhcp(action, networks, parts["networks"])
+    without = item_errors(parts["networks"], networks)
+    problems.update({u: without[n] for u, names in networks_of.items() for n in names if n in without})
+    lacking = [p for p in plans if (parts["disks"]["outcomes"].get(p.build.uuid) or {}).get("pending")]
+    left = {p.build.uuid for p in plans} - {p.build.uuid for p in lacking}
+    for part, items in (("disks", left), ("drives", {d["uuid"] for d in drives} & left), ("domains", left)):
+        found = item_errors(parts[part], [u for u in items if u not in problems])
+        problems.update({u: flow.explained(e) for u, e in found.items()})
+    return parts["domains"]["outcomes"], [p for p in lacking if p.build.uuid not in problems]
+
+
+def _undo(action: LedgerAction, plans: t.Sequence[_Rescue], saved: Outcomes, problems: build_parts.Problems) -> None:
+    """Give guests whose rescue failed their own definition, and power if they had it."""
+    back = {
+        p.build.uuid: (p.own, bool(saved[p.build.uuid].get("ran")) or p.build.row.vm_state == states.ACTIVE)
+        for p in plans
+    }
+    if not back:
+        return
+    try:
+        result = _definitions(action, "restored", back)
+        failed = item_errors(result, back)
+    except errors.BootflowError as e:
+        failed = dict.fromkeys(back, e)
+    for uuid, problem in failed.items():
+        first = problems[uuid] = copy.copy(problems[uuid])  # others may have the same
+        told = (
+            "The guest's own definition could not be restored (%s): reboot the instance with bootflow_reboot_type: HARD."
+            % problem.message
+        )
+        first.remedy = " ".join(filter(None, (first.remedy, told)))
+
+
+# --- unrescue -------------------------------------------------------------------------------------------------------------
+
+
+def unrescue(action: LedgerAction, uuids: t.Sequence[str]) -> tuple[Outcomes, build_parts.Problems]:
+    """Give these their own definitions back and start them. Returns the outcomes of the module domain_rescue, and why instances failed."""
+    builds, volumes, problems = _guests(action, uuids)
+    settings = host_settings.of(action)
+    back: dict[str, tuple[dict[str, t.Any], bool]] = {}
+    for build in builds:
+        if build.uuid not in problems:
+            try:
+                back[build.uuid] = (build_parts.definition(build, settings, volumes.get(build.uuid, ())), True)
+            except errors.BootflowError as e:
+                problems[build.uuid] = e
+    if not back:
+        return {}, problems
+    result = _definitions(action, "restored", back)
+    problems.update(item_errors(result, back))
+    return result["outcomes"], problems
+
+
+def _definitions(
+    action: LedgerAction, state: str, own: t.Mapping[str, tuple[t.Mapping[str, t.Any], bool]]
+) -> dict[str, t.Any]:
+    """The module domain_rescue. :arg own: uuid -> the definition by the ledger, and whether the guest is started when it is back"""
+    settings = host_settings.of(action)
+    return action.run_module(
+        "domain_rescue",
+        {
+            **host_settings.libvirt_arguments(action),
+            "domains": [{"uuid": u, "xml": wanted["xml"], "start": start} for u, (wanted, start) in own.items()],
+            "state": state,
+            "instances_path": settings.instances_path,
+            "wait_timeout": settings.wait_timeout,
+            "vif_plugging_timeout": settings.vif_plugging_timeout,
+            "vif_plugging_is_fatal": settings.vif_plugging_is_fatal,
+            "workers": host_settings.workers(action, len(own)),
+        },
+    )

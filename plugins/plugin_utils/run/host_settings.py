@@ -1,0 +1,215 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The settings of a compute host as actions need them: core.settings.hosts declares them."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...module_utils.core import errors
+from ...module_utils.core.disks.local import ON_LVM
+from ...module_utils.core.reading.problems import Problems
+from ...module_utils.core.reading.setting import Table, Values
+from ...module_utils.core.settings.hosts import CONFIGURATION, HOST
+from ...module_utils.core.settings.run import RUN, WATCHED
+
+MOST_NAMED = 5
+RATIOS = ("ram_allocation_ratio", "disk_allocation_ratio", "cpu_allocation_ratio")
+
+
+class OnHost(t.Protocol):
+    """An action, as far as the settings of its current host need it."""
+
+    task_vars: t.Mapping[str, t.Any]
+
+    def variable(self, name: str, default: t.Any = None) -> t.Any:
+        """A variable of the current host, templated."""
+
+
+class OnHostOfLedger(OnHost, t.Protocol):
+    """An action that works on a ledger, too."""
+
+    def ledger_id(self) -> str:
+        """The id of the ledger."""
+
+
+class Variables(t.Mapping[str, t.Any]):
+    """The variables of an action's current host, each templated when it is read."""
+
+    def __init__(self, action: OnHost):
+        self._action = action
+
+    def __getitem__(self, name: str) -> t.Any:
+        return self._action.variable(name)
+
+    def __iter__(self) -> t.Iterator[str]:
+        return iter(self._action.task_vars)
+
+    def __len__(self) -> int:
+        return len(self._action.task_vars)
+
+
+def values(action: OnHost, table: Table) -> Values:
+    """The settings of ``table`` on the action's current host, each read once a task."""
+    read: dict[int, Values] = action.__dict__.setdefault("_settings_read", {})
+    return read.setdefault(id(table), table.of(Variables(action)))
+
+
+def named_hosts(action: OnHost, hosts: t.Sequence[str]) -> list[str]:
+    """Those of ``hosts``, the compute hosts, that bootflow_hosts names; all without it.
+
+    :raises ComputeHostNotFound: it names others.
+    """
+    named = values(action, RUN).hosts
+    if named is None:
+        return list(hosts)
+    groups = action.task_vars.get("groups") or {}
+    strangers = [n for n in named if n not in hosts and n not in groups]
+    if strangers:
+        raise errors.ComputeHostNotFound(
+            message="bootflow_hosts names %s, which the inventory does not have as compute hosts"
+            % ", ".join(strangers),
+            remedy="Name compute hosts of the inventory, or groups of them.",
+        )
+    wanted = {host for name in named for host in groups.get(name, (name,))}
+    return [h for h in hosts if h in wanted]
+
+
+def facts_age(options: t.Mapping[str, t.Any]) -> float:
+    """The age at which a report is stale: before its host counts as down, with time left for the round to use it."""
+    return min(float(options["facts_max_age"]), float(options["service_down_time"]) / 2)
+
+
+def of(action: OnHost) -> Values:
+    """The settings of the current compute host."""
+    return values(action, HOST)
+
+
+def configuration(variables: t.Mapping[str, t.Any], host: str) -> dict[str, t.Any]:
+    """The settings of ``host`` as columns of the ledger, plain data.
+
+    pci_device_spec and isolated_disks are what the host is asked to look for; reserved_huge_pages is a list of {node,
+    size (kB), count}; metrics is name -> number. Without bootflow_availability_zone there is no availability_zone: it is that
+    of the host's aggregate (scheduler_settings.configurations), and a report leaves it as it is.
+
+    :raises InvalidRequest: every value that does not fit.
+    """
+    problems = Problems()
+    CONFIGURATION.check(variables, "host %s" % host, problems)
+    problems.raise_if_any()
+    read = CONFIGURATION.of(variables)
+    found = {setting.name: getattr(read, setting.name) for setting in CONFIGURATION}
+    for column in RATIOS:
+        found[column] = found[column] or CONFIGURATION.named(column).default  # 0.0 means unset, as in Nova
+    if variables.get("bootflow_availability_zone") is None:
+        del found["availability_zone"]
+    return found
+
+
+def check(hostvars: t.Mapping[str, t.Mapping[str, t.Any]], hosts: t.Iterable[str], problems: Problems) -> None:
+    """Add to ``problems`` each wrong setting of the hosts, once for all hosts that have it."""
+    found: dict[tuple[str, str], list[str]] = {}
+    checked: dict[
+        int, tuple[t.Any, Problems]
+    ] = {}  # once for hosts with the same variables, which stay while they are here
+    for host in hosts:
+        its = hostvars[host]
+        if id(its) not in checked:
+            checked[id(its)] = its, _wrong(its, host)
+        for error in checked[id(its)][1].errors:
+            found.setdefault((error["message"], error["remedy"]), []).append(host)
+    for (message, remedy), affected in found.items():
+        more = ", and %d more" % (len(affected) - MOST_NAMED) if len(affected) > MOST_NAMED else ""
+        path = "host%s %s%s" % ("" if len(affected) == 1 else "s", ", ".join(affected[:MOST_NAMED]), more)
+        problems.add(path, errors.InvalidInput(message=message, remedy=remedy))
+
+
+def check_common(action: OnHost) -> None:
+    """Check, on the controller, the settings that all hosts have (-e, group_vars/all): before anything is written for a wrong one. Those of
+    a single host are checked when it begins to work, and so are those that a template makes, which may need what only a host has.
+
+    :raises InvalidRequest: each value that does not fit.
+    """
+    problems = Problems()
+    for setting in HOST:
+        value = action.task_vars.get(setting.variable)
+        if isinstance(value, (str, int, float)) and "{" not in str(value):
+            with problems.collect(setting.variable):
+                setting.read(value)
+    problems.raise_if_any()
+
+
+def _wrong(variables: t.Mapping[str, t.Any], host: str) -> Problems:
+    found = Problems()
+    HOST.check(variables, host, found)
+    if not found.errors:
+        with found.collect(host):
+            volume_group(HOST.of(variables))
+    return found
+
+
+def volume_group(host: Values) -> str:
+    """Where the disk backend keeps the disks; "" for files. :raises InvalidInput: it needs one, and none is set"""
+    if host.disk_backend not in ON_LVM:
+        return ""
+    if not host.disk_volume_group:
+        raise errors.InvalidInput(
+            message="bootflow_disk_backend is %s, and bootflow_disk_volume_group is not set" % host.disk_backend,
+            remedy="Name the volume group in the inventory (host_vars, group_vars) or where -e sets it.",
+        )
+    return str(host.disk_volume_group)
+
+
+def libvirt_arguments(action: OnHost) -> dict[str, t.Any]:
+    """How modules connect to the current host's libvirt."""
+    host = of(action)
+    return {"libvirt_uri": host.libvirt_uri, "libvirt_timeout": host.libvirt_timeout}
+
+
+def cleanup_arguments(action: OnHostOfLedger) -> dict[str, t.Any]:
+    """Arguments of the module instance_cleanup on the current host, without the instances."""
+    host = of(action)
+    return {
+        **libvirt_arguments(action),
+        "instances_path": host.instances_path,
+        "ledger_id": action.ledger_id(),
+        "whole_disk_clear": host.whole_disk_clear,
+        "volume_group": volume_group(host),
+        "volume_clear": host.disk_volume_clear,
+        "volume_clear_size_mb": host.disk_volume_clear_size_mb,
+    }
+
+
+def node_info_arguments(action: OnHostOfLedger, configuration: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Arguments of the module compute_node_info on the current host. :arg configuration: see configuration()."""
+    host = of(action)
+    return {
+        **libvirt_arguments(action),
+        "instances_path": host.instances_path,
+        "ledger_id": action.ledger_id(),
+        "virt_type": host.virt_type,
+        "pci_device_spec": configuration["pci_device_spec"],
+        "isolated_disks": configuration["isolated_disks"],
+        "disk_backend": host.disk_backend,
+        "volume_group": volume_group(host),
+        "disk_medium": host.disk_medium,
+        "volume_attach": host.volume_attach,
+        "cpu_flags": list(host.cpu_model_extra_flags),
+    }
+
+
+def resumes(action: OnHost, host: str) -> bool:
+    """Whether the guests of ``host`` run again after its restart."""
+    return bool(WATCHED.of(action.task_vars["hostvars"][host]).resume_guests_state_on_host_boot)
+
+
+def at_once(most: int, items: int) -> int:
+    """How many of ``items`` are worked on at once. :arg most: 0: all."""
+    return max(1, min(most, items) if most > 0 else items)
+
+
+def workers(action: OnHost, builds: int) -> int:
+    """How many builds the current host works on at once: Nova's max_concurrent_builds, 0 for all."""
+    return at_once(of(action).max_concurrent_builds, builds)

@@ -1,0 +1,66 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What compute hosts reported in this playbook, where check mode keeps it out of the ledger."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...module_utils.ledger.compute import nodes
+from ...module_utils.ledger.db.transaction import Transaction
+from ..run import host_settings, host_variables
+from ..run.ledger_action import LedgerAction
+
+# As playbooks register the task compute_report.
+REPORTED = "bootflow_reported"
+
+
+def of_this_run(action: LedgerAction) -> dict[str, t.Mapping[str, t.Any]]:
+    """host -> what it reported in this playbook, or why it did not; hosts that were not asked are left out."""
+    found = host_variables.results(action.task_vars["hostvars"], action.compute_hosts(), REPORTED)
+    return {h: report for h, report in found.items() if report.get("reported") or report.get("error")}
+
+
+def instances_in(report: t.Mapping[str, t.Any]) -> set[str]:
+    """The UUIDs of which a host reported a domain, a folder or logical volumes, less those that it was cleaned of after that."""
+    node = report.get("compute_node") or {}
+    found = {
+        *(d["uuid"] for d in node.get("domains") or ()),
+        *(node.get("instance_folders") or ()),
+        *(node.get("instance_volumes") or ()),
+    }
+    return found.difference(report.get("cleaned") or ())
+
+
+def follow_power(action: LedgerAction, tx: Transaction) -> None:
+    """Check mode: instances are what hosts reported of their guests, until ``tx`` is rolled back."""
+    from ...module_utils.flows.recovery import power_sync  # of check mode only
+
+    reports = {
+        host: power_sync.Report(
+            tx.now,
+            {d["uuid"]: d["power_state"] for d in report["compute_node"]["domains"]},
+            report["compute_node"].get("boot_id") or "",
+            host_settings.resumes(action, host),
+        )
+        for host, report in of_this_run(action).items()
+        if report.get("reported") and report.get("compute_node")
+    }
+    if reports:
+        power_sync.sync(tx, reports)
+
+
+def rehearse(
+    tx: Transaction,
+    reports: t.Mapping[str, t.Mapping[str, t.Any]],
+    configurations: t.Mapping[str, t.Mapping[str, t.Any]],
+) -> None:
+    """Check mode: what hosts reported is in the ledger, until ``tx`` is rolled back."""
+    for host, report in reports.items():
+        if report.get("reported"):
+            nodes.record_report(tx, host, report["compute_node"], configurations[host])
+        else:
+            nodes.record_unreachable(tx, host, report["error"]["message"])
+    nodes.configure(tx, configurations)

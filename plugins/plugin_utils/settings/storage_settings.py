@@ -1,0 +1,154 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The settings of a storage host: bootflow_storage_backends and what goes with it, read, checked, with all defaults.
+
+source: Cinder's [backend] sections (Queens); docs/variables.md lists them for people
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...module_utils.core import errors
+from ...module_utils.core.reading.fields import Fields, entries_of
+from ...module_utils.core.reading.problems import Problems
+from ...module_utils.core.reading.setting import Values, is_address
+from ...module_utils.core.settings.run import RUN
+from ...module_utils.core.settings.storage import BACKEND, STORAGE, THIN
+from ...module_utils.core.volumes import names
+from ...module_utils.core.volumes.pool_hosts import append_host
+from ..run import host_settings
+
+BACKENDS = "bootflow_storage_backends"
+
+
+def storage_hosts(action: host_settings.OnHost) -> list[str]:
+    """The storage hosts of the inventory, in its order."""
+    group = host_settings.values(action, RUN).storage_group
+    return list((action.task_vars.get("groups") or {}).get(group, []))
+
+
+def backends(variables: t.Mapping[str, t.Any], host: str) -> list[dict[str, t.Any]]:
+    """The backends of ``host``, plain data: the fields of an entry with their defaults, ``pool_host`` and ``pool``.
+
+    ``max_over_subscription_ratio`` is None where the entry has none: bootflow_max_over_subscription_ratio holds then.
+    :raises InvalidRequest: all errors, the paths beginning with the host.
+    """
+    problems = Problems()
+    found = _read(variables, host, problems)
+    problems.raise_if_any()
+    return found
+
+
+def check(hostvars: t.Mapping[str, t.Any], hosts: t.Iterable[str], problems: Problems) -> None:
+    """Add to ``problems`` whatever of the storage hosts' settings no volume could be made with."""
+    for host in hosts:
+        _read(hostvars[host], host, problems)
+
+
+def of(action: host_settings.OnHost) -> Values:
+    """The settings of the current storage host."""
+    return host_settings.values(action, STORAGE)
+
+
+def workers(action: host_settings.OnHost, volumes: int) -> int:
+    """How many volumes the current host copies or wipes at once; 0 for all."""
+    return host_settings.at_once(of(action).max_concurrent_volumes, volumes)
+
+
+def lvm_arguments(configuration: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """The arguments of the host-side modules that identify a backend."""
+    return {name: configuration[name] for name in ("volume_group", "provisioning", "thin_pool")}
+
+
+# --- one host ----------------------------------------------------------------------------------------------------------
+
+
+def _read(variables: t.Mapping[str, t.Any], host: str, problems: Problems) -> list[dict[str, t.Any]]:
+    where = "%s.%s" % (host, BACKENDS)
+    for setting in STORAGE:
+        if setting.variable != BACKENDS:
+            with problems.collect("%s.%s" % (host, setting.variable)):
+                setting.read(variables.get(setting.variable))
+    entries: list[Fields] = []
+    with problems.collect(where):
+        entries = entries_of(where, STORAGE.named("storage_backends").read(variables.get(BACKENDS)), problems)
+    if not entries and not any(e["path"].startswith(where) for e in problems.errors):
+        problems.add(
+            where,
+            errors.InvalidInput(
+                message="storage host %s has no backend" % host,
+                remedy="Set %s in its host_vars (docs/variables.md), or take it out of the group of storage hosts."
+                % BACKENDS,
+            ),
+        )
+    found: list[dict[str, t.Any]] = []
+    for fields in entries:
+        backend = _backend(fields, variables, host)
+        fields.unknown()
+        for other in found:
+            if backend["name"] and backend["name"] == other["name"]:
+                fields.wrong("name", "%r is used twice" % backend["name"], "Give each backend a name of its own.")
+            elif _room(backend) == _room(other):
+                fields.wrong(
+                    "volume_group",
+                    "of backend %s is that of %s: its capacity would be counted twice"
+                    % (backend["name"], other["name"]),
+                    "Give each backend a volume group, or a thin pool, of its own.",
+                )
+        found.append(backend)
+    return found
+
+
+def _room(backend: t.Mapping[str, t.Any]) -> tuple[str, str]:
+    return backend["volume_group"], backend["thin_pool"] if backend["provisioning"] == THIN else ""
+
+
+def _backend(fields: Fields, variables: t.Mapping[str, t.Any], host: str) -> dict[str, t.Any]:
+    found = {}
+    for setting in BACKEND:
+        found[setting.name] = setting.default
+        value = fields.raw(setting.name)
+        if setting.required and value is None:
+            fields.wrong(setting.name, "is missing", "Add %s." % setting.name)
+        with fields.problems.collect(fields.at(setting.name)):
+            found[setting.name] = setting.read(value, called=setting.name)
+    del found["devices"]  # the role storage_host reads it
+    name = found["name"] = found["name"] or ""
+    thin = found["provisioning"] == THIN
+    if found["volume_clear"] == names.DISCARD and not thin:
+        fields.wrong(
+            "volume_clear",
+            "discard does not clear thick volumes: many devices return the old data afterwards",
+            "Use zero, shred or none.",
+        )
+    if found["thin_pool"] and not thin:
+        fields.wrong("thin_pool", "is set, but provisioning is thick", "Set provisioning: thin, or leave it out.")
+    pool = found["volume_backend_name"] or name or "pool"
+    zone = variables.get("bootflow_availability_zone")
+    found.update(
+        pool=pool,
+        pool_host=append_host("%s@%s" % (host, name), pool),
+        volume_backend_name=pool,
+        thin_pool=(found["thin_pool"] or "%s-pool" % found["volume_group"]) if thin else "",
+        availability_zone=found["availability_zone"] or (str(zone) if zone is not None else "nova"),
+        portals=list(found["portals"]) or _portals(fields, variables, host),
+    )
+    return found
+
+
+def _portals(fields: Fields, variables: t.Mapping[str, t.Any], host: str) -> list[str]:
+    """Where the entry names none: at the host's address."""
+    if fields.raw("portals"):
+        return []
+    for address in (variables.get("bootflow_storage_ip"), variables.get("ansible_host"), host):
+        if address is not None and is_address(address):
+            return [names.portal(str(address))]
+    fields.wrong(
+        "portals",
+        "are missing, and %s has neither bootflow_storage_ip nor an IP address as its ansible_host" % host,
+        'Set bootflow_storage_ip, or portals: ["192.0.2.10:3260"].',
+    )
+    return []

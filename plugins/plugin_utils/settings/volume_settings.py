@@ -1,0 +1,183 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Volumes as options of an action: what requests are read with, and the settings of the volume scheduler.
+
+Everything is checked before anything is written: one list has all errors.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import typing as t
+
+from ...module_utils.core import errors
+from ...module_utils.core.instances import quotas as instance_quotas
+from ...module_utils.core.model import Image
+from ...module_utils.core.reading.nearest import nearest
+from ...module_utils.core.reading.problems import Problems
+from ...module_utils.core.request import catalogue as catalogue_module
+from ...module_utils.core.volumes import quotas
+from ...module_utils.core.volumes.catalogue import VolumeTypes, read_volume_types
+from ...module_utils.core.volumes.create_request import CreateOptions
+from ...module_utils.core.volumes.scheduler.options import VolumeSchedulerOptions
+from ...module_utils.core.volumes.scheduler.registry import FILTER_OF_HINT, make_filters, make_weighers
+from ...module_utils.flows.volumes.requests import VolumeSettings
+from ..run.ledger_action import LedgerAction
+from . import storage_settings
+
+# volumes[2].size, snapshots[2], attachments[2].volume: which entry an error is about
+_ENTRY = re.compile(r"\w+\[([0-9]+)\]")
+# Words of bootflow_quotas that are not of volumes.
+_OTHER_QUOTAS = (*instance_quotas.RESOURCES, instance_quotas.PORTS, *instance_quotas.DEFAULTS, "projects")
+
+
+def check(action: LedgerAction) -> None:
+    """:raises InvalidRequest: every setting of types, quotas, scheduler and storage hosts that no volume could be made with."""
+    o = action.options
+    problems = Problems()
+    types = _volume_types(o, problems)
+    try:
+        _images(o)
+    except errors.InvalidRequest as e:
+        problems.extend(e.errors)
+    default = o["default_volume_type"]
+    if default:
+        with problems.collect("bootflow_default_volume_type"):
+            types.get(default)
+    _check_quota_words(o["quotas"], problems)
+    projects = (o["quotas"] or {}).get("projects")
+    for project in dict.fromkeys((o["project"], *(projects if isinstance(projects, t.Mapping) else ()))):
+        with problems.collect("bootflow_quotas"):
+            quotas.limits_of(o["quotas"], project, types)
+    _check_scheduler(o, problems)
+    hosts = storage_settings.storage_hosts(action)
+    hostvars = action.task_vars["hostvars"]
+    storage_settings.check({h: hostvars[h] for h in hosts}, hosts, problems)
+    if not hosts:
+        problems.add(
+            "bootflow_storage_group",
+            errors.InvalidInput(
+                message="the inventory has no storage host",
+                remedy="Put hosts with bootflow_storage_backends into the group bootflow_storage, or name another with"
+                " bootflow_storage_group.",
+            ),
+        )
+    problems.raise_if_any()
+
+
+def _check_scheduler(o: t.Mapping[str, t.Any], problems: Problems) -> None:
+    options = scheduler_options(o, now=0.0)
+    for make in (make_filters, make_weighers):
+        with problems.collect("scheduler"):
+            make(options)
+
+
+def scheduler_options(
+    o: t.Mapping[str, t.Any], now: float, explain: bool = False, hosts: t.Collection[str] | None = None
+) -> VolumeSchedulerOptions:
+    """:arg hosts: the storage hosts of the inventory."""
+    return VolumeSchedulerOptions(
+        enabled_filters=o["volume_filters"],
+        weighers=o["volume_weighers"],
+        multipliers=o["volume_weight_multipliers"],
+        max_attempts=o["volume_max_attempts"],
+        max_over_subscription_ratio=o["max_over_subscription_ratio"],
+        now=now,
+        service_down_time=o["service_down_time"],
+        explain=explain,
+        hosts=hosts,
+    )
+
+
+def of(o: t.Mapping[str, t.Any]) -> VolumeSettings:
+    """What the ledger reads requests with. :raises InvalidRequest: all errors of the types, images and names of quotas."""
+    problems = Problems()
+    types = _volume_types(o, problems)
+    _check_quota_words(o["quotas"], problems)
+    problems.raise_if_any()
+    return VolumeSettings(
+        types=types,
+        image=_images(o),
+        options=CreateOptions(
+            default_volume_type=o["default_volume_type"] or None,
+            storage_availability_zone=o["storage_availability_zone"],
+            allow_availability_zone_fallback=o["allow_availability_zone_fallback"],
+        ),
+        quotas=o["quotas"],
+        project=o["project"],
+        max_attempts=o["volume_max_attempts"],
+        no_snapshot_gb_quota=o["no_snapshot_gb_quota"],
+    )
+
+
+def check_hints(entries: t.Iterable[t.Any], o: t.Mapping[str, t.Any], problems: Problems) -> None:
+    """Hints that no filter reads would be ignored: a volume would lie where it must not."""
+    enabled = [f.name for f in make_filters(scheduler_options(o, now=0.0))]
+    for number, entry in enumerate(entries):
+        hints = entry.get("scheduler_hints") if isinstance(entry, t.Mapping) else None
+        for hint in hints if isinstance(hints, t.Mapping) else ():
+            reader = FILTER_OF_HINT.get(hint)
+            if reader in enabled:
+                continue
+            remedy = "Known: %s." % ", ".join(FILTER_OF_HINT)
+            if reader is not None:
+                remedy = "Add %s to bootflow_volume_filters (%s)." % (reader, ", ".join(enabled) or "empty")
+            problems.add(
+                "volumes[%d].scheduler_hints" % number,
+                errors.InvalidInput(message="no filter reads the hint %s" % ascii(hint), remedy=remedy),
+            )
+
+
+def configurations(action: LedgerAction) -> dict[str, list[dict[str, t.Any]]]:
+    """storage host -> its backends, of the whole inventory. :raises InvalidRequest: check() tells the same."""
+    hostvars = action.task_vars["hostvars"]
+    return {h: storage_settings.backends(hostvars[h], h) for h in storage_settings.storage_hosts(action)}
+
+
+@contextlib.contextmanager
+def told_in_order() -> t.Iterator[None]:
+    """Errors of a request in the order of its entries, those of all of it last. :raises InvalidRequest: of the block"""
+    try:
+        yield
+    except errors.InvalidRequest as e:
+        e.errors.sort(key=_entry_of)
+        raise
+
+
+def _entry_of(error: t.Mapping[str, t.Any]) -> tuple[int, int]:
+    found = _ENTRY.match(str(error.get("path") or ""))
+    return (0, int(found.group(1))) if found else (1, 0)
+
+
+def _check_quota_words(given: t.Any, problems: Problems) -> None:
+    """A quota that is misspelt would be none."""
+    projects = given.get("projects") if isinstance(given, t.Mapping) else None
+    of_projects = projects.values() if isinstance(projects, t.Mapping) else ()
+    for words in (given, *of_projects):
+        for word in words if isinstance(words, t.Mapping) else ():
+            if word in _OTHER_QUOTAS or quotas.is_volume_resource(word):
+                continue
+            known = [*quotas.DEFAULTS, *_OTHER_QUOTAS]
+            near = nearest(str(word), known)
+            problems.add(
+                "bootflow_quotas",
+                errors.InvalidInput(
+                    message="unknown resource %s" % ascii(word),
+                    remedy="%sKnown: %s." % ("Did you mean %s? " % near if near else "", ", ".join(known)),
+                ),
+            )
+
+
+def _volume_types(o: t.Mapping[str, t.Any], problems: Problems) -> VolumeTypes:
+    try:
+        return read_volume_types(o["volume_types"])
+    except errors.InvalidRequest as e:
+        problems.extend(e.errors)
+        return VolumeTypes()
+
+
+def _images(o: t.Mapping[str, t.Any]) -> t.Callable[[str], Image]:
+    return catalogue_module.parse_catalogue(None, o["images"], None, None).image

@@ -1,0 +1,503 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The compute host's part of attachments: volumes connected and disconnected on the current host, and as a guest's disks.
+
+Two connectors (the variable bootflow_volume_attach of the host): ``kernel``, the host logs in and the guest gets a block device;
+``qemu``, QEMU logs in by itself, with a secret from libvirt.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import re
+import typing as t
+from dataclasses import dataclass, replace
+
+from ...module_utils.core import errors
+from ...module_utils.core.disks.block_devices import PlannedDisk
+from ...module_utils.core.guest.devices import volume_source
+from ...module_utils.core.guest.domain.element import to_text
+from ...module_utils.core.settings.hosts import HOST
+from ...module_utils.core.volumes import names
+from ...module_utils.core.volumes.attachment import DONE, KERNEL, NONE, ON_THE_WAY, QEMU
+from ...module_utils.core.volumes.qemu_connection import iscsi_connection
+from ...module_utils.core.volumes.states import ATTACHED, DETACHED
+from ...module_utils.flows.attachments import beside, exports, life, moving
+from ...module_utils.ledger.compute import instances, moves, nodes
+from ...module_utils.ledger.database import Ledger
+from ...module_utils.ledger.db.transaction import Transaction
+from ...module_utils.ledger.storage import attachments, volumes
+from ...module_utils.ledger.storage.attachments import Attachment, Connector
+from ...module_utils.ledger.storage.volumes import VolumeRow
+from ..run import host_settings
+from ..run.ledger_action import LedgerAction
+from ..run.results import item_errors
+from .volume_secrets import chap_of
+
+GIB = 1024**3
+
+Problems = t.Dict[str, errors.BootflowError]
+
+
+@dataclass(frozen=True)
+class Attached:
+    """A live attachment and its volume, as rows of the ledger."""
+
+    row: Attachment
+    volume: VolumeRow | None  # None: deleted meanwhile
+
+    @property
+    def id(self) -> str:
+        return str(self.row.id)
+
+    @property
+    def volume_id(self) -> str:
+        return str(self.row.volume_id)
+
+    @property
+    def size_gb(self) -> int:
+        return t.cast(VolumeRow, self.volume).size
+
+    @property
+    def alone(self) -> bool:
+        """Whether its guest logs in by itself, with an initiator and a secret of its own."""
+        return bool(self.row.initiator == names.attachment_initiator(self.id))
+
+    @property
+    def secret(self) -> str:
+        """The name of its secret in libvirt."""
+        iqn = str(self.row.iqn)
+        return names.attachment_secret(iqn, self.id) if self.alone else iqn
+
+    @property
+    def key(self) -> str:
+        """Its key in a module's outcomes."""
+        return self.secret if self.row.connector == QEMU else self.volume_id
+
+
+def load(tx: Transaction, uuids: t.Collection[str]) -> dict[str, list[Attached]]:
+    """uuid -> its live attachments by mountpoint; instances without any are left out."""
+    return {uuid: of_rows(tx, rows) for uuid, rows in attachments.of_instances(tx, uuids).items()}
+
+
+def of_guests(tx: Transaction, uuids: t.Collection[str]) -> tuple[dict[str, list[Attached]], set[str], Problems]:
+    """What the guests of these instances have, for those who define them again or start them.
+
+    Returns uuid -> its attachments; the ids of those that its guest does not have, as a dead run left them half made, or they only are to
+    end; and uuid -> why it is to be left alone: another run attaches or detaches one of its volumes.
+    """
+    found = load(tx, uuids)
+    without = {a.id for group in found.values() for a in group if not _is_had(a.row)}
+    busy: Problems = {}
+    for uuid, group in found.items():
+        mine = [
+            a for a in group if a.volume is not None and (a.row.attach_status, a.row.connection) != (DETACHED, NONE)
+        ]
+        for each in mine:
+            try:
+                attachments.check_not_locked(tx, t.cast(VolumeRow, each.volume), [each.row])
+            except errors.VolumeLocked as e:
+                busy.setdefault(uuid, e)
+    return found, without, busy
+
+
+def _is_had(row: Attachment) -> bool:
+    """Whether a guest has the volume, or its host at least is connected to it for that."""
+    return row.attach_status == ATTACHED or (row.attach_status in ON_THE_WAY and row.connection == DONE)
+
+
+def of_rows(tx: Transaction, rows: t.Sequence[Attachment]) -> list[Attached]:
+    """These attachments with their volumes."""
+    ids = sorted({r.volume_id for r in rows})
+    known = {v.id: v for v in volumes.select(tx, ids=ids)} if ids else {}
+    return [Attached(r, known.get(r.volume_id)) for r in rows]
+
+
+# --- the host -----------------------------------------------------------------------------------------------------------
+
+
+def connectors_of(
+    hostvars: t.Mapping[str, t.Mapping[str, t.Any]], hosts: t.Iterable[str]
+) -> t.Callable[[str, t.Mapping[str, t.Any]], Connector]:
+    """connector_of() for these hosts. Their settings are read now, so that no transaction waits for a template.
+
+    :raises InvalidInput: bootflow_volume_attach of a host. The returned function raises Conflict for any other host.
+    """
+    kinds = {h: HOST.of(hostvars[h] if h in hostvars else {}).volume_attach for h in hosts}
+
+    def connector(host: str, facts: t.Mapping[str, t.Any]) -> Connector:
+        if host not in kinds:
+            raise errors.Conflict(
+                message="Host %s got one of the instances while this run began." % host, remedy="Run it again."
+            )
+        return connector_of(host, kinds[host], facts)
+
+    return connector
+
+
+def connector_of(host: str, kind: str, facts: t.Mapping[str, t.Any]) -> Connector:
+    """The connector of ``host``: volumes of its instances are exported to this initiator.
+
+    :arg facts: the host's report. QEMU accepts any initiator name, so a host without one gets a name derived from its
+        name in the inventory.
+    """
+    word = re.sub(r"[^a-z0-9_.-]+", "-", host.lower()).strip("-.")[:128] or "host"
+    if word != host:  # another host may become the same word
+        word += "-" + hashlib.sha256(host.encode()).hexdigest()[:8]
+    made = names.INITIATOR_PREFIX + word
+    return Connector(host, str(facts.get("initiator") or made), kind)
+
+
+def check_host(host: str, connector: str | None, facts: t.Mapping[str, t.Any]) -> None:
+    """:raises HostLacksHardware: the host cannot use this connector; another host may."""
+    if connector == KERNEL and not facts.get("initiator"):
+        raise errors.HostLacksHardware(
+            host=host,
+            model="iSCSI initiator",
+            reason="/etc/iscsi/initiatorname.iscsi contains no valid name",
+            remedy="Install open-iscsi there (bootflow.compute.prepare does), or set bootflow_volume_attach: qemu.",
+        )
+    if connector == QEMU and facts.get("qemu_iscsi") is False:
+        raise errors.HostLacksHardware(
+            host=host,
+            model="iSCSI driver of QEMU",
+            reason="block-iscsi.so is not installed",
+            remedy="Install qemu-block-extra there (bootflow.compute.prepare does), or set bootflow_volume_attach: kernel.",
+        )
+
+
+# --- as a guest's disk --------------------------------------------------------------------------------------------------
+
+
+def attached_of(disk: t.Mapping[str, t.Any], found: t.Iterable[Attached]) -> Attached | None:
+    """The attachment of a planned disk: of its volume, or if it has none yet, the one with its device name."""
+    for key, value in (("volume_id", disk.get("volume_id")), ("mountpoint", disk.get("device_name"))):
+        for each in found:
+            if value and getattr(each.row, key) == value:
+                return each
+    return None
+
+
+def guest_disk(disk: PlannedDisk, attached: Attached | None) -> PlannedDisk:
+    """A planned disk of kind volume with its location on the host (raw, cache none, io native, serial).
+
+    In a plan, before the export, the source has the values known so far.
+    """
+    if attached is None:
+        return disk.placed(_to_come(disk.volume_id or disk.name), "raw", "block", cache="none", io="native")
+    row, volume = attached.row, attached.volume
+    more: dict[str, t.Any] = {
+        "volume_id": row.volume_id,
+        "serial": row.volume_id,
+        "cache": "none",
+        "readonly": disk.readonly or row.attach_mode == "ro",
+        "shareable": bool(volume is not None and volume.multiattach),
+    }
+    if row.connector == QEMU and row.iqn:
+        portals = [names.split_portal(p) for p in row.portals or ()]
+        user = _chap(attached).user
+        connection = iscsi_connection(
+            row.iqn, t.cast(int, row.lun), portals, user, row.initiator or "", attached.secret
+        )
+        return disk.placed("", "raw", "network", connection=connection, **more)
+    return disk.placed(row.device_path or _to_come(row.volume_id), "raw", "block", io="native", **more)
+
+
+def _to_come(volume_id: str) -> str:
+    return "/dev/disk/by-path/(volume %s)" % volume_id
+
+
+# --- connecting -------------------------------------------------------------------------------------------------------
+
+
+def connect(
+    action: LedgerAction, ledger: Ledger, found: t.Sequence[Attached], facts: t.Mapping[str, t.Any]
+) -> Problems:
+    """Connect these on the current host, journaled. Returns attachment id -> why it failed."""
+    problems: Problems = {}
+    host = action.task_vars["inventory_hostname"]
+    usable = []
+    for each in found:
+        try:
+            check_host(host, each.row.connector, facts)
+            usable.append(each)
+        except errors.BootflowError as e:
+            problems[each.id] = e
+    allowed = ledger.transact(life.connecting, [a.id for a in usable]) if usable else set()
+    for each in usable:
+        if each.id not in allowed:
+            problems[each.id] = errors.InvalidVolume(
+                reason="volume %s is not exported to %s for this run" % (each.volume_id, host),
+                remedy="Run the playbook again.",
+            )
+    usable = [a for a in usable if a.id in allowed]
+    served = ledger.inspect(exports.served, sorted(allowed)) if allowed else set()
+    paths: dict[str, str | None] = {}
+    log_in = functools.partial(_initiator, action, "connected", served=served)
+    for connector, work in ((KERNEL, log_in), (QEMU, functools.partial(_secrets, action, "present"))):
+        done, failed = _done(action, [a for a in usable if a.row.connector == connector], work)
+        problems.update(failed)
+        paths.update({i: outcome.get("path") if connector == KERNEL else None for i, outcome in done.items()})
+    if paths:
+        ledger.transact(life.connected, paths)
+    return problems
+
+
+def disconnect(
+    action: LedgerAction,
+    ledger: Ledger,
+    found: t.Sequence[Attached],
+    shared: t.Collection[str],
+    ended: t.Callable[[Transaction, t.Iterable[str]], None] = life.disconnected,
+) -> Problems:
+    """Disconnect these from the current host, journaled. Returns attachment id -> why it failed.
+
+    A disk in use is not removed (CVE-2023-2088); it stays connected and exported.
+
+    :arg shared: volumes that another instance also has here: its disk and secret stay. :arg ended: what becomes of those that are disconnected
+    """
+    problems: Problems = {}
+    free = []
+    log_out = functools.partial(_initiator, action, "disconnected")
+    for connector, work in ((KERNEL, log_out), (QEMU, functools.partial(_secrets, action, "absent"))):
+        mine = [a for a in found if a.row.connector == connector]
+        begun = [a for a in mine if a.row.iqn and a.row.connection != NONE]
+        touched = [a for a in begun if a.alone or a.volume_id not in shared]
+        done, failed = _done(action, touched, work)
+        free += [a for a in mine if a not in touched or a.id in done]
+        problems.update(failed)
+    free += [a for a in found if a.row.connector not in (KERNEL, QEMU)]
+    if free:
+        ledger.transact(ended, [a.id for a in free])
+    return problems
+
+
+def leave_host(action: LedgerAction, uuids: t.Collection[str]) -> Problems:
+    """Disconnect the current host from the volumes of these instances, whose guests are off, and which have them somewhere else next.
+
+    Returns uuid -> why that failed.
+    """
+    if not uuids:
+        return {}
+    host = action.task_vars["inventory_hostname"]
+    with contextlib.closing(action.open_ledger()) as ledger:
+        volumes = ledger.inspect(connected_to, host, uuids)
+        if not volumes:
+            return {}
+        shared = ledger.inspect(shared_beside, host, volumes)
+        left = disconnect(action, ledger, volumes, shared, moving.left_host)
+        return {a.row.instance_uuid: left[a.id] for a in volumes if a.id in left}
+
+
+def forget(action: LedgerAction, ledger: Ledger, uuids: t.Collection[str]) -> Problems:
+    """Rid the current host of what is left of volumes that went to another host with these instances while this one could not be asked.
+
+    The ledger has them there already. Returns uuid -> why that failed.
+    """
+    host = action.task_vars["inventory_hostname"]
+    found, shared = ledger.inspect(_gone_elsewhere, host, uuids) if uuids else ([], set())
+    if not found:
+        return {}
+    connector = HOST.of(action.task_vars["hostvars"][host]).volume_attach
+    free = [a for a in found if a.alone or a.volume_id not in shared]
+    mine = [replace(a, row=a.row._replace(connector=connector)) for a in free]
+    work = _initiator if connector == KERNEL else _secrets
+    problems = _done(
+        action, mine, functools.partial(work, action, "disconnected" if connector == KERNEL else "absent")
+    )[1]
+    return {a.row.instance_uuid: problems[a.id] for a in mine if a.id in problems}
+
+
+def _gone_elsewhere(tx: Transaction, host: str, uuids: t.Collection[str]) -> tuple[list[Attached], set[str]]:
+    """The volumes that these instances have on another host than ``host``, or from which it was cut off; and those of them that others have here."""
+    rows = attachments.select(tx, instance_uuids=uuids)
+    here = {(r.instance_uuid, r.volume_id) for r in rows if r.attached_host == host and r.connection != NONE}
+    rows = [
+        r for r in rows if r.iqn and (r.attach_status, r.attached_host == host) in ((ATTACHED, False), (DETACHED, True))
+    ]
+    rows = [r for r in rows if (r.instance_uuid, r.volume_id) not in here]  # those are disconnected as they are known
+    return of_rows(tx, rows), attachments.shared_on(tx, host, [r.volume_id for r in rows], uuids)
+
+
+def connected_to(tx: Transaction, host: str, uuids: t.Collection[str]) -> list[Attached]:
+    """The volumes that ``host`` is connected to, or may be, for these instances, also where those have them on another host, too."""
+    return of_rows(tx, attachments.select(tx, instance_uuids=uuids, attached_host=host, connected=True))
+
+
+def shared_beside(tx: Transaction, host: str, found: t.Sequence[Attached]) -> set[str]:
+    """The volumes that other instances have on ``host`` than those that these leave there. One by one: a volume that two of these
+    instances have stays for the last of them.
+    """
+    shared: set[str] = set()
+    leaving: dict[str, set[str]] = {}
+    for each in found:
+        leaving.setdefault(each.volume_id, set()).add(each.row.instance_uuid)
+    for volume_id, uuids in leaving.items():
+        shared |= attachments.shared_on(tx, host, [volume_id], sorted(uuids))
+    return shared
+
+
+def come_to_host(action: LedgerAction, uuids: t.Collection[str]) -> tuple[set[str], Problems]:
+    """Connect the current host to the volumes that these instances bring along, or lack since a fault.
+
+    Returns the attachments that are connected now, and uuid -> why that failed.
+    """
+    if not uuids:
+        return set(), {}
+    host = action.task_vars["inventory_hostname"]
+    with contextlib.closing(action.open_ledger()) as ledger:
+        found, facts = ledger.inspect(_coming, host, uuids)
+        let_in = ledger.inspect(moving.still_let_in, uuids)
+        ready = [a for a in found if a.row.export == DONE]
+        problems = connect(action, ledger, ready, facts) if ready else {}
+    for each in found:
+        if each not in ready:
+            problems[each.id] = let_in.get(each.row.instance_uuid) or errors.InvalidVolume(
+                reason="volume %s is not exported to %s" % (each.volume_id, host),
+                remedy="volume_list shows why; then start the instance, or reboot it hard.",
+            )
+    lost = {a.row.instance_uuid: problems[a.id] for a in found if a.id in problems}
+    return {a.id for a in found if a.id not in problems}, lost
+
+
+def connect_beside(action: LedgerAction, uuids: t.Collection[str]) -> dict[str, errors.BootflowError]:
+    """Connect the current host to the volumes of these instances, whose guests run on other hosts still and are to come here.
+
+    Returns uuid -> why that failed.
+    """
+    host = action.task_vars["inventory_hostname"]
+    with contextlib.closing(action.open_ledger()) as ledger:
+        found, facts = ledger.inspect(_beside, host, uuids) if uuids else ([], {})
+        ready = [a for a in found if a.row.export == DONE]
+        problems = connect(action, ledger, ready, facts) if ready else {}
+    for each in found:
+        if each not in ready:
+            problems[each.id] = errors.ISCSITargetAttachFailed(
+                volume_id=each.volume_id, remedy="volume_list shows why it is not exported to %s." % host
+            )
+    return {a.row.instance_uuid: problems[a.id] for a in found if a.id in problems}
+
+
+def disks_there(tx: Transaction, host: str, uuids: t.Collection[str]) -> dict[str, dict[str, str]]:
+    """uuid -> id of the volume -> ``<disk>`` with its source on ``host``, which these instances' guests go to. With CHAP users."""
+    found: dict[str, dict[str, str]] = {}
+    for each in of_rows(tx, beside.coming(tx, host, uuids)):
+        if each.row.connection == DONE:
+            found.setdefault(each.row.instance_uuid, {})[each.volume_id] = disk_xml(each)
+    return found
+
+
+def _beside(tx: Transaction, host: str, uuids: t.Collection[str]) -> tuple[list[Attached], t.Mapping[str, t.Any]]:
+    found = of_rows(tx, beside.coming(tx, host, uuids))
+    move = next(iter(moves.open_of(tx, {a.row.instance_uuid for a in found}).values()), None) if found else None
+    return found, nodes.node_facts(tx, host, move.dest_node) if move is not None else {}
+
+
+def disk_xml(attached: Attached) -> str:
+    """libvirt's ``<disk>`` of the volume where it is connected, without what the guest sees of it."""
+    disk = guest_disk(PlannedDisk(attached.volume_id, "volume", "", ""), attached)
+    return to_text(volume_source(disk).to_xml())
+
+
+def _coming(tx: Transaction, host: str, uuids: t.Collection[str]) -> tuple[list[Attached], t.Mapping[str, t.Any]]:
+    found = of_rows(tx, moving.to_connect(tx, host, uuids))
+    rows = instances.select_live(tx, uuids=sorted({a.row.instance_uuid for a in found})) if found else []
+    node = next((str(r.node) for r in rows if r.host == host), None)
+    return found, nodes.node_facts(tx, host, node) if node is not None else {}
+
+
+def reconnect(action: LedgerAction, found: t.Sequence[Attached]) -> Problems:
+    """Log the current host in to these again if it is not, with the credentials of its own records. Those that no guest has are left alone.
+
+    With QEMU's connector there is nothing to do: libvirt has the secret, as long as libvirtd runs.
+    """
+    host = action.task_vars["inventory_hostname"]
+    lost = {
+        a.id: errors.InvalidVolume(
+            reason="volume %s is not connected to host %s since a fault" % (a.volume_id, host),
+            remedy="Start the instance, or reboot it hard: that connects it."
+            if a.row.connection != DONE
+            else "Host %s still has the instance, and is cleaned when it reports." % a.row.attached_host,
+        )
+        for a in found
+        if a.row.attach_status == ATTACHED and (a.row.attached_host, a.row.connection) != (host, DONE)
+    }
+    mine = [a for a in found if a.row.connector == KERNEL and a.id not in lost and _is_had(a.row)]
+    log_in = functools.partial(_initiator, action, "connected", served=[a.id for a in mine])
+    return {**lost, **_done(action, mine, log_in)[1]}
+
+
+def rescan(action: LedgerAction, found: t.Sequence[Attached]) -> Problems:
+    """Update the size of these on the host; QEMU does this by itself when the guest's disk is resized."""
+    mine = {a.id: a for a in found if a.row.connector == KERNEL}
+    done, problems = _done(action, list(mine.values()), functools.partial(_initiator, action, "rescanned"))
+    small = {i: _too_small(outcome, mine[i]) for i, outcome in done.items()}
+    return {**problems, **{i: problem for i, problem in small.items() if problem is not None}}
+
+
+def _too_small(outcome: t.Mapping[str, t.Any], attached: Attached) -> errors.BootflowError | None:
+    """The error if the target still offers the old size."""
+    size = int(outcome.get("size") or 0)
+    if size >= attached.size_gb * GIB:
+        return None
+    return errors.RemoteError(
+        reason="volume %s has %d bytes on the compute host and %d GiB in the ledger"
+        % (attached.volume_id, size, attached.size_gb),
+        remedy="Make the target read the size of the volume again, or detach the volume and attach it.",
+    )
+
+
+def _done(
+    action: LedgerAction, found: t.Sequence[Attached], work: t.Callable[[t.Sequence[Attached]], t.Mapping[str, t.Any]]
+) -> tuple[dict[str, t.Mapping[str, t.Any]], Problems]:
+    """The good outcomes of ``work`` with these, and why the others failed, each by the id of the attachment."""
+    try:
+        outcomes = work(found) if found else {}
+    except errors.BootflowError as e:
+        return {}, {a.id: e for a in found}
+    except Exception as e:  # the attachments fail, never the play
+        return {}, dict.fromkeys((a.id for a in found), action.unexpected(e))
+    problems = item_errors({"outcomes": outcomes}, {a.key for a in found})
+    bad = {a.id: problems[a.key] for a in found if a.key in problems}
+    return {a.id: outcomes[a.key] for a in found if a.id not in bad}, bad
+
+
+def _initiator(
+    action: LedgerAction, state: str, found: t.Sequence[Attached], served: t.Collection[str] = ()
+) -> dict[str, t.Any]:
+    """:arg served: attachments whose host already has a session for another guest, whose CHAP secret is no longer known."""
+    connections = {}
+    for each in found:  # one for each volume: several instances share its session
+        row = each.row
+        connections[each.volume_id] = {
+            "volume_id": each.volume_id,
+            "state": state,
+            "iqn": row.iqn,
+            "lun": row.lun,
+            "portals": list(row.portals or ()),
+        }
+        if each.id in served:
+            connections[each.volume_id]["shared"] = True
+        elif state == "connected":
+            chap = _chap(each)
+            connections[each.volume_id].update(chap_user=chap.user, chap_secret=chap.secret)
+    workers = host_settings.workers(action, len(connections))
+    result = action.run_module("iscsi_initiator", {"connections": list(connections.values()), "workers": workers})
+    return t.cast("dict[str, t.Any]", result["outcomes"])
+
+
+def _chap(attached: Attached) -> names.ChapCredentials:
+    return chap_of(attached.volume_id, str(attached.row.initiator))
+
+
+def _secrets(action: LedgerAction, state: str, found: t.Sequence[Attached]) -> dict[str, t.Any]:
+    desired = {
+        a.secret: {"state": state} if state == "absent" else {"state": state, "value": _chap(a).secret} for a in found
+    }
+    secrets = [{"iqn": iqn, **fields} for iqn, fields in desired.items()]
+    result = action.run_module("iscsi_secret", {**host_settings.libvirt_arguments(action), "secrets": secrets})
+    return t.cast("dict[str, t.Any]", result["outcomes"])

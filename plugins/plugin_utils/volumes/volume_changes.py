@@ -1,0 +1,168 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the actions attach_volume and detach_volume share: begun in the ledger, finished in the ledger, hosts in between."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+
+from ...module_utils.core import errors
+from ...module_utils.core.reading.problems import Problems
+from ...module_utils.core.settings.request import QUOTA
+from ...module_utils.core.settings.run import RUN
+from ...module_utils.core.settings.volumes import VOLUME_WORK
+from ...module_utils.core.volumes.attachment import NONE
+from ...module_utils.flows.attachments import life
+from ...module_utils.flows.instances import attach, attachment_requests
+from ...module_utils.flows.instances.operation import Operation
+from ...module_utils.flows.volumes import work
+from ...module_utils.ledger.compute import instances
+from ...module_utils.ledger.db.transaction import Transaction
+from ...module_utils.ledger.storage import volumes
+from ...module_utils.ledger.storage.attachments import Attachment
+from ..run import host_settings, inventory_hosts, tables
+from ..run.ledger_action import LedgerAction
+from ..run.results import diff, outcome
+from ..settings import volume_settings
+from . import attached_volumes
+
+
+class VolumeChange(LedgerAction):
+    """Base of both actions: a subclass has OPERATION, what its report says, and begin()."""
+
+    ARGUMENTS = {
+        **VOLUME_WORK.options("attachments"),
+        **QUOTA.options("project"),
+        "phase": {"type": "str", "choices": ["clean", "begin", "undo", "finish"], "default": "begin"},
+        **RUN.options("print_table"),
+    }
+    OPERATION: t.ClassVar[Operation]
+    VERB: t.ClassVar[str]  # attach
+    DONE: t.ClassVar[str]  # Attached
+    UNCHANGED: t.ClassVar[str]  # why there is nothing to do
+    BEGUN: t.ClassVar[str]  # as the playbook registers what the phase begin returned
+    INCOMPLETE: t.ClassVar[type[errors.Incomplete]]
+
+    def begin(self, tx: Transaction, connector_of: life.Connectors, reach: attach.Reach) -> attach.Begun:
+        raise NotImplementedError
+
+    def act(self) -> dict[str, t.Any]:
+        phases = {"clean": self._clean, "begin": self._begin, "undo": self._undo, "finish": self._finish}
+        return phases[self.options["phase"]]()
+
+    def _clean(self) -> dict[str, t.Any]:
+        """Adopt detachments of these volumes that earlier runs could not end. Names the hosts that have to complete them."""
+        entries = self.options["attachments"]
+        ledger = None if self.check_mode else self.open_ledger()
+        words = {w["volume"] for w in entries if isinstance(w, t.Mapping) and isinstance(w.get("volume"), str)}
+        rows = ledger.transact(attach.adopt_stale_detachments, words) if ledger is not None else []
+        hosts = {r.attached_host for r in rows if r.attached_host and r.connection != NONE}
+        return {
+            "changed": bool(rows),
+            "hosts": inventory_hosts.reachable(self, sorted(hosts)),
+            "storage_hosts": inventory_hosts.reachable(self, sorted({r.storage_host for r in rows if r.storage_host})),
+        }
+
+    def _begin(self) -> dict[str, t.Any]:
+        o = self.options
+        ledger = self.rehearsal_ledger() if self.check_mode else self.open_ledger()
+        hostvars = self.task_vars["hostvars"]
+        hosts = ledger.inspect(attachment_requests.hosts_named, o["attachments"], o["project"])
+        hosts = [h for h in hosts if h in hostvars]  # any other is named below, when its attachment begins
+        problems = Problems()
+        host_settings.check(hostvars, hosts, problems)
+        problems.raise_if_any()
+        connectors = attached_volumes.connectors_of(hostvars, hosts)
+
+        def write(tx: Transaction) -> tuple[attach.Begun, list[str]]:
+            begun = self.begin(tx, connectors, functools.partial(inventory_hosts.in_inventory, self))
+            return begun, _lines(tx, begun.rows)
+
+        with volume_settings.told_in_order():
+            found, lines = ledger.rehearsal(write) if self.check_mode else ledger.transact(write)
+        if o["print_table"] and not lines:
+            why = self.UNCHANGED if o["attachments"] else "no attachment is requested"
+            tables.show(self._display, ["Nothing to do: %s." % why])
+        elif o["print_table"] and self.check_mode:
+            tables.show(self._display, ["Would %s %s" % (self.VERB, line) for line in lines])
+        text = "".join(line + "\n" for line in lines)
+        attaching = self.OPERATION is attach.ATTACH
+        return {
+            "changed": bool(found.rows),
+            "attachments": [_attachment_data(r) for r in found.rows],
+            "unchanged": list(found.unchanged),
+            "refused": [_refused_item(r) for r in found.refused],
+            "storage_hosts": [] if self.check_mode else found.storage_hosts,
+            "hosts": [] if self.check_mode else found.hosts,
+            "diff": diff("attachments", "" if attaching else text, text if attaching else ""),
+        }
+
+    def _undo(self) -> dict[str, t.Any]:
+        """Release volumes that could not be attached. Names the storage hosts with exports to remove."""
+        if self.check_mode:
+            return {"changed": False, "storage_hosts": []}
+        ledger = self.open_ledger()
+        abandoned = ledger.transact(attach.abandon_attach)
+        return {
+            "changed": bool(abandoned),
+            "storage_hosts": inventory_hosts.reachable(self, ledger.inspect(work.hosts_with_work)),
+        }
+
+    def _finish(self) -> dict[str, t.Any]:
+        begun = self.task_vars["hostvars"]["localhost"].get(self.BEGUN) or {}
+        refused = begun.get("refused") or []
+        if self.check_mode:
+            total = len(begun.get("attachments") or ()) + len(refused)
+            return outcome(self.INCOMPLETE(refused, total), changed=False, skipped=True)
+        done, left = self.open_ledger().transact(attach.finish, self.OPERATION)
+        if self.options["print_table"] and (done or left):
+            named = ["%s (%s, %s)" % (d["volume"], d["instance"], d["device"]) for d in done]
+            tables.show(self._display, ["%s: %s" % (self.DONE, ", ".join(named) or "nothing")])
+        state = "hosts did not answer, see the warnings"
+        items = [
+            errors.failed_item("%s (%s)" % (v["volume"], v["instance"]), v["volume_id"], v["error"], state=state)
+            for v in left
+        ]
+        items += refused
+        return outcome(self.INCOMPLETE(items, len(done) + len(items)), changed=bool(done), done=done, left=left)
+
+
+def _refused_item(refused: attach.Refused) -> dict[str, t.Any]:
+    """The item of an Incomplete for what did not begin."""
+    volume, guest = refused.request.volume, refused.request.guest
+    name = volume.name or volume.id
+    return errors.failed_item(
+        name if guest is None else "%s (%s)" % (name, guest.display_name), volume.id, refused.error.as_dict()
+    )
+
+
+def _attachment_data(row: Attachment) -> dict[str, t.Any]:
+    return {
+        "id": row.id,
+        "volume_id": row.volume_id,
+        "instance_uuid": row.instance_uuid,
+        "device": row.mountpoint,
+        "host": row.attached_host,
+    }
+
+
+def _lines(tx: Transaction, rows: t.Sequence[Attachment]) -> list[str]:
+    """A line for each attachment, by the names that people know."""
+    if not rows:
+        return []
+    names = {r.id: r.name for r in volumes.select(tx, ids={r.volume_id for r in rows})}
+    guests = instances.select_live(tx, uuids=sorted({r.instance_uuid for r in rows}))
+    names.update({g.uuid: g.display_name for g in guests})
+    return [
+        "volume %s (%s, instance %s on %s)"
+        % (
+            names.get(r.volume_id) or r.volume_id,
+            r.mountpoint,
+            names.get(r.instance_uuid) or r.instance_uuid,
+            r.attached_host or "no host",
+        )
+        for r in rows
+    ]
