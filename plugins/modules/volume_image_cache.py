@@ -22,7 +22,7 @@ attributes:
   platform: {platforms: linux}
 options:
   images:
-    description: Only these images, by their id in the catalogue (current or former) or by their sha256. By default all.
+    description: Only these images, by their id in the catalogue (current or former) or by their checksum. By default all.
     type: list
     elements: str
   unused:
@@ -64,8 +64,13 @@ images:
       type: str
       returned: always
     checksum:
-      description: The sha256 of the image.
+      description: The sha256 of the image's content, which is in the file as it is published or is the file itself.
       type: str
+      returned: always
+    published:
+      description: Other checksums that the files had from which the image was cached, as V(sha512:<hex>), such as that of a compressed file.
+      type: list
+      elements: str
       returned: always
     image_ids:
       description: Ids of the images of the catalogue with this content.

@@ -260,7 +260,7 @@ outcomes:
       type: dict
       returned: always
 evicted:
-  description: Cached images that were evicted, with C(name), C(checksum), C(image_ids), C(size) in bytes, C(used_at)...
+  description: Cached images that were evicted, with C(name), C(checksum), C(published), C(image_ids), C(size) in bytes, C(used_at)...
   type: list
   elements: dict
   returned: success

@@ -16,7 +16,7 @@ import struct
 import typing as t
 
 from ..errors import FlavorDiskSmallerThanImage, ImageUnacceptable, InvalidDiskFormat, InvalidInput
-from .checksums import SHA256, Checksum, parse_checksum
+from .checksums import Checksum, parse_checksum
 
 #: The catalogue's words (Glance's) and the qemu-img driver of each.
 DRIVER_OF_DISK_FORMAT: t.Mapping[str, str] = {
@@ -282,12 +282,6 @@ def checksum_of(text: str | None, image_id: str) -> Checksum | None:
         return parse_checksum(text or "")
     except InvalidInput as error:
         raise _refused(image_id, "checksum %r: %s" % (text, error.message), error.remedy or "") from None
-
-
-def sha256_of(text: str | None, image_id: str) -> str:
-    """The sha256 in the checksum of an image; "" if it has none, or another checksum. :raises ImageUnacceptable: it is not valid."""
-    checksum = checksum_of(text, image_id)
-    return checksum.digest if checksum is not None and checksum.algorithm == SHA256 else ""
 
 
 #: (what compresses, magic): a file of these is no image itself.

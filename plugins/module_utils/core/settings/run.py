@@ -438,7 +438,7 @@ PLAYBOOKS = Table(
         Setting(
             "image_cache_images",
             list,
-            help="Playbook `volume_image_cache`: remove only these cached images (ids or sha256).",
+            help="Playbook `volume_image_cache`: remove only these cached images (ids or checksums).",
             default_text="all",
         ),
         Setting(

@@ -4,9 +4,9 @@
 
 """The image cache of a thin backend: images as read-only thin volumes, and their eviction.
 
-Tags of an entry record its images in the catalogue (``bootflow.of``) and its last use (``bootflow.used``, seconds since
-the epoch by this host's clock). Volumes created from an entry are thin snapshots, which do not depend on the
-entry. A run that is about to create a volume from an entry holds a shared lock of it; eviction
+Tags of an entry record its images in the catalogue (``bootflow.of``), its last use (``bootflow.used``, seconds since
+the epoch by this host's clock), and the file that it was made from (see published). Volumes created from an entry are
+thin snapshots, which do not depend on the entry. A run that is about to create a volume from an entry holds a shared lock of it; eviction
 needs an exclusive lock, and otherwise skips the entry.
 
 Unlike in a page cache, entries are not evicted while guests write, only by work on the backend.
@@ -18,10 +18,13 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import time
 import typing as t
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
+from ...core.disks.checksums import SHA256, Checksum
 from ...core.errors import BootflowError, InvalidInput
 from ..lvm import lvm
 from ..lvm.lvm import LogicalVolume, VolumeGroup
@@ -30,10 +33,13 @@ from ..os.batch import progress
 from ..os.locks import release, take
 from ..os.paths import own_folder
 from . import copy
+from .published import PublishedImage, full_text, published_addresses, published_checksums, published_driver
 
 GIB = 1024**3
 #: Seconds. A use this soon after the last one is not recorded, because it would cost a command for each batch.
 FRESH = 60
+
+_NUMBER = re.compile(r"[0-9]{1,18}\Z")
 
 
 @dataclass(frozen=True)
@@ -46,10 +52,17 @@ class Limits:
 
 @dataclass(frozen=True)
 class CachedImage:
-    """``users``: logical volumes that were created from it and still share its blocks, as far as LVM reports."""
+    """``users``: logical volumes that were created from it and still share its blocks, as far as LVM reports.
+
+    ``driver``, ``checksums``, ``addresses``: of the file that it was made from, see published.
+    """
 
     lv: LogicalVolume
-    sha256: str
+    sha256: str  # of the content, before its conversion
+    virtual_size: int = 0  # bytes; 0: unknown
+    driver: str = ""
+    checksums: frozenset[Checksum] = frozenset()
+    addresses: frozenset[str] = frozenset()
     image_ids: frozenset[str] = frozenset()
     used_at: int = 0
     users: int = 0
@@ -67,6 +80,7 @@ class CachedImage:
         return {
             "name": self.lv.name,
             "checksum": self.sha256,
+            "published": sorted(map(full_text, self.checksums)),
             "image_ids": sorted(self.image_ids),
             "size": self.lv.size,
             "written": self.written,
@@ -83,17 +97,25 @@ def cached_images(group: VolumeGroup, pool: str) -> list[CachedImage]:
         kind, sha256 = identity(lv.tags, group.ledger_id)
         if kind != IMAGE or lv.pool != pool or not _is_name_of(lv, sha256):
             continue
-        used = tag_value(lv.tags, "used")
+        used, size = tag_value(lv.tags, "used"), tag_value(lv.tags, "size")
         found.append(
             CachedImage(
                 lv=lv,
                 sha256=sha256,
+                virtual_size=_number(size),
+                driver=published_driver(lv.tags),
+                checksums=published_checksums(lv.tags),
+                addresses=published_addresses(lv.tags),
                 image_ids=frozenset(tag_values(lv.tags, "of")),
-                used_at=int(used) if used.isdigit() else 0,
+                used_at=_number(used),
                 users=len(group.snapshots_of(lv.name)),
             )
         )
     return sorted(found, key=lambda image: (image.is_complete, image.used_at, image.lv.name))
+
+
+def _number(text: str) -> int:
+    return int(text) if _NUMBER.match(text) else 0
 
 
 def _is_name_of(lv: LogicalVolume, sha256: str) -> bool:
@@ -101,6 +123,21 @@ def _is_name_of(lv: LogicalVolume, sha256: str) -> bool:
         return lv.name == lv_name(IMAGE, sha256, tag_value(lv.tags, LEDGER))
     except InvalidInput:
         return False
+
+
+def entry_of(entries: t.Iterable[CachedImage], image: PublishedImage) -> CachedImage | None:
+    """The complete entry that was made from this file, or has its content; None if there is none.
+
+    While the address of the checksum does not answer: the one entry of the image that had a checksum from there.
+    """
+    there = [e for e in entries if e.is_complete and e.virtual_size and e.driver in ("", image.driver)]
+    checksum = image.checksum
+    if checksum is None:
+        there = [e for e in there if image.image_id in e.image_ids and image.address in e.addresses]
+        return there[0] if len(there) == 1 else None
+    made_from = (e for e in there if checksum in e.checksums)
+    same_content = (e for e in there if checksum == Checksum(SHA256, e.sha256))
+    return next(made_from, None) or next(same_content, None)
 
 
 def yielding(group: VolumeGroup, pool: str) -> list[CachedImage]:
@@ -149,21 +186,29 @@ def _lock_folder() -> t.ContextManager[int]:
 # --- what is noted of them ----------------------------------------------------------------------------------------------
 
 
-def entry_tags(image_ids: t.Iterable[str]) -> list[str]:
-    """Tags of a new entry of these images."""
-    return ["bootflow.used=%d" % time.time()] + [_of(image_id) for image_id in image_ids]
+def entry_tags(image: PublishedImage, sha256: str) -> list[str]:
+    """Tags of a new entry of this image. :arg sha256: of its content."""
+    return ["bootflow.used=%d" % time.time(), _of(image.image_id), *image.tags(sha256)]
 
 
 def _of(image_id: str) -> str:
     return checked_tag("bootflow.of=%s" % image_id)
 
 
-def note_use(vg: str, used: t.Mapping[str, CachedImage]) -> None:
-    """Record that volumes are created now from these entries (by image id). The caller holds the lock of the group."""
+def note_use(
+    vg: str,
+    used: t.Mapping[str, CachedImage],
+    records: t.Mapping[str, t.Sequence[str]] = MappingProxyType({}),
+) -> None:
+    """Record that volumes are created now from these entries (by image id). The caller holds the lock of the group.
+
+    :arg records: tags of what this host has verified of an image's file; those that its entry lacks are added.
+    """
     now = int(time.time())
     for image_id, image in used.items():
-        if image_id not in image.image_ids:
-            lvm.change_tags(vg, [image.lv.name], add=[_of(image_id)])
+        lacking = [tag for tag in [_of(image_id), *records.get(image_id, ())] if tag not in image.lv.tags]
+        if lacking:
+            lvm.change_tags(vg, [image.lv.name], add=lacking)
     stale = [image for image in used.values() if not now - FRESH < image.used_at <= now]
     if stale:
         names = sorted({image.lv.name for image in stale})
@@ -316,14 +361,16 @@ def empty(
 ) -> dict[str, t.Any]:
     """{images: all existing, removed: names, kept: {name: reason}}; see the module volume_image_cache.
 
-    :arg images: ids or sha256 of images; None: all. :arg unused: only those without volumes.
+    :arg images: ids or checksums of images; None: all. :arg unused: only those without volumes.
     :raises DriverNotInitialized: the group or the pool does not exist.
     """
 
     def is_meant(image: CachedImage) -> bool:
         if unused and image.users:
             return False
-        return images is None or bool({image.sha256, "sha256:" + image.sha256, *image.image_ids} & set(images))
+        known = {Checksum(SHA256, image.sha256), *image.checksums}
+        names = {*map(str, known), *map(full_text, known), *image.image_ids}
+        return images is None or bool(names & set(images))
 
     with lvm.group_lock(vg) if not check_mode else contextlib.nullcontext():
         group = lvm.read_group(vg, ledger_id)

@@ -10,18 +10,18 @@ import contextlib
 import typing as t
 from dataclasses import dataclass, field
 
-from ...core.disks import image_checks
-from ...core.errors import BootflowError, ImageNotFound, ImageUnacceptable
+from ...core.errors import BootflowError, ImageNotFound
 from ...core.volumes.names import DISCARD
 from ...core.volumes.retry import as_copy_failure
 from ..images.images import ImageSource
 from ..lvm import lvm
 from ..lvm.lvm import LogicalVolume, VolumeGroup
-from ..lvm.lvm_tags import IMAGE, INCOMPLETE, lv_name, owner_tags, tag_value
+from ..lvm.lvm_tags import IMAGE, INCOMPLETE, lv_name, owner_tags
 from . import copy, follow, image_cache
 from .backend import Backend
 from .image_cache import CachedImage
 from .process import Steps
+from .published import PublishedImage, catalogue_checksum, published_image
 from .volume_images import CheckedImage, TemporaryImages, check_fits_volume
 
 GIB = 1024**3
@@ -36,6 +36,7 @@ class ReadyImage:
     image: CheckedImage | None = None
     lv: LogicalVolume | None = None
     cached: CachedImage | None = None  # existed before
+    records: tuple[str, ...] = ()  # tags that ``cached`` is to have
 
 
 @dataclass
@@ -48,24 +49,42 @@ class ReadyImages:
     evicted: list[CachedImage] = field(default_factory=list)
     #: Holds the cached images from which this round creates volumes.
     holds: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    #: What the catalogue says of the images' files, by image id.
+    published: dict[str, PublishedImage | None] = field(default_factory=dict)
+    #: The entries of the cache that this round has found and holds, by image id.
+    entries: dict[str, CachedImage] = field(default_factory=dict)
+
+    @property
+    def _caches(self) -> bool:
+        return bool(self.backend.pool) and self.backend.image_cache
 
     @contextlib.contextmanager
     def held(self, image_ids: t.Collection[str]) -> t.Iterator[None]:
-        """Prevent the eviction of these images from the cache, also of those added meanwhile."""
+        """Until this ends, what find() finds of these images and what is added to the cache is not evicted.
+
+        Addresses of checksums are read first: never while the group is locked.
+        """
+        self.entries = {}
+        for image_id in sorted(image_ids) if self._caches else ():
+            if image_id not in self.published and image_id in self.sources:
+                self.published[image_id] = _published(self.sources[image_id], not self.backend.check_mode)
         with contextlib.ExitStack() as self.holds:
-            if not self.backend.check_mode:
-                for sha256 in sorted(self.checksums(image_ids)):
-                    self.holds.enter_context(image_cache.in_use(sha256))
             yield
 
-    def checksums(self, image_ids: t.Collection[str]) -> set[str]:
-        """Known sha256 of these images; empty on a thick backend, which has no cache."""
-        if not self.backend.pool:
-            return set()
-        sources = [source for image_id, source in self.sources.items() if image_id in image_ids]
-        return {sha256 for sha256 in map(_checksum, sources) if sha256}
+    def find(self, group: VolumeGroup, image_ids: t.Collection[str]) -> set[str]:
+        """Find these images in the cache. Returns the sha256 of their content. The caller holds the lock of the group."""
+        there = image_cache.cached_images(group, self.backend.pool)
+        for image_id in image_ids:
+            published = self.published.get(image_id)
+            entry = image_cache.entry_of(there, published) if published is not None else None
+            if entry is not None:
+                self.entries[image_id] = entry
+        needed = {entry.sha256 for entry in self.entries.values()}
+        for sha256 in sorted(needed) if not self.backend.check_mode else ():
+            self.holds.enter_context(image_cache.in_use(sha256))
+        return needed
 
-    def take(self, group: VolumeGroup, image_id: str, largest: int) -> ReadyImage:
+    def take(self, image_id: str, largest: int) -> ReadyImage:
         """The checked image, for volumes of at most ``largest`` bytes.
 
         :raises ImageNotFound, ImageUnacceptable: the image is not available, or is rejected.
@@ -73,12 +92,9 @@ class ReadyImages:
         source = self.sources.get(image_id)
         if source is None:
             raise ImageNotFound(image_id=image_id, remedy="Add the image to the images of this task.")
-        caches = bool(self.backend.pool) and self.backend.image_cache
-        sha256 = _checksum(source)
-        if caches and sha256:
-            found = self._cached(group, sha256)
-            if found is not None:
-                return found
+        entry, published = self.entries.get(image_id), self.published.get(image_id)
+        if entry is not None and published is not None:
+            return _ready(entry, published.address_tags())
         if not source.url and not source.path:
             raise ImageNotFound(image_id=image_id, remedy="Set url or path_on_host of the image, or upload it.")
         image = self.temporary.take(source, limit=largest)
@@ -86,7 +102,7 @@ class ReadyImages:
         check_fits_volume(source.label, image.virtual_size, largest // GIB)
         with contextlib.ExitStack() as stack:
             stack.callback(self.temporary.drop, image)
-            kept = self._cache(image) if caches else None
+            kept = self._cache(image) if self._caches else None
             if kept is None:
                 stack.pop_all()
             return kept or ReadyImage(image.virtual_size, image.sha256, image=image)
@@ -119,7 +135,7 @@ class ReadyImages:
         hits = {image_id: found.cached for image_id, found in wanted.items() if found.cached is not None}
         known = image_cache.cached_images(group, pool)
         with contextlib.suppress(BootflowError):  # a use that is not recorded now is recorded the next time
-            image_cache.note_use(group.name, hits)
+            image_cache.note_use(group.name, hits, {image_id: found.records for image_id, found in wanted.items()})
             for image_id, found in wanted.items():
                 sha256 = found.sha256
                 if any(image_id in image.image_ids and image.sha256 != sha256 for image in known):
@@ -152,11 +168,11 @@ class ReadyImages:
                 )
             image.check_steady()
 
-    def _cached(self, group: VolumeGroup, sha256: str) -> ReadyImage | None:
-        for found in image_cache.cached_images(group, self.backend.pool):
-            size = tag_value(found.lv.tags, "size")
-            if found.sha256 == sha256 and found.is_complete and size.isdigit():
-                return ReadyImage(int(size), sha256, lv=found.lv, cached=found)
+    def _same_content(self, group: VolumeGroup, image: CheckedImage) -> CachedImage | None:
+        """The complete entry with the content of this image, whatever it was made from."""
+        for entry in image_cache.cached_images(group, self.backend.pool):
+            if entry.sha256 == image.sha256 and entry.is_complete and entry.virtual_size:
+                return entry
         return None
 
     def _admit(self, group: VolumeGroup, image: CheckedImage, size: int) -> bool:
@@ -173,16 +189,19 @@ class ReadyImages:
     def _cache(self, image: CheckedImage) -> ReadyImage | None:
         """Cache the image on a read-only thin volume, from which volumes are made as snapshots without another copy.
 
-        None: the image is larger than the cache, or all other images are in use.
+        None: the image is larger than the cache, or all other images are in use, or its content is there as a disk of another format.
         """
+        published = published_image(image.source, image.checksum)
         name = lv_name(IMAGE, image.sha256, self.backend.ledger_id)
         self.holds.enter_context(image_cache.in_use(image.sha256))
         with lvm.item_locks([image.sha256]):
             with lvm.group_lock(self.backend.vg):
                 group = lvm.read_group(self.backend.vg, self.backend.ledger_id)
-                found = self._cached(group, image.sha256)
-                if found is not None:
-                    return found
+                entry = self._same_content(group, image)
+                if entry is not None:
+                    if entry.virtual_size != image.virtual_size or entry.driver not in ("", image.driver):
+                        return None
+                    return _ready(entry, published.tags(image.sha256))
                 if name in group.lvs:
                     lvm.remove(group.name, [name])
                 size = group.rounded(image.virtual_size)
@@ -192,7 +211,7 @@ class ReadyImages:
                     "bootflow.size=%d" % image.virtual_size,
                     INCOMPLETE,
                 ]
-                tags += image_cache.entry_tags([image.source.id])
+                tags += image_cache.entry_tags(published, image.sha256)
                 lvm.create_thin(group.name, self.backend.pool, name, size, tags)
             try:
                 with Steps(image.source.id) as steps:
@@ -208,12 +227,17 @@ class ReadyImages:
         return ReadyImage(image.virtual_size, image.sha256, lv=lv)
 
 
-def _checksum(source: ImageSource) -> str:
-    """sha256 of the image, the name of its cache entry; "" if the catalogue has none."""
+def _ready(entry: CachedImage, records: t.Iterable[str]) -> ReadyImage:
+    return ReadyImage(entry.virtual_size, entry.sha256, lv=entry.lv, cached=entry, records=tuple(records))
+
+
+def _published(source: ImageSource, ask: bool) -> PublishedImage | None:
+    """What the catalogue says of the image's file; None if the cache cannot be asked for it."""
     try:
-        return image_checks.sha256_of(source.checksum, source.label)
-    except ImageUnacceptable:
-        return ""  # rejected when it is fetched
+        published = published_image(source, catalogue_checksum(source, ask))
+    except BootflowError:
+        return None  # rejected when it is fetched
+    return published if published.checksum is not None or published.address else None
 
 
 @contextlib.contextmanager

@@ -66,9 +66,9 @@ class _Batch:
     def round(self, desired_volumes: t.Sequence[DesiredVolume]) -> None:
         wanted = {desired.image_id for desired in desired_volumes if desired.image_id and desired.state != ABSENT}
         with self.images.held(wanted):
-            self._round(desired_volumes, self.images.checksums(wanted))
+            self._round(desired_volumes, wanted)
 
-    def _round(self, desired_volumes: t.Sequence[DesiredVolume], needed: t.Collection[str]) -> None:
+    def _round(self, desired_volumes: t.Sequence[DesiredVolume], image_ids: t.Collection[str]) -> None:
         with lvm.group_lock(self.backend.vg):
             if not self.backend.check_mode:
                 ending = [desired.name for desired in desired_volumes if desired.state == ABSENT]
@@ -77,7 +77,7 @@ class _Batch:
             lvm.check_group(group, self.backend.pool)
             plans = self._plans(desired_volumes, group)
             if self.backend.pool:
-                group, plans = self._with_room(group, plans, needed)
+                group, plans = self._with_room(group, plans, self.images.find(group, image_ids))
             if self.backend.check_mode:
                 for made in plans:
                     self._done(group, made, made.action != NOTHING)
@@ -223,7 +223,7 @@ class _Batch:
         for image_id in sorted({p.desired.image_id for p in plans if p.desired.image_id}):
             waiting = [p for p in plans if p.desired.image_id == image_id]
             try:
-                ready[image_id] = self.images.take(group, image_id, max(p.desired.size for p in waiting))
+                ready[image_id] = self.images.take(image_id, max(p.desired.size for p in waiting))
             except BootflowError as error:
                 for made in waiting:
                     self.outcomes[made.desired.id] = failure(error)

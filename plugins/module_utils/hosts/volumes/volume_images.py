@@ -20,7 +20,7 @@ import threading
 from dataclasses import dataclass
 
 from ...core.disks import image_checks
-from ...core.disks.checksums import SHA256
+from ...core.disks.checksums import SHA256, Checksum
 from ...core.errors import ImageTooBig, ImageUnacceptable, InvalidInput, MissingLibrary
 from ..images.fetch import Progress, fetch, local_path, local_source
 from ..images.image_files import SteadyFile, steady_file
@@ -43,7 +43,8 @@ class CheckedImage:
     path: str
     driver: str
     virtual_size: int  # bytes
-    sha256: str  # of the file
+    sha256: str  # of the content: of the file, or of what is in a compressed one
+    checksum: Checksum | None = None  # of the file as it is published, with which it was compared
     steady: SteadyFile | None = None
     direct: bool = False  # not in the page cache, and readable past it
 
@@ -174,7 +175,7 @@ class TemporaryImages:
                 sha256 = sha256 or steady.hash(on_progress)
             else:
                 path, sha256 = self._fetch(image, on_progress)
-        check(path, sha256, image.checksum, name_of_file(image), image.access, label)
+        verified = check(path, sha256, image.checksum, name_of_file(image), image.access, label)
         if compression_of(path):
             plain = os.path.join(self._own_folder(), image.id + ".plain")
             path, direct = unpacked(path, plain, label, image.limits), False
@@ -188,7 +189,8 @@ class TemporaryImages:
                 " not installed." % image.disk_format,
                 remedy="Install qemu-img: apt-get install qemu-utils",
             ) from None
-        checked = CheckedImage(image, path, driver, virtual_size, sha256, steady, direct)
+        checksum = image_checks.checksum_of(verified, label)
+        checked = CheckedImage(image, path, driver, virtual_size, sha256, checksum, steady, direct)
         checked.check_steady()
         return checked
 
