@@ -51,6 +51,7 @@ options:
         description:
           - The instance leaves its host, or gets copies of its disks. A guest that writes to other disks than the folder of its instance in O(instances_path)
             records, or of which libvirt has snapshots or checkpoints, is refused before anything is done with it.
+          - UEFI variables that are outside of that folder come into it when the guest is off.
         type: bool
         default: false
   state:
@@ -207,11 +208,17 @@ def power_spec(args, domain):
     values = {key: args[key] if domain.get(key) is None else domain[key] for key in OF_EACH}
     uuid = domain["uuid"].lower()
     if domain["leaves"]:
-        from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies.other_disks import (
-            refuse_to_leave,  # reads XML, which no other power state needs
-        )
+        # These read XML, which no other power state needs.
+        from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies import other_disks, outer_nvram
 
-        values["check"] = functools.partial(refuse_to_leave, folder=instance_dir(args["instances_path"], uuid))
+        folder = instance_dir(args["instances_path"], uuid)
+
+        def check(guest):
+            other_disks.refuse_to_leave(guest, folder)
+            outer_nvram.check_outer_nvram(guest, folder)
+
+        values["check"] = check
+        values["at_rest"] = functools.partial(outer_nvram.take_outer_nvram, folder=folder)
     return PowerSpec(uuid=uuid, state=args["state"], restored=domain["restored"], **values)
 
 

@@ -431,6 +431,41 @@ def test_cleanup_removes_uefi_variables(host):
     assert host.libvirt.run("ls", "/var/lib/libvirt/qemu/nvram") == ""
 
 
+def test_uefi_variables_of_an_earlier_version(host):
+    """They are where libvirt chose. A hard reboot keeps them, and they come into the folder of an instance that leaves."""
+    host.make_disk(1)
+    bios, uefi = "<os><type arch='x86_64' machine='pc'>", "<os firmware='efi'><type arch='x86_64' machine='q35'>"
+    wanted = host.wanted(1)
+    own = os.path.join(host.path, guest(1), "disk.nvram")
+    old = {**wanted, "xml": wanted["xml"].replace(bios, uefi)}
+    new = {**wanted, "xml": old["xml"].replace("</type></os>", "</type><nvram>%s</nvram></os>" % own)}
+    assert host.domains(old)["outcomes"][guest(1)]["error"] is None
+    there = host.libvirt.run("sh", "-c", "ls /var/lib/libvirt/qemu/nvram/*")
+    host.virsh("destroy", guest(1))
+    marker = "printf marker | dd of=%s bs=1 seek=540000 conv=notrunc status=none"
+    host.libvirt.run("sh", "-c", marker % there)
+
+    rebooted = host.domains({**new, "restart": True, "keep_disks": True})["outcomes"][guest(1)]
+    assert rebooted["error"] is None and rebooted["power_state"] == 1
+    assert not os.path.exists(own) and host.libvirt.run("grep", "-c", "marker", there) == "1"
+    owner = host.libvirt.run("stat", "-c", "%U:%G", there)
+
+    host.virsh("destroy", guest(1))
+    host.virsh("undefine", "--keep-nvram", guest(1))
+    assert host.domains({**old, "state": "defined"})["outcomes"][guest(1)]["error"] is None
+    leaves = {"uuid": guest(1), "leaves": True}
+    for _time in range(2):
+        left = host.modules("domain_power", domains=[leaves], state="shutdown", instances_path=host.path)
+        assert left["outcomes"][guest(1)]["error"] is None, left
+        assert host.libvirt.run("ls", "/var/lib/libvirt/qemu/nvram") == ""
+        assert host.libvirt.run("grep", "-c", "marker", own) == "1"
+        assert host.libvirt.run("stat", "-c", "%U:%G %a", own) == owner + " 600"
+        assert "<nvram>%s</nvram>" % own in host.virsh("dumpxml", "--inactive", guest(1))
+    host.virsh("start", guest(1))
+    assert host.libvirt.run("grep", "-c", "marker", own) == "1"
+    assert host.libvirt.run("ls", "/var/lib/libvirt/qemu/nvram") == ""
+
+
 # --- the host --------------------------------------------------------------------------------------------------------
 
 

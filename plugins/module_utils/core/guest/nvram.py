@@ -10,8 +10,12 @@ a later guest of that name gets it.
 
 from __future__ import annotations
 
+import typing as t
+
 #: In the folder of the instance; with a rescue's own, so that the variables of the guest's system stay as they are.
 NVRAM, RESCUE_NVRAM = "disk.nvram", "disk.nvram.rescue"
+#: Where libvirt has that of a domain whose definition names none.
+OF_LIBVIRT = "/var/lib/libvirt/qemu/nvram/%s_VARS.fd"
 #: Bytes: the firmware of aarch64 has 64 MiB, that of x86 132 or 528 KiB.
 LARGEST_NVRAM = 64 * 1024**2
 #: Bytes from the beginning of a file by which is_nvram() knows it.
@@ -27,3 +31,18 @@ def is_nvram(head: bytes) -> bool:
     """
     is_volume = head[_AT : _AT + len(_SIGNATURE)] == _SIGNATURE
     return len(head) == HEAD and not any(head[:_ZEROS]) and (is_volume or not any(head))
+
+
+def nvram_path(domain: t.Any) -> str:
+    """Where a domain has its NVRAM; "" where it boots by BIOS. libvirt 9.0 names the place that it has chosen in the XML of a running guest only.
+
+    :arg domain: its XML, parsed
+    """
+    nvram, firmware = domain.find("os/nvram"), domain.find("os[@firmware='efi']")
+    source = domain.find("os/nvram/source")
+    named = "" if source is None else source.get("file") or source.get("dev") or ""
+    if nvram is not None and (nvram.text or "").strip():
+        named = nvram.text.strip()
+    if not named and source is None and firmware is not None and domain.find("os/loader[@stateless='yes']") is None:
+        named = OF_LIBVIRT % domain.findtext("name")
+    return str(named)

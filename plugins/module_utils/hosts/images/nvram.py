@@ -12,7 +12,8 @@ import stat
 
 from ...core.errors import HostLacksHardware, InvalidDiskInfo
 from ...core.guest.nvram import HEAD, LARGEST_NVRAM, NVRAM, is_nvram
-from ..os.files import opened, read_json
+from ..os.files import opened, read_json, write_file
+from ..os.paths import make_dirs
 
 #: Where QEMU's firmware is described, see QEMU's docs/interop/firmware.json.
 DESCRIPTIONS = ("/usr/share/qemu/firmware", "/etc/qemu/firmware")
@@ -23,18 +24,57 @@ def open_nvram(folder: str) -> int | None:
 
     :raises InvalidDiskInfo: something else has its name.
     """
-    path = os.path.join(folder, NVRAM)
+    return _open(os.path.join(folder, NVRAM))
+
+
+def _open(path: str) -> int | None:
     if not os.path.lexists(path):
         return None
     fd = -1 if os.path.islink(path) else os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     if fd < 0 or not stat.S_ISREG(os.fstat(fd).st_mode) or not 0 < os.fstat(fd).st_size <= LARGEST_NVRAM:
         if fd >= 0:
             os.close(fd)
-        raise InvalidDiskInfo(
-            reason="%s is not the NVRAM of a guest" % path,
-            remedy="See what it is, and move it away: the guest starts with new UEFI variables then.",
-        )
+        raise _other(path)
     return fd
+
+
+def _other(path: str) -> InvalidDiskInfo:
+    return InvalidDiskInfo(
+        reason="%s is not the NVRAM of a guest" % path,
+        remedy="See what it is, and move it away: the guest starts with new UEFI variables then.",
+    )
+
+
+def is_copyable(path: str) -> bool:
+    """Whether copy_nvram() can copy this file; False: there is none.
+
+    :raises InvalidDiskInfo: it is not an NVRAM.
+    """
+    fd = _open(path)
+    if fd is None:
+        return False
+    with os.fdopen(fd, "rb") as file:
+        if not is_nvram(file.read(HEAD)):
+            raise _other(path)
+    return True
+
+
+def copy_nvram(path: str, folder: str) -> None:
+    """Copy the NVRAM of a guest that is off, with its owner. What the copy replaces stays until it is whole.
+
+    :arg folder: of the instance, where the copy goes
+    :raises InvalidDiskInfo: it is not an NVRAM, or gone.
+    """
+    fd = _open(path)
+    if fd is None:
+        raise _other(path)
+    with os.fdopen(fd, "rb") as file:
+        data, found = file.read(), os.fstat(fd)
+    if len(data) != found.st_size or not is_nvram(data[:HEAD]):
+        raise _other(path)
+    make_dirs(folder)
+    owner = (found.st_uid, found.st_gid)
+    write_file(os.path.join(folder, NVRAM), data.rstrip(b"\0"), 0o600, size=len(data), owner=owner)
 
 
 def check_nvram(path: str) -> None:

@@ -21,7 +21,7 @@ from ...core.errors import Conflict, InstanceExists, InstanceNotFound, InvalidIn
 from ...core.guest.device_places import device_places
 from ...core.guest.domain.element import parse, to_text
 from ...core.guest.domain.namespaces import OWNER_NAMESPACE
-from ...core.guest.nvram import NVRAM, RESCUE_NVRAM
+from ...core.guest.nvram import NVRAM, RESCUE_NVRAM, nvram_path
 from ...core.instances.power_states import CRASHED, NOSTATE, POWER_PAUSED, RUNNING, SHUTDOWN, power_state_of
 from ..os.batch import progress
 from ..os.locks import guest_lock, take_back
@@ -180,8 +180,10 @@ def with_local_disks(xml: str, before: str, uuid: str) -> str:
 
 def _keep_nvram(root: t.Any, before: t.Any) -> bool:
     """Leave the NVRAM of a guest where the definition ``before`` has it. Returns whether ``root`` was changed."""
-    wanted, there = root.find("os/nvram"), before.findtext("os/nvram") or ""
+    wanted, there = root.find("os/nvram"), nvram_path(before)
     if wanted is None or os.path.basename(wanted.text) != NVRAM or os.path.basename(there) in ("", RESCUE_NVRAM):
+        return False
+    if before.find("os/nvram") is None and not os.path.exists(there):  # libvirt has made none yet
         return False
     wanted.text = there
     return True

@@ -56,6 +56,9 @@ class PowerSpec:
     vif_plugging_timeout: float = 300.0  # 0: the guest runs at once
     vif_plugging_is_fatal: bool = True
     check: t.Callable[[t.Any], None] | None = None  # gets the domain before anything is done with it
+    at_rest: t.Callable[[t.Any, t.Any], None] | None = (
+        None  # gets the connection and the domain of a guest that was shut down
+    )
     restored: bool = False  # one that somebody else left between its saved memory and its first step goes on
 
 
@@ -94,7 +97,7 @@ def _ensure(connection: t.Any, spec: PowerSpec, check_mode: bool) -> dict[str, t
 # --- off ------------------------------------------------------------------------------------------------------------------
 
 
-def _shut_down(_connection: t.Any, domain: t.Any, spec: PowerSpec, check_mode: bool) -> dict[str, t.Any]:
+def _shut_down(connection: t.Any, domain: t.Any, spec: PowerSpec, check_mode: bool) -> dict[str, t.Any]:
     """The guest is asked until it is off or its time is over, and then loses its power (``forced``). A crashed one hears nothing, and its
     host still has its memory. One that is off and has its memory in a file loses that.
     """
@@ -113,6 +116,8 @@ def _shut_down(_connection: t.Any, domain: t.Any, spec: PowerSpec, check_mode: b
         _cut_off_crashed(domain)
     elif changed and not check_mode:
         forced = shut_down(domain, spec.uuid, spec.shutdown_timeout)
+    if spec.at_rest is not None and not check_mode:
+        spec.at_rest(connection, domain)
     return {"changed": changed, "forced": forced}
 
 

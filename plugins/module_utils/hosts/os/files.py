@@ -37,13 +37,19 @@ def remove_files(*paths: str) -> None:
 
 
 def write_file(
-    path: str, data: bytes, mode: int = 0o644, size: int = 0, folder: str = "", keep_owner: bool = False
+    path: str,
+    data: bytes,
+    mode: int = 0o644,
+    size: int = 0,
+    folder: str = "",
+    keep_owner: bool = False,
+    owner: tuple[int, int] | None = None,
 ) -> None:
     """Write ``data`` to ``path`` atomically.
 
     :arg size: bytes of the file; the rest after ``data`` reads as zeros.
     :arg folder: where the file is written before it gets its name, on the same file system.
-    :arg keep_owner: of the file that it replaces.
+    :arg keep_owner: of the file that it replaces. :arg owner: the numbers of the user and the group; None: those of this process
     """
     there = os.path.dirname(path)
     fd, temporary = tempfile.mkstemp(prefix=".%s." % os.path.basename(path), suffix=".part", dir=folder or there)
@@ -53,7 +59,9 @@ def write_file(
             file.truncate(max(size, len(data)))
             file.flush()
             if keep_owner and os.path.exists(path):
-                os.fchown(fd, os.stat(path).st_uid, os.stat(path).st_gid)
+                owner = os.stat(path).st_uid, os.stat(path).st_gid
+            if owner is not None:
+                os.fchown(fd, *owner)
             os.fchmod(fd, mode)
             os.fsync(fd)
         os.rename(temporary, path)

@@ -14,6 +14,7 @@ import pytest
 from lxml import etree
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import Conflict, InstanceExists, LibvirtError
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import nvram
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import connection as libvirt_connection
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domains, running
 
@@ -197,3 +198,16 @@ def test_a_guest_keeps_its_uefi_variables(wanted, before, has):
     bios = "<domain><os/><devices/></domain>"
     found = domains.with_local_disks(text % wanted if wanted else bios, text % before if before else bios, ME)
     assert (etree.fromstring(found).findtext("os/nvram") or "") == has
+
+
+@pytest.mark.parametrize("started", [True, False])
+def test_a_guest_keeps_its_uefi_variables_where_its_definition_does_not_name_them(monkeypatch, tmp_path, started):
+    """libvirt 9.0 calls them after the domain at each start, and does not write that down."""
+    monkeypatch.setattr(nvram, "OF_LIBVIRT", str(tmp_path / "%s_VARS.fd"))
+    there = tmp_path / "web-1_VARS.fd"
+    if started:
+        there.write_bytes(b"variables")
+    before = "<domain><name>web-1</name><os firmware='efi'/><devices/></domain>"
+    wanted = before.replace("<os firmware='efi'/>", "<os firmware='efi'><nvram>/new/%s/disk.nvram</nvram></os>" % ME)
+    found = etree.fromstring(domains.with_local_disks(wanted, before, ME)).findtext("os/nvram")
+    assert found == (str(there) if started else "/new/%s/disk.nvram" % ME)
