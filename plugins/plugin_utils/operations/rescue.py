@@ -162,7 +162,11 @@ def _plan(action: LedgerAction, build: Build, image: Image, volumes: t.Sequence[
     backend = RAW if settings.disk_backend == RAW else QCOW2
     guest = domain_builder.guest_spec(build, settings, volumes)
     host = domain_builder.host_capabilities(build)
-    machine = machine_type(guest.image_properties, guest.options.machine_type, host)
+    is_own = (build.row.spec["image"] or {}).get("id") == image.id
+    properties = core_rescue.rescue_properties(
+        guest.image_properties, image, build.row.machine_type if is_own else None
+    )
+    machine = machine_type(properties, guest.options.machine_type, host)
     folder = domain_builder.folder(build, settings)
     disks = [
         disk.placed("%s/%s" % (folder, disk.name), backend) if disk.name == core_rescue.DISK else disk
@@ -175,7 +179,7 @@ def _plan(action: LedgerAction, build: Build, image: Image, volumes: t.Sequence[
             disks=disks,
             config_drive=path if guest.config_drive else None,
             nvram="%s/%s" % (folder, RESCUE_NVRAM),
-            image_properties=core_rescue.rescue_properties(guest.image_properties, image),
+            image_properties=properties,
         ),
         host,
     )

@@ -15,12 +15,17 @@ import typing as t
 from ..model import Image
 from .block_device_mapping import prepend_dev
 from .block_devices import PlannedDisk
-from .disk_names import check_bus, check_device, default_bus, free_name
+from .disk_names import check_bus, check_device, default_bus, free_name, is_q35
 
 #: In the folder of the instance: the disk of the rescue image, the config drive of the rescue, the definition that comes back.
 DISK, CONFIG_DRIVE, DEFINITION = "disk.rescue", "disk.config.rescue", "unrescue.xml"
-#: Image properties that say which drivers the system of an image has.
-DRIVEN = frozenset(("hw_disk_bus", "hw_cdrom_bus", "hw_floppy_bus", "hw_scsi_model", "hw_vif_model", "os_type"))
+#: Image properties that say on which machine the system of an image boots, and which devices it drives.
+HARDWARE = frozenset(
+    (
+        *("hw_architecture", "architecture", "hw_machine_type", "hw_firmware_type", "os_secure_boot", "os_type"),
+        *("hw_disk_bus", "hw_cdrom_bus", "hw_floppy_bus", "hw_scsi_model", "hw_vif_model"),
+    )
+)
 
 
 def is_rescue(xml: t.Any, uuid: str) -> bool:
@@ -40,17 +45,21 @@ def is_stable(image: Image) -> bool:
     return asked or image.disk_format == "iso"
 
 
-def rescue_properties(own: t.Mapping[str, t.Any], image: Image) -> dict[str, t.Any]:
-    """The image properties of the rescued guest: its own, and of ``image`` those whose devices the system of the rescue has to drive.
+def rescue_properties(own: t.Mapping[str, t.Any], image: Image, machine: str | None = None) -> dict[str, t.Any]:
+    """The image properties of the rescued guest: its own, and of ``image`` those of the hardware that the system of the rescue needs.
 
-    Where the guest's own disks keep their names, so do its other devices. source: Nova's LibvirtDriver.rescue
+    What ``image`` does not name is the default: its system may boot with no other firmware. Where the guest's own disks keep their names, so do
+    its firmware, its machine and its other devices. source: Nova's LibvirtDriver.rescue, which takes all properties of one of the two images
 
     :arg own: properties of the image that the guest was booted with.
+    :arg machine: the machine type that the guest was booted with, where ``image`` is its own.
     """
     if is_stable(image):
         return dict(own)
-    kept = {name: value for name, value in own.items() if name not in DRIVEN}
-    return {**kept, **{name: value for name, value in image.properties.items() if name in DRIVEN}}
+    kept = {name: value for name, value in own.items() if name not in HARDWARE}
+    if machine:
+        kept["hw_machine_type"] = machine
+    return {**kept, **{name: value for name, value in image.properties.items() if name in HARDWARE}}
 
 
 def rescue_plan(
@@ -63,6 +72,7 @@ def rescue_plan(
     keep their names and buses.
 
     :arg disks: the guest's own, root first. Nova leaves out all but the root disk where names are not kept.
+    :arg machine: that of the rescued guest.
     :raises UnsupportedHardware: a bus that the machine lacks, or that does not have such a device.
     :raises TooManyDiskDevices: (403) the bus is full.
     """
@@ -94,6 +104,8 @@ def rescue_plan(
     for index, disk in enumerate(own):
         # A CD-ROM or a lun may not exist on that bus.
         own_bus = bus if index == 0 and disk.device_type == "disk" else disk.disk_bus
+        if own_bus == "ide" and is_q35(machine):  # which the guest's own machine has
+            own_bus = bus if disk.device_type == "disk" else default_bus("cdrom", properties, machine=machine)
         name = free_name(own_bus, taken)
         taken.add(name)
         renamed.append(dataclasses.replace(disk, device_name=prepend_dev(name), disk_bus=own_bus))

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import typing as t
 
@@ -15,6 +16,7 @@ from lxml import etree
 from ansible_collections.bootflow.compute.plugins.action import instance_operation
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.drive_files import unpack_files
+from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Image
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Begun
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances, nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
@@ -33,19 +35,31 @@ IMAGES = [
      "properties": {"os_admin_user": "helper"}},
     {"name": "large", "checksum": SUM, "disk_format": "qcow2", "path": "/srv/large.qcow2", "min_disk": 40},
     {"name": "cd", "checksum": SUM, "disk_format": "iso", "path": "/srv/cd.iso", "min_disk": 1},
+    {"name": "efi", "checksum": SUM, "disk_format": "qcow2", "path": "/srv/efi.qcow2", "min_disk": 1,
+     "properties": {"hw_firmware_type": "uefi", "hw_machine_type": "q35"}},
 ]  # fmt: skip
 
 
 class Host:
     """h1 with one guest; with ``volume`` its root disk is a volume."""
 
-    def __init__(self, world: BootWorld, volume: bool = False, check_mode: bool = False, **options: t.Any):
-        facts = {"hypervisor_hostname": "h1", "memory_mb": 9 * 1024, "local_gb": 4000, "vcpus": 500}
+    def __init__(
+        self,
+        world: BootWorld,
+        volume: bool = False,
+        check_mode: bool = False,
+        image: Image = IMAGE,
+        uefi: bool = True,
+        **options: t.Any,
+    ):
+        facts = {"hypervisor_hostname": "h1", "memory_mb": 9 * 1024, "local_gb": 4000, "vcpus": 500, "uefi": uefi}
         with world.ledger.write() as tx:
             facts.update(initiator="iqn.test:h1", qemu_iscsi=True)
             nodes.record_report(tx.for_run(world.context()), "h1", facts, {})
         world.store()
-        wanted = volume_request("web", from_image(), config_drive=True) if volume else request("web", config_drive=True)
+        wanted = request("web", config_drive=True, image=image)
+        if volume:
+            wanted = volume_request("web", from_image(), config_drive=True)
         (self.uuid,) = world.boot_of(wanted)
         self.calls: list[tuple[str, dict[str, t.Any]]] = []
         self.fails: dict[str, errors.BootflowError] = {}  # module -> the error of its item
@@ -203,6 +217,53 @@ def test_an_iso_is_on_a_bus_that_the_machine_has(bworld: BootWorld) -> None:
         d.find("target").get("dev"): d.find("target").get("bus") for d in etree.fromstring(domain["xml"]).iter("disk")
     }
     assert buses == {"vda": "virtio", "sda": "sata", "sdb": "scsi"}
+
+
+EFI = dataclasses.replace(IMAGE, properties={"hw_firmware_type": "uefi", "hw_machine_type": "q35"})
+
+
+def firmware_of(domain: dict[str, t.Any]) -> tuple[str | None, str | None, str]:
+    """(firmware, name of the file of its variables, machine type)"""
+    os = etree.fromstring(domain["xml"]).find("os")
+    return os.get("firmware"), (os.findtext("nvram") or "").rpartition("/")[2] or None, os.find("type").get("machine")
+
+
+@pytest.mark.parametrize(
+    ("image", "options", "own", "of_rescue"),
+    [
+        (EFI, {"rescue_image_ref": "helper"}, ("efi", "disk.nvram", "q35"), (None, None, "pc")),
+        (IMAGE, {"rescue_image_ref": "efi"}, (None, None, "pc"), ("efi", "disk.nvram.rescue", "q35")),
+        (EFI, {"rescue_image_ref": "efi"}, ("efi", "disk.nvram", "q35"), ("efi", "disk.nvram.rescue", "q35")),
+        (EFI, {"rescue_image_ref": "cd"}, ("efi", "disk.nvram", "q35"), ("efi", "disk.nvram.rescue", "q35")),
+    ],
+)
+def test_firmware_and_machine_are_those_of_the_rescue_image(
+    bworld: BootWorld, image: Image, options: dict[str, t.Any], own: t.Any, of_rescue: t.Any
+) -> None:
+    """As in Nova. No rescue has the guest's own UEFI variables."""
+    host = Host(bworld, image=image, **options)
+    host.there = True
+    assert host.rescue()[1] == {}
+    (domain,) = host.given("domain")["domains"]
+    (kept,) = host.given("domain_rescue:saved")["domains"]
+    assert (firmware_of(kept), firmware_of(domain)) == (own, of_rescue)
+
+
+@pytest.mark.parametrize(("name", "machine"), [(None, "pc-q35-7.2"), ("cirros", "pc-q35-7.2"), ("helper", "pc")])
+def test_a_guest_in_its_own_image_keeps_the_machine_that_it_was_booted_with(
+    bworld: BootWorld, name: str | None, machine: str
+) -> None:
+    host = Host(bworld, **({"rescue_image_ref": name} if name else {}))
+    host.there = True
+    with bworld.ledger.write() as tx:
+        tx.execute(tables.instances.update().values(machine_type="pc-q35-7.2"))
+    assert host.rescue()[1] == {}
+    assert firmware_of(host.given("domain")["domains"][0])[2] == machine
+
+
+def test_a_firmware_that_the_host_lacks_leaves_the_guest_alone(bworld: BootWorld) -> None:
+    host = Host(bworld, rescue_image_ref="efi", uefi=False)
+    assert host.rescue() == ({}, {host.uuid: "HostLacksHardware"}) and host.names() == []
 
 
 def test_an_image_that_the_host_lacks_comes_to_it(bworld: BootWorld, monkeypatch: pytest.MonkeyPatch) -> None:

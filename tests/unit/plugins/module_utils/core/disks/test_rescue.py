@@ -101,10 +101,41 @@ def test_a_root_disk_that_is_a_cdrom_stays_on_a_bus_that_has_such() -> None:
     assert [(d.dev, d.disk_bus) for d in rescue_plan([root], image())] == [("vda", "virtio"), ("hda", "ide")]
 
 
-def test_a_rescued_guest_has_the_devices_that_the_rescue_image_drives() -> None:
-    own = {"hw_disk_bus": "scsi", "hw_scsi_model": "lsilogic", "hw_vif_model": "e1000", "hw_firmware_type": "uefi"}
-    assert rescue_properties(own, image(hw_vif_model="rtl8139", hw_machine_type="q35")) == {
+def test_a_rescued_guest_has_the_hardware_that_the_rescue_image_needs() -> None:
+    own = {
+        "hw_disk_bus": "scsi",
+        "hw_scsi_model": "lsilogic",
+        "hw_vif_model": "e1000",
+        "hw_qemu_guest_agent": "yes",
         "hw_firmware_type": "uefi",
+        "os_secure_boot": "required",
+        "hw_machine_type": "q35",
+    }
+    assert rescue_properties(own, image(hw_vif_model="rtl8139")) == {
+        "hw_qemu_guest_agent": "yes",
         "hw_vif_model": "rtl8139",
     }
-    assert rescue_properties(own, image("iso", hw_vif_model="rtl8139")) == own, "its devices stay as they are"
+    with_uefi = {"hw_firmware_type": "uefi", "hw_machine_type": "q35", "hw_architecture": "x86_64"}
+    assert rescue_properties({"architecture": "aarch64"}, image(**with_uefi)) == with_uefi
+    stable = image("iso", hw_vif_model="rtl8139", hw_firmware_type="bios")
+    assert rescue_properties(own, stable) == own, "its devices stay as they are"
+
+
+def test_a_guest_in_its_own_image_stays_on_its_machine() -> None:
+    """The one that it was booted with, where the image names none."""
+    own = {"hw_machine_type": "pc-q35-7.2"}
+    assert rescue_properties(own, image(), "pc-q35-7.2") == own
+    assert rescue_properties(own, image(hw_machine_type="pc"), "pc-q35-7.2") == {"hw_machine_type": "pc"}
+
+
+def test_disks_of_another_machine_are_on_a_bus_that_this_one_has() -> None:
+    """q35 has no IDE."""
+    own = [
+        PlannedDisk("disk", "image", "/dev/hda", "ide", boot_index=0),
+        PlannedDisk("disk.eph0", "ephemeral", "/dev/hdb", "ide"),
+        PlannedDisk("v", "volume", "/dev/hdc", "ide", device_type="cdrom"),
+    ]
+    expected = [("disk.rescue", "vda"), ("disk", "vdb"), ("disk.eph0", "vdc"), ("v", "sda")]
+    found = rescue_plan(own, image(), "pc-q35-7.2")
+    assert [(d.name, d.dev) for d in found] == expected and found[-1].disk_bus == "sata"
+    assert [d.disk_bus for d in rescue_plan(own, image(), "pc")] == ["virtio", "virtio", "ide", "ide"]
