@@ -57,7 +57,7 @@ class ActionModule(LedgerAction):
 
     def _wanted(self, built_as: Wanted) -> evacuate.Wanted:
         selection = Selection.from_options(self.options)
-        return evacuate.Wanted(selection, built_as.secrets_of, built_as.kept, all_of(self))
+        return evacuate.Wanted(selection, built_as.secrets_of, built_as.kept, built_as.kept_in, all_of(self))
 
     # --- on the controller ----------------------------------------------------------------------------------------------
 

@@ -29,3 +29,4 @@ class PostgresFlow(Flow):
         where = "%s?host=%s" % (name, self.server.folder)
         self.dsn = "postgresql://postgres@/" + where
         self.variables["bootflow_ledger_url"] = "postgresql://checked@/" + where
+        self.variables["bootflow_user_data_dir"] = str(self.folder / "user-data")

@@ -93,7 +93,11 @@ def test_callbacks_and_output_have_no_secret(
         conn.execute("ALTER DATABASE %s OWNER TO checked" % name)
     (tmp_path / "hosts.yml").write_text(INVENTORY)
     given = tmp_path / "variables.json"
-    given.write_text(json.dumps({**variables(server.url(name, "checked")), **more}))
+    given.write_text(
+        json.dumps(
+            {**variables(server.url(name, "checked")), "bootflow_user_data_dir": str(tmp_path / "user-data"), **more}
+        )
+    )
     environment = {
         **os.environ,
         "ANSIBLE_COLLECTIONS_PATH": os.environ["PYTHONPATH"].split(os.pathsep)[0],

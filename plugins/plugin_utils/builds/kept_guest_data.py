@@ -24,10 +24,12 @@ from ...module_utils.core.request.guest_data import GuestSecrets
 from ...module_utils.core.settings.run import GUEST_DATA
 from ...module_utils.ledger.compute import instances
 from ...module_utils.ledger.database import Ledger
-from ...module_utils.ledger.db.address import as_address, sqlite_path
+from ...module_utils.ledger.db.address import as_address, is_server_url, normalise_url, sqlite_path
+from ...module_utils.ledger.db.sqlite_file import make_folder
 from ..run.ledger_action import LedgerAction, read_settings
 from . import private_folder
 
+SYSTEM = "/var/lib/bootflow"  # root's own folder for what lasts
 BESIDE = "user-data"  # the folder beside an sqlite ledger
 _LOCK = ".lock"
 _WAIT = 10.0  # seconds for other runs, which hold the lock for as long as they write
@@ -40,11 +42,28 @@ def of_action(action: LedgerAction) -> KeptGuestData:
     found = read_settings(GUEST_DATA.options(), {}, action.variable)
     if not found["keep_user_data"]:
         return KeptGuestData(None)
-    folder = found["user_data_dir"]
-    if folder is None:
-        ledger = sqlite_path(as_address(action.options["ledger_url"]).url)
-        folder = None if ledger is None else os.path.join(os.path.dirname(os.path.abspath(ledger)), BESIDE)
+    folder = found["user_data_dir"] or _default_folder(as_address(action.options["ledger_url"]).url)
     return KeptGuestData(None if folder is None else os.path.join(folder, action.ledger_id()))
+
+
+def _default_folder(ledger_url: str) -> str | None:
+    """Beside an sqlite ledger. PostgreSQL is on another machine, and its controllers are several: a folder of this user on this one.
+
+    None: the ledger is in memory.
+    """
+    url = normalise_url(ledger_url)
+    ledger = sqlite_path(url)
+    if ledger is not None:
+        return os.path.join(os.path.dirname(os.path.abspath(ledger)), BESIDE)
+    return os.path.join(_folder_of_user(), BESIDE) if is_server_url(url) else None
+
+
+def _folder_of_user() -> str:
+    """Root's is that of the default ledger; for others see the XDG Base Directory Specification."""
+    if os.geteuid() == 0:
+        return SYSTEM
+    state = os.environ.get("XDG_STATE_HOME") or ""
+    return os.path.join(state if os.path.isabs(state) else os.path.expanduser("~/.local/state"), "bootflow")
 
 
 class KeptGuestData:
@@ -59,6 +78,8 @@ class KeptGuestData:
         if self.folder is None or not texts:
             return
         try:
+            if self.folder.startswith(SYSTEM + "/"):
+                make_folder(SYSTEM)  # which a compute host on this machine has for its instances, too
             folder = private_folder.make(self.folder)
             with _locked(folder):
                 for name, text in texts.items():

@@ -56,6 +56,7 @@ def wanted(action: LedgerAction, image: str | None, follow_file: bool = False) -
     found = read_settings(_VARIABLES, {}, action.variable)
     catalogue = parse_catalogue(None, found["images"], None, found["keypairs"], None, found["pci_alias"])
     request = SecretsOfRequest(found["instances"], found["project"])
+    kept = kept_guest_data.of_action(action)
 
     def image_of(project: str, name: str) -> Image | None:
         named = request.image(project, name) if follow_file else None
@@ -79,7 +80,8 @@ def wanted(action: LedgerAction, image: str | None, follow_file: bool = False) -
         key_of=key_of,
         pci_aliases=catalogue.pci_aliases,
         secrets_of=request.of,
-        kept=kept_guest_data.of_action(action).of,
+        kept=kept.of,
+        kept_in=kept.folder,
         allow_zero_disk=found["allow_zero_disk_flavor"],
     )
 

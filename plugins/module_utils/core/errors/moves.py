@@ -35,12 +35,10 @@ class MoveNotSupported(InvalidInput):
 class GuestDataRequired(InvalidInput):
     """The instance was booted with user data or injected files, which the ledger does not keep: a guest that is made anew would lack them."""
 
-    msg_fmt = (
-        "Instance %(name)s of project %(project)s was booted with %(had)s, which the ledger does not keep (%(which)s)"
-    )
+    msg_fmt = "Instance %(name)s of project %(project)s was booted with %(had)s, which the ledger does not keep, and which %(where)s does not have (%(which)s)"
     remedy = (
-        "Run it on the controller that booted the instance, if that keeps them (bootflow_user_data_dir). Or give the file that booted it, as for boot:"
-        " -e @FILE, whose bootflow_instances has its entry. If the file is lost, an entry without them makes"
+        "Run it on the controller that booted the instance, as the same user, where bootflow_user_data_dir has them. Or give the file that booted it,"
+        " as for boot: -e @FILE, whose bootflow_instances has its entry. If the file is lost, an entry without them makes"
         ' the guest without them: -e \'{"bootflow_instances": [{"name": NAME, "project": PROJECT}]}\'.'
     )
 

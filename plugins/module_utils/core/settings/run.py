@@ -351,7 +351,8 @@ GUEST_DATA = Table(
             PATH,
             help="Folder on the controller (absolute path; made with mode 0700) for user data and injected files. Each ledger has a folder in it, named by"
             " its id, with files of mode 0600 named by their SHA-256.",
-            default_text="the folder `user-data` beside an sqlite ledger; with PostgreSQL none, and nothing is kept",
+            default_text="the folder `user-data` beside an sqlite ledger; with PostgreSQL `/var/lib/bootflow/user-data`, of another user than root"
+            " `~/.local/state/bootflow/user-data`",
         ),
     )
 )

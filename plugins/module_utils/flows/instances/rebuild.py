@@ -45,6 +45,7 @@ class Wanted:
     )  # of the request, where it names the instance
     #: by the digest of an instance: what this controller has kept of the request that booted it
     kept: t.Callable[[t.Mapping[str, t.Any]], GuestSecrets | None] = lambda digest: None
+    kept_in: str | None = None  # the folder of that; None: nothing is kept
     allow_zero_disk: bool = True
     #: raises where the host of an instance must not have the image of its new request
     check_host: t.Callable[[Transaction, Instance, t.Mapping[str, t.Any]], None] = lambda tx, row, spec: None
@@ -120,7 +121,8 @@ def _rebuilt(
     if key is not None:
         spec["key_name"], spec["key_data"] = key
         digest.update(expand.key_digest(*key))
-    digest.update(check_guest_data(row, wanted.secrets_of(row.project, row.display_name) or wanted.kept(row.digest)))
+    secrets = wanted.secrets_of(row.project, row.display_name) or wanted.kept(row.digest)
+    digest.update(check_guest_data(row, secrets, wanted.kept_in))
     return spec, digest, changed
 
 
@@ -147,10 +149,11 @@ def _check_image(row: Instance, image: Image, wanted: Wanted) -> None:
         )
 
 
-def check_guest_data(row: Instance, secrets: GuestSecrets | None) -> dict[str, t.Any]:
+def check_guest_data(row: Instance, secrets: GuestSecrets | None, kept_in: str | None) -> dict[str, t.Any]:
     """What the digest says of user data and files, from the request that has them.
 
     :arg secrets: of the request, or kept on this controller; None: neither has the instance.
+    :arg kept_in: the folder on this controller; None: it keeps nothing.
     :raises GuestDataRequired: the instance had some, and neither is there.
     """
     if secrets is not None:
@@ -162,6 +165,7 @@ def check_guest_data(row: Instance, secrets: GuestSecrets | None) -> dict[str, t
             project=row.project,
             had=" and ".join(had),
             which=_which(row.digest),
+            where="the folder %s of this controller" % kept_in if kept_in else "this controller",
         )
     return {}
 

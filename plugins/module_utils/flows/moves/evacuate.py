@@ -38,6 +38,7 @@ class Wanted:
     selection: Selection
     secrets_of: t.Callable[[str, str], GuestSecrets | None] = lambda project, name: None  # as of a rebuild
     kept: t.Callable[[t.Mapping[str, t.Any]], GuestSecrets | None] = lambda digest: None  # as of a rebuild
+    kept_in: str | None = None  # as of a rebuild
     inventory: t.Collection[str] | None = None  # hosts that plays reach, those of storage among them; None: any host
 
 
@@ -158,7 +159,7 @@ def _check(
             if secrets is not None:
                 check_same_guest_data(row, secrets)
             else:
-                check_guest_data(row, wanted.kept(row.digest))
+                check_guest_data(row, wanted.kept(row.digest), wanted.kept_in)
         except errors.BootflowError as e:
             refused[row.uuid] = e
     s = wanted.selection

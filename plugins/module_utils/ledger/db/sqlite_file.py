@@ -61,7 +61,7 @@ def prepare(url: str, path: str, create: bool) -> list[str]:
             return _narrow(wide)
         if not create:
             raise errors.LedgerMissing(url=url)
-        _make_folder(folder)
+        make_folder(folder)
         _check_folder(url, folder)
         os.close(os.open(path, os.O_CREAT | os.O_NOFOLLOW | os.O_RDWR, 0o600))
     except OSError as e:
@@ -97,7 +97,7 @@ def _room(path: str) -> int:
     return found.f_bavail * found.f_frsize
 
 
-def _make_folder(folder: str, mode: int = 0o711) -> None:
+def make_folder(folder: str, mode: int = 0o711) -> None:
     """Create the folder and its missing parents, whatever the umask is, so that nobody else may write to them or list the folder.
 
     Others may pass through it: the default one is that of a compute host's instances, too, where QEMU is another user.
@@ -105,7 +105,7 @@ def _make_folder(folder: str, mode: int = 0o711) -> None:
     if os.path.isdir(folder):
         return
     if os.path.dirname(folder) != folder:
-        _make_folder(os.path.dirname(folder), 0o755)
+        make_folder(os.path.dirname(folder), 0o755)
     with contextlib.suppress(FileExistsError):  # another process was faster
         os.mkdir(folder, mode)
         os.chmod(folder, mode)

@@ -25,6 +25,8 @@ from .test_guest_data_of_evacuation import FILE, SECRET, fleet_of, places
 from .test_instance_delete import Play
 from .test_rebuild import row_of
 
+SYSTEM = kept_guest_data.SYSTEM  # tests have another one
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -95,7 +97,7 @@ def test_a_rebuild_needs_no_file_either(world: World, folder: Path) -> None:
     assert "hunter2\\nnew" in str(unpack_files(rebuilding.drives[row_of(world, "one").uuid]["files"]))
 
 
-def booted(world: World, folder: Path, check_mode: bool = False, **fields: t.Any) -> None:
+def booted(world: World, folder: Path | None, check_mode: bool = False, **fields: t.Any) -> None:
     variables = {
         "inventory_hostname": "localhost",
         "groups": {"all": ["localhost", "h1"], "bootflow_compute": ["h1"]},
@@ -103,7 +105,7 @@ def booted(world: World, folder: Path, check_mode: bool = False, **fields: t.Any
         "bootflow_flavors": [{"name": "small", "memory_mb": 512, "vcpus": 1, "root_gb": 1}],
         "bootflow_images": [{"name": "cirros", "disk_format": "raw", "url": "http://x/y", "checksum": "0" * 64}],
         "bootflow_instances": [{"name": "web", "flavor": "small", "image": "cirros", "networks": "none", **fields}],
-        "bootflow_user_data_dir": str(folder),
+        **({"bootflow_user_data_dir": str(folder)} if folder else {}),
     }
     action_of(boot_accept, WorldPorts(world, "run1"), variables, check_mode).act()
 
@@ -130,16 +132,64 @@ def test_a_boot_keeps_it_until_the_last_instance_is_deleted(world: World, folder
     assert another.of(digest) == GuestSecrets(SECRET), "another ledger keeps its own"
 
 
-def test_where_it_is_kept_by_default(world: World, tmp_path: Path) -> None:
-    """Beside an sqlite file, and nowhere with PostgreSQL."""
-    found = {}
-    for url in ("sqlite:///%s/ledger.db" % tmp_path, "postgresql://u@h/d", "sqlite://"):
-        variables = {
-            "inventory_hostname": "localhost",
-            "groups": {},
-            "hostvars": {"localhost": {}},
-            "bootflow_instances": [],
-        }
-        action = action_of(boot_accept, WorldPorts(world, "run1"), variables, ledger_url=url)
-        found[url] = kept_guest_data.of_action(action).folder
-    assert list(found.values()) == ["%s/user-data/%s" % (tmp_path, world.ledger.id), None, None]
+@pytest.mark.parametrize(
+    ("url", "uid", "state", "folder"),
+    [
+        ("sqlite:///{tmp}/ledger.db", 0, None, "{tmp}/user-data"),
+        ("{tmp}/ledger.db", 0, None, "{tmp}/user-data"),
+        ("postgresql://u@h/d", 0, None, "/var/lib/bootflow/user-data"),
+        ("postgres://u@h/d", 1000, None, "{tmp}/.local/state/bootflow/user-data"),
+        ("postgresql://u@h/d", 1000, "{tmp}/state", "{tmp}/state/bootflow/user-data"),
+        ("postgresql://u@h/d", 1000, "state", "{tmp}/.local/state/bootflow/user-data"),
+        ("sqlite://", 0, None, None),
+    ],
+)
+def test_where_it_is_kept_by_default(
+    world: World,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    url: str,
+    uid: int,
+    state: str | None,
+    folder: str | None,
+) -> None:
+    """Beside an sqlite file; with PostgreSQL in a folder of the user."""
+    monkeypatch.setattr(kept_guest_data, "SYSTEM", SYSTEM)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", (state or "").format(tmp=tmp_path))
+    variables = {
+        "inventory_hostname": "localhost",
+        "groups": {},
+        "hostvars": {"localhost": {}},
+        "bootflow_instances": [],
+    }
+    action = action_of(boot_accept, WorldPorts(world, "run1"), variables, ledger_url=url.format(tmp=tmp_path))
+    monkeypatch.setattr("os.geteuid", lambda: uid)
+    found = kept_guest_data.of_action(action).folder
+    assert found == (folder and "%s/%s" % (folder.format(tmp=tmp_path), world.ledger.id))
+
+
+def test_a_boot_keeps_it_by_default(world: World) -> None:
+    """With PostgreSQL, too."""
+    world.report("h1")
+    booted(world, None, user_data=SECRET)
+    digest = row_of(world, "web").digest
+    action = action_of(
+        boot_accept, WorldPorts(world, "run1"), {"bootflow_instances": [], "hostvars": {"localhost": {}}, "groups": {}}
+    )
+    own = kept_guest_data.of_action(action)
+    assert own.of(digest) == GuestSecrets(SECRET)
+    if not world.url.startswith("sqlite"):
+        modes = [Path(own.folder or "").parents[n].stat().st_mode & 0o777 for n in (0, 1)]
+        assert modes == [0o700, 0o711], "QEMU passes through the folder above, where the host's instances may be"
+
+
+def test_a_refusal_says_where_it_looked(keeping: Evacuating, tmp_path: Path) -> None:
+    for variables, where in (
+        ({"bootflow_user_data_dir": str(tmp_path)}, "%s/%s of this controller" % (tmp_path, keeping.world.ledger.id)),
+        ({"bootflow_keep_user_data": False}, "which this controller does not have"),
+    ):
+        keeping.variables.update(variables)
+        with pytest.raises(errors.GuestDataRequired) as refused:
+            keeping.evacuate(names=["app"])
+        assert where in refused.value.message
