@@ -143,6 +143,6 @@ def _refusals(error: errors.InvalidRequest, requested: t.Sequence[t.Mapping[str,
         if place:
             refusal["path"] = "volumes[%d]%s" % (requested[int(place.group(1))]["number"], place.group(2))
         if refusal["code"] == "NoValidBackend":
-            refusal["remedy"] = NO_ROOM
+            refusal["remedy"] = refusal["remedy"].replace(errors.NoValidBackend.remedy, NO_ROOM)
         found.append(refusal)
     return found

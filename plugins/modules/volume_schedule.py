@@ -86,7 +86,10 @@ not_placed:
   elements: str
   returned: when not in check mode
 plan:
-  description: The plan; for each volume C(volume_id), C(name), C(size), C(host) (its backend), C(alternates), C(decision) and C(error).
+  description:
+    - The plan; for each volume C(volume_id), C(name), C(size), C(host) (its backend), C(alternates), C(decision) and C(error).
+    - A C(decision) without a backend has C(nearest_miss), with C(host), C(missing) and the sufficient C(smallest_change) (C(free_gb) more free,
+      C(provisioned_gb) less provisioned, for C(volumes) volumes, as C(text)), or null.
   type: list
   elements: dict
   returned: in check mode

@@ -17,9 +17,9 @@ from ...core.instances.power_states import POWER_SUSPENDED
 from ...core.instances.power_sync import OFF
 from ...core.reading.problems import Problems
 from ...core.volumes import quotas, states
-from ...core.volumes.model import PoolState
+from ...core.volumes.model import PoolState, VolumeRequest
+from ...core.volumes.scheduler.batch import select_backends
 from ...core.volumes.scheduler.options import VolumeSchedulerOptions
-from ...core.volumes.scheduler.select import VolumeScheduler
 from ...ledger.compute import instances
 from ...ledger.db.this_run import Context
 from ...ledger.db.transaction import Transaction
@@ -150,29 +150,32 @@ def _check_capacity(
     # A disabled backend still serves its volumes: only new ones are not placed there.
     own = {g.row.pool_host for g in larger}
     pools = [replace(s, disabled=False, frozen=False) for s in backends.pool_states(tx, lock=True) if s.host in own]
-    scheduler = VolumeScheduler(pools, replace(options, max_attempts=1))
     fixed = _with_fixed_size(tx, larger, pools)
+    refused: dict[str, errors.BootflowError] = {}
+    wanted: dict[str, VolumeRequest] = {}
     for path, row, size in larger:
         if row.id in fixed:
-            refusals.add(
-                path,
-                errors.InvalidVolume(
-                    reason="%s is in use and has snapshots: LVM extends an origin only while it is inactive"
-                    % (row.name or row.id),
-                    remedy="Detach the volume, or delete its snapshots (%s)." % fixed[row.id],
-                ),
+            refused[path] = errors.InvalidVolume(
+                reason="%s is in use and has snapshots: LVM extends an origin only while it is inactive"
+                % (row.name or row.id),
+                remedy="Detach the volume, or delete its snapshots (%s)." % fixed[row.id],
             )
             continue
         # Capacity already taken by a failed extension is not taken again.
         base = row.size + row.pending_gb if row.pending_gb and row.made else row.size
-        if size <= base:
-            continue
-        request = volumes.to_request(row)
-        request = replace(
-            request, size=base, new_size=size, resource_backend=row.pool_host, scheduler_hints={}, retry=None
-        )
-        with refusals.collect(path):
-            scheduler.select(request)
+        if size > base:
+            wanted[path] = replace(
+                volumes.to_request(row),
+                size=base,
+                new_size=size,
+                resource_backend=row.pool_host,
+                scheduler_hints={},
+                retry=None,
+            )
+    choices = zip(wanted, select_backends(pools, list(wanted.values()), replace(options, max_attempts=1)))
+    refused.update({path: choice for path, choice in choices if isinstance(choice, errors.BootflowError)})
+    for path in [g.path for g in larger if g.path in refused]:
+        refusals.add(path, refused[path])
 
 
 def _with_fixed_size(tx: Transaction, larger: t.Sequence[_Growth], pools: t.Iterable[PoolState]) -> dict[str, str]:

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from ...core import errors
 from ...core.volumes import states
 from ...core.volumes.retry import populate_retry
+from ...core.volumes.scheduler.batch import Choice, select_backends
 from ...core.volumes.scheduler.options import VolumeSchedulerOptions
-from ...core.volumes.scheduler.select import BackendSelection, VolumeScheduler
+from ...core.volumes.scheduler.select import BackendSelection
 from ...ledger.compute import history, instances, runs
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import backends, pending_cleanups, volume_history, volumes
@@ -27,8 +28,6 @@ from .accept import INSTANCE_HINTS, VOLUME_HINTS
 
 EVENT = "schedule"
 FAILED = "scheduler.create_volume"
-
-Choice = t.Union[BackendSelection, errors.BootflowError]
 
 
 @dataclass
@@ -140,14 +139,9 @@ def _choose(
     named = {w for h in hints for key in VOLUME_HINTS for w in _words(h.get(key))}
     there = {r.id: r.pool_host for r in volumes.select(tx, ids=named) if r.pool_host} if named else {}
     guests = instances.placed_on(tx, {w for h in hints for key in INSTANCE_HINTS for w in _words(h.get(key))})
-    scheduler = VolumeScheduler(backends.pool_states(tx, lock), options, there, guests)
-    found: dict[str, Choice] = {}
-    for row in sorted(rows, key=_turn):
-        try:
-            found[row.id] = scheduler.select(requests[row.id])
-        except errors.BootflowError as e:
-            found[row.id] = e
-    return found
+    ids = [row.id for row in sorted(rows, key=_turn)]
+    wanted = [requests[i] for i in ids]
+    return dict(zip(ids, select_backends(backends.pool_states(tx, lock), wanted, options, there, guests)))
 
 
 def _turn(row: VolumeRow) -> tuple[str, str]:

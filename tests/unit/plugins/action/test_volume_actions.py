@@ -339,6 +339,7 @@ def test_all_errors_of_an_extension_at_once_under_the_numbers_of_its_entries(run
     with pytest.raises(errors.InvalidRequest) as caught:
         run(volume_extend, volumes=[{"name": "data", "size": 500}])
     assert caught.value.errors[0]["code"] == "NoValidBackend" and "--check" not in caught.value.errors[0]["remedy"]
+    assert " more free on s1@lvm#lvm would have been enough. The backend must" in caught.value.errors[0]["remedy"]
     result, _shown = run(
         volume_extend, volumes=[{"name": "data", "size": 12, "volume_type": "fast", "metadata": {"a": "b"}}]
     )

@@ -32,7 +32,8 @@ def explain(
     """One decision over the backends as they are, before anything is taken from the chosen one.
 
     Returns {volume_id, size, chosen: host@backend#pool|None, filters, backends, nearest_miss}, with the fields of of_hosts.explain();
-    ``host`` of a backend is its host@backend#pool. Those that may take the volume come first, best first, and then that of its source.
+    ``host`` of a backend is its host@backend#pool, and ``smallest_change`` of the nearest miss is filled in by select_backends(). Those that
+    may take the volume come first, best first, and then that of its source, of which the nearest miss is then one.
     """
     source = request.resource_backend
     entries = {row: of_hosts.entry(state.host, "") for row, state in enumerate(backends.states)}
@@ -49,8 +50,8 @@ def explain(
             entry["rejected_by"] = of_hosts.outside("the source is on %s" % source)
     for rank, row in enumerate(order, 1):
         entries[row].update(rank=rank, passed=True)
-    nearest = of_hosts.nearest(entries, against)
     of_source = {row for row in entries if source and same_backend(source, entries[row]["host"])}
+    nearest = of_hosts.nearest(entries, {row: each for row, each in against.items() if not source or row in of_source})
     rest = sorted(set(entries) - set(order), key=lambda row: (row not in of_source, row))
     return {
         "volume_id": request.volume_id,
@@ -58,7 +59,9 @@ def explain(
         "chosen": backends.states[order[0]].host if order else None,
         "filters": counts,
         "backends": [entries[row] for row in [*order, *rest]],
-        "nearest_miss": None if nearest is None else of_hosts.miss(entries[nearest], against[nearest]),
+        "nearest_miss": None
+        if nearest is None
+        else {**of_hosts.miss(entries[nearest], against[nearest]), "smallest_change": None},
     }
 
 
@@ -73,12 +76,11 @@ def why_none(decision: t.Mapping[str, t.Any]) -> str:
 
 
 def _as_of_hosts(decision: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    near, chosen = decision["nearest_miss"], decision["chosen"]
+    chosen = decision["chosen"]
     return {
         **decision,
         "instance_uuid": "volume %s (%s)" % (decision["volume_id"], disk(decision["size"] * 1024)),
         "forced": False,
         "chosen": chosen and {"host": chosen, "node": ""},
         "hosts": decision["backends"],
-        "nearest_miss": near and {**near, "smallest_change": None},
     }

@@ -27,4 +27,5 @@ class VolumeSchedulerOptions(DeclaredSettings):
     now: float | None = None  # epoch seconds; None: the age of reports is ignored
     service_down_time: float = 60.0  # seconds
     explain: bool = False
+    explain_failures: bool = True
     hosts: t.Collection[str] | None = None  # reachable storage hosts, the only ones that take volumes; None: all

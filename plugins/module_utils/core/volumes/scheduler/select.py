@@ -101,10 +101,10 @@ class VolumeScheduler:
         order = self._order(request, ranking)
         chosen = order[0] if order else None
         decision = None
-        if self.options.explain or chosen is None:
+        if self.options.explain or (chosen is None and self.options.explain_failures):
             decision = explain(self.backends, request, self.filters, candidates, self.why_out, ranking, order)
         if chosen is None:
-            raise self._none(request, t.cast("dict[str, t.Any]", decision))
+            raise self._none(request, decision)
         self.backends.consume(chosen, request)
         host = self.backends.states[chosen].host
         alternates = order[1 : max(self.options.max_attempts, 1)]
@@ -133,9 +133,10 @@ class VolumeScheduler:
         tried = set((request.retry or {}).get("backends", ()))
         return sorted(rows, key=lambda row: self.backends.states[row].host in tried)
 
-    def _none(self, request: VolumeRequest, decision: dict[str, t.Any]) -> NoValidBackend:
+    def _none(self, request: VolumeRequest, decision: dict[str, t.Any] | None) -> NoValidBackend:
+        why = why_none(decision) if decision is not None else "Filter results: %s" % [str(c) for c in self.counts]
         return NoValidBackend(
-            reason=why_none(decision) if len(self.backends) else "There is no backend.",
+            reason=why if len(self.backends) else "There is no backend.",
             filters=[{"name": c.name, "start": c.start, "end": c.end} for c in self.counts],
             volume_id=request.volume_id,
             decision=decision,

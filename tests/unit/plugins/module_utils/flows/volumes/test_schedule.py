@@ -198,6 +198,21 @@ def test_attempts_are_counted_and_told(vworld: VolumeWorld) -> None:
     assert shown["fault"]["code"] == "NoValidBackend"
 
 
+def test_plan_and_fault_say_what_would_have_been_enough(vworld: VolumeWorld) -> None:
+    vworld.store("s1", lvm=20)
+    volumes = [accept(vworld, name, 15) for name in "abc"]
+    enough = "for both volumes without a backend, 25 GiB of disk more free on %s would have been enough" % PLACE
+    with vworld.ledger.read() as tx:
+        plan = schedule.plan(tx.for_run(vworld.context()), vworld.volume_options(explain=True))
+    near = [p["decision"]["nearest_miss"] for p in plan if p["error"]]
+    assert [n["smallest_change"]["text"] for n in near] == [enough] * 2
+    assert sorted(vworld.choose().placed) == volumes[:1]
+    assert vworld.shown("c")["fault"]["remedy"].startswith("Smallest change: %s." % enough)
+    vworld.store("s1", lvm=20 + 25)
+    more = [accept(vworld, name, 15, run="b") for name in "def"]
+    assert sorted(vworld.choose("b").placed) == sorted(more[:2])
+
+
 # --- at the same time ------------------------------------------------------------------------------------------------------
 
 
