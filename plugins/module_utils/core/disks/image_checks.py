@@ -11,6 +11,8 @@ source: Nova's and Cinder's advisories CVE-2015-1850, CVE-2022-47951, CVE-2024-3
 
 from __future__ import annotations
 
+import codecs
+import contextlib
 import re
 import struct
 import typing as t
@@ -291,15 +293,36 @@ COMPRESSIONS: tuple[tuple[str, bytes], ...] = (
     ("bzip2", b"BZh"),
     ("zstd", b"\x28\xb5\x2f\xfd"),
 )
-_ARCHIVES: tuple[tuple[str, int, bytes], ...] = (
+#: (what a file is, offset, magic): files that are surely not the content of a disk.
+_NO_DISKS: tuple[tuple[str, int, bytes], ...] = (
     ("a zip archive", 0, b"PK\x03\x04"),
+    ("a zip archive", 0, b"PK\x05\x06"),
+    ("a zip archive", 0, b"PK\x07\x08"),
     ("a 7z archive", 0, b"7z\xbc\xaf\x27\x1c"),
+    ("a rar archive", 0, b"Rar!\x1a\x07"),
     ("a tar archive", 257, b"ustar"),
+    ("a cpio archive", 0, b"070701"),
+    ("a cpio archive", 0, b"070702"),
+    ("a cpio archive", 0, b"070707"),
+    ("a cabinet archive", 0, b"MSCF\0\0\0\0"),
+    ("a WIM archive", 0, b"MSWIM\0\0\0"),
+    ("a xar archive", 0, b"xar!"),
+    ("a backup archive of Proxmox", 0, b"VMA\0"),
+    ("a backup of partclone", 0, b"partclone-image"),
+    ("a file compressed by lz4", 0, b"\x04\x22\x4d\x18"),
+    ("a file compressed by lz4", 0, b"\x02\x21\x4c\x18"),  # its legacy format
+    ("a file compressed by lzop", 0, b"\x89LZO\0\r\n\x1a\n"),
+    ("a file compressed by lzip", 0, b"LZIP\x01"),
+    ("a squashfs archive", 0, b"hsqs"),
+    ("a squashfs archive", 0, b"sqsh"),
+    ("a sparse image of Android", 0, b"\x3a\xff\x26\xed"),
     ("an rpm package", 0, b"\xed\xab\xee\xdb"),
     ("a Debian package", 0, b"!<arch>\n"),
     ("an ELF program", 0, b"\x7fELF"),
     ("a PDF document", 0, b"%PDF-"),
 )
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_TAG = re.compile(rb"<(\?xml|!--|[a-z_][a-z0-9_.:-]*(\s|/?>))")
 
 
 def compression_of(head: bytes) -> str:
@@ -312,18 +335,44 @@ def no_disk(head: bytes) -> str:
 
     :arg head: the first 4096 bytes.
     """
-    found = next((what for what, at, magic in _ARCHIVES if head[at : at + len(magic)] == magic), "")
+    found = next((what for what, at, magic in _NO_DISKS if head[at : at + len(magic)] == magic), "")
     if found:
         return found
-    if compression_of(head):
-        return "a file compressed by %s" % compression_of(head)
+    compressed = compression_of(head) or _old_compression_of(head)
+    if compressed:
+        return "a file compressed by %s" % compressed
     begin = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:200].lower()
     if begin.startswith((b"<!doctype html", b"<html", b"<head")) or b"<html" in begin:
         return "an HTML page"
-    if begin.startswith(b"<?xml"):
+    if _TAG.match(begin) and b"\0" not in begin:
         return "an XML document"
-    printable = sum(byte in b"\t\n\r" or 32 <= byte < 127 or byte >= 128 for byte in head)
-    return "a text" if head and printable == len(head) and b"\n" in head else ""
+    return "a text" if _is_text(head) else ""
+
+
+def _old_compression_of(head: bytes) -> str:
+    """lzma and compress have short magics: more of their headers is compared, or disks would be taken for them."""
+    if len(head) >= 13 and head[:3] == b"\x5d\0\0" and (head[5:13] == b"\xff" * 8 or head[10:13] == bytes(3)):
+        dictionary, content = struct.unpack("<IQ", head[1:13])
+        return "lzma" if dictionary and content else ""
+    if len(head) >= 3 and head[:2] == b"\x1f\x9d" and not head[2] & 0x60 and 9 <= head[2] & 0x1F <= 16:
+        return "compress (.Z)"
+    return ""
+
+
+def _is_text(head: bytes) -> bool:
+    if head.startswith(_UTF16):
+        read = codecs.getincrementaldecoder("utf-16")("strict")
+        with contextlib.suppress(UnicodeDecodeError):
+            return all(sign.isprintable() or sign.isspace() for sign in read.decode(head))
+        return False
+    if not head or not all(byte in b"\t\n\r" or 32 <= byte < 127 or byte >= 128 for byte in head):
+        return False
+    if b"\n" in head:
+        return True
+    with contextlib.suppress(UnicodeDecodeError):  # else it is a disk that was filled with such bytes
+        codecs.getincrementaldecoder("utf-8")("strict").decode(head)
+        return True
+    return False
 
 
 def _shown(raw: bytes) -> str:

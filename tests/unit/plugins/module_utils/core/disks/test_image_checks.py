@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import lzma
 import struct
 
 import pytest
@@ -14,6 +15,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks import image_checks
 
 MIB = 1024**2
+ANYTHING = b"\xeb\x63\x90anything\0" * 100
 
 
 def check(data, claimed):
@@ -44,9 +46,9 @@ def vmdk(create_type="monolithicSparse", extent="SPARSE", capacity=2048, where=1
 @pytest.mark.parametrize(
     ("data", "claimed", "driver"),
     [
-        (b"anything" * 100, "raw", "raw"),
-        (b"anything" * 100, "RAW", "raw"),
-        (b"anything" * 100, "ami", "raw"),
+        (ANYTHING, "raw", "raw"),
+        (ANYTHING, "RAW", "raw"),
+        (ANYTHING, "ami", "raw"),
         (b"\0" * 0x8001 + b"CD001" + b"\0" * 100, "iso", "raw"),
         (qcow2(), "qcow2", "qcow2"),
         (qcow2(version=2), "qcow2", "qcow2"),
@@ -68,7 +70,7 @@ def test_accepted(data, claimed, driver):
     ("data", "claimed", "words"),
     [
         (b"", "raw", "empty"),
-        (b"anything" * 100, "qcow2", "the format is raw, the catalogue says qcow2"),
+        (ANYTHING, "qcow2", "the format is raw, the catalogue says qcow2"),
         (qcow2(), "raw", "the format is qcow2, the catalogue says raw"),
         (qcow2(), "iso", "the format is qcow2"),
         (b"LUKS\xba\xbe" + b"\0" * 600, "raw", "the format is luks"),
@@ -133,6 +135,75 @@ def test_types_of_vmdk_that_are_allowed(create_type, allowed):
             with pytest.raises(errors.ImageUnacceptable, match="create-type specified: %s" % create_type) as caught:
                 asked()
             assert "bootflow_vmdk_allowed_types is %s." % (", ".join(allowed) or "empty") in caught.value.remedy
+
+
+#: (what a file is, how it begins), as real programs write it
+NO_DISKS = [
+    ("an XML document", b"<Error><Code>NoSuchKey</Code><Key>debian.raw</Key></Error>"),
+    ("an XML document", b'<feed xmlns="http://www.w3.org/2005/Atom"/>'),
+    ("an XML document", b"\xef\xbb\xbf<!-- nothing here -->"),
+    ("an HTML page", b"<html>Not Found</html>"),
+    ("a text", b"404 page not found"),
+    ("a text", b'{"error":{"code":404,"message":"No such object"}}'),
+    ("a text", "nicht gefunden: Schl\u00fcssel".encode()),
+    ("a text", ("\u00fc" * 4000).encode()[:4095]),  # cut off within a letter
+    ("a text", "Not found".encode("utf-16")),
+    ("a text", b"\xfe\xff" + "Not found".encode("utf-16-be")),
+    ("a file compressed by lz4", b"\x04\x22\x4d\x18\x64\x40\xa7" + bytes(50)),
+    ("a file compressed by lz4", b"\x02\x21\x4c\x18" + bytes(50)),
+    ("a file compressed by lzma", lzma.compress(bytes(MIB), lzma.FORMAT_ALONE)),
+    ("a file compressed by lzma", b"\x5d" + struct.pack("<IQ", 1 << 23, 10**10) + bytes(50)),
+    ("a file compressed by lzop", b"\x89LZO\0\r\n\x1a\n\x10\x40" + bytes(50)),
+    ("a file compressed by lzip", b"LZIP\x01\x0c" + bytes(50)),
+    ("a file compressed by compress (.Z)", b"\x1f\x9d\x90" + bytes(50)),
+    ("a file compressed by zstd", b"\x28\xb5\x2f\xfd\x24" + bytes(50)),
+    ("a zip archive", b"PK\x03\x04\x14" + bytes(50)),
+    ("a zip archive", b"PK\x05\x06" + bytes(18)),
+    ("a 7z archive", b"7z\xbc\xaf\x27\x1c\0\x04" + bytes(50)),
+    ("a rar archive", b"Rar!\x1a\x07\0" + bytes(50)),
+    ("a rar archive", b"Rar!\x1a\x07\x01\0" + bytes(50)),
+    ("a tar archive", b"disk.raw".ljust(257, b"\0") + b"ustar  \0" + bytes(300)),
+    ("a cpio archive", b"0707010000000100008180" + bytes(50)),
+    ("a cpio archive", b"070707000001" + bytes(50)),
+    ("a cabinet archive", b"MSCF" + bytes(50)),
+    ("a WIM archive", b"MSWIM\0\0\0\xd0" + bytes(50)),
+    ("a xar archive", b"xar!\0\x1c" + bytes(50)),
+    ("a backup archive of Proxmox", b"VMA\0" + bytes(50)),
+    ("a backup of partclone", b"partclone-image\x00" + bytes(50)),
+    ("a squashfs archive", b"hsqs" + bytes(92)),
+    ("a sparse image of Android", b"\x3a\xff\x26\xed\x01" + bytes(50)),
+    ("an ELF program", b"\x7fELF\x02" + bytes(50)),
+]
+
+
+@pytest.mark.parametrize("claimed", ["raw", "iso", "qcow2"])
+@pytest.mark.parametrize(("what", "data"), NO_DISKS)
+def test_files_that_are_no_disks_are_refused_in_words(what, data, claimed):
+    with pytest.raises(errors.ImageUnacceptable) as caught:
+        check(data, claimed)
+    assert "the file is %s, not an image" % what in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        bytes(8192),
+        bytes(1024) + b"<Error>",
+        b"\xeb\x63\x90" + bytes(440),  # a boot sector as GRUB writes it
+        b"\xeb\x3c\x90mkfs.fat" + bytes(500),
+        b"\xfa\xb8\0\x10\x8e\xd0" + bytes(500),
+        b"\x45\x52\x08\0" + bytes(500),  # an isohybrid for a Mac
+        b"\x33\xed\x90\x90" + bytes(500),  # isohybrid
+        b"\xff" * 8192,  # a flash that was erased
+        b"\x5d\0\0" + bytes(500),
+        b"\x5d\0\0\x80\0" + b"\x12\x34\x56\x78\x9a\xbc\xde\xf0" + bytes(500),
+        b"\x1f\x9d\x3c" + bytes(500),
+        b"<e>\0" + bytes(500),
+        b"\xff\xfe\0\0\0\x01" + bytes(500),
+    ],
+)
+def test_disks_are_not_taken_for_other_files(data):
+    assert check(data, "raw") == check(data, "iso") == "raw"
 
 
 def test_a_script_is_no_descriptor():

@@ -38,7 +38,7 @@ class Host:
 
     def image(self, name: str, content: str = "") -> dict[str, t.Any]:
         source = self.folder / (name + ".raw")
-        source.write_bytes((content or name).encode().ljust(65536, b"."))
+        source.write_bytes((content or name).encode().ljust(65536, b"\0"))
         checksum = hashlib.sha256(source.read_bytes()).hexdigest()
         return {"id": name, "url": "file://%s" % source, "checksum": checksum, "disk_format": "raw"}
 

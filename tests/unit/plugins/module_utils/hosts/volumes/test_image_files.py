@@ -29,7 +29,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volumes imp
 
 MIB = 1024**2
 LOCAL = image_files._LOCAL
-DATA = b"an image"
+DATA = b"an image\0"
 WRITE = "import os, sys; os.close(os.open(sys.argv[1], os.O_WRONLY))"
 
 

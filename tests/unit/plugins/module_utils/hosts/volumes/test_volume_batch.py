@@ -155,7 +155,7 @@ def backend(world, thin=False, **options):
     return volume_backend.Backend("vg", "vg-pool" if thin else "", temp_dir=world.temp, **options)
 
 
-def image_of(tmp_path, data=b"image" * 100, **changes):
+def image_of(tmp_path, data=b"image\0" * 100, **changes):
     path = tmp_path / ("%s.raw" % uuid.uuid4())
     path.write_bytes(data)
     image = {"id": str(uuid.uuid4()), "disk_format": "raw", "path_on_host": str(path)}
@@ -339,7 +339,7 @@ def test_a_temporary_image_is_gone_afterwards_and_dead_runs_are_swept(world, tmp
     try:
         with volume_images.TemporaryImages(str(parent)) as temporary:
             temporary.sweep()
-            image = temporary.take(source_of(tmp_path / "src", b"data", mode=0o666))
+            image = temporary.take(source_of(tmp_path / "src", b"dat\0", mode=0o666))
             assert (image.driver, image.virtual_size) == ("raw", 4) and os.path.exists(image.path)
             assert set(os.listdir(parent)) == {"image-alive", "other", os.path.basename(os.path.dirname(image.path))}
         assert sorted(os.listdir(parent)) == ["image-alive", "other"]
