@@ -22,7 +22,7 @@ from ..module_utils.ledger.compute import nodes
 from ..module_utils.ledger.database import Ledger
 from ..plugin_utils.builds.dhcp import reserve
 from ..plugin_utils.operations.cleaning import clean_host
-from ..plugin_utils.run import host_settings, tables
+from ..plugin_utils.run import host_settings, host_variables, tables
 from ..plugin_utils.run.lease import lease_kept
 from ..plugin_utils.run.ledger_action import LedgerAction
 from ..plugin_utils.run.results import diff
@@ -100,7 +100,7 @@ class ActionModule(LedgerAction):
         return found
 
     def _inspect_compute(self, host: str) -> dict[str, t.Any]:
-        configuration = host_settings.configuration(self.task_vars["hostvars"][host], host)
+        configuration = host_settings.configuration(host_variables.of_host(self.task_vars["hostvars"], host), host)
         auditing = self._registered(AUDITING)
         began_at = self.context().now
         try:

@@ -18,7 +18,7 @@ from ..module_utils.ledger.compute import cleanups, hypervisors, nodes
 from ..module_utils.ledger.database import Ledger
 from ..module_utils.ledger.db.transaction import Transaction
 from ..plugin_utils.operations.cleaning import clean_host, warn_of_leftovers
-from ..plugin_utils.run import host_settings
+from ..plugin_utils.run import host_settings, host_variables
 from ..plugin_utils.run.ledger_action import LedgerAction
 from ..plugin_utils.startup import preload
 from ..plugin_utils.transport import host_programs
@@ -29,7 +29,7 @@ preload.load(functools.partial(host_programs.make_ready, "bootflow.compute.compu
 class ActionModule(LedgerAction):
     def act(self) -> dict[str, t.Any]:
         host = self.task_vars["inventory_hostname"]
-        configuration = host_settings.configuration(self.task_vars["hostvars"][host], host)
+        configuration = host_settings.configuration(host_variables.of_host(self.task_vars["hostvars"], host), host)
         context = self.context()
         asked_at = context.now
         try:

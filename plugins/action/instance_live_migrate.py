@@ -51,7 +51,7 @@ from ..plugin_utils.moves.move_action import (
     report,
 )
 from ..plugin_utils.operations.cleaning import clean_host, warn_of_leftovers
-from ..plugin_utils.run import host_settings, tables
+from ..plugin_utils.run import host_settings, host_variables, tables
 from ..plugin_utils.run.inventory_hosts import reachable, refuse_left_out
 from ..plugin_utils.run.results import diff, item_errors
 from ..plugin_utils.settings import scheduler_settings
@@ -318,7 +318,7 @@ class ActionModule(MoveAction):
     def _time_of(self, uuid: str, guest: t.Mapping[str, t.Any]) -> float:
         """Seconds that the guest has, by its size. source: Nova's live_migration_completion_timeout"""
         item = self.items()[uuid]
-        settings = LIVE.of(self.task_vars["hostvars"][item["source"]])
+        settings = LIVE.of(host_variables.of_host(self.task_vars["hostvars"], item["source"]))
         sizes = [int(d["record"]["virtual_size"]) for d in guest["disks"]]
         return float(settings.live_migration_completion_timeout) * data_gb(item["memory_mb"], sizes)
 

@@ -18,7 +18,7 @@ from ..plugin_utils.volumes import storage_reports
 class ActionModule(LedgerAction):
     def act(self) -> dict[str, t.Any]:
         host = self.task_vars["inventory_hostname"]
-        configurations = storage_settings.backends(self.task_vars["hostvars"][host], host)
+        configurations = storage_settings.of_host(self, host)
         ledger = self.rehearsal_ledger() if self.check_mode else self.open_ledger()
         try:
             facts = storage_reports.ask(self, ledger, configurations)["backends"]

@@ -21,7 +21,7 @@ from ..module_utils.core.settings.run import WATCH, WATCHED
 from ..module_utils.flows.recovery import power_sync
 from ..module_utils.flows.recovery.power_sync import Found, Noticed, Report, Synced
 from ..module_utils.ledger.db.transaction import Transaction
-from ..plugin_utils.run import host_settings
+from ..plugin_utils.run import host_settings, host_variables
 from ..plugin_utils.run.ledger_action import RUN_LIMIT, LedgerAction
 from ..plugin_utils.watch.events_file import EventsFile
 from ..plugin_utils.watch.listening import Heard, Listening, Lost, command
@@ -66,7 +66,7 @@ class ActionModule(LedgerAction):
         """host -> the program that listens there. Hosts that cannot be listened to are told."""
         found = {}
         for host in self.hosts_to_use():
-            variables = self.task_vars["hostvars"][host]
+            variables = host_variables.of_host(self.task_vars["hostvars"], host)
             if not WATCHED.of(variables).handle_virt_lifecycle_events:
                 continue
             python = str(variables.get("ansible_python_interpreter") or "")

@@ -24,7 +24,7 @@ from ...module_utils.ledger.compute.instances import Instance
 from ...module_utils.ledger.db.transaction import Transaction
 from ...module_utils.ledger.storage import backends
 from ...module_utils.ledger.storage.volumes import VolumeRow
-from ..run import tables
+from ..run import host_variables, tables
 from ..run.ledger_action import LedgerAction
 from ..run.results import outcome, unfit
 from ..settings import (
@@ -161,7 +161,9 @@ def _xml(action: LedgerAction, build: builds.Build, volumes: t.Sequence[attached
     host = build.row.host
     for volume in volumes:
         attached_volumes.check_host(host, volume.row.connector, build.facts)
-    return domain_builder.domain_xml(build, HOST.of(action.task_vars["hostvars"][host]), volumes)
+    return domain_builder.domain_xml(
+        build, HOST.of(host_variables.of_host(action.task_vars["hostvars"], host)), volumes
+    )
 
 
 def _plans(found: _Rehearsed) -> list[dict[str, t.Any]]:

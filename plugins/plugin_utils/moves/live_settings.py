@@ -16,7 +16,7 @@ from ...module_utils.flows.attachments import life
 from ...module_utils.flows.instances.operation import Selection
 from ...module_utils.flows.moves import live
 from ...module_utils.ledger.storage.attachments import Connector
-from ..run import host_settings, inventory_hosts, time_limits
+from ..run import host_settings, host_variables, inventory_hosts, time_limits
 from ..run.ledger_action import LedgerAction
 from ..settings import scheduler_settings
 from ..volumes import attached_volumes
@@ -50,7 +50,7 @@ def connectors(action: LedgerAction, hosts: t.Collection[str]) -> life.Connector
 
 def address_of(action: LedgerAction, host: str, reported: str | None) -> str:
     """Where other hosts reach ``host``: bootflow_copy_address, else as it reported, else where Ansible does."""
-    variables = action.task_vars["hostvars"][host]
+    variables = host_variables.of_host(action.task_vars["hostvars"], host)
     return str(HOST.of(variables).copy_address or reported or variables.get("ansible_host") or host)
 
 

@@ -14,6 +14,7 @@ from ...module_utils.core.reading.problems import Problems
 from ...module_utils.core.reading.setting import Table, Values
 from ...module_utils.core.settings.hosts import CONFIGURATION, HOST
 from ...module_utils.core.settings.run import RUN, WATCHED
+from . import host_variables
 
 MOST_NAMED = 5
 RATIOS = ("ram_allocation_ratio", "disk_allocation_ratio", "cpu_allocation_ratio")
@@ -202,7 +203,7 @@ def node_info_arguments(action: OnHostOfLedger, configuration: t.Mapping[str, t.
 
 def resumes(action: OnHost, host: str) -> bool:
     """Whether the guests of ``host`` run again after its restart."""
-    return bool(WATCHED.of(action.task_vars["hostvars"][host]).resume_guests_state_on_host_boot)
+    return bool(WATCHED.of(host_variables.of_host(action.task_vars["hostvars"], host)).resume_guests_state_on_host_boot)
 
 
 def at_once(most: int, items: int) -> int:

@@ -16,7 +16,9 @@ import typing as t
 from ansible.plugins.loader import vars_loader
 from ansible.template import Templar
 
+from ...module_utils.core.errors import InvalidInput
 from ...module_utils.core.reading.setting import PREFIX
+from ...module_utils.core.reading.size import check_size, check_variable
 from ...module_utils.core.settings.hosts import HOST
 from ...module_utils.core.settings.names import RESULTS
 
@@ -27,6 +29,32 @@ OF_HOST = frozenset(setting.variable for setting in HOST)
 Variables = t.Mapping[str, t.Any]
 
 
+class Checked(t.Mapping[str, t.Any]):
+    """Variables of a host, each checked before Ansible evaluates its templates.
+
+    :raises InvalidInput: when one is read whose aliases repeat too much, see check_variable().
+    """
+
+    def __init__(self, variables: Variables):
+        self._variables = variables
+        self._written: Variables = getattr(variables, "_vars", variables)  # of Ansible's hostvars: with their templates
+
+    def __getitem__(self, name: str) -> t.Any:
+        check_variable(name, self._written)
+        return self._variables[name]
+
+    def __iter__(self) -> t.Iterator[str]:
+        return iter(self._variables)
+
+    def __len__(self) -> int:
+        return len(self._variables)
+
+
+def of_host(hostvars: t.Mapping[str, Variables], host: str) -> Variables:
+    """The variables of ``host``, for its settings. What a run registered is read without this check."""
+    return Checked(hostvars[host])
+
+
 def settings_of(hostvars: t.Any, hosts: t.Sequence[str]) -> dict[str, Variables]:
     """host -> variables in which its settings (those of a compute host) and the names of ours are its own.
 
@@ -35,23 +63,23 @@ def settings_of(hostvars: t.Any, hosts: t.Sequence[str]) -> dict[str, Variables]
     try:
         own, inventory = _with_own(hostvars, hosts), hostvars._inventory
     except AttributeError:  # hostvars of another make
-        return {name: hostvars[name] for name in hosts}
+        return {name: of_host(hostvars, name) for name in hosts}
     found: dict[str, Variables] = {}
     is_template = Templar(loader=hostvars._loader).is_template
     alike: dict[tuple[int, ...], Variables | None] = {}
     for name in hosts:
         host = inventory.get_host(name)
         if name in own or any(variable.startswith(PREFIX) for variable in host.vars):
-            found[name] = hostvars[name]
+            found[name] = of_host(hostvars, name)
             continue
         groups = tuple(map(id, host.groups))
         if groups not in alike:
             raw = hostvars.raw_get(name)
             # What a template gives may depend on the host.
-            same = not any(is_template(raw[variable]) for variable in OF_HOST & raw.keys())
-            alike[groups] = hostvars[name] if same else None
+            same = not any(_is_wide(raw[v]) or is_template(raw[v]) for v in OF_HOST & raw.keys())
+            alike[groups] = of_host(hostvars, name) if same else None
         shared = alike[groups]
-        found[name] = hostvars[name] if shared is None else shared
+        found[name] = of_host(hostvars, name) if shared is None else shared
     return found
 
 
@@ -62,6 +90,14 @@ def results(hostvars: t.Any, hosts: t.Sequence[str], name: str) -> dict[str, t.A
     except AttributeError:
         registered = hostvars  # of another make
     return {h: registered[h][name] for h in hosts if h in registered and name in registered[h]}
+
+
+def _is_wide(value: t.Any) -> bool:
+    try:
+        check_size(value, "")
+    except InvalidInput:
+        return True
+    return False
 
 
 def _with_own(hostvars: t.Any, hosts: t.Sequence[str]) -> set[str]:

@@ -34,7 +34,7 @@ from ...module_utils.core.legible import legible
 from ...module_utils.core.reading.nearest import nearest
 from ...module_utils.core.reading.problems import Problems
 from ...module_utils.core.reading.setting import PREFIX, Setting
-from ...module_utils.core.reading.size import check_size
+from ...module_utils.core.reading.size import check_variable
 from ...module_utils.core.settings.names import strangers
 from ...module_utils.core.settings.request import CATALOGUE, SHIPPED_IMAGES
 from ...module_utils.core.settings.run import LEDGER, READING, RUN, TIME_LIMITS
@@ -65,7 +65,6 @@ COMMON: Arguments = LEDGER.options()
 READS: Arguments = READING.options()  # of the actions that only read the ledger, see open_reader()
 
 CONTROLLER = "localhost"
-WORD = re.compile(r"\w+")
 # Of the actions that a playbook begins with: their plays name all hosts where ansible-playbook has a limit.
 RUN_LIMIT: Arguments = {"run_limit": {"type": "str"}}
 REMOVES = "instance_cleanup"  # the module
@@ -315,15 +314,8 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
         value = self.task_vars.get(name)
         if value is None:
             return default
-        self._check_size(name, value)
+        check_variable(name, self.task_vars)
         return self.ports.template(value)
-
-    def _check_size(self, name: str, value: t.Any) -> None:
-        """Check a variable, and those that its template names, before Ansible walks over them. :raises InvalidInput: one is too large"""
-        check_size(value, name)
-        if isinstance(value, str) and "{{" in value:
-            for word in set(WORD.findall(value)):
-                check_size(self.task_vars.get(word), word)
 
     def check_settings(self, problems: Problems) -> None:
         """Settings beside the options: what is wrong with them is reported together with the options that do not fit."""

@@ -19,7 +19,7 @@ from ...module_utils.core.settings.run import RUN
 from ...module_utils.core.settings.storage import BACKEND, STORAGE, THIN
 from ...module_utils.core.volumes import names
 from ...module_utils.core.volumes.pool_hosts import append_host
-from ..run import host_settings
+from ..run import host_settings, host_variables
 
 BACKENDS = "bootflow_storage_backends"
 
@@ -42,10 +42,15 @@ def backends(variables: t.Mapping[str, t.Any], host: str) -> list[dict[str, t.An
     return found
 
 
+def of_host(action: host_settings.OnHost, host: str) -> list[dict[str, t.Any]]:
+    """The backends of any storage host, see backends()."""
+    return backends(host_variables.of_host(action.task_vars["hostvars"], host), host)
+
+
 def check(hostvars: t.Mapping[str, t.Any], hosts: t.Iterable[str], problems: Problems) -> None:
     """Add to ``problems`` whatever of the storage hosts' settings no volume could be made with."""
     for host in hosts:
-        _read(hostvars[host], host, problems)
+        _read(host_variables.of_host(hostvars, host), host, problems)
 
 
 def of(action: host_settings.OnHost) -> Values:

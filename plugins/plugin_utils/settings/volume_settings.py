@@ -54,8 +54,7 @@ def check(action: LedgerAction) -> None:
             quotas.limits_of(o["quotas"], project, types)
     _check_scheduler(o, problems)
     hosts = storage_settings.storage_hosts(action)
-    hostvars = action.task_vars["hostvars"]
-    storage_settings.check({h: hostvars[h] for h in hosts}, hosts, problems)
+    storage_settings.check(action.task_vars["hostvars"], hosts, problems)
     if not hosts:
         problems.add(
             "bootflow_storage_group",
@@ -133,8 +132,7 @@ def check_hints(entries: t.Iterable[t.Any], o: t.Mapping[str, t.Any], problems: 
 
 def configurations(action: LedgerAction) -> dict[str, list[dict[str, t.Any]]]:
     """storage host -> its backends, of the whole inventory. :raises InvalidRequest: check() tells the same."""
-    hostvars = action.task_vars["hostvars"]
-    return {h: storage_settings.backends(hostvars[h], h) for h in storage_settings.storage_hosts(action)}
+    return {h: storage_settings.of_host(action, h) for h in storage_settings.storage_hosts(action)}
 
 
 @contextlib.contextmanager

@@ -33,7 +33,7 @@ from ...module_utils.ledger.db.transaction import Transaction
 from ...module_utils.ledger.storage import attachments, volumes
 from ...module_utils.ledger.storage.attachments import Attachment, Connector
 from ...module_utils.ledger.storage.volumes import VolumeRow
-from ..run import host_settings
+from ..run import host_settings, host_variables
 from ..run.ledger_action import LedgerAction
 from ..run.results import item_errors
 from .volume_secrets import chap_of
@@ -127,7 +127,7 @@ def connectors_of(
 
     :raises InvalidInput: bootflow_volume_attach of a host. The returned function raises Conflict for any other host.
     """
-    kinds = {h: HOST.of(hostvars[h] if h in hostvars else {}).volume_attach for h in hosts}
+    kinds = {h: HOST.of(host_variables.of_host(hostvars, h) if h in hostvars else {}).volume_attach for h in hosts}
 
     def connector(host: str, facts: t.Mapping[str, t.Any]) -> Connector:
         if host not in kinds:
@@ -302,7 +302,7 @@ def forget(action: LedgerAction, ledger: Ledger, uuids: t.Collection[str]) -> Pr
     found, shared = ledger.inspect(_gone_elsewhere, host, uuids) if uuids else ([], set())
     if not found:
         return {}
-    connector = HOST.of(action.task_vars["hostvars"][host]).volume_attach
+    connector = HOST.of(host_variables.of_host(action.task_vars["hostvars"], host)).volume_attach
     free = [a for a in found if a.alone or a.volume_id not in shared]
     mine = [replace(a, row=a.row._replace(connector=connector)) for a in free]
     work = _initiator if connector == KERNEL else _secrets

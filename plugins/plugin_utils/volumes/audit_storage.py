@@ -46,7 +46,7 @@ _SESSION = ("iqn", "volume_id", "session", "luns", "portals", "in_use")
 
 def ask(action: LedgerAction, ledger: Ledger, host: str) -> dict[str, t.Any]:
     """Ask the current host, a storage host, in one call. It never raises because of what the host did."""
-    configurations = storage_settings.backends(action.task_vars["hostvars"][host], host)
+    configurations = storage_settings.of_host(action, host)
     targets = ledger.inspect(storage_audit.targets_of, host)
     targets |= {(c["target"], c["iqn_prefix"]) for c in configurations}
     began_at = action.context().now

@@ -23,7 +23,7 @@ from ...module_utils.ledger.compute import instances
 from ...module_utils.ledger.db.transaction import Transaction
 from ...module_utils.ledger.storage import volumes
 from ...module_utils.ledger.storage.attachments import Attachment
-from ..run import host_settings, inventory_hosts, tables
+from ..run import host_settings, host_variables, inventory_hosts, tables
 from ..run.ledger_action import LedgerAction
 from ..run.results import diff, outcome
 from ..settings import volume_settings
@@ -73,7 +73,7 @@ class VolumeChange(LedgerAction):
         hosts = ledger.inspect(attachment_requests.hosts_named, o["attachments"], o["project"])
         hosts = [h for h in hosts if h in hostvars]  # any other is named below, when its attachment begins
         problems = Problems()
-        host_settings.check(hostvars, hosts, problems)
+        host_settings.check({h: host_variables.of_host(hostvars, h) for h in hosts}, hosts, problems)
         problems.raise_if_any()
         connectors = attached_volumes.connectors_of(hostvars, hosts)
 

@@ -11,6 +11,7 @@ hostvars, are not looked into: they template all variables of all hosts.
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ..errors import InvalidInput
@@ -18,6 +19,8 @@ from ..errors import InvalidInput
 DEEPEST = 64  # levels of lists and mappings in a value
 ENOUGH = 100_000  # values that anything may have
 REPEATED = 20  # beyond that: how many times as many values as are written there
+WORD = re.compile(r"\w+")
+OF_ALL_HOSTS = frozenset(("hostvars", "vars"))  # names of all variables, which a template may write
 REMEDY = (
     "Correct it in the inventory (host_vars, group_vars) or where -e sets it; docs/variables.md lists all variables."
 )
@@ -83,6 +86,40 @@ def check_size(value: t.Any, called: str) -> None:
     if too_large(value):
         message = "%s has more than %d values, as aliases in it repeat other aliases" % (called, ENOUGH)
         raise InvalidInput(message=message, remedy="Write such values out, or leave them out. %s" % REMEDY)
+
+
+def check_variable(name: str, variables: t.Mapping[str, t.Any]) -> None:
+    """Check a variable, and all that its templates name, before Ansible evaluates them.
+
+    :arg variables: as they are written, with their templates.
+    :raises InvalidInput: one of them is nested too deep, or its aliases repeat too much.
+    """
+    seen = {name, *OF_ALL_HOSTS}
+    waiting = [name]
+    while waiting:
+        called = waiting.pop()
+        value = variables.get(called)
+        check_size(value, called)
+        named = {word for text in _templates(value) for word in WORD.findall(text)} - seen
+        seen |= named
+        waiting += [word for word in named if word in variables]
+
+
+def _templates(value: t.Any) -> set[str]:
+    """The templates in a value: what aliases repeat is looked at once."""
+    found = set()
+    seen: set[int] = set()
+    waiting: list[t.Any] = [[value]]
+    while waiting:
+        each = waiting.pop()
+        for item in each.values() if isinstance(each, dict) else each:
+            if isinstance(item, str):
+                if "{" in item and ("{{" in item or "{%" in item):
+                    found.add(item)
+            elif isinstance(item, (list, tuple, dict)) and id(item) not in seen:
+                seen.add(id(item))
+                waiting.append(item)
+    return found
 
 
 def deep(called: str) -> InvalidInput:

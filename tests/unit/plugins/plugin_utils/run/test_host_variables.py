@@ -17,8 +17,9 @@ from ansible.plugins.loader import vars_loader
 from ansible.vars.hostvars import HostVars
 from ansible.vars.manager import VariableManager
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.hosts import HOST
-from ansible_collections.bootflow.compute.plugins.plugin_utils.run import host_variables
+from ansible_collections.bootflow.compute.plugins.plugin_utils.run import host_settings, host_variables
 
 INVENTORY = """
 all:
@@ -125,6 +126,25 @@ def test_another_vars_plugin_is_asked_for_every_host(variables: Variables, monke
     monkeypatch.setitem(vars_loader._plugin_instance_cache, "community.sops.sops", None)
     found = host_variables.settings_of(variables.hostvars, variables.hosts)
     assert variables.looks == len(variables.hosts) == len({id(its) for its in found.values()})
+
+
+@pytest.mark.parametrize("value", ["*a11", "'{{ other }}'", "[{a: '{{ other }}'}]"])
+@pytest.mark.parametrize("where", ["group_vars/bootflow_compute.yml", "host_vars/kvm02.yml"])
+def test_no_setting_of_a_host_walks_over_aliases_of_aliases(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, where: str
+) -> None:
+    bombs = ["a0: &a0 [%s]" % ", ".join("x" * 9)]
+    bombs += ["a%d: &a%d [%s]" % (n, n, ", ".join(["*a%d" % (n - 1)] * 9)) for n in range(1, 12)]
+    (tmp_path / where).parent.mkdir()
+    (tmp_path / where).write_text("\n".join([*bombs, "other: *a11", "bootflow_metrics: " + value]))
+    variables = Variables(tmp_path, monkeypatch)
+    problems = Problems()
+    found = host_variables.settings_of(variables.hostvars, ["kvm02", "kvm03"])
+    host_settings.check(found, ["kvm02", "kvm03"], problems)
+    host_settings.check({"kvm02": host_variables.of_host(variables.hostvars, "kvm02")}, ["kvm02"], problems)
+    hosts = "hosts kvm02, kvm03" if where.startswith("group") else "host kvm02"
+    assert [e["path"] for e in problems.errors] == [hosts, "host kvm02"]
+    assert all("aliases in it repeat other aliases" in e["message"] for e in problems.errors)
 
 
 def test_hostvars_of_another_make() -> None:

@@ -14,7 +14,11 @@ import yaml
 from ansible_collections.bootflow.compute.plugins.action import boot_accept, instance_apply, volume_accept, whatif
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.setting import ENTRIES, REQUESTS, Setting
-from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.size import check_size, too_large
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.size import (
+    check_size,
+    check_variable,
+    too_large,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue import Catalogue
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.server_request import parse_requests
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
@@ -78,8 +82,22 @@ def test_no_entry_does(field: str, form: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sqlite"])
-@pytest.mark.parametrize("by_name", [False, True])
-def test_no_action_does_before_ansible_evaluates_templates(world: World, by_name: bool) -> None:
+@pytest.mark.parametrize(
+    "written",
+    [
+        {},
+        {"*": "{{ some }}", "some": "*"},
+        {"*": "{{ some }}", "some": "{{ other }}", "other": "*"},
+        {"*": [{"name": "web", "metadata": "{{ some }}"}], "some": "*"},
+        {
+            "*": {"web": {"networks": [["{{ some.a[0] | list }}"]]}},
+            "some": {"a": ["{% if 1 %}{{ other }}{% endif %}"]},
+            "other": "*",
+        },
+        {"*": "{{ lookup('vars', 'some') }}", "some": "{{ some }}{{ vars['other'] }}", "other": {"x": "*"}},
+    ],
+)
+def test_no_action_does_before_ansible_evaluates_templates(world: World, written: dict[str, t.Any]) -> None:
     wide = [{"name": "web", "metadata": aliases("mapping")}]
     for action, name in (
         (boot_accept, "instances"),
@@ -88,9 +106,42 @@ def test_no_action_does_before_ansible_evaluates_templates(world: World, by_name
         (volume_accept, "volumes"),
         (boot_accept, "keypairs"),
     ):
-        variables = {"bootflow_" + name: wide} if not by_name else {"bootflow_" + name: "{{ some }}", "some": wide}
+        variables = {
+            "bootflow_" + name if key == "*" else key: _with(wide, value)
+            for key, value in (written or {"*": "*"}).items()
+        }
         with pytest.raises(errors.BootflowError, match="aliases in it repeat other aliases"):
             action_of(action, WorldPorts(world, "a"), variables).act()
+
+
+def _with(wide: t.Any, value: t.Any) -> t.Any:
+    """The value with ``wide`` where it says "*"."""
+    if value == "*":
+        return wide
+    if isinstance(value, list):
+        return [_with(wide, item) for item in value]
+    return {key: _with(wide, item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+def test_names_that_lead_to_all_variables_are_not_followed() -> None:
+    named = {"x": "{{ hostvars['h1'].y }}{{ vars }}", "hostvars": HostVars(), "y": [HostVars(), "{{ x }}"]}
+    check_variable("x", {**named, "vars": {"unrelated": aliases("list")}})
+
+
+def test_the_many_names_of_a_large_request_are_looked_at_once() -> None:
+    class Counted(t.Dict[str, t.Any]):
+        asked = 0
+
+        def get(self, key: str, default: t.Any = None) -> t.Any:
+            self.asked += 1
+            return super().get(key, default)
+
+    requests = [
+        {"name": "i%d" % i, "flavor": "{{ flavor }}", "metadata": {"n": "{{ a[%d] }}" % i}} for i in range(10_000)
+    ]
+    variables = Counted(bootflow_instances=requests, flavor="{{ a[0] }}{{ flavor }}", a=[str(i) for i in range(10_000)])
+    check_variable("bootflow_instances", variables)
+    assert variables.asked == 3
 
 
 def test_what_people_write_is_not_too_large() -> None:
