@@ -125,6 +125,7 @@ class ActionModule(LedgerAction):
             self._display.v(line)
         for line in result.warnings:
             self._display.warning(line)
+        host_reports.warn_of_placements(self, result.emulated)
         for uuid in result.failed:
             self._display.warning("%s was not placed; the report says why." % names.get(uuid, uuid))
         return {

@@ -14,12 +14,13 @@ from ..module_utils.core.amounts import counted
 from ..module_utils.core.instances.power_sync import RESUME
 from ..module_utils.flows.instances import cleanup
 from ..module_utils.flows.recovery import operations, power_sync
-from ..module_utils.ledger.compute import cleanups, hypervisors, nodes
+from ..module_utils.ledger.compute import cleanups, nodes
 from ..module_utils.ledger.database import Ledger
 from ..module_utils.ledger.db.transaction import Transaction
 from ..plugin_utils.operations.cleaning import clean_host, warn_of_leftovers
 from ..plugin_utils.run import host_settings, host_variables
 from ..plugin_utils.run.ledger_action import LedgerAction
+from ..plugin_utils.settings import host_reports
 from ..plugin_utils.startup import preload
 from ..plugin_utils.transport import host_programs
 
@@ -42,11 +43,8 @@ class ActionModule(LedgerAction):
                 self.open_ledger().transact(nodes.record_unreachable, host, e.message)
             self._display.warning("%s did not report and is left out: %s" % (host, e.paragraph))
             return {"changed": False, "reported": False, "error": e.as_dict()}
-        if (facts.get("stats") or {}).get("emulated"):
-            self._display.warning(
-                "%s: %s. Enable virtualization in its firmware, or set bootflow_virt_type to qemu if that is meant."
-                % (host, hypervisors.EMULATED % facts["stats"]["emulated"])
-            )
+        reason = (facts.get("stats") or {}).get("emulated")
+        host_reports.warn_of_emulation(self, {host: reason} if reason else {})
         if facts.get("guest_content"):
             text = "%s is not safe from what guests write on their disks: %s. Run bootflow.compute.prepare for it."
             self._display.warning(text % (host, "; ".join(facts["guest_content"])))

@@ -90,6 +90,7 @@ def plan_of_boot(action: LedgerAction, read_fleet: FleetReader) -> dict[str, t.A
         if not accepted.builds:
             return {"changed": False, "hosts": [], "plan": [], "msg": "Nothing has to be built."}
         found = _rehearse(action, tx, accepted, read_fleet, connectors, makes_volumes)
+    host_reports.warn_of_placements(action, found.result.emulated)
     plan = _plans(found)
     diffs = _diffs([p for p in plan if p["xml"]])
     lines = [*_text(plan), *_unconnected(found.placed.values())]

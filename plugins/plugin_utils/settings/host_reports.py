@@ -34,6 +34,28 @@ def instances_in(report: t.Mapping[str, t.Any]) -> set[str]:
     return found.difference(report.get("cleaned") or ())
 
 
+def warn_of_emulation(action: LedgerAction, reasons: t.Mapping[str, str]) -> None:
+    """Warn of hosts whose guests run without KVM. :arg reasons: host -> reason, as it reported it"""
+    if not reasons:
+        return
+    from ...module_utils.flows.instances.operation import some  # of few hosts
+    from ...module_utils.ledger.compute import hypervisors
+
+    remedy = "Enable virtualization in its firmware, or set bootflow_virt_type to qemu if that is meant."
+    hosts: dict[str, list[str]] = {}
+    for host in sorted(reasons):
+        hosts.setdefault(reasons[host], []).append(host)
+    for reason, names in hosts.items():
+        action._display.warning("%s: %s. %s" % (some(names), hypervisors.EMULATED % reason, remedy))
+
+
+def warn_of_placements(action: LedgerAction, reasons: t.Mapping[str, str]) -> None:
+    """Warn of chosen hosts whose guests run without KVM, except those that reported in this playbook: their reports warned."""
+    if reasons:
+        reported = of_this_run(action)
+        warn_of_emulation(action, {host: reason for host, reason in reasons.items() if host not in reported})
+
+
 def follow_power(action: LedgerAction, tx: Transaction) -> None:
     """Check mode: instances are what hosts reported of their guests, until ``tx`` is rolled back."""
     from ...module_utils.flows.recovery import power_sync  # of check mode only

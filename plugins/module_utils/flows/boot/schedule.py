@@ -53,6 +53,7 @@ class Scheduled:
     failed: list[str] = field(default_factory=list)  # ended in ERROR here
     explanations: dict[str, t.Any] = field(default_factory=dict)  # uuid -> why no host was found, where requested
     warnings: list[str] = field(default_factory=list)
+    emulated: dict[str, str] = field(default_factory=dict)  # host of a placed instance -> why its guests run without KVM
     log: list[str] = field(default_factory=list)  # of claims, where requested
 
     def add(self, later: Scheduled) -> None:
@@ -62,6 +63,7 @@ class Scheduled:
         self.failed += later.failed
         self.waiting = later.waiting
         self.explanations.update(later.explanations)
+        self.emulated.update(later.emulated)
         self.hosts = later.hosts
 
     def add_failed(self, rows: t.Sequence[Instance], error: errors.BootflowError) -> None:
@@ -116,11 +118,22 @@ def schedule(
         result.warnings = [_host_is_set(s.row) for s in selected if s.row.host or s.row.node]
         with bulk.together(tx):
             _claim(tx, selected, result, log_claims)
-        hosts.update(selection.host for selection in result.placed.values())
+        chosen = {selection.host for selection in result.placed.values()}
+        result.emulated = _emulated(fleet, chosen)
+        hosts.update(chosen)
         waiting = set(result.waiting)
         hosts.update(r.host for r in rows if r.host is not None and r.uuid in waiting)
     result.hosts = sorted(hosts)
     return result
+
+
+def _emulated(fleet: Fleet, chosen: t.Collection[str]) -> dict[str, str]:
+    """Find the chosen hosts that reported that KVM does not work. Returns host -> reason."""
+    reasons = fleet.groups("emulated", lambda host: host.stats.get("emulated") or "", ("stats",))
+    if not any(reasons.values):
+        return {}
+    found = zip(fleet.values("host"), reasons.codes)
+    return {str(host): reasons.values[code] for host, code in found if host in chosen and reasons.values[code]}
 
 
 def _one_of_each(rows: t.Sequence[Instance]) -> list[Instance]:

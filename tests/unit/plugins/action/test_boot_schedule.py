@@ -110,6 +110,31 @@ def test_a_plan_goes_on_with_the_host_that_has_the_firmware(world: World) -> Non
     assert any("addresses: 192.0.2." in line for line in shown)
 
 
+SLOW = "guests run emulated, many times slower than with KVM: a guest hangs. Enable virtualization in its firmware, or set"
+
+
+@pytest.mark.parametrize("check_mode", [False, True])
+@pytest.mark.parametrize("reported_in_this_run", [False, True])
+def test_a_boot_warns_of_chosen_hosts_whose_guests_run_without_kvm(
+    world: World, check_mode: bool, reported_in_this_run: bool
+) -> None:
+    """By the ledger, where a heartbeat before the boot asked them; a host that reported in this run was warned of then."""
+    boot = Boot(world, "h1", "h2", "h3", count=2)
+    for number, host in enumerate(("h1", "h2", "h3")):
+        slow = {"stats": {"emulated": "a guest hangs"}}
+        node(world, host, memory_mb=8192 - 1024 * number, uefi=True, **(slow if host != "h2" else {}))
+    if reported_in_this_run:
+        of_h1 = boot.of["localhost"]["hostvars"]["h1"]
+        report = {"reported": True, "compute_node": world.rows(tables.node_facts)[0].facts}
+        boot.of["localhost"]["hostvars"]["h1"] = {**of_h1, "bootflow_reported": report}
+    boot(boot_accept, check_mode=check_mode)
+    ports = WorldPorts(world, "a", boot._run_module)
+    result = action_of(boot_schedule, ports, boot.of["localhost"], check_mode=check_mode).act()
+    assert {p["host"] for p in result["plan" if check_mode else "placed"]} == {"h1", "h2"}
+    expected = [] if reported_in_this_run else ["h1: " + SLOW]
+    assert [w[: len(SLOW) + 4] for w in ports.warnings if "emulated" in w] == expected
+
+
 @pytest.mark.parametrize(("manage", "count"), [(True, 3), (True, 1), (False, 3)])
 def test_a_plan_says_that_guests_of_a_managed_network_on_two_hosts_do_not_reach_each_other(
     world: World, manage: bool, count: int
