@@ -163,7 +163,8 @@ def program_of(module: str, packed: bytes) -> bytes | None:
         packed_modules.warn_of_another_ansible(e)
         return None
     if magic != importlib.util.MAGIC_NUMBER:
-        return None  # without byte code
+        packed_modules.warn_of_another_ansible(LookupError("no byte code of this Python for the collection's files"))
+        return None
     path = PROGRAM.replace(".", "/") + ".py"  # no module loads it
     sources[path] = (packed_modules.PLUGINS / path.partition("/plugins/")[2]).read_bytes()
     codes[path] = marshal.dumps(compile(sources[path], path, "exec", dont_inherit=True))

@@ -43,6 +43,7 @@ PACKERS = (
     "plugin_utils/transport/host_programs.py",
 )  # what gives what is kept its form
 FOLDER = "bootflow-modules"  # in ANSIBLE_HOME
+CACHE_OF_RUN = "ansiballz_cache"  # Ansible's own folder, in its temporary folder of the run
 OTHERS = (".lock", ".part", ".program")  # beside what Ansible packed
 CHECKSUM = 4  # bytes before the content of a kept file
 # Of files that are kept: this one, and that of another installation of the collection with the same ANSIBLE_HOME.
@@ -54,7 +55,7 @@ UNCHECKED_HASH = (1).to_bytes(4, "little")  # the flags of a .pyc that is not co
 def kept(module: str) -> t.Iterator[None]:
     """Have ``module`` (its FQCN) packed before it runs in the block, if an earlier run packed it, and keep it afterwards."""
     pattern = _pattern(module)
-    of_run = Path(constants.DEFAULT_LOCAL_TMP) / "ansiballz_cache"
+    of_run = Path(constants.DEFAULT_LOCAL_TMP) / CACHE_OF_RUN
     packed_before = any(_packed(of_run, pattern))
     folder = None
     with contextlib.suppress(OSError):
@@ -67,10 +68,14 @@ def kept(module: str) -> t.Iterator[None]:
                     write_whole(of_run / path.name, content)
                     packed_before = True
     yield
+    if folder is None or packed_before:
+        return
+    packed_now = list(_packed(of_run, pattern))
+    if not packed_now:
+        warn_of_another_ansible(LookupError("a module that was packed is not in %s" % CACHE_OF_RUN))
     with contextlib.suppress(OSError):
-        if folder is not None and not packed_before:
-            for path in _packed(of_run, pattern):
-                write(folder / path.name, _with_byte_code(path.read_bytes()))
+        for path in packed_now:
+            write(folder / path.name, _with_byte_code(path.read_bytes()))
 
 
 def path_of(module: str) -> Path | None:

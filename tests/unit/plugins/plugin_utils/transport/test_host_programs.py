@@ -10,6 +10,7 @@ import base64
 import contextlib
 import functools
 import importlib.util
+import io
 import itertools
 import json
 import marshal
@@ -20,6 +21,7 @@ import sys
 import tempfile
 import types
 import typing as t
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -280,6 +282,11 @@ def test_another_ansible_is_warned_of(kept: Path, monkeypatch: pytest.MonkeyPatc
         assert not built(**here)
     assert host_programs.program_of("bootflow.compute.domain_info", b"another form") is None
     assert packed_modules._with_byte_code(b"another form") == b"another form"
-    assert len(said) == 4 and all(
+    no_files = io.BytesIO()
+    zipfile.ZipFile(no_files, "w").close()
+    archive = base64.b64encode(no_files.getvalue())
+    empty = pickle.dumps(types.SimpleNamespace(zip_data=archive))
+    assert host_programs.program_of("bootflow.compute.domain_info", empty) is None
+    assert len(said) == 5 and all(
         "packs modules in a form that bootflow.compute does not know" in text for text in said
     )

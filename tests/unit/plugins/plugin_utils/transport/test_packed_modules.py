@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import os
 import pickle
@@ -35,6 +36,7 @@ class Runs:
         self.home = folder / "home"
         self.home.mkdir()
         self.module_utils: list[str] = []
+        self.cache = packed_modules.CACHE_OF_RUN  # where Ansible puts what it packs
         self.number = 0
         self.monkeypatch = monkeypatch
         for name in packed_modules.PACKED:
@@ -59,7 +61,7 @@ class Runs:
         packed = []
         for _task in range(2):
             with packed_modules.kept(NAME):
-                path = of_run / "ansiballz_cache" / FILE
+                path = of_run / self.cache / FILE
                 if not path.exists():
                     path.parent.mkdir(exist_ok=True)
                     path.write_text(self.source.read_text())
@@ -159,6 +161,36 @@ def test_a_home_that_cannot_be_written_does_no_harm(runs: Runs) -> None:
     runs.home.rmdir()
     runs.home.touch()
     assert [runs(), runs()] == [True, True]
+
+
+@pytest.fixture
+def warnings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What people are warned of. Ansible shows a text once in a run, however many workers warn of it."""
+    said: list[str] = []
+    monkeypatch.setattr(packed_modules.Display, "warning", lambda _self, text: said.append(text))
+    return said
+
+
+def test_an_ansible_that_packs_in_another_place_is_warned_of_once(runs: Runs, warnings: list[str]) -> None:
+    """Nothing can be kept then: each run packs, which takes longer, and somebody has to know why."""
+    runs.cache = "packed"
+    assert [runs(), runs()] == [True, True]
+    assert len(warnings) == 4, "for each task"
+    (text,) = set(warnings)
+    assert "packs modules in a form that bootflow.compute does not know" in text and "ansiballz_cache" in text
+    assert NAME.rpartition(".")[2] not in text.split("(")[1], "else there are as many texts as modules"
+
+
+def test_nothing_is_warned_of_where_modules_are_kept_or_cannot_be(runs: Runs, warnings: list[str]) -> None:
+    assert [runs(), runs()] == [True, False]
+    runs.cache = "packed"
+    runs.module_utils = [str(runs.home)]
+    assert runs()
+    runs.module_utils = []
+    with contextlib.suppress(ZeroDivisionError), packed_modules.kept("bootflow.compute.other"):
+        1 / 0  # noqa: B018
+    # The files of runs are not in Ansible's form, which is warned of, too.
+    assert all("ansiballz_cache" not in text for text in warnings)
 
 
 def test_ansible_uses_it(tmp_path: Path) -> None:
