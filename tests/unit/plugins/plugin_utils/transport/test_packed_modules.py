@@ -9,10 +9,12 @@ from __future__ import annotations
 import base64
 import contextlib
 import io
+import json
 import os
 import pickle
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -266,6 +268,93 @@ def test_what_people_see_is_the_same(tmp_path: Path) -> None:
     )
     assert program == ansiballz == first
     assert "does not know" not in "".join(said), "this release of ansible-core is known"
+    assert "DEPRECATION" not in "".join(said), "this release of ansible-core keeps what is used of it"
+
+
+SPEAKING = """
+from ansible.module_utils.basic import AnsibleModule
+SPEC = {
+    "secret": {"type": "str", "required": True, "no_log": True},
+    "count": {"type": "int"},
+    "time_limit": {"type": "float"},
+    %s
+}
+def main():
+    module = AnsibleModule(SPEC, supports_check_mode=True)
+    module.warn("be warned of %%s" %% module.params["count"])
+    said = {"said": "it is %%s." %% module.params["secret"], "count": module.params["count"]}
+    if module.params["count"] == 13:
+        module.fail_json(msg="no luck with %%s" %% module.params["secret"], error_code="X", **said)
+    module.exit_json(**said)
+if __name__ == "__main__":
+    main()
+"""
+DEPRECATED_OPTION = (
+    '"old": {"type": "str", "removed_in_version": "9.0.0", "removed_from_collection": "bootflow.compute"},'
+)
+ACTION = """
+from ..module_utils.core import errors
+from ..plugin_utils.run.ledger_action import LedgerAction
+class ActionModule(LedgerAction):
+    ARGUMENTS = {"count": {"type": "int"}, "old": {"type": "str"}}
+    def _refuse_unmeant_ledger(self):
+        pass
+    def act(self):
+        given = {n: self._task.args[n] for n in ("count", "old") if n in self._task.args}
+        try:
+            answer = self.run_module("speaking", {"secret": "open-sesame", **given})
+        except errors.BootflowError as e:
+            answer = e.details["answer"]
+        deprecations = [str(getattr(getattr(d, "event", None), "msg", d)) for d in answer.pop("deprecations", ())]
+        answer = {n: answer.get(n) for n in ("said", "count", "msg", "error_code", "warnings")}
+        return {"answer": answer, "deprecations_of_the_module": deprecations}
+"""
+
+
+@pytest.mark.parametrize("option", ["", DEPRECATED_OPTION], ids=["program", "left to Ansible"])
+def test_secrets_warnings_and_deprecations_come_out_as_with_ansiballz(tmp_path: Path, option: str) -> None:
+    """Of a module that has them all, in a copy of the collection, by the real ansible-playbook."""
+    collection = tmp_path / "ansible_collections" / "bootflow" / "compute"
+    source = Path(__file__).resolve().parents[5]
+    shutil.copytree(source / "plugins", collection / "plugins", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("galaxy.yml", "meta"):
+        copy = shutil.copytree if (source / name).is_dir() else shutil.copy
+        copy(source / name, collection / name)
+    (collection / "plugins" / "modules" / "speaking.py").write_text(SPEAKING % option)
+    (collection / "plugins" / "action" / "speaks.py").write_text(ACTION)
+    (collection / "plugins" / "modules" / "speaks.py").write_text("")
+    tasks = [
+        {"bootflow.compute.speaks": arguments} for arguments in ({"count": 7}, {"count": 13}, {"count": 1, "old": "x"})
+    ]
+    play = [{"hosts": "compute1", "gather_facts": False, "tasks": tasks if option else tasks[:2]}]
+    (tmp_path / "play.yml").write_text(json.dumps(play))
+    inventory = "compute1 ansible_connection=local ansible_python_interpreter=%s\n"
+    (tmp_path / "hosts").write_text(inventory % sys.executable)
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    environment.update(ANSIBLE_HOME=str(tmp_path / "home"), ANSIBLE_COLLECTIONS_PATH=str(tmp_path), ANSIBLE_NOCOLOR="1")
+    said = []
+    for keep, verbosity in (("0", "1"), ("0", "1"), ("1", "1"), ("0", "3")):
+        done = subprocess.run(
+            [
+                str(Path(sys.executable).parent / "ansible-playbook"),
+                "-i",
+                str(tmp_path / "hosts"),
+                str(tmp_path / "play.yml"),
+            ],
+            env={**environment, "ANSIBLE_KEEP_REMOTE_FILES": keep, "ANSIBLE_VERBOSITY": verbosity},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        said.append(done.stdout + done.stderr)
+    first, program, ansiballz, loud = said
+    assert program == ansiballz == first
+    assert "compute1: be warned of 7" in program
+    assert "it is ********." in program and "no luck with ********" in program
+    assert "open-sesame" not in "".join(said)
+    assert "(without AnsiballZ)" in loud and ("speaking runs as Ansible runs modules" in loud) is bool(option)
+    assert ("'old' is deprecated" in program) is bool(option)
 
 
 def _imports_from(kept: Path, folder: Path) -> None:

@@ -216,6 +216,18 @@ def test_a_module_without_check_mode_is_left_to_ansible(monkeypatch: pytest.Monk
         program.PlainModule({})
 
 
+def test_modules_use_nothing_else_of_ansible_module() -> None:
+    """Such as deprecate(), which the stand-in lacks."""
+    known = {"check_mode", "params", "no_log_values"} | {n for n in vars(program.PlainModule) if not n.startswith("_")}
+    for path in (Path(program.__file__).resolve().parents[3] / "modules").glob("*.py"):
+        used = {
+            n.attr
+            for n in ast.walk(ast.parse(path.read_text()))
+            if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name) and n.value.id == "module"
+        }
+        assert used <= known, path.name
+
+
 def test_the_program_loads_nothing_of_the_collection() -> None:
     """It is there before what it loads."""
     tree = ast.parse(Path(program.__file__).read_text())
