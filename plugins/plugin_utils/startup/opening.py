@@ -71,7 +71,7 @@ def opened(action: LedgerAction, use_reserve: bool = False) -> dict[str, t.Any]:
     except errors.LedgerMissing:
         if not action.check_mode:
             raise
-        todo = [{"revision": r, "description": runner.description(r)} for r in runner.REVISIONS]
+        todo = runner.plan_of_new()
     else:
         found = ledger.inspect(_found, shown)
         _check_clock(action, found.ahead)
@@ -88,7 +88,7 @@ def opened(action: LedgerAction, use_reserve: bool = False) -> dict[str, t.Any]:
         if not (action.check_mode and todo):
             its_id = found.id
         ledger.close()
-    after = todo[-1]["revision"] if todo else runner.HEAD
+    after = runner.HEAD
     if action.options["print_table"] and (todo or action.options.get("print_revision")):
         tables.show(action.ports.display, _lines(shown, before, after, todo, action.check_mode))
     return {

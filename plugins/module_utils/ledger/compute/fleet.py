@@ -20,6 +20,7 @@ from ...core.scheduler.host_state import HostState
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
+from ..schema.packed import TRUTHS
 from ..schema.tables import compute_nodes, instances, request_specs
 from . import dedicated_resources, nodes, packed_nodes, profiles
 
@@ -159,8 +160,8 @@ def _unpacked(tx: Transaction, wanted: t.AbstractSet[str]) -> _Found:
     io_ops = dict(map(tuple, tx.execute(_IO_OPS)))
     rows: list[t.Any] = tx.execute(_EVERYTHING).cursor.fetchall()  # type: ignore[assignment]
     table: dict[str, t.Any] = {n: list(v) for n, v in zip(COLUMNS, zip(*rows))} if rows else {n: [] for n in COLUMNS}
-    table["disabled"] = [bool(value) for value in table["disabled"]]
-    table["down"] = [bool(value) for value in table["down"]]
+    for name in ("disabled", "down", *TRUTHS):
+        table[name] = [bool(value) for value in table[name]]
     known = set(table["host"])
     order = _order(table["host"], table["node"], known, wanted)
     if order is not None:

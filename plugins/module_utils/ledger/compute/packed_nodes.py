@@ -12,12 +12,11 @@ import typing as t
 
 from ...core.scheduler.columns import np
 from ..db.transaction import Transaction
-from ..schema.packed import DTYPE, NAMES, NULL, RATIOS, SEPARATOR, SQLITE_DTYPE, TEXTS
+from ..schema.packed import DTYPE, NAMES, NULL, NULLABLE, RATIOS, SEPARATOR, SQLITE_DTYPE, TEXTS, TIMES
 from ..schema.tables import BUSY
 from .nodes import CONFIGURATION, KINDS
 
 BUSY_HOSTS = "SELECT host, count(*) AS n FROM instances WHERE %s AND host IS NOT NULL GROUP BY host" % BUSY
-_NULLABLE = ("disk_available_least", "profile_id")  # integers
 # Names and numbers apart cost both sides less than JSON. Only the profiles of CPUs are read: node_profiles has others, too.
 _PACKED = (
     "SELECT rows.*, busy.*, profiles.* FROM (SELECT string_agg(packed_numbers, ''), string_agg(packed_names, chr(31)),"
@@ -31,7 +30,7 @@ _LISTED = "SELECT %s FROM compute_nodes" % ", ".join(
     ["string_agg(packed_numbers, '')", *("json_agg(%s)" % name for name in (*NAMES, *TEXTS))]
 )
 _OF_SQLITE = (
-    "SELECT count(*), group_concat(packed_integers, ''), group_concat(packed_ratios, ';'), group_concat(packed_reported), %s, %s"
+    "SELECT count(*), group_concat(packed_integers, ''), group_concat(packed_ratios, ';'), group_concat(packed_times), %s, %s"
     " FROM compute_nodes"
     % tuple("group_concat(%s, char(31))" % " || char(31) || ".join(names) for names in (NAMES, TEXTS))
 )
@@ -105,10 +104,10 @@ class Packed:
             return found
         if found.dtype == np.dtype(">f8"):
             found = found.astype(np.float64)
-            missing = np.isnan(found) if name == "reported_at" else None
+            missing = np.isnan(found) if name in NULLABLE else None
         else:
             found = found.astype(np.int64)
-            missing = found == NULL if name in _NULLABLE else None
+            missing = found == NULL if name in NULLABLE else None
         if missing is not None and missing.any():
             return [None if none else value for value, none in zip(found.tolist(), missing)]
         return found
@@ -178,7 +177,7 @@ def _of_postgresql(tx: Transaction) -> Packed:
 
 def _of_sqlite(tx: Transaction) -> Packed:
     busy = dict(map(tuple, tx.connection.exec_driver_sql(BUSY_HOSTS)))
-    count, integers, ratios, reported, names, texts = tx.connection.exec_driver_sql(_OF_SQLITE).one()
+    count, integers, ratios, times, names, texts = tx.connection.exec_driver_sql(_OF_SQLITE).one()
     of_texts = _texts(names, texts, count)
     packed = np.frombuffer(bytes.fromhex(integers or ""), dtype=SQLITE_DTYPE)
     if len(packed) != count or of_texts is None:
@@ -187,14 +186,14 @@ def _of_sqlite(tx: Transaction) -> Packed:
     for name, _type in SQLITE_DTYPE:
         rows[name] = packed[name]
     try:
-        _read_reals(rows, ratios or "", reported or "")
+        _read_reals(rows, ratios or "", times or "")
     except ValueError:  # no number
         raise Unpackable from None
     return Packed(rows, of_texts, busy)
 
 
-def _read_reals(rows: t.Any, ratios: str, reported: str) -> None:
-    """:arg ratios: those of a row with "," between them, and ";" between rows. :arg reported: one of each row"""
+def _read_reals(rows: t.Any, ratios: str, times: str) -> None:
+    """:arg ratios: those of a row with "," between them, and ";" between rows. :arg times: those of all rows with "," between them"""
     if not len(rows):
         return
     of_rows = ratios.split(";")
@@ -204,7 +203,9 @@ def _read_reals(rows: t.Any, ratios: str, reported: str) -> None:
     for number, name in enumerate(RATIOS):
         rows[name] = of_kinds[:, number]
     # What is no number ends the reading: the 0 at the end is not reached then.
-    rows["reported_at"] = np.fromstring(reported + ",0", sep=",", dtype=np.float64)[:-1]
+    of_rows = np.fromstring(times + ",0", sep=",", dtype=np.float64)[:-1].reshape(len(rows), len(TIMES))
+    for number, name in enumerate(TIMES):
+        rows[name] = of_rows[:, number]
 
 
 def _texts(names: str | None, texts: str | None, count: int) -> dict[str, t.Any] | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from ...core.instances import moves, states
 from ..db.sqlalchemy_import import sa
-from . import packed, volume_tables
+from . import volume_tables
 from .base import one_of, partial_index
 
 metadata = volume_tables.volumes.metadata  # of all tables, those of volumes too
@@ -98,7 +98,6 @@ compute_nodes = sa.Table(
     sa.Column("has_other_name", sa.Boolean, nullable=False, default=False, server_default=sa.false()),
     sa.UniqueConstraint("host", "node", name="uq_compute_nodes_host_node"),
 )
-packed.add_to(compute_nodes)
 
 # The complete report of a node: read for one node at a time, never by the scheduler for the fleet.
 node_facts = sa.Table(
