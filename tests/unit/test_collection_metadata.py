@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from pathlib import Path
 
 import jsonschema
@@ -156,3 +157,15 @@ def test_one_function_starts_the_programs_of_hosts_and_one_those_that_listen_to_
         "plugin_utils/watch/listening.py",
         "plugin_utils/watch/syncs.py",
     ]
+
+
+def test_each_fragment_is_named_by_a_subject_of_the_changelog() -> None:
+    """CHANGELOG.md is sorted by subject."""
+    done = subprocess.run(
+        [str(ROOT / "scripts" / "changelog"), "--subjects"], check=True, capture_output=True, text=True
+    )
+    subjects = done.stdout.split()
+    assert "volumes" in subjects
+    names = {path.stem for path in (ROOT / "changelogs" / "fragments").glob("*.yml")}
+    other = {n for n in names if not any(n == s or n.startswith(s + "-") for s in subjects)}
+    assert other == {"0.1.0"}, "name them SUBJECT.yml or SUBJECT-CHANGE.yml, see scripts/changelog"
