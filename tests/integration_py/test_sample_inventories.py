@@ -88,16 +88,15 @@ def test_the_single_machine_does_everything_itself(flow: Flow) -> None:
     host.run("cp", str(image), "/var/lib/bootflow/images/bootflow-guest.qcow2")
     host.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "/var/lib/bootflow/demo_ed25519")
 
-    def play(name: str, *options: str) -> str:
-        told = {
+    def typed(program: str, *options: str) -> str:
+        variables = {
             "PATH": "%s:%s" % (Path(PLAYBOOK).parent, os.environ["PATH"]),
             "ANSIBLE_COLLECTIONS_PATH": os.environ["PYTHONPATH"].split(os.pathsep)[0],
             "ANSIBLE_LOCALHOST_WARNING": "false",
         }
-        environment = ["env", "--chdir=%s" % ROOT, *("%s=%s" % pair for pair in told.items())]
-        command = [PLAYBOOK, "bootflow.compute.%s" % name, "-i", "inventory/single", *options]
+        environment = ["env", "--chdir=%s" % ROOT, *("%s=%s" % pair for pair in variables.items())]
         done = subprocess.run(
-            host.command(*environment, *command),
+            host.command(*environment, program, "-i", "inventory/single", *options),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -107,12 +106,17 @@ def test_the_single_machine_does_everything_itself(flow: Flow) -> None:
         assert done.returncode == 0, done.stdout
         return done.stdout
 
+    def play(name: str, *options: str) -> str:
+        return typed(PLAYBOOK, "bootflow.compute.%s" % name, *options)
+
     web = ("-e", "@docs/examples/web.yml")
     try:
         play("prepare")
         assert "host: kvm1, addresses: 10.77.0.10" in play("boot", *web, "--check")
         booted = play("boot", *web)
         assert booted.count("active") == 2, booted
+        guests = ("-i", "docs/examples/guests.bootflow.yml", "instances", "-m", "ansible.builtin.ping")
+        assert typed(str(Path(PLAYBOOK).with_name("ansible")), *guests).count("pong") == 2  # nothing is asked or ignored
         assert "changed=0" in play("boot", *web)
     finally:
         assert "web-1, web-2" in play("delete", "-e", '{"bootflow_names": ["web-1", "web-2"]}')

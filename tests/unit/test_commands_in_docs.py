@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "roles").glob("*/README.md")])
@@ -56,3 +57,36 @@ def test_every_variable_of_a_command_exists(document: Path) -> None:
 def test_each_variable_is_in_one_row() -> None:
     named = re.findall(r"^\| `(bootflow_\w+)`", (ROOT / "docs" / "variables.md").read_text(), re.MULTILINE)
     assert sorted(named) == sorted(set(named))
+
+
+@pytest.mark.parametrize("inventory", ["fleet", "single"])
+def test_guests_of_a_sample_inventory_have_host_keys(inventory: str) -> None:
+    """Without them ssh asks whether it may trust a guest, and the ping of README.md and docs/inventory.md fails."""
+    text = (ROOT / "inventory" / inventory / "hosts.yml").read_text()
+    assert yaml.safe_load(text)["all"]["children"]["bootflow_compute"]["vars"]["bootflow_ssh_host_keys"] is True
+
+
+LINK = re.compile(
+    r"\]\((https://github[.]com/bootflow/bootflow[.]compute/blob/main/)?([\w./-]*[.]md)?(?:#([\w-]+))?\)"
+)
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+
+
+def anchors(document: Path) -> set[str]:
+    """The fragments of its headings, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in HEADING.findall(text)}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [*DOCUMENTS, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"],
+    ids=lambda d: d.relative_to(ROOT).as_posix(),
+)
+def test_every_link_leads_to_a_heading(document: Path) -> None:
+    broken = []
+    for repository, path, anchor in LINK.findall(document.read_text()):
+        target = (ROOT if repository else document.parent) / path if path else document
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            broken.append("%s#%s" % (path, anchor))
+    assert broken == []
