@@ -116,7 +116,9 @@ def test_the_single_machine_does_everything_itself(flow: Flow) -> None:
         booted = play("boot", *web)
         assert booted.count("active") == 2, booted
         guests = ("-i", "docs/examples/guests.bootflow.yml", "instances", "-m", "ansible.builtin.ping")
-        assert typed(str(Path(PLAYBOOK).with_name("ansible")), *guests).count("pong") == 2  # nothing is asked or ignored
+        assert (
+            typed(str(Path(PLAYBOOK).with_name("ansible")), *guests).count("pong") == 2
+        )  # nothing is asked or ignored
         assert "changed=0" in play("boot", *web)
     finally:
         assert "web-1, web-2" in play("delete", "-e", '{"bootflow_names": ["web-1", "web-2"]}')

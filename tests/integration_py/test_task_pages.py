@@ -221,7 +221,9 @@ def test_a_first_day_on_one_machine_up_to_the_end_of_it(person: Person) -> None:
     networks = person.host.run("virsh", "-q", "-c", "qemu:///system", "net-list", "--all", "--name").stdout.split()
     assert "bootflow-nat" not in networks
     names = person.host.run("find", "/etc", "/var/lib", "-path", "*bootflow*", "-prune", "-print").stdout.split()
-    marked = person.host.run("grep", "-rils", "bootflow", "/etc/lvm", "/etc/libvirt", "/etc/fstab", "/etc/tgt", check=False)
+    marked = person.host.run(
+        "grep", "-rils", "bootflow", "/etc/lvm", "/etc/libvirt", "/etc/fstab", "/etc/tgt", check=False
+    )
     assert names + marked.stdout.split() == []
 
 

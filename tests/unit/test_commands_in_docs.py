@@ -66,9 +66,7 @@ def test_guests_of_a_sample_inventory_have_host_keys(inventory: str) -> None:
     assert yaml.safe_load(text)["all"]["children"]["bootflow_compute"]["vars"]["bootflow_ssh_host_keys"] is True
 
 
-LINK = re.compile(
-    r"\]\((https://github[.]com/bootflow/bootflow[.]compute/blob/main/)?([\w./-]*[.]md)?(?:#([\w-]+))?\)"
-)
+LINK = re.compile(r"\]\((https://github[.]com/bootflow/bootflow[.]compute/blob/main/)?([\w./-]*[.]md)?(?:#([\w-]+))?\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 

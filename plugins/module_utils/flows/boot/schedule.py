@@ -53,7 +53,7 @@ class Scheduled:
     failed: list[str] = field(default_factory=list)  # ended in ERROR here
     explanations: dict[str, t.Any] = field(default_factory=dict)  # uuid -> why no host was found, where requested
     warnings: list[str] = field(default_factory=list)
-    emulated: dict[str, str] = field(default_factory=dict)  # host of a placed instance -> why its guests run without KVM
+    emulated: dict[str, str] = field(default_factory=dict)  # chosen host -> why it has no KVM
     log: list[str] = field(default_factory=list)  # of claims, where requested
 
     def add(self, later: Scheduled) -> None:

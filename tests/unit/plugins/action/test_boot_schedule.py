@@ -110,7 +110,9 @@ def test_a_plan_goes_on_with_the_host_that_has_the_firmware(world: World) -> Non
     assert any("addresses: 192.0.2." in line for line in shown)
 
 
-SLOW = "guests run emulated, many times slower than with KVM: a guest hangs. Enable virtualization in its firmware, or set"
+SLOW = (
+    "guests run emulated, many times slower than with KVM: a guest hangs. Enable virtualization in its firmware, or set"
+)
 
 
 @pytest.mark.parametrize("check_mode", [False, True])
