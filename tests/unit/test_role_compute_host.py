@@ -39,6 +39,7 @@ PLAY = [
         "hosts": "localhost",
         "connection": "local",
         "gather_facts": False,
+        "vars_files": [str(pathlib.Path(__file__).resolve().parents[2] / "roles/compute_host/vars/debian.yml")],
         "tasks": [
             {
                 "ansible.builtin.include_role": {

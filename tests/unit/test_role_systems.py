@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
+import shutil
 import subprocess
 import sys
 
@@ -45,9 +47,13 @@ ROLES = {"compute_host": "libvirt-daemon-system", "storage_host": "lvm2"}
 
 
 def play(
-    role: str, system: tuple[str, str, str, str, str | None], folder: pathlib.Path
+    role: str,
+    system: tuple[str, str, str, str, str | None],
+    folder: pathlib.Path,
+    path: str = "",
+    part: str = "system.yml",
 ) -> subprocess.CompletedProcess[str]:
-    """Run the role on a machine with the files of this system, until it would look for packages."""
+    """Run the role, or a copy of it, on a machine with the files of this system, until it would look for packages."""
     name, identifier, like, version, redhat = system
     etc = folder / "etc"
     etc.mkdir()
@@ -62,8 +68,8 @@ def play(
     tasks = [
         {
             "ansible.builtin.include_role": {
-                "name": "bootflow.compute.%s" % role,
-                "tasks_from": "system.yml",
+                "name": path or "bootflow.compute.%s" % role,
+                "tasks_from": part,
                 "rolespec_validate": False,
                 "public": True,
             }
@@ -110,5 +116,44 @@ def test_each_variable_of_a_family_is_read(role: str) -> None:
     """So that the file of another family can have the same names."""
     folder = ROOT / "roles" / role
     names = yaml.safe_load((folder / "vars" / "debian.yml").read_text())
-    text = "".join(path.read_text() for path in [*folder.glob("tasks/*.yml"), folder / "vars" / "main.yml"])
+    text = "".join(path.read_text() for path in files_for_all_families(role))
     assert names and all(name.startswith("%s_family_" % role) and name in text for name in names)
+    read = set(re.findall(r"\b%s_family_\w+" % role, text)) - {"%s_family_file" % role, "%s_family_tasks" % role}
+    assert read == set(names), "and it has each that is read"
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_only_the_files_of_a_family_name_what_differs(role: str) -> None:
+    """A second family adds a file of variables and one that installs packages, and changes none."""
+    folder = ROOT / "roles" / role
+    families = {path.stem for path in (folder / "vars").glob("*.yml")} - {"main"}
+    assert families == {path.stem.partition("_")[2] for path in (folder / "tasks").glob("install_*.yml")} == {"debian"}
+    packages = yaml.safe_load((folder / "vars" / "debian.yml").read_text())["%s_family_packages" % role]
+    words = ["dpkg", r"\bapt\b", "policy_rc_d", "start-stop-daemon", "/sbin/", "/etc/tgt", "/etc/iscsi", r"\.service\b"]
+    words += [r"\b%s\b" % package for package in packages if "-" in package]
+    for path in files_for_all_families(role):
+        if path.name != "system.yml":  # says what to install by hand on another system
+            lines = [line for line in path.read_text().splitlines() if not line.lstrip().startswith("#")]
+            text = "\n".join(lines).replace("systemd-udev-settle.service", "")
+            assert not [word for word in words if re.search(word, text)], path
+
+
+def test_a_second_family_is_taken_by_its_files_alone(tmp_path: pathlib.Path) -> None:
+    """In a copy of the role."""
+    copy = tmp_path / "roles" / "compute_host"
+    shutil.copytree(ROOT / "roles" / "compute_host", copy)
+    names = yaml.safe_load((copy / "vars" / "debian.yml").read_text())
+    (copy / "vars" / "redhat.yml").write_text(yaml.safe_dump({**names, "compute_host_family_packages": ["qemu-kvm"]}))
+    tasks = [{"ansible.builtin.debug": {"msg": "dnf installs {{ compute_host_wanted_packages | join(' ') }}"}}]
+    (copy / "tasks" / "install_redhat.yml").write_text(yaml.safe_dump(tasks))
+    main = yaml.safe_load((copy / "tasks" / "main.yml").read_text())
+    installs = [number for number, task in enumerate(main) if "compute_host_family_tasks" in str(task)]
+    (copy / "tasks" / "main.yml").write_text(yaml.safe_dump(main[: installs[0] + 1]))
+    done = play("compute_host", REFUSED["Rocky 9.6"], tmp_path, path=str(copy), part="main.yml")
+    assert done.returncode == 0 and "dnf installs qemu-kvm" in done.stdout, done.stdout
+
+
+def files_for_all_families(role: str) -> list[pathlib.Path]:
+    folder = ROOT / "roles" / role
+    found = [p for kind in ("tasks", "handlers", "templates", "files") for p in (folder / kind).glob("*")]
+    return [*(p for p in found if not p.name.startswith("install_")), folder / "vars" / "main.yml"]
