@@ -203,9 +203,9 @@ def _read_reals(rows: t.Any, ratios: str, times: str) -> None:
     for number, name in enumerate(RATIOS):
         rows[name] = of_kinds[:, number]
     # What is no number ends the reading: the 0 at the end is not reached then.
-    of_rows = np.fromstring(times + ",0", sep=",", dtype=np.float64)[:-1].reshape(len(rows), len(TIMES))
+    moments = np.fromstring(times + ",0", sep=",", dtype=np.float64)[:-1].reshape(len(rows), len(TIMES))
     for number, name in enumerate(TIMES):
-        rows[name] = of_rows[:, number]
+        rows[name] = moments[:, number]
 
 
 def _texts(names: str | None, texts: str | None, count: int) -> dict[str, t.Any] | None:
