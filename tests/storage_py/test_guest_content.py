@@ -9,6 +9,7 @@ The storage host logs in to its own portal with the kernel's initiator, whose na
 
 from __future__ import annotations
 
+import struct
 import typing as t
 
 import pytest
@@ -133,6 +134,32 @@ def test_the_content_of_a_volume_is_the_guests_alone(host: Host) -> None:
     host.connect("disconnected")
     host.export("absent")
     assert host.volume(host.id, "absent")["changed"]
+
+
+def test_labels_of_guests_are_no_names_of_the_host(host: Host) -> None:
+    """fstab finds a file system by links that udev makes of its label, UUID and partition: guests choose all of them."""
+    disk = host.connect()
+    uuid = "11111111-2222-4333-8444-555555555555"
+    chosen = ["by-label/host-data", "by-uuid/" + uuid, "by-partuuid/b00710f0-01"]
+    table = struct.pack("<I2xB3xB3xII64x", 0xB00710F0, 0, 0x83, 2048, 100000)[:70] + b"\x55\xaa"
+    host.sh(
+        "printf '%s' | dd of=%s bs=1 seek=440 conv=notrunc status=none; blockdev --rereadpt %s; udevadm settle;"
+        " mke2fs -q -F -L host-data -U %s -E offset=1048576 %s 50000k"
+        % ("".join("\\%03o" % byte for byte in table), disk, disk, uuid, disk)
+    )
+
+    def links() -> list[str]:
+        host.again()
+        return host.sh("cd /dev/disk; find . -type l").split()
+
+    assert {"./" + name for name in chosen} <= set(links())
+    host.storage.module("guest_content", {})
+    for found in (host.sh("cd /dev/disk; find . -type l").split(), links()):  # of disks that are there, and of new ones
+        by_path = [name for name in found if "-iscsi-" in name and host.id in name]
+        assert len(by_path) >= 2, found  # the disk and its partition
+        assert not [name for name in found if name.endswith(tuple(chosen))], found
+    logical = host.sh("udevadm info -q symlink /dev/own/volume-" + host.id).split()
+    assert "own/volume-" + host.id in logical and not [name for name in logical if "by-uuid" in name], logical
 
 
 def test_what_the_storage_host_made_of_a_volume_does_not_keep_it(host: Host) -> None:

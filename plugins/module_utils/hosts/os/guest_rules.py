@@ -5,7 +5,8 @@
 """Settings of udev and LVM that keep a host away from the content of guests' disks.
 
 udev looks at each new disk, and starts what its content asks for: LVM, md, bcache. A rule hides the type of content of guests' disks from
-the rules that follow. LVM also looks at all disks by itself, at each command: its file of devices lists the disks of this host.
+the rules that follow, and removes the links by which fstab finds a file system: a guest may give its own any label or UUID. LVM also looks at
+all disks by itself, at each command: its file of devices lists the disks of this host.
 
 source: udev(7); lvmdevices(8); lvm.conf(5)
 """
@@ -34,6 +35,9 @@ LVM_DEVICES = "/etc/lvm/devices/system.devices"
 #: What the type of content becomes in udev's database.
 HIDDEN = "content_of_guest"
 
+#: Folders of links below /dev/disk whose names are in the content.
+BY_CONTENT = ("by-uuid", "by-label", "by-partuuid", "by-partlabel", "by-designator", "by-dname", "by-parttypeuuid")
+
 _BEGIN, _END = "# begin bootflow.compute", "# end bootflow.compute"
 _BLOCK = re.compile(r"^%s\n.*?^%s\n" % (_BEGIN, _END), re.MULTILINE | re.DOTALL)
 _USES_FILE = re.compile(r"^[^#\n]*\buse_devicesfile\s*=\s*([01])", re.MULTILINE)
@@ -42,6 +46,12 @@ _DISK = re.compile(r"/dev/[A-Za-z0-9_/:.@=+-]+\Z")
 
 _UUID = "????????-????-????-????-????????????"
 _ID = "[0-9a-f-]" * 40  # of an image in a cache, at least; see guest_content
+#: The links that a disk keeps: all but these. udev of Debian 12 (252) has no SYMLINK-=, so the list of links is written again.
+_LINKS = r"""PROGRAM=="/bin/sh -c 'set -f; for link in $$DEVLINKS; do case $$link in /dev/gpt-auto-*|%s) ;; *) echo $${link#/dev/};; esac; done'", \
+    %s""" % (
+    "|".join("*/%s/*" % folder for folder in BY_CONTENT),
+    ", ".join('SYMLINK%s"%%c{%d}"' % ("+=" if number > 1 else "=", number) for number in range(1, 17)),
+)
 _TEXT = """\
 # Made by bootflow.compute: changes are lost. Guests write the content of these disks, and nothing of it is for this host.
 SUBSYSTEM!="block", GOTO="guests_end"
@@ -59,6 +69,11 @@ ENV{DM_UUID}=="mpath-*|part*", \\
     RESULT=="E:*", ENV{BOOTFLOW_GUEST}="1"
 ENV{BOOTFLOW_GUEST}!="1", GOTO="guests_end"
 ENV{UDISKS_IGNORE}="1"
+# No links by names that a guest chose: fstab of this host has such names for its own file systems. A map goes before its paths.
+ENV{DM_NAME}!="?*", OPTIONS+="link_priority=-100"
+ENV{DM_NAME}=="?*", OPTIONS+="link_priority=-99"
+ENV{ID_PART_GPT_AUTO_ROOT}=""
+%(links)s
 ENV{ID_FS_TYPE}=="LVM?_member|*_raid_member|*_member|bcache|btrfs|crypto_LUKS|DM_snapshot_cow|drbd", ENV{ID_FS_TYPE}="%(hidden)s"
 LABEL="guests_end"
 """
@@ -73,7 +88,7 @@ def rules(disks: t.Sequence[str] = ()) -> str:
         name = path[len("/dev/") :]
         match = 'SYMLINK=="%s"' % name if "/" in name else 'KERNEL=="%s"' % name
         lines.append('%s, ENV{BOOTFLOW_GUEST}="1"\n' % match)
-    return _TEXT % {"uuid": _UUID, "id": _ID, "disks": "".join(lines), "hidden": HIDDEN}
+    return _TEXT % {"uuid": _UUID, "id": _ID, "disks": "".join(lines), "links": _LINKS, "hidden": HIDDEN}
 
 
 def uses_devices_file() -> bool:
@@ -99,8 +114,8 @@ def missing(connects: bool) -> list[str]:
     found: list[str] = []
     if not os.path.exists(UDEV):
         return found  # nothing looks at new disks, as in a container
-    if "BOOTFLOW_GUEST" not in read_text(RULES):
-        found.append("udev has no rules for disks of guests (%s)" % RULES)
+    if _LINKS not in read_text(RULES):
+        found.append("udev has no rules for disks of guests, or older ones (%s)" % RULES)
     if has_lvm() and not uses_devices_file() and (connects or _is_set(_SCANS_VOLUMES)):
         found.append("LVM looks at disks of guests (use_devicesfile is off, or %s is missing)" % LVM_DEVICES)
     return found
@@ -134,11 +149,13 @@ def ensure(disks: t.Sequence[str] = (), check_mode: bool = False) -> dict[str, t
         after[LVM_DEVICES] = "".join("%s\n" % each for each in sorted(listed | set(imported)))
     changed = before != after or (has_lvm() and not uses_devices_file())
     if changed and not check_mode:
-        _write(before, after, imported)
+        _write(before, after, imported, disks)
     return {"changed": changed, "before": before, "after": after}
 
 
-def _write(before: t.Mapping[str, str], after: t.Mapping[str, str], imported: t.Sequence[str]) -> None:
+def _write(
+    before: t.Mapping[str, str], after: t.Mapping[str, str], imported: t.Sequence[str], disks: t.Sequence[str]
+) -> None:
     if LVM_DEVICES in after and not uses_devices_file():
         make_dirs(os.path.dirname(LVM_DEVICES), 0o755)
         if not os.path.exists(LVM_DEVICES):
@@ -154,6 +171,27 @@ def _write(before: t.Mapping[str, str], after: t.Mapping[str, str], imported: t.
         udevadm = shutil.which("udevadm")
         if udevadm:
             run([udevadm, "control", "--reload"], timeout=60, check=False)
+            _apply_rules(udevadm, disks)
+
+
+def _of_guests(disks: t.Sequence[str]) -> set[str]:
+    """The kernel names of the disks of guests, with their partitions. :arg disks: further ones."""
+    blocks = Blocks()
+    found = set(blocks.of_guests())
+    for path in disks:
+        name = os.path.basename(os.path.realpath(path))
+        found |= {name, *blocks.partitions(name)}
+    return found
+
+
+def _apply_rules(udevadm: str, disks: t.Sequence[str]) -> None:
+    """Have udev look again at the disks of guests that are there: at maps after the disks below them."""
+    folder = os.path.join(Blocks().sys, "class/block")
+    names = sorted(name for name in _of_guests(disks) if os.path.exists(os.path.join(folder, name)))
+    for maps in (False, True):
+        paths = [os.path.join(folder, name) for name in names if name.startswith("dm-") is maps]
+        if paths and os.path.exists(UDEV):
+            run([udevadm, "trigger", "--action=change", "--settle", *paths], timeout=120, check=False)
 
 
 def restricted() -> list[str] | None:
@@ -171,11 +209,7 @@ def own_physical_volumes(disks: t.Sequence[str] = ()) -> list[str]:
 
     :arg disks: further disks of guests.
     """
-    blocks = Blocks()
-    guests = set(blocks.of_guests())
-    for path in disks:
-        name = os.path.basename(os.path.realpath(path))
-        guests |= {name, *blocks.partitions(name)}
+    guests = _of_guests(disks)
     config = 'devices/use_devicesfile=0 log/command_names=0 log/prefix="" report/prefixes=0 report/quoted=1'
     words = ["pvs", "--config", config, "--noheadings", "--options", "pv_name"]
     done = run([program("lvm", "lvm2"), *words], timeout=300, report="LVM_REPORT_FD")

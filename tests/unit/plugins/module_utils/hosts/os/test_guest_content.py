@@ -12,6 +12,8 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
+import shutil
+import subprocess
 
 import pytest
 
@@ -143,6 +145,96 @@ def test_rules_name_further_disks_and_refuse_what_is_no_path():
     for path in ("sda", "/dev/../etc", '/dev/sda", RUN+="x', "/dev/disk/*", "/etc/passwd"):
         with pytest.raises(InvalidInput):
             guest_rules.rules([path])
+
+
+BY_PATH = "disk/by-path/ip-192.0.2.1:3260-iscsi-iqn.2010-10.org.openstack:volume-" + ONE + "-lun-0"
+
+
+def test_rules_leave_no_link_by_a_name_that_a_guest_chose(tmp_path):
+    """The program of the rule, as udev runs it: with all links of the disk in DEVLINKS, two letters for each dollar."""
+    (program,) = re.findall(r"PROGRAM==\"/bin/sh -c '([^']*DEVLINKS[^']*)'\"", guest_rules.rules())
+    stay = [
+        BY_PATH,
+        "disk/by-path/ip-fd00::1:3260-iscsi-iqn.2010-10.org.openstack:volume-%s-lun-0-part1" % ONE,
+        "disk/by-id/dm-uuid-mpath-36001405abc",
+        "disk/by-id/wwn-0x6001405",
+        "disk/by-diskseq/12",
+        "mapper/cinder--volumes-volume--" + ONE.replace("-", "--"),
+        "cinder-volumes/volume-" + ONE,
+        "of-an-administrator",
+    ]
+    go = [
+        "disk/by-uuid/2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11",
+        r"disk/by-label/my\x20root",
+        "disk/by-partuuid/b9254b22-01",
+        "disk/by-partlabel/root",
+        "disk/by-path/pci-0000:00:1f.2-part/by-label/root",
+        "gpt-auto-root",
+        "gpt-auto-root-luks",
+    ]
+    # A file that a pattern in a label would name.
+    (tmp_path / "disk").mkdir()
+    links = " ".join("/dev/" + link for pair in zip(stay, [*go, "disk/by-label/*"], strict=True) for link in pair)
+    argv = ["/bin/sh", "-c", program.replace("$$", "$")]
+    done = subprocess.run(argv, env={"DEVLINKS": links}, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == stay
+    assert (
+        ", ".join('SYMLINK%s"%%c{%d}"' % ("+=" if n else "=", n + 1) for n in range(len(stay))) in guest_rules.rules()
+    )
+
+
+def test_links_of_guests_come_after_those_of_the_host():
+    """Where the program did not run: a host's own file system keeps its name."""
+    lines = guest_rules.rules().splitlines()
+    (paths,) = [line for line in lines if 'link_priority=-100"' in line]
+    (maps,) = [line for line in lines if 'link_priority=-99"' in line]
+    end = lines.index('ENV{BOOTFLOW_GUEST}!="1", GOTO="guests_end"')
+    assert paths.startswith('ENV{DM_NAME}!="?*"') and maps.startswith('ENV{DM_NAME}=="?*"')
+    assert lines.index(paths) > end and lines.index('ENV{ID_PART_GPT_AUTO_ROOT}=""') > end
+
+
+def test_udev_accepts_the_rules(tmp_path):
+    file = tmp_path / "61-bootflow-guests.rules"
+    file.write_text(guest_rules.rules(["/dev/disk/by-id/nvme-eui.0025385b71b01234", "/dev/sdq"]))
+    udevadm = shutil.which("udevadm", path="/usr/bin:/bin:/usr/sbin:/sbin")
+    words = subprocess.run([udevadm, "--help"], capture_output=True, text=True, check=True).stdout if udevadm else ""
+    if "verify" not in words:
+        pytest.skip("udevadm verify is of systemd 254 and newer")
+    done = subprocess.run([udevadm, "verify", str(file)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_disks_that_are_there_get_the_rules(host, monkeypatch, tmp_path):
+    """Paths before the maps over them, and nothing of the host."""
+    host.scsi("sda", 1, "iqn.2010-10.org.openstack:volume-" + ONE, holders=["dm-4"])
+    host.block("sdb").block("sdq").partition("sdq", "sdq1").dm(4, "volume", "mpath-3600")
+    calls = tmp_path / "calls"
+    (tmp_path / "udevadm").write_text('#!/bin/sh\necho "$*" >>%s\n' % calls)
+    (tmp_path / "udevadm").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path) + ":/usr/bin:/bin")
+    monkeypatch.setattr(guest_rules, "RULES", str(tmp_path / "rules.d" / "rules"))
+    monkeypatch.setattr(guest_rules, "UDEV", str(tmp_path))
+    monkeypatch.setattr(guest_rules, "has_lvm", lambda: False)
+    monkeypatch.setattr(guest_rules, "Blocks", lambda: blocks(host))
+    assert guest_rules.ensure(["/dev/sdq"], check_mode=True)["changed"] and not calls.exists()
+    assert guest_rules.ensure(["/dev/sdq"])["changed"] and not guest_rules.ensure(["/dev/sdq"])["changed"]
+    folder = "%s/class/block/" % blocks(host).sys
+    trigger = "trigger --action=change --settle "
+    assert calls.read_text().splitlines() == [
+        "control --reload",
+        trigger + " ".join(folder + name for name in ("sda", "sdq", "sdq1")),
+        trigger + folder + "dm-4",
+    ]
+
+
+def test_rules_of_an_older_release_are_reported(monkeypatch, tmp_path):
+    monkeypatch.setattr(guest_rules, "RULES", str(tmp_path / "rules"))
+    monkeypatch.setattr(guest_rules, "UDEV", str(tmp_path))
+    monkeypatch.setattr(guest_rules, "has_lvm", lambda: False)
+    (tmp_path / "rules").write_text(re.sub(r"PROGRAM[^\n]*DEVLINKS", "", guest_rules.rules()))
+    assert len(guest_rules.missing(True)) == 1
+    (tmp_path / "rules").write_text(guest_rules.rules(["/dev/sdq"]))
+    assert guest_rules.missing(True) == []
 
 
 def test_rules_hide_logical_volumes_of_cached_images_and_no_others():
