@@ -58,6 +58,7 @@ def test_variables_of_other_hosts_are_not_read() -> None:
     for value in (HostVars(), {"a": [HostVars()]}):
         check_size(value, "hostvars")
     assert not too_large([HostVars()])
+    assert too_large([HostVars(), aliases("list")]), "beside them"
 
 
 @pytest.mark.parametrize("form", ["list", "mapping"])

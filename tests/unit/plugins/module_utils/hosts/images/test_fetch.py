@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import dataclasses
 import http.server
 import os
 import socket
@@ -318,3 +319,13 @@ def test_the_server_of_a_checksum_gets_no_login_of_the_images(serve, known):
     assert (headers.get("Authorization"), headers.get("X-Token")) == (
         (None, None) if known == "other" else (BASIC, "s3cret")
     )
+
+
+def test_another_server_gets_nothing_that_identifies_the_client():
+    for_all = {"validate_certs": False, "ca_path": "/ca.pem", "use_proxy": False}
+    whole = dataclasses.replace(LOGIN, client_cert="/me.pem", client_key="/me.key", **for_all)
+    image = "https://images.example.org/image.raw"
+    for same in ("https://images.example.org/sums", "HTTPS://Images.example.org:443/sums"):
+        assert whole.for_server_of(same, image) == whole
+    for other in ("http://images.example.org/sums", "https://images.example.org:8443/sums", "https://example.org/sums"):
+        assert whole.for_server_of(other, image) == ImageAccess(**for_all)
