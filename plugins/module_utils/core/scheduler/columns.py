@@ -86,9 +86,10 @@ class Fleet:
     The given HostStates are never written to. Hosts keep the given order: it decides between equals.
     """
 
-    def __init__(self, hosts: t.Iterable[HostState]):
+    def __init__(self, hosts: t.Iterable[HostState], machines: t.Mapping[str, str] | None = None):
+        """:arg machines: host -> one of the names of its machine, the same for each; hosts whose machine has one name are left out"""
         require(np, "numpy", "numpy")
-        self._start(list(hosts), {}, {})
+        self._start(list(hosts), {}, {}, machines)
 
     @classmethod
     def of_columns(
@@ -96,16 +97,18 @@ class Fleet:
         columns: t.Mapping[str, t.Sequence[t.Any]],
         alike: t.Mapping[str, t.Sequence[t.Hashable]],
         make: t.Callable[[int], HostState],
+        machines: t.Mapping[str, str] | None = None,
     ) -> Fleet:
         """A fleet that was read as columns.
 
         :arg columns: attribute of HostState -> its value on each host, as a sequence or an array; at least those of ``NUMBERS``, and host.
         :arg alike: attribute of HostState -> a label on each host; hosts with the same label have the same value.
         :arg make: position -> the whole HostState.
+        :arg machines: see __init__(); it may have hosts that are not in the fleet.
         """
         require(np, "numpy", "numpy")
         fleet = cls.__new__(cls)
-        fleet._start(LazyHosts(len(columns["host"]), make), columns, alike)
+        fleet._start(LazyHosts(len(columns["host"]), make), columns, alike, machines)
         return fleet
 
     def _start(
@@ -113,15 +116,19 @@ class Fleet:
         hosts: t.Sequence[HostState],
         columns: t.Mapping[str, t.Sequence[t.Any]],
         alike: t.Mapping[str, t.Sequence[t.Hashable]],
+        machines: t.Mapping[str, str] | None,
     ) -> None:
         self.hosts = hosts
+        self.machines: t.Mapping[str, str] = machines or {}
         self._given: t.Mapping[str, t.Any] = columns
         self._alike: t.Mapping[str, t.Any] = alike
         self._columns: dict[str, Column] = {}
         self._groups: dict[str, Groups] = {}
         self._kinds_of: dict[tuple[str, ...], tuple[t.Sequence[int], Column]] = {}
         self._group_counts: dict[str, Column] = {}
-        self._several_nodes: bool | None = None
+        self._machine_column: t.Sequence[str] | None = None
+        self._machine_array: Column = None
+        self._is_one_row_each: bool | None = None
         self._current: dict[int, HostState] = {}
         self._dedicated: dict[int, _Dedicated] = {}  # rows whose NUMA cells or devices were taken from
         self._before: dict[int, list[_Dedicated]] = {}
@@ -236,22 +243,46 @@ class Fleet:
         left = self._dedicated.get(row)
         return left.disks if left is not None else self.hosts[row].free_disks
 
+    def machine_names(self) -> t.Sequence[str]:
+        """For each row one of the names of its machine, the same for all of them."""
+        if self._machine_column is None:
+            names = self.values("host")
+            self._machine_column = [self.machines.get(h, h) for h in names] if self.machines else names
+        return self._machine_column
+
+    def names_of(self, host: str) -> set[str]:
+        """All names of a host's machine."""
+        machine = self.machines.get(host, host)
+        return {host, *(name for name, its in self.machines.items() if its == machine)}
+
+    @property
+    def is_one_row_each(self) -> bool:
+        """Whether each machine has one row: no host has several nodes, and no machine several names."""
+        if self._is_one_row_each is None:
+            self._is_one_row_each = len(set(self.machine_names())) == len(self)
+        return self._is_one_row_each
+
     def group_counts(self, group: ServerGroup) -> Column:
-        """Members of the group on each host, including those placed in this request."""
+        """Members of the group on the machine of each row, including those placed in this request."""
         counts = self._group_counts.get(group.id)
         if counts is None:
-            there = group.host_counts
-            names = self.values("host") if there else ()
+            there: dict[str, int] = {}
+            for host, number in group.host_counts.items():
+                machine = self.machines.get(host, host)
+                there[machine] = there.get(machine, 0) + number
+            names = self.machine_names() if there else ()
             counts = np.array([there.get(h, 0) for h in names] if there else np.zeros(len(self)), dtype=np.int64)
             self._group_counts[group.id] = counts
         return counts
 
-    def _rows_of_host(self, row: int) -> t.Any:
-        """All nodes of a node's host: a group's member on one node is on the host."""
-        if self._several_nodes is None:
-            names = self.values("host")
-            self._several_nodes = len(set(names)) < len(names)
-        return np.flatnonzero(self.column("host", object) == self.hosts[row].host) if self._several_nodes else row
+    def _rows_of_machine(self, row: int) -> t.Any:
+        """All rows of a row's machine: a member of a group in one is on the machine."""
+        if self.is_one_row_each:
+            return row
+        names = self.machine_names()
+        if self._machine_array is None:
+            self._machine_array = np.array(names, dtype=object)
+        return np.flatnonzero(self._machine_array == names[row])
 
     def consume(self, row: int, spec: RequestSpec, sign: int = 1, limits: t.Mapping[str, t.Any] | None = None) -> None:
         """Take (``sign`` 1) or release (-1) what one instance of ``spec`` needs of a host.
@@ -266,7 +297,7 @@ class Fleet:
         self.num_instances[row] += sign
         self.num_io_ops[row] += sign
         if spec.instance_group is not None:
-            self.group_counts(spec.instance_group)[self._rows_of_host(row)] += sign
+            self.group_counts(spec.instance_group)[self._rows_of_machine(row)] += sign
         if spec.takes_dedicated:
             self._consume_dedicated(row, spec, sign, limits or {})
         self._current.pop(row, None)

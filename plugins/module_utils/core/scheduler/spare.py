@@ -25,8 +25,9 @@ def hosts_that_can_be_lost(
 ) -> list[dict[str, t.Any]]:
     """For each host, where its guests would go if it failed. The fleet is left unchanged.
 
-    The guests are placed on the other hosts, the largest first (memory, then vCPUs, then disk), by the filters and
-    weighers of ``options``. A host forced at boot no longer counts, and the lost host has no members of server groups.
+    A machine with several names is lost with all of them. The guests are placed on the other hosts, the largest first (memory, then
+    vCPUs, then disk), by the filters and weighers of ``options``. A host forced at boot no longer counts, and the lost host has no
+    members of server groups.
 
     Returns [{host, fits, moved: [{instance_uuid, host, node}], stuck: [{instance_uuid, reason, filters}]}] in the order of the
     fleet, a host with several nodes once.
@@ -40,20 +41,22 @@ def hosts_that_can_be_lost(
     make_weighers(quiet, user)
     wanted = None if hosts is None else set(hosts)
     names = [n for n in dict.fromkeys(fleet.values("host")) if wanted is None or n in wanted]
-    return [_without(fleet, name, loads.get(name, ()), quiet) for name in names]
+    return [_without(fleet, name, loads, quiet) for name in names]
 
 
 def _size(spec: RequestSpec) -> tuple[int, int, int]:
     return spec.memory_mb, spec.vcpus, spec.disk_gb
 
 
-def _without(fleet: Fleet, host: str, load: t.Sequence[RequestSpec], options: SchedulerOptions) -> dict[str, t.Any]:
+def _without(fleet: Fleet, host: str, loads: Loads, options: SchedulerOptions) -> dict[str, t.Any]:
+    names = sorted(fleet.names_of(host))
+    load = [spec for name in names for spec in loads.get(name, ())]
     moved: list[dict[str, t.Any]] = []
     stuck: list[dict[str, t.Any]] = []
     fillings: list[Filling] = []
     try:
         for spec in sorted(load, key=_size, reverse=True):
-            homeless = _homeless(spec, host)
+            homeless = _homeless(spec, names)
             filling = Filling(fleet, homeless, options)
             fillings.append(filling)
             candidates, why_none = _candidates(fleet, homeless)
@@ -71,20 +74,20 @@ def _without(fleet: Fleet, host: str, load: t.Sequence[RequestSpec], options: Sc
     return {"host": host, "fits": not stuck, "moved": moved, "stuck": stuck}
 
 
-def _homeless(spec: RequestSpec, host: str) -> RequestSpec:
-    """The request for a guest of a lost host."""
+def _homeless(spec: RequestSpec, hosts: t.Sequence[str]) -> RequestSpec:
+    """The request for a guest of a lost host. :arg hosts: its names"""
     group = spec.instance_group
     return replace(
         spec,
         force_host=None,
         force_node=None,
         retry_hosts=(),
-        ignore_hosts=[*spec.ignore_hosts, host],
-        instance_group=None if group is None else _without_host(group, host),
+        ignore_hosts=[*spec.ignore_hosts, *hosts],
+        instance_group=None if group is None else _without_hosts(group, hosts),
     )
 
 
-def _without_host(group: ServerGroup, host: str) -> ServerGroup:
-    """The group without the host, under another name: the fleet counts the members of each name."""
-    left = {h: n for h, n in group.host_counts.items() if h != host}
-    return replace(group, id="%s without %s" % (group.id, host), host_counts=left)
+def _without_hosts(group: ServerGroup, hosts: t.Sequence[str]) -> ServerGroup:
+    """The group without these hosts, under another name: the fleet counts the members of each name."""
+    left = {h: n for h, n in group.host_counts.items() if h not in hosts}
+    return replace(group, id="%s without %s" % (group.id, " ".join(hosts)), host_counts=left)

@@ -219,7 +219,8 @@ def lose(
     tx: Transaction, read_fleet: ReadFleet, options: SchedulerOptions, hosts: t.Collection[str] | None = None
 ) -> list[dict[str, t.Any]]:
     """core's hosts_that_can_be_lost() for these hosts (all by default), with the names of the instances."""
-    load = loads(tx, hosts)
+    named = nodes.same_machines(tx, hosts) if hosts is not None else {}
+    load = loads(tx, None if hosts is None else {*hosts, *(name for names in named.values() for name in names)})
     fleet = read_fleet(tx, schedule.needs_of(load.stored, options))
     found = hosts_that_can_be_lost(fleet, load.by_host, options, hosts)
     for host in found:
@@ -245,7 +246,7 @@ def as_configured(tx: Transaction, fleet: Fleet, configurations: t.Mapping[str, 
     for host in fleet.hosts:
         change = changes.get(t.cast(int, host.node_id))
         hosts.append(host if change is None else replace(host, **_changed(host, *change)))
-    return Fleet(hosts)
+    return Fleet(hosts, fleet.machines)
 
 
 def _changed(host: HostState, row: NodeRow, new: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

@@ -138,7 +138,7 @@ class ClaimBatch:
             numa = any(d.numa is not None for d in asking)
             self.free = dedicated_resources.load(tx, list(self.ids.values()), numa=numa)
         groups = {r.group.id for r in requests if r.group is not None}
-        self.members = _Members(tx, groups) if groups else None
+        self.members = _Members(tx, groups, nodes.machine_names(named)) if groups else None
         self._delta: tuple[ResourceRequest, UsageDelta] | None = None
         self.added: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0])  # by node: in the order of _USAGE
         self.claims: list[dict[str, t.Any]] = []
@@ -286,7 +286,9 @@ class _Place:
 class _Members:
     """The members of groups by their claims, for the late check under the lock of the group's row."""
 
-    def __init__(self, tx: Transaction, groups: t.Collection[str]):
+    def __init__(self, tx: Transaction, groups: t.Collection[str], machines: t.Mapping[str, str]):
+        """:arg machines: see nodes.machine_names()"""
+        self.machines = machines
         self.there: dict[str, list[_Place]] = {g: [] for g in groups}
         c = claims.c
         query = (
@@ -302,8 +304,9 @@ class _Members:
         others: dict[str, set[str]] = defaultdict(set)
         for place in self.there[group.id]:
             if place.member != uuid:
-                others[place.host].add(place.member)
-        text = late_check(replace(group, host_counts={h: len(m) for h, m in others.items()}), host, uuid)
+                others[self.machines.get(place.host, place.host)].add(place.member)
+        counts = {h: len(m) for h, m in others.items()}
+        text = late_check(replace(group, host_counts=counts), self.machines.get(host, host), uuid)
         if text:
             raise errors.RescheduledException(instance_uuid=uuid, reason=text)
 

@@ -95,8 +95,9 @@ def read(
         table = _as_lists(table)
     for stranger in strangers:
         _add_stranger(table, stranger)
-    table = _with_other_names(table, nodes.other_names_of(tx))
-    reader = _FleetReader(tx, table, found, aggregates or {}, host_vars or {}, needs)
+    others = nodes.other_names_of(tx)
+    table = _with_other_names(table, others)
+    reader = _FleetReader(tx, table, found, aggregates or {}, host_vars or {}, needs, nodes.machine_names(others))
     reader.silent = silent or {}
     try:
         return reader.fleet()
@@ -213,8 +214,10 @@ class _FleetReader:
         aggregates: t.Mapping[str, tuple[Aggregate, ...]],
         host_vars: t.Mapping[str, t.Mapping[str, t.Any]],
         needs: Needs,
+        machines: t.Mapping[str, str],
     ):
         self.table = table
+        self.machines = machines
         self.aggregates = aggregates
         self.host_vars = host_vars
         ids = table["id"].tolist() if isinstance(table["id"], np.ndarray) else table["id"]
@@ -229,7 +232,7 @@ class _FleetReader:
         self.dedicated = (
             dedicated_resources.load(tx, some, needs.numa, needs.devices) if needs.numa or needs.devices else {}
         )
-        self.instances = _instances(tx) if needs.instances else {}
+        self.instances = _of_machines(_instances(tx), machines) if needs.instances else {}
         self.metrics = _metrics(tx) if needs.metrics else {}
 
     def _leave_out_profiles(self) -> None:
@@ -276,7 +279,7 @@ class _FleetReader:
             if empty:
                 alike.update(dict.fromkeys(names, same))
         self.num_io_ops = columns["num_io_ops"]
-        return Fleet.of_columns(columns, alike, self._host_state)
+        return Fleet.of_columns(columns, alike, self._host_state, self.machines)
 
     def _host_state(self, i: int) -> HostState:
         row = {
@@ -350,3 +353,13 @@ def _instances(tx: Transaction) -> dict[str, dict[str, str]]:
     for row in rows:
         found.setdefault(row.host, {})[row.uuid] = flavors.get(row.request_spec_id, "")
     return found
+
+
+def _of_machines(there: dict[str, dict[str, str]], machines: t.Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """The same: the instances of a machine with several names are on each of these hosts. :arg machines: see nodes.machine_names()"""
+    if not machines:
+        return there
+    together: dict[str, dict[str, str]] = {}
+    for host, machine in machines.items():
+        together.setdefault(machine, {}).update(there.get(host, {}))
+    return {**there, **{host: together[machine] for host, machine in machines.items() if together[machine]}}

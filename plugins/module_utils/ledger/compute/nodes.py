@@ -165,6 +165,12 @@ def other_names_of(tx: Transaction) -> dict[int, list[NodeRow]]:
     return found
 
 
+def machine_names(others: t.Mapping[int, t.Sequence[NodeRow]]) -> dict[str, str]:
+    """host -> one of the names of its machine, the same for each. :arg others: other_names_of()"""
+    hosts = {int(r.id): r.host for rows in others.values() for r in rows}
+    return {hosts[i]: min(hosts[i], *(r.host for r in rows)) for i, rows in others.items()}
+
+
 def taken(rows: t.Iterable[NodeRow]) -> tuple[int, int, int]:
     """What is claimed on these nodes: memory in MB, disk in GB, vCPUs."""
     amounts = [

@@ -42,8 +42,8 @@ class ServerGroupAntiAffinityFilter(Filter):
         group = _group(spec, ANTI_AFFINITY)
         if group is None:
             return pass_all(rows)
-        if np.ndim(rows):  # nodes of one host share its members
-            self.per_host = len(set(fleet.values("host"))) == len(fleet)
+        if np.ndim(rows):  # nodes of one host share its members, and so do the names of one machine
+            self.per_host = fleet.is_one_row_each
         counts = fleet.group_counts(group)[rows]
         most = group.max_server_per_host
         mask = np.array(counts < most).reshape(np.shape(rows))

@@ -30,8 +30,7 @@ class _SoftGroupWeigher(Weigher):
     def changes(self, fleet: Fleet, spec: RequestSpec) -> Changes:
         if not self._concerned(spec):
             return Changes.NONE
-        one_node_each = len(set(fleet.values("host"))) == len(fleet)
-        return Changes.PICKED if one_node_each else Changes.ALL
+        return Changes.PICKED if fleet.is_one_row_each else Changes.ALL
 
 
 class ServerGroupSoftAffinityWeigher(_SoftGroupWeigher):

@@ -92,6 +92,17 @@ def test_anti_affinity_is_kept():
     assert ask([host("a"), host("b"), host("c")], load)["a"]["moved"][0]["host"] == "c"
 
 
+def test_a_machine_is_lost_with_all_of_its_names():
+    group = ServerGroup("g", "g", "anti-affinity", host_counts={"a": 1, "c": 1})
+    loads = {"a": [guests(100, "u", instance_group=group)], "b": [guests(200, "v")]}
+    fleet = Fleet([host("a"), host("b"), host("c"), host("d")], {"a": "a", "b": "a"})
+    for name in "ab":
+        (found,) = hosts_that_can_be_lost(fleet, loads, OPTIONS, hosts=[name])
+        assert found["fits"] and {m["instance_uuid"] for m in found["moved"]} == {"u", "v"}
+        assert {m["host"] for m in found["moved"]} <= {"c", "d"}
+        assert [m["host"] for m in found["moved"] if m["instance_uuid"] == "u"] == ["d"]
+
+
 def test_an_affinity_group_moves_together():
     group = ServerGroup("g", "g", "affinity", host_counts={"a": 3})
     load = {"a": [guests(1024, "u", "v", instance_group=group), guests(512, "w", instance_group=group)]}

@@ -11,8 +11,11 @@ from dataclasses import replace
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.server_groups import ServerGroup
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.claims import ResourceRequest
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import claims, nodes
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.registry import DEFAULT_FILTERS
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import whatif
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import claims, fleet, nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.claims import Candidate, ClaimRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.taking import (
@@ -29,7 +32,7 @@ from ansible_collections.bootflow.compute.tests.unit.worlds.taking import (
     waiting,
 )
 from ansible_collections.bootflow.compute.tests.unit.worlds.taking import pinned as pinned_cells
-from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
+from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, request
 
 UUID = "4ba360aa-565a-4939-921e-ad5ce44ce5bf"
 NAMES = ("kvm1", "kvm1.example.org")
@@ -128,3 +131,58 @@ def test_each_device_and_each_cpu_is_given_out_once(world: World, together: bool
     assert {d["path"] for d in first["disks"]}.isdisjoint(d["path"] for d in second["disks"])
     assert {d["address"] for d in first["pci"]}.isdisjoint(d["address"] for d in second["pci"])
     assert len({*pins(world, uuids[0]), *pins(world, uuids[1])}) == 4
+
+
+def group(policy: str, most: int = 1) -> ServerGroup:
+    return ServerGroup(id="id-of-g", name="g", policy=policy, max_server_per_host=most, project="default")
+
+
+@pytest.mark.parametrize("filters", [DEFAULT_FILTERS, [f for f in DEFAULT_FILTERS if not f.startswith("ServerGroup")]])
+def test_a_machine_has_one_member_of_an_anti_affinity_group(world: World, filters: list[str]) -> None:
+    """With the filter, and by the late check alone."""
+    known_as(world, *NAMES)
+    world.report("kvm2", memory=3)
+    for number in range(3):
+        world.accept(request("web-%d" % number, server_group=group("anti-affinity")))
+        world.schedule(enabled_filters=filters)
+    placed = [r.host for r in world.rows(tables.instances) if r.host]
+    assert len(placed) == 2 and "kvm2" in placed
+
+
+@pytest.mark.parametrize("filters", [DEFAULT_FILTERS, [f for f in DEFAULT_FILTERS if not f.startswith("ServerGroup")]])
+def test_members_of_an_affinity_group_are_on_either_name(world: World, filters: list[str]) -> None:
+    known_as(world, "kvm1")
+    world.accept(request("one", server_group=group("affinity")))
+    world.schedule()
+    known_as(world, "kvm1.example.org")
+    world.report("kvm2", memory=9)
+    with world.ledger.write() as tx:
+        nodes.configure(tx.for_run(world.context()), {"kvm1": {"disabled": True}})
+    world.accept(request("two", server_group=group("affinity")))
+    assert [c.host for c in world.schedule(enabled_filters=filters).placed.values()] == ["kvm1.example.org"]
+
+
+@pytest.mark.parametrize(("hint", "hosts"), [("same_host", {"kvm1", "kvm1.example.org"}), ("different_host", {"kvm2"})])
+@pytest.mark.parametrize("in_inventory", [NAMES, NAMES[1:]])
+def test_hints_mean_the_machine(world: World, hint: str, hosts: set[str], in_inventory: tuple[str, ...]) -> None:
+    """Also where the instance is under its former name, which the inventory has no more."""
+    known_as(world, "kvm1", memory=9)
+    uuid = world.boot("one")
+    known_as(world, "kvm1.example.org", memory=9)
+    world.report("kvm2", memory=2)
+    world.accept(request("two", scheduler_hints={hint: [uuid]}))
+    world.fleet = lambda tx, needs=fleet.NUMBERS_ONLY: fleet.read(tx, {*in_inventory, "kvm2"}, needs=needs)  # type: ignore[method-assign]
+    filters = ["ComputeFilter", "RamFilter", "SameHostFilter", "DifferentHostFilter"]
+    (placed,) = world.schedule(enabled_filters=filters).placed.values()
+    assert placed.host in hosts & {*in_inventory, "kvm2"}
+
+
+def test_a_machine_is_lost_with_all_of_its_names(world: World) -> None:
+    known_as(world, "kvm1")
+    world.boot("one")
+    known_as(world, "kvm1.example.org")
+    world.report("kvm2", memory=3)
+    for name in NAMES:
+        with world.ledger.read() as tx:
+            (found,) = whatif.lose(tx, world.fleet, world.options(), {name})
+        assert [(m["name"], m["host"]) for m in found["moved"]] == [("one", "kvm2")]

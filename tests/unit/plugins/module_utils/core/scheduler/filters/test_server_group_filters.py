@@ -22,8 +22,9 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.re
 from ..reference import make_options
 
 
-def fleet(*names, **more):
-    return Fleet([HostState(n, "node-" + n, memory_mb=4096, local_gb=100, vcpus=4, **more.get(n, {})) for n in names])
+def fleet(*names, machines=None, **more):
+    hosts = [HostState(n, "node-" + n, memory_mb=4096, local_gb=100, vcpus=4, **more.get(n, {})) for n in names]
+    return Fleet(hosts, machines)
 
 
 def group(policy, most=1, **counts):
@@ -65,6 +66,36 @@ def passing(cls, of_group, where=None, uuids=()):
 )
 def test_who_passes(cls, of_group, expected):
     assert "".join(passing(cls, of_group)) == expected
+
+
+# a and b are names of one machine, and so was d, which the inventory has no more.
+SAME = {"a": "a", "b": "a", "d": "a"}
+
+
+@pytest.mark.parametrize(
+    ("cls", "of_group", "expected"),
+    [
+        (ServerGroupAntiAffinityFilter, group("anti-affinity", a=1), "c"),
+        (ServerGroupAntiAffinityFilter, group("anti-affinity", d=1), "c"),
+        (ServerGroupAntiAffinityFilter, group("anti-affinity", 2, a=1), "abc"),
+        (ServerGroupAntiAffinityFilter, group("anti-affinity", 2, a=1, d=1, c=1), "c"),
+        (ServerGroupAffinityFilter, group("affinity", b=1), "ab"),
+        (ServerGroupAffinityFilter, group("affinity", d=1), "ab"),
+    ],
+)
+def test_names_of_one_machine_are_one_host(cls, of_group, expected):
+    assert "".join(passing(cls, of_group, fleet("a", "b", "c", machines=SAME))) == expected
+
+
+def test_a_member_that_was_just_placed_is_under_each_name_of_its_machine():
+    where = fleet("a", "b", "c", machines=SAME)
+    of_group = group("anti-affinity")
+    assert sorted(place(where, 2, of_group, **FILTERS)) in (["a", "c"], ["b", "c"])
+    with pytest.raises(NoValidHost):
+        place(fleet("a", "b", "c", machines=SAME), 3, of_group, **FILTERS)
+    soft = {"enabled_filters": ["RamFilter"], "weighers": ["ServerGroupSoftAntiAffinityWeigher"]}
+    assert "c" in place(fleet("a", "b", "c", machines=SAME), 2, group("soft-anti-affinity"), **soft)
+    assert place(fleet("a", "b", "c", machines=SAME), 2, group("soft-anti-affinity", d=1), **soft)[0] == "c"
 
 
 def test_an_instance_that_is_moved_may_stay():
