@@ -39,6 +39,11 @@ ELSEWHERE = {
     "inventory": "test_inventory.py pings guests through the plugin, and boots and works in them in one command",
     "ledger": "test_ledger_playbooks.py copies, restores and purges ledgers; dumps need a PostgreSQL of the reader's",
     "operations": "test_operations.py and its neighbours run each playbook, whose instances have to be in another state each time",
+    "power": "as operations: test_operations.py, test_power_sync.py, test_watch.py, test_soft_delete.py",
+    "rescue-and-rebuild": "as operations: test_rescue.py, test_admin_password.py",
+    "resize-and-migrate": "as operations: test_moves.py, test_resize_here.py, test_resized_disks.py; grow-a-disk types a resize",
+    "live-migration": "as operations: test_live_migration.py; service-a-host migrates live",
+    "recovery": "as operations: test_evacuate.py, test_crash.py; service-a-host types an evacuation",
     "volumes": "it needs a storage host: tests/storage_py/test_volume_playbooks.py",
     "volumes-by-hand": "it needs a storage host: tests/storage_py/test_volumes_by_hand.py",
 }
@@ -52,6 +57,8 @@ INSTEAD = {
 }
 NOT_TYPED = {
     "bootflow.compute.volume_extend": "it needs a storage host: tests/storage_py/test_volume_playbooks.py",
+    "bootflow.compute.attach_interface": "it needs a second network: test_interfaces.py",
+    "bootflow.compute.detach_interface": "it needs a second network: test_interfaces.py",
 }
 
 

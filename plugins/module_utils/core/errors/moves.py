@@ -29,7 +29,7 @@ class MoveNotSupported(InvalidInput):
     """The instance has something that a cold migration or resize does not carry to another host."""
 
     msg_fmt = "Instance %(instance_uuid)s cannot be moved: %(reason)s"
-    remedy = "docs/operations.md says what moves."
+    remedy = "docs/resize-and-migrate.md says what moves."
 
 
 class GuestDataRequired(InvalidInput):

@@ -53,7 +53,7 @@ SECTIONS: tuple[tuple[str, str, tuple[Setting, ...]], ...] = (
     ("Of a compute host", "Read for each host: set them in host_vars, group_vars or for all hosts.", HOST),
     (
         "Live migration",
-        "Read for each host; see [operations.md](operations.md#to-another-host-while-it-runs).",
+        "Read for each host; see [live-migration.md](live-migration.md).",
         (*LIVE, *LIVE_TARGET),
     ),
     ("Volumes", "", (*VOLUME_WORK, *VOLUME, *VOLUME_SCHEDULER, *CROSS_AZ_ATTACH, *VOLUME_SELECTION, *VOLUME_DELETION)),

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""All operations, one row each. docs/operations.md describes how to add one."""
+"""All operations, one row each. docs/architecture.md describes how to add one."""
 
 from __future__ import annotations
 
