@@ -7,20 +7,24 @@
     with PrivateLibvirt(folder) as host:
         host.run("virsh", "list")
 
-Root, the Debian packages libvirt-daemon and qemu, and unshare are all it needs.
+Root, the Debian packages libvirt-daemon-system and qemu, and unshare are all it needs. QEMU is another user than root, as Debian has it, so that files of
+guests are in a folder of make_folder(): pytest's own are closed to others.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
+from pathlib import Path
 
 _TREES = ("/etc/libvirt", "/var/lib/libvirt", "/var/cache/libvirt", "/var/log/libvirt", "/run")
-_QEMU_CONF = 'user = "root"\ngroup = "root"\nsecurity_driver = "none"\ncgroup_controllers = [ ]\nnamespaces = [ ]\n'
+_QEMU_CONF = "cgroup_controllers = [ ]\n"
 
 
 class PrivateLibvirt:
@@ -31,8 +35,11 @@ class PrivateLibvirt:
         self.name = name
         self.unshare = None
         self.pid = 0
+        self.of_guests = Path()
 
     def __enter__(self):
+        self.of_guests = Path(tempfile.mkdtemp(prefix="private-libvirt-"))
+        self.of_guests.chmod(0o711)
         ready = os.path.join(self.folder, "ready")
         self.log = open(os.path.join(self.folder, "init.log"), "w")
         self.unshare = subprocess.Popen(
@@ -57,6 +64,14 @@ class PrivateLibvirt:
             self.unshare.send_signal(signal.SIGKILL)
             self.unshare.wait()
         self.log.close()
+        shutil.rmtree(self.of_guests, ignore_errors=True)
+
+    def make_folder(self, name):
+        """An empty folder through which QEMU may pass, until the end. :arg name: of a test, once"""
+        folder = self.of_guests / name
+        folder.mkdir()
+        folder.chmod(0o711)
+        return folder
 
     @property
     def prefix(self):

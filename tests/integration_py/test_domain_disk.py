@@ -41,17 +41,17 @@ def libvirt(tmp_path_factory):
 
 @pytest.fixture
 def host(libvirt, tmp_path):
-    host = Host(libvirt, tmp_path)
+    host = Host(libvirt, libvirt.make_folder(tmp_path.name))
     yield host
     libvirt.run("virsh", "destroy", GUEST, check=False)
     libvirt.run("virsh", "undefine", GUEST, check=False)
 
 
 class Host:
-    def __init__(self, libvirt, tmp_path):
+    def __init__(self, libvirt, folder):
         self.libvirt = libvirt
-        self.tmp = tmp_path
-        self.modules = ModuleRunner(str(tmp_path / "library"), libvirt.prefix)
+        self.tmp = folder
+        self.modules = ModuleRunner(str(folder / "library"), libvirt.prefix)
 
     def guest(self, start=True):
         root = tiny_guest.raw_image(str(self.tmp / "root.raw"), "TINY-GUEST")

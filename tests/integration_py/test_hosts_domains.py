@@ -32,8 +32,8 @@ def libvirt(tmp_path_factory):
 
 
 @pytest.fixture
-def host(libvirt, tmp_path, tmp_path_factory):
-    host = Host(libvirt, tmp_path)
+def host(libvirt, tmp_path):
+    host = Host(libvirt, libvirt.make_folder(tmp_path.name))
     yield host
     for uuid in libvirt.run("virsh", "-q", "list", "--all", "--uuid").split():
         libvirt.run("virsh", "destroy", uuid, check=False)
@@ -41,11 +41,11 @@ def host(libvirt, tmp_path, tmp_path_factory):
 
 
 class Host:
-    def __init__(self, libvirt, tmp_path):
+    def __init__(self, libvirt, folder):
         self.libvirt = libvirt
-        self.path = str(tmp_path / "instances")
-        self.modules = ModuleRunner(str(tmp_path / "library"), libvirt.prefix)
-        self.tmp = tmp_path
+        self.path = str(folder / "instances")
+        self.modules = ModuleRunner(str(folder / "library"), libvirt.prefix)
+        self.tmp = folder
 
     def make_disk(self, n, words="TINY-GUEST hello", **options):
         """The instance's disk through the real module; its path."""
@@ -449,6 +449,7 @@ def test_uefi_variables_of_an_earlier_version(host):
     assert rebooted["error"] is None and rebooted["power_state"] == 1
     assert not os.path.exists(own) and host.libvirt.run("grep", "-c", "marker", there) == "1"
     owner = host.libvirt.run("stat", "-c", "%U:%G", there)
+    assert owner.startswith("libvirt-qemu:")
 
     host.virsh("destroy", guest(1))
     host.virsh("undefine", "--keep-nvram", guest(1))

@@ -25,7 +25,7 @@ def libvirt(tmp_path_factory):
 
 @pytest.fixture
 def host(libvirt, tmp_path):
-    host = Purged(libvirt, tmp_path)
+    host = Purged(libvirt, libvirt.make_folder(tmp_path.name))
     yield host
     for uuid in host.virsh("list", "--all", "--uuid").split():
         libvirt.run("virsh", "destroy", uuid, check=False)

@@ -30,13 +30,12 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 GUESTS = ("web-1", "web-2")
 READY = "BOOTFLOW-GUEST-READY"
 
-ONE_MACHINE = ("first-day", "log-in", "replace-an-image", "upgrade", "uninstall")
+ONE_MACHINE = ("first-day", "log-in", "inventory", "replace-an-image", "upgrade", "uninstall")
+A_FILE = ("apply",)
 SEVERAL_HOSTS = ("several-hosts", "networks", "grow-a-disk", "service-a-host", "whatif", "audit")
 # Pages whose commands are not typed here, and why.
 ELSEWHERE = {
-    "apply": "test_apply.py runs its playbook with the file of the page's example; the page's fleet.yml is the reader's",
     "errors": "it has no commands",
-    "inventory": "test_inventory.py pings guests through the plugin, and boots and works in them in one command",
     "ledger": "test_ledger_playbooks.py copies, restores and purges ledgers; dumps need a PostgreSQL of the reader's",
     "operations": "test_operations.py and its neighbours run each playbook, whose instances have to be in another state each time",
     "power": "as operations: test_operations.py, test_power_sync.py, test_watch.py, test_soft_delete.py",
@@ -52,6 +51,9 @@ INSTEAD = {
     # A folder of this machine.
     "bootflow_ledger_backup=/var/backups/": "bootflow_ledger_backup=~/",
     "-i INVENTORY": "-i hosts.yml",
+    "-i inventory/fleet": "-i hosts.yml",
+    # A copy of the repository.
+    "git+https://github.com/bootflow/bootflow.compute": "git+file://$HOME/.origin",
     # The flavor of another catalogue.
     "bootflow_whatif_flavor=m1.small": "bootflow_whatif_flavor=small",
 }
@@ -72,6 +74,13 @@ def commands(page: str) -> list[str]:
         elif language == "" and not block.startswith(" "):
             found += lines
     return found
+
+
+def file_on(page: str, words: str) -> str:
+    """The YAML of a page that has these words."""
+    found = [block for language, block in BLOCK.findall((DOCS / (page + ".md")).read_text()) if language == "yaml"]
+    (text,) = [block for block in found if words in block]
+    return text
 
 
 class Person:
@@ -175,14 +184,25 @@ def insert(person: Person) -> None:
     )
 
 
+def take_inventory(person: Person) -> None:
+    """The files of docs/inventory.md, with the ledger of the folder and the user of the lab's guest."""
+    folder = person.home / "machines"
+    (folder / "site.yml").write_text(file_on("inventory", "# site.yml"))
+    guests = file_on("inventory", "# guests.bootflow.yml")
+    guests = guests.replace("postgresql://bootflow@ledger.example.org/bootflow", "sqlite:///%s/ledger.db" % folder)
+    guests = guests.replace("'debian'\"", "'root'\"\n  ansible_python_interpreter: \"'/usr/bin/python3'\"")
+    (folder / "guests.bootflow.yml").write_text(guests)
+    assert "ledger.example.org" not in guests and "'root'" in guests
+
+
 def page_names() -> set[str]:
     table = (DOCS / "index.md").read_text().partition("## By task")[2].partition("\n## ")[0]
     return set(re.findall(r"\]\(([\w-]+)[.]md", table))
 
 
 def test_each_page_by_task_is_typed_or_has_a_reason() -> None:
-    assert page_names() == {*ONE_MACHINE, *SEVERAL_HOSTS, *ELSEWHERE}
-    typed = [command for page in (*ONE_MACHINE, *SEVERAL_HOSTS) for command in commands(page)]
+    assert page_names() == {*ONE_MACHINE, *A_FILE, *SEVERAL_HOSTS, *ELSEWHERE}
+    typed = [command for page in (*ONE_MACHINE, *A_FILE, *SEVERAL_HOSTS) for command in commands(page)]
     for words in (*INSTEAD, *NOT_TYPED):
         assert any(words in command for command in typed), "%s stands in no page any more" % words
     assert commands("errors") == []
@@ -199,11 +219,18 @@ def test_a_first_day_on_one_machine_up_to_the_end_of_it(person: Person) -> None:
     assert "Deleted: web-1, web-2" in said(first, "delete")
 
     web = person.home / "machines" / "web.yml"
-    web.write_text(web.read_text().replace("debian-13", "debian-12"))
+    web.write_text(web.read_text().replace("debian-13", "debian-12") + "    metadata: {role: web}\n")
     person.type("ansible-playbook bootflow.compute.boot -e @web.yml")
     login = person.read("log-in")
     assert said(login, "ansible.builtin.ping").count("pong") == 2
     assert READY in said(login, "console") and "10.78.0.10" in said(login, "show")
+
+    take_inventory(person)
+    worked = person.read("inventory")
+    assert said(worked, "ansible.builtin.ping").count("pong") == 2
+    assert all(re.search(r"^%s +: ok=1 .* failed=0" % name, said(worked, "site.yml"), re.M) for name in GUESTS)
+    groups = person.type("ansible-inventory -i hosts.yml -i guests.bootflow.yml --graph role_web")
+    assert all(name in groups for name in GUESTS), groups
 
     rebuilt = person.read("replace-an-image")
     assert "debian-13" in said(rebuilt, "rebuild", "--check")
@@ -232,6 +259,28 @@ def test_a_first_day_on_one_machine_up_to_the_end_of_it(person: Person) -> None:
         "grep", "-rils", "bootflow", "/etc/lvm", "/etc/libvirt", "/etc/fstab", "/etc/tgt", check=False
     )
     assert names + marked.stdout.split() == []
+
+
+@pytest.mark.long
+def test_a_fleet_follows_the_file_of_the_page(person: Person) -> None:
+    """docs/apply.md with its own fleet.yml, whose flavor "large" is another catalogue's."""
+    person.type("ansible-playbook bootflow.compute.init -e bootflow_init_dir=~/machines")
+    person.type("cd ~/machines")
+    insert(person)
+    person.type("ansible-playbook bootflow.compute.prepare -i hosts.yml")
+    fleet = file_on("apply", "bootflow_instances:").replace("flavor: large", "flavor: small")
+    (person.home / "machines" / "fleet.yml").write_text(fleet)
+    applied = person.read("apply")
+    planned = said(applied, "bootflow.compute.apply", "--check", "--diff")
+    for name in ("web-1", "web-2", "web-3", "db"):
+        assert "+ %s boot on kvm1" % name in planned, planned
+    listed = person.type("ansible-playbook bootflow.compute.list -i hosts.yml")
+    assert all(re.search(r"^web-%d +active .* RUNNING " % n, listed, re.M) for n in (1, 2, 3)), listed
+    assert re.search(r"^db +stopped ", listed, re.M), listed
+    again = person.type("ansible-playbook bootflow.compute.apply -i hosts.yml -e @fleet.yml")
+    assert "nothing to do; 4 as the file has them." in again, again
+    names = '{"bootflow_names": ["web-1", "web-2", "web-3", "db"]}'
+    person.type("ansible-playbook bootflow.compute.delete -i hosts.yml -e %s" % shlex.quote(names))
 
 
 def install(person: Person) -> None:
