@@ -62,7 +62,11 @@ class ActionModule(LedgerAction):
         entries = [e for e in self.options["instances"] if isinstance(e, dict)]
         self._check_projects(sorted({str(e.get("project") or self.options["project"]) for e in entries}))
         self.request = boot_request.BootRequest(
-            self.options, scheduler_settings.reading_of(self), scheduler_settings.zones(self), self.context().actor
+            self.options,
+            scheduler_settings.reading_of(self),
+            scheduler_settings.zones(self),
+            self.context().actor,
+            follows_file=True,
         )
         file = self._file()
         return {"ask": self._ask, "plan": self._plan, "begin": self._begin, "finish": self._finish}[

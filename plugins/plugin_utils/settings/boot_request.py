@@ -32,11 +32,13 @@ class BootRequest:
         reading: Reading | None = None,
         zones: t.Collection[str] | None = None,
         user: str = "",
+        follows_file: bool | None = None,
     ):
         """:arg reading: what the scheduler reads; by default from its settings among the options. Without these, hints are
             not checked against filters.
         :arg zones: the availability zones that exist; None: any may be requested.
         :arg user: who runs the playbook.
+        :arg follows_file: the playbook apply reads it, which has fields that a boot refuses. None: as ``follow_file`` of the options says
         """
         self.options = options
         self.catalogue = catalogue_module.parse_catalogue(
@@ -77,6 +79,7 @@ class BootRequest:
                 schema_dirs=tuple(options["schema_dirs"]),
                 quotas=options["quotas"],
                 overhead=options["instance_overhead"],
+                follows_file=bool(options.get("follow_file") if follows_file is None else follows_file),
                 max_count=options["max_count"],
             ),
         )

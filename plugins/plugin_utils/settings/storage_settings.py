@@ -129,8 +129,9 @@ def _backend(fields: Fields, variables: t.Mapping[str, t.Any], host: str) -> dic
             "discard does not clear thick volumes: many devices return the old data afterwards",
             "Use zero, shred or none.",
         )
-    if found["thin_pool"] and not thin:
-        fields.wrong("thin_pool", "is set, but provisioning is thick", "Set provisioning: thin, or leave it out.")
+    if not thin:
+        refused = "is set, but provisioning is thick"
+        fields.refuse("thin_pool", bool(found["thin_pool"]), refused, "Set provisioning: thin, or leave it out.")
     pool = found["volume_backend_name"] or name or "pool"
     zone = variables.get("bootflow_availability_zone")
     found.update(

@@ -16,7 +16,7 @@ import typing as t
 from ...module_utils.core import errors
 from ...module_utils.core.instances import quotas as instance_quotas
 from ...module_utils.core.model import Image
-from ...module_utils.core.reading.nearest import nearest
+from ...module_utils.core.reading.nearest import question
 from ...module_utils.core.reading.problems import Problems
 from ...module_utils.core.request import catalogue as catalogue_module
 from ...module_utils.core.volumes import quotas
@@ -159,12 +159,11 @@ def _check_quota_words(given: t.Any, problems: Problems) -> None:
             if word in _OTHER_QUOTAS or quotas.is_volume_resource(word):
                 continue
             known = [*quotas.DEFAULTS, *_OTHER_QUOTAS]
-            near = nearest(str(word), known)
             problems.add(
                 "bootflow_quotas",
                 errors.InvalidInput(
                     message="unknown resource %s" % ascii(word),
-                    remedy="%sKnown: %s." % ("Did you mean %s? " % near if near else "", ", ".join(known)),
+                    remedy="%sKnown: %s." % (question(str(word), known), ", ".join(known)),
                 ),
             )
 

@@ -14,6 +14,7 @@ import typing as t
 
 from ..errors import InvalidInput, OverQuota, PortLimitExceeded
 from ..reading.limits import UNLIMITED, limit_of_quota, mapping_of_quotas
+from ..reading.nearest import question
 from ..volumes.quotas import is_volume_resource
 
 if t.TYPE_CHECKING:
@@ -60,7 +61,8 @@ def limits_of(quotas: t.Optional[t.Mapping[str, t.Any]], project: str) -> dict[s
                 continue
             if name not in found:
                 raise InvalidInput(
-                    reason="%s: unknown resource %r" % (where, name), remedy="Known: %s." % ", ".join(found)
+                    reason="%s: unknown resource %r" % (where, name),
+                    remedy="%sKnown: %s." % (question(str(name), found), ", ".join(found)),
                 )
             found[name] = limit_of_quota(value, where, name)
     return found

@@ -17,7 +17,7 @@ from ..reading.problems import Problems
 from ..reading.setting import canonical
 from ..request.catalogue import Catalogue
 from ..request.networks import requested_interface
-from ..request.schema import entry_errors, schema_validator, without_nulls
+from ..request.schema import ALWAYS, entry_errors, schema_validator, without_nulls
 
 _NAME = {"type": "string", "minLength": 1, "maxLength": 255, "format": "name"}
 _UUID = {"type": "string", "format": "uuid"}
@@ -31,7 +31,7 @@ _ATTACHED = {
     "subnet": _NAME,
     "fixed_ip": _IP,
     "tag": _TAG,
-    "port_id": _UUID,
+    "port_id": {**_UUID, "x-refused": ALWAYS},
 }
 _DETACHED = {
     "instance": _NAME,

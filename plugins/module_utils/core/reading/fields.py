@@ -35,6 +35,7 @@ class Fields:
         self.path = path
         self.problems = problems
         self._taken: list[str] = []
+        self._refused: set[str] = set()
 
     def at(self, name: str) -> str:
         return "%s.%s" % (self.path, name)
@@ -44,6 +45,12 @@ class Fields:
             self.at(name),
             InvalidInput(message="%s %s" % (name, reason), remedy=remedy or "Correct it in the inventory."),
         )
+
+    def refuse(self, name: str, given: bool, reason: str, remedy: str = "") -> None:
+        """Refuse the field in this entry, where it is ``given``. No remedy names it."""
+        self._refused.add(name)
+        if given:
+            self.wrong(name, reason, remedy)
 
     def has(self, name: str) -> bool:
         """Whether the field is given; null counts."""
@@ -142,13 +149,14 @@ class Fields:
 
     def unknown(self) -> None:
         """Report every field that was not read."""
+        known = [name for name in self._taken if name not in self._refused]
         for name in self.data:
             if name not in self._taken:
                 self.problems.add(
                     self.at(str(name)),
                     InvalidInput(
                         message="Unknown field %r" % str(name),
-                        remedy=field_suggestion(str(name), self._taken, "docs/variables.md"),
+                        remedy=field_suggestion(str(name), known, "docs/variables.md"),
                     ),
                 )
 

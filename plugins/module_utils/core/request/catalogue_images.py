@@ -76,8 +76,7 @@ def _read_access(fields: Fields, url: str) -> ImageAccess:
     }
     if not url.startswith(("http://", "https://")):
         for name in given:
-            if fields.has(name):
-                fields.wrong(name, "has no effect without a url that is http or https", "Leave it out.")
+            fields.refuse(name, fields.has(name), "has no effect without a url that is http or https", "Leave it out.")
     if user and given["url_username"]:
         fields.wrong("url_username", "is given, and the url has a user too", "Leave one of them out.")
     if given["url_password"] and not given["url_username"]:

@@ -17,6 +17,7 @@ import uuid
 
 from ..errors import BootflowError, InvalidInput, NotSupportedYet, UnsupportedPolicyException
 from ..instances.server_groups import AFFINITY, ANTI_AFFINITY, SOFT_AFFINITY, ServerGroup
+from ..reading.nearest import question
 from ..reading.problems import Problems
 from ..scheduler.filters.json_query import OPERATORS, QueryError, compile_query, parse_query
 from .catalogue import Catalogue
@@ -137,9 +138,11 @@ def _unread(name: str, options: RequestOptions) -> t.Optional[BootflowError]:
             message="Scheduler hint %s would be ignored: %s is not enabled" % (name, FILTER_OF_HINT[name]),
             remedy="Add %s to bootflow_enabled_filters, or leave the hint out." % FILTER_OF_HINT[name],
         )
+    read = FILTER_OF_HINT if options.hints_read is None else options.hints_read
     return InvalidInput(
         message="Scheduler hint %s would be ignored: no filter reads it" % ascii(name),
-        remedy="Leave the hint out, or name it in bootflow_scheduler_hint_names if one of your filters reads it.",
+        remedy="%sLeave the hint out, or name it in bootflow_scheduler_hint_names if one of your filters reads it."
+        % question(name, [GROUP, *read, *options.extra_hint_names]),
     )
 
 

@@ -35,6 +35,7 @@ class RequestOptions:
     enabled_filters: t.Optional[t.Collection[str]] = None  # their names; None: not checked here
     overhead: t.Mapping[str, float] = field(default_factory=dict)  # of an instance, see resources.claims.overhead_of()
     enabled_weighers: t.Optional[t.Collection[str]] = None
+    follows_file: bool = True  # of the playbook apply, whose entries have fields that a boot refuses
     max_count: int = MAX_COUNT  # of all entries
     schema_dirs: t.Sequence[str] = ()  # folders with more schema fragments
     quotas: t.Mapping[str, t.Any] = field(default_factory=dict)  # bootflow_quotas, see instances.quotas.limits_of()

@@ -63,7 +63,12 @@ _MEANT = {
         ),
         _FLAVOR,
     ),
-    **dict.fromkeys(("volume", "volumes", "disks", "attach"), _VOLUMES),
+    **dict.fromkeys(("volume", "volumes", "disks", "attach", "snapshot"), _VOLUMES),
+    **dict.fromkeys(("boot_from_volume", "boot_volume", "root_volume", "volume_size", "terminate_volume"), _VOLUMES),
+    **dict.fromkeys(
+        ("host", "hosts", "node", "hypervisor", "hypervisor_host", "on_host", "compute_host"),
+        "Name a host or a node in availability_zone: zone:host, or zone::node (docs/request.md).",
+    ),
     **dict.fromkeys(("dns", "dns_nameservers", "gateway", "gateway_ip", "nameservers", "netmask", "subnet"), _SUBNET),
     **dict.fromkeys(
         ("ip", "ips", "ip_address", "address", "addresses", "fixed_ip", "fixed_ips", "ipv4", "ipv6"),
@@ -75,6 +80,10 @@ _MEANT = {
         "Name a zone in availability_zone. Aggregates are chosen by the flavor's extra_specs (docs/scheduler.md).",
     ),
 }
+
+#: Where a field is accepted by the schema and refused behind it: "x-refused" of its schema has one of these, or a list.
+#: A remedy names no field that is refused.
+ALWAYS, BY_BOOT, IN_VERSION_1, IN_VERSION_2 = "always", "boot", "block_device_mapping_v1", "block_device_mapping_v2"
 
 _REMEDY = "Correct the value; docs/request.md lists the fields."
 
@@ -174,14 +183,19 @@ def _format_test(test: t.Callable[[t.Any], t.Any], types: tuple[type, ...]) -> t
     return check
 
 
-def entry_errors(validator: Validator, entry: t.Any, path: str) -> list[dict[str, t.Any]]:
-    """The errors of one entry returned by without_nulls()."""
+def entry_errors(
+    validator: Validator, entry: t.Any, path: str, refused: t.Collection[str] = (ALWAYS,)
+) -> list[dict[str, t.Any]]:
+    """The errors of one entry returned by without_nulls().
+
+    :arg refused: words of x-refused: remedies do not name such fields.
+    """
     if not isinstance(entry, t.Mapping):
         return [_error(path, MalformedRequestBody(reason="an instance must be a mapping, not %s" % _kind(entry)))]
     odd = list(_odd(entry, path))
     found = []
     for error in validator.errors(_with_text_keys(entry) if odd else entry):
-        found += _explain(error, validator.schema, path)
+        found += _explain(error, validator.schema, path, refused)
     told = {each["path"] for each in found}
     return found + [_error(where, error) for where, error in odd if where not in told]
 
@@ -232,16 +246,18 @@ def without_nulls(value: t.Any) -> t.Any:
     return value
 
 
-def _explain(error: t.Any, root: t.Mapping[str, t.Any], prefix: str) -> list[dict[str, t.Any]]:
+def _explain(
+    error: t.Any, root: t.Mapping[str, t.Any], prefix: str, refused: t.Collection[str]
+) -> list[dict[str, t.Any]]:
     """Messages for one error of jsonschema; of alternatives, the errors of the intended one."""
     if error.validator in ("anyOf", "oneOf") and error.context:
         meant = [child for child in error.context if _branch_fits(child, error)]
         if meant:
-            return [item for child in meant for item in _explain(child, root, prefix)]
+            return [item for child in meant for item in _explain(child, root, prefix, refused)]
     path = _path(prefix, error.absolute_path)
     schema = error.schema if isinstance(error.schema, t.Mapping) else {}
     if error.validator == "additionalProperties":
-        return [_unknown(path, name, schema) for name in sorted(map(str, _extras(error)))]
+        return [_unknown(path, name, schema, refused) for name in sorted(map(str, _extras(error)))]
     if error.validator == "required":
         return [_missing(path, name, schema) for name in error.validator_value if name not in error.instance]
     text = _words(error, _shown(error, root))
@@ -263,16 +279,21 @@ def _extras(error: t.Any) -> list[t.Any]:
     return [key for key in error.instance if key not in known and not any(re.search(p, str(key)) for p in patterns)]
 
 
-def _unknown(path: str, name: str, schema: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    known = sorted(schema.get("properties", {}))
+def _unknown(path: str, name: str, schema: t.Mapping[str, t.Any], refused: t.Collection[str]) -> dict[str, t.Any]:
+    known = sorted(n for n, each in schema.get("properties", {}).items() if not _is_refused(each, refused))
     where = _join(path, name)
     if "x-code" in schema:
         return _coded(where, schema, "%s is not a valid key" % _cut(name))
     remedy = ""
     if "scheduler_hints" in known:  # an instance
-        remedy = _MEANT.get(name.lower(), "")
+        remedy = _MEANT.get(re.sub(r"[-. ]", "_", name.lower()), "")
     remedy = remedy or field_suggestion(name, known, "docs/request.md")
     return _error(where, InvalidInput(message="Unknown field %s" % _cut(name), remedy=remedy))
+
+
+def _is_refused(schema: t.Any, refused: t.Collection[str]) -> bool:
+    where = schema.get("x-refused", ()) if isinstance(schema, t.Mapping) else ()
+    return any(word in refused for word in ((where,) if isinstance(where, str) else where))
 
 
 def _missing(path: str, name: str, schema: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

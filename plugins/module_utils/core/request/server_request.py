@@ -9,6 +9,7 @@ source: Nova's Controller.create and API.create. The cost of an entry does not d
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 
 from ..disks.block_device_mapping import DEFAULT_ROOT_DEVICE, brings_root
@@ -41,7 +42,7 @@ from .later import later_fields, later_security_groups
 from .networks import requested_networks
 from .options import POLICIES, RequestOptions
 from .requested_resources import RequestedResources, requested_resources
-from .schema import entry_errors, request_validator, without_nulls
+from .schema import ALWAYS, BY_BOOT, IN_VERSION_1, IN_VERSION_2, entry_errors, request_validator, without_nulls
 
 #: Nova's limit of instances.display_name
 MAX_NAME = 255
@@ -84,7 +85,7 @@ def parse_requests(
             problems.add(path, error)
             continue
         entry = without_nulls(raw)
-        found = entry_errors(validator, entry, path)
+        found = entry_errors(validator, entry, path, _refused_words(entry, options))
         problems.extend(found)
         if isinstance(entry, t.Mapping):
             bad = {_top_field(error["path"], path) for error in found}
@@ -93,6 +94,14 @@ def parse_requests(
     _check_batch(requests, problems)
     problems.raise_if_any()
     return [request for _path, request in requests]
+
+
+def _refused_words(entry: t.Any, options: RequestOptions) -> list[str]:
+    """The words of x-refused that hold for an entry."""
+    legacy = False
+    with contextlib.suppress(ValueError):
+        legacy = isinstance(entry, t.Mapping) and to_boolean(entry.get("legacy_bdm", False))
+    return [ALWAYS, IN_VERSION_1 if legacy else IN_VERSION_2, *([] if options.follows_file else [BY_BOOT])]
 
 
 def _top_field(error_path: str, entry_path: str) -> str:

@@ -6,11 +6,11 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import typing as t
 
 from ..model import Flavor, Image
+from ..reading.nearest import nearest
 
 _NUMA = ("numa_nodes", "numa_cpus.N", "numa_mem.N", "mem_page_size", "pci_numa_affinity_policy")
 _CPUS = tuple("cpu_" + prefix + name for prefix in ("", "max_") for name in ("sockets", "cores", "threads"))
@@ -97,6 +97,24 @@ def _strangers(
             or _NUMBERED.sub(r"\1N", name) in known
         ):
             continue
-        near = difflib.get_close_matches(name, sorted(known - DESCRIPTIONS), 1, 0.8)
-        strangers.append(name + " (did you mean %s?)" % near[0] if near else name)
+        near = _nearest_name(name, known - DESCRIPTIONS)
+        strangers.append(name + " (did you mean %s?)" % near if near else name)
     return strangers
+
+
+def _nearest_name(name: str, known: t.Iterable[str]) -> str:
+    """The nearest of the names that begin with the same word, else the same name behind another one; "" if there is none."""
+    word, rest = _divided(name)
+    of_words: dict[str, dict[str, str]] = {}
+    for other in sorted(known):
+        other_word, other_rest = _divided(other)
+        of_words.setdefault(other_word, {})[other_rest] = other
+    same = of_words.get(word, {})
+    near = nearest(rest, same)
+    return same[near] if near else next((names[rest] for names in of_words.values() if rest in names), "")
+
+
+def _divided(name: str) -> tuple[str, str]:
+    """The word of a scope (hw, os, quota, ...) and what follows it. Flavors have hw:boot_menu, images hw_boot_menu."""
+    match = re.match(r"[a-z]+[:_]", name)
+    return (match.group()[:-1], name[match.end() :]) if match else ("", name)

@@ -19,6 +19,7 @@ import sys
 import typing as t
 
 from ..errors import BootflowError, InvalidInput
+from ..reading.nearest import question
 from ..reading.setting import Setting
 from .columns import Column, Fleet, Rows, np
 from .filters.affinity_filter import DifferentHostFilter, SameHostFilter, SimpleCIDRAffinityFilter
@@ -326,7 +327,8 @@ def check_names(kind: str, names: t.Sequence[str], known: t.Sequence[str], setti
     unknown = [n for n in names if n not in known]
     if unknown:
         raise InvalidInput(
-            reason="unknown %s %s" % (kind, ", ".join(unknown)), remedy="%s may hold: %s." % (setting, ", ".join(known))
+            reason="unknown %s %s" % (kind, ", ".join(unknown)),
+            remedy="%s%s may hold: %s." % (question(unknown[0], known), setting, ", ".join(known)),
         )
     twice = sorted({n for n in names if list(names).count(n) > 1})
     if twice:

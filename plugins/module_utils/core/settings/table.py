@@ -6,10 +6,10 @@
 
 from __future__ import annotations
 
-import difflib
 import typing as t
 
-from ..reading.setting import Setting
+from ..reading.nearest import nearest
+from ..reading.setting import PREFIX, Setting
 from .apply import APPLY, FOLLOW
 from .hosts import HOST
 from .live import LIVE, LIVE_TARGET
@@ -92,6 +92,4 @@ def unknown(names: t.Iterable[str], declared: t.Iterable[Setting] = ()) -> dict[
     :arg declared: settings of the user's own filters.
     """
     known = {*ALL, *(setting.variable for setting in declared)}
-    return {
-        n: next(iter(difflib.get_close_matches(n, sorted(known), 1, 0.8)), "") for n in sorted(strangers(names) - known)
-    }
+    return {name: nearest(name, known, PREFIX) for name in sorted(strangers(names) - known)}

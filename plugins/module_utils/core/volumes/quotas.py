@@ -20,6 +20,7 @@ from ..errors import (
     VolumeSizeExceedsLimit,
 )
 from ..reading.limits import UNLIMITED, limit_of_quota, mapping_of_quotas
+from ..reading.nearest import question
 
 VOLUMES = "volumes"
 SNAPSHOTS = "snapshots"
@@ -57,7 +58,7 @@ def limits_of(quotas: t.Mapping[str, t.Any] | None, project: str, type_names: t.
             if name not in found:
                 raise InvalidInput(
                     reason="%s: %s is the quota of a volume type that does not exist" % (where, name),
-                    remedy="Known: %s." % ", ".join(found),
+                    remedy="%sKnown: %s." % (question(str(name), found), ", ".join(found)),
                 )
             found[name] = limit_of_quota(value, where, name)
     return found

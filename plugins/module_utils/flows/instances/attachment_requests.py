@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from ...core import errors
 from ...core.disks.block_devices import PlannedDisk
 from ...core.reading.formats import to_boolean
+from ...core.reading.nearest import field_suggestion
 from ...core.reading.problems import Problems
 from ...core.reading.setting import canonical, is_text
 from ...core.volumes import attach_rules
@@ -113,11 +114,11 @@ def hosts_named(tx: Transaction, entries: t.Sequence[t.Any], project: str | None
 def _check_form(entry: t.Any, attaching: bool) -> None:
     if not isinstance(entry, t.Mapping):
         raise errors.InvalidInput(reason="an attachment must be a mapping", remedy="Give instance and volume.")
-    unknown = sorted(set(entry) - set(FIELDS))
+    unknown = sorted(set(entry) - set(FIELDS), key=str)
     if unknown:
         raise errors.InvalidInput(
             reason="unknown field %s of an attachment" % ", ".join(map(ascii, unknown)),
-            remedy="Known: %s." % ", ".join(FIELDS),
+            remedy=field_suggestion(str(unknown[0]), FIELDS, "docs/volumes.md"),
         )
     for name in ("instance", "volume") if attaching else ("volume",):
         if not entry.get(name):

@@ -10,6 +10,7 @@ import typing as t
 
 from ...core.errors import InvalidInput
 from ...core.instances.states import ERROR
+from ...core.reading.nearest import question
 from ...core.request.image_rules import shutdown_timeout
 from ...ledger.compute.instances import Instance
 from .operation import Operation
@@ -94,5 +95,8 @@ def find(called: str, reboot_type: str) -> Operation:
     found = OPERATIONS.get("%s_reboot" % reboot_type.lower() if called == "reboot" else called)
     if found is None or found.called != called:
         known = dict.fromkeys(o.called for o in OPERATIONS.values())
-        raise InvalidInput(reason="operation %s does not exist" % called, remedy="Give one of: %s." % ", ".join(known))
+        raise InvalidInput(
+            reason="operation %s does not exist" % called,
+            remedy="%sGive one of: %s." % (question(called, known), ", ".join(known)),
+        )
     return found

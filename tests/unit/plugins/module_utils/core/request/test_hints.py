@@ -119,6 +119,15 @@ def test_hints_that_cannot_be(hints, path, message):
     assert any(message in text for _w, _c, _s, text, _r in found)
 
 
+@pytest.mark.parametrize(
+    "read, near",
+    [(None, "Did you mean same_host? Leave"), (("same_host",), "Did you mean same_host? Leave"), ((), "Leave")],
+)
+def test_the_nearest_hint_is_one_that_something_reads(read, near):
+    ((_path, _code, _status, _message, remedy),) = errors({"same-hosts": A}, RequestOptions(hints_read=read))
+    assert remedy.startswith(near)
+
+
 def test_every_wrong_hint_is_told():
     found = errors({"group": "nobody", "same_host": [A], "different_host": [A], "query": "{", "cidr": "/24", "mine": 1})
     assert sorted(path for path, *_rest in found) == ["cidr", "group", "mine", "query", "same_host"]

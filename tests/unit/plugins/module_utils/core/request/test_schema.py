@@ -9,6 +9,7 @@ import importlib.util
 import json
 import os
 import sys
+import typing as t
 
 import pytest
 
@@ -140,6 +141,16 @@ def test_a_typo_is_recognised():
         ("userdata", "Did you mean user_data?"),
         ("Metadata", "Did you mean metadata?"),
         ("colour", "Remove it; docs/request.md lists the fields."),
+        ("imageRef", "Did you mean image?"),
+        ("image_id", "Did you mean image?"),
+        ("user-data", "Did you mean user_data?"),
+        ("nics", "Did you mean networks?"),
+        ("server-group", "Name a group of bootflow_server_groups in scheduler_hints"),
+        ("boot_from_volume", "Name volumes in block_device_mapping"),
+        ("hosts", "Name a host or a node in availability_zone"),
+        # What the schema knows and a request refuses is not named.
+        ("hypervisorhostname", "Remove it; docs/request.md lists the fields."),
+        ("trusted_image_certs", "Remove it; docs/request.md lists the fields."),
     ],
 )
 def test_what_people_call_a_field_leads_to_what_does_it(field: str, remedy: str) -> None:
@@ -155,6 +166,33 @@ def test_fields_are_not_listed_for_each_unknown_one() -> None:
         create_schema(load_fragments()),
     )
     assert error["remedy"] == "Did you mean fixed_ip?"
+
+
+@pytest.mark.parametrize(
+    "entry, refused, remedy",
+    [
+        ({"lock": True}, (schema_file.ALWAYS, schema_file.BY_BOOT), "Remove it; docs/request.md lists the fields."),
+        ({"power_state": "x"}, (schema_file.ALWAYS,), "Did you mean state?"),
+        (
+            {"power_state": "x"},
+            (schema_file.ALWAYS, schema_file.BY_BOOT),
+            "Remove it; docs/request.md lists the fields.",
+        ),
+        ({"networks": [{"ports": "x"}]}, (schema_file.ALWAYS,), "Known fields: fixed_ip, network, subnet, tag, uuid."),
+        ({"block_device_mapping": [{"image": "x"}]}, (schema_file.IN_VERSION_2,), "Did you mean image_id?"),
+        (
+            {"block_device_mapping": [{"image": "x"}]},
+            (schema_file.IN_VERSION_1,),
+            "Known fields: delete_on_termination, device_name, no_device, snapshot_id, virtual_name, volume_id, volume_size.",
+        ),
+    ],
+)
+def test_a_field_that_is_refused_in_that_place_is_not_named(
+    entry: dict[str, t.Any], refused: tuple[str, ...], remedy: str
+) -> None:
+    validator = schema_file.schema_validator(create_schema(load_fragments()))
+    (error,) = entry_errors(validator, {"name": "a", "flavor": "x", **entry}, "instances[0]", refused)
+    assert error["remedy"] == remedy
 
 
 def test_without_jsonschema_the_file_imports_and_its_use_says_what_to_install(monkeypatch):

@@ -102,6 +102,8 @@ def test_the_known_names_are_those_that_are_read() -> None:
             {"hw:mem_encryption": "true", "hw:numa_cpus.x": "0"},
             "hw:mem_encryption, hw:numa_cpus.x (did you mean hw:numa_cpus.N?)",
         ),
+        ({"hw:numa_sets": "1"}, "hw:numa_sets"),
+        ({"hw:secure_boot": "required"}, "hw:secure_boot (did you mean os:secure_boot?)"),
     ],
 )
 def test_extra_specs_that_nothing_reads(specs: dict[str, str], text: str) -> None:
