@@ -13,7 +13,7 @@ from ..module_utils.core.reading.nearest import suggestion
 from ..module_utils.core.reading.problems import Problems
 from ..module_utils.core.request.guest_data import GuestSecrets, user_data_doubt
 from ..module_utils.core.request.later import without_effect
-from ..module_utils.core.request.unread_names import unread_names
+from ..module_utils.core.request.unread_names import unread_names, unread_requirements
 from ..module_utils.core.settings.apply import FOLLOW
 from ..module_utils.core.settings.request import REQUEST
 from ..module_utils.core.settings.run import PLAYBOOKS, RUN
@@ -185,15 +185,19 @@ class ActionModule(LedgerAction):
         """Of extra specs and image properties without effect, once for each flavor and image."""
         flavors = {r.flavor.name: r.flavor for r in request.requests}
         used = [image for r in request.requests for image in (r.image, r.root_image) if image is not None]
-        compared = {
-            key
-            for aggregates in scheduler_settings.aggregates_of(self).values()
-            for aggregate in aggregates
-            for key in aggregate.metadata
-        }
-        for text in without_effect(self.options["instances"] or ()):
-            self._display.warning(text)
-        for text in unread_names(flavors.values(), {image.name: image for image in used}.values(), compared):
+        images = {image.name: image for image in used}
+        filters = set(request.filters or ())
+        aggregates = {a for each in scheduler_settings.aggregates_of(self).values() for a in each}
+        compared = {key for aggregate in aggregates for key in aggregate.metadata}
+        of_flavors = compared if "AggregateInstanceExtraSpecsFilter" in filters else ()
+        of_images = compared if "AggregateImagePropertiesIsolation" in filters else ()
+        for text in (
+            *without_effect(self.options["instances"] or ()),
+            *unread_names(flavors.values(), (), of_flavors),
+            *unread_names((), images.values(), of_images),
+            *unread_requirements(flavors.values(), filters, scheduler_settings.has_own_filters(filters)),
+            *scheduler_settings.unread(self, aggregates),
+        ):
             self._display.warning(text)
 
     def _warn_of_user_data(self, request: boot_request.BootRequest) -> None:

@@ -15,7 +15,7 @@ import typing as t
 
 from ...module_utils.core import errors
 from ...module_utils.core.reading.problems import Problems
-from ...module_utils.core.reading.setting import Setting
+from ...module_utils.core.reading.setting import PREFIX, Setting
 from ...module_utils.core.request.catalogue_aggregates import aggregates_by_host, read_aggregates, zones_by_host
 from ...module_utils.core.scheduler import registry
 from ...module_utils.core.scheduler.aggregates import Aggregate
@@ -27,6 +27,7 @@ from ...module_utils.core.scheduler.registry import (
     make_weighers,
     user_classes,
 )
+from ...module_utils.core.scheduler.unread_settings import unread_settings
 from ...module_utils.core.settings.scheduling import FILTERS, SCHEDULER
 from ..run import host_settings, host_variables
 from ..run.ledger_action import LedgerAction
@@ -145,6 +146,29 @@ def reading_by_names(filters: t.Sequence[str] | None, weighers: t.Sequence[str] 
         weighers=tuple(registry.DEFAULT_WEIGHERS if weighers is None else weighers),
         hints=registry.hints_read_by(known[n] for n in names if n in known),
     )
+
+
+def has_own_filters(enabled: t.Iterable[str]) -> bool:
+    """Whether filters of the user's own are among these names."""
+    return not {cls.name for cls in registry.BUILTIN_FILTERS}.issuperset(enabled)
+
+
+def unread(action: LedgerAction, aggregates: t.Iterable[Aggregate]) -> list[str]:
+    """A sentence for each setting of filters and weighers that are not enabled."""
+    options = scheduler_options(action, now=0.0)
+    found = reading(options)
+    own = {name: cls for name, (cls, _path) in user_classes(options).items()}
+    filters: dict[str, type] = {cls.name: cls for cls in registry.BUILTIN_FILTERS}
+    filters.update((name, cls) for name, cls in own.items() if not registry.is_weigher(cls))
+    weighers: dict[str, type] = {cls.name: cls for cls in registry.BUILTIN_WEIGHERS}
+    weighers.update((name, cls) for name, cls in own.items() if registry.is_weigher(cls))
+    different = {id(each): each for each in variables_of_hosts(action).values()}.values()
+    of_hosts = {name for each in different for name in each}
+    given = {name for name in of_hosts if name not in action.task_vars}
+    given |= {name for name, value in action.task_vars.items() if value not in (None, "", [], {})}
+    given |= {PREFIX + name for name, value in action._task.args.items() if value not in (None, "", [], {})}
+    enabled = (*found.filters, *found.weighers)
+    return unread_settings(given, options.multipliers, aggregates, filters, weighers, enabled)
 
 
 def filter_dirs(action: LedgerAction) -> list[str]:

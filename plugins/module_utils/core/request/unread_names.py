@@ -11,6 +11,7 @@ import typing as t
 
 from ..model import Flavor, Image
 from ..reading.nearest import nearest
+from ..scheduler.filters.compute_capabilities_filter import FACTS
 
 _NUMA = ("numa_nodes", "numa_cpus.N", "numa_mem.N", "mem_page_size", "pci_numa_affinity_policy")
 _CPUS = tuple("cpu_" + prefix + name for prefix in ("", "max_") for name in ("sockets", "cores", "threads"))
@@ -80,6 +81,49 @@ def unread_names(
         for (of_what, name), strangers in found.items()
         if strangers
     ]
+
+
+#: Scopes of extra specs that something reads, or that a request is refused for.
+_SCOPES = (
+    *("capabilities", "aggregate_instance_extra_specs", "hw", "hw_rng", "hw_video", "os", "quota", "pci_passthrough"),
+    *("bootflow", "trait", "resources", "accel"),
+)
+#: Former name of hw:hide_hypervisor_id, which is read, too.
+_UNSCOPED = frozenset(("hide_hypervisor_id",))
+_OF_AGGREGATES, _OF_FACTS = "AggregateInstanceExtraSpecsFilter", "ComputeCapabilitiesFilter"
+
+
+def unread_requirements(flavors: t.Iterable[Flavor], filters: t.Collection[str], own_filters: bool) -> list[str]:
+    """A sentence for each flavor that has extra specs for the choice of a host which no enabled filter reads, with what would read them.
+
+    Nova's ComputeCapabilitiesFilter passes over an unscoped name that is no fact of the host; its AggregateInstanceExtraSpecsFilter reads all of them.
+
+    :arg filters: names of the enabled ones. :arg own_filters: some are the user's own, and may read any name.
+    """
+    sentences = []
+    for flavor in flavors:
+        found = []
+        for name in sorted(n for n, value in flavor.extra_specs.items() if str(value) != ""):
+            scope, colon, rest = name.partition(":")
+            if own_filters or _SCOPED.match(name) or name in _UNSCOPED:
+                continue
+            if colon:
+                near = "" if scope in _SCOPES else nearest(scope, _SCOPES)
+                found += ["%s (did you mean %s:%s?)" % (name, near, rest)] if near else []
+            elif _OF_AGGREGATES not in filters and (name not in FACTS or _OF_FACTS not in filters):
+                found.append("%s (%s)" % (name, _would_read(name)))
+        if found:
+            text = "The extra specs of flavor %s have names that no enabled filter reads: %s. Add the filter to bootflow_enabled_filters, or"
+            sentences.append((text + " remove the names.") % (flavor.name, ", ".join(found)))
+    return sentences
+
+
+def _would_read(name: str) -> str:
+    if name in FACTS:
+        return "%s would, as a fact of hosts" % _OF_FACTS
+    near = nearest(name, FACTS)
+    meant = "did you mean %s? " % near if near else ""
+    return "%s%s would, in the metadata of aggregates" % (meant, _OF_AGGREGATES)
 
 
 def _strangers(

@@ -254,7 +254,7 @@ def _load(path: str, found: UserClasses) -> None:
     for value in list(vars(module).values()):
         if not isinstance(value, type) or value.__module__ != module_name or value.__name__.startswith("_"):
             continue
-        if not (_is_filter(value) or _is_weigher(value)):
+        if not (_is_filter(value) or is_weigher(value)):
             continue
         name = getattr(value, "name", "") or value.__name__
         if name in found or name in reserved:
@@ -269,7 +269,7 @@ def _is_filter(cls: type) -> bool:
     return callable(getattr(cls, "host_passes", None)) or callable(getattr(cls, "evaluate", None))
 
 
-def _is_weigher(cls: type) -> bool:
+def is_weigher(cls: type) -> bool:
     return callable(getattr(cls, "weigh", None)) or callable(getattr(cls, "raw", None))
 
 
@@ -294,7 +294,7 @@ def hints_read_by(filters: t.Iterable[Filter | type[Filter]]) -> frozenset[str]:
 def make_weighers(options: SchedulerOptions, user: UserClasses) -> list[Weigher]:
     """The enabled weighers in order, each with its multiplier. Raises InvalidInput for unknown names."""
     builtin = {cls.name: cls for cls in BUILTIN_WEIGHERS}
-    of_user = {name: c for name, c in user.items() if _is_weigher(c[0])}
+    of_user = {name: c for name, c in user.items() if is_weigher(c[0])}
     names = options.weighers
     if names is None:
         names = [*DEFAULT_WEIGHERS, *of_user]

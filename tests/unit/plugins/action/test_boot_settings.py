@@ -379,9 +379,58 @@ def test_names_that_nothing_reads_are_warned_of_once_a_flavor_and_image(world: W
         % "hw_disc_bus (did you mean hw_disk_bus?), hw_rack",
     ]
     aggregate = {"name": "a", "hosts": ["h1"], "metadata": {"hw_rack": "a", "hw_disc_bus": "scsi"}}
-    boot = Boot(world, flavors=[FLAVOR], images=[image], aggregates=[aggregate])
+    filters = ["RamFilter", "DiskFilter", "AggregateImagePropertiesIsolation"]
+    boot = Boot(world, flavors=[FLAVOR], images=[image], aggregates=[aggregate], enabled_filters=filters)
     boot.accept(name="db")
     assert boot.warnings == []
+    boot = Boot(world, flavors=[FLAVOR], images=[image], aggregates=[aggregate])
+    boot.accept(name="web2")
+    assert "hw_disc_bus (did you mean hw_disk_bus?), hw_rack" in boot.warnings[0], "no enabled filter compares them"
+
+
+def test_settings_of_filters_that_are_not_enabled_are_warned_of(world: World) -> None:
+    aggregate = {"name": "acme", "hosts": ["h1"], "metadata": {"filter_tenant_id": "acme", "rack": "a"}}
+    given: dict[str, t.Any] = {
+        "max_instances_per_host": 5,
+        "isolated_images": [],
+        "flavors": [{**FLAVOR, "extra_specs": {"ssd": "true"}}],
+        "weighers": ["RAMWeigher"],
+        "weight_multipliers": {"CPUWeigher": 2.0, "RAMWeigher": 2.0},
+    }
+    boot = Boot(world, {"bootflow_cpu_allocation_ratio": 2.0}, aggregates=[aggregate], **given)
+    boot.accept()
+    nothing = "Nothing reads %s. Add %s, or remove the setting."
+    assert boot.warnings == [
+        "The extra specs of flavor small have names that no enabled filter reads: ssd (%s would, in the metadata of aggregates). %s"
+        % ("AggregateInstanceExtraSpecsFilter", "Add the filter to bootflow_enabled_filters, or remove the names."),
+        nothing
+        % (
+            "bootflow_max_instances_per_host: AggregateNumInstancesFilter and NumInstancesFilter are not enabled",
+            "one of them to bootflow_enabled_filters",
+        ),
+        nothing % ("CPUWeigher of bootflow_weight_multipliers: CPUWeigher is not enabled", "it to bootflow_weighers"),
+        nothing
+        % (
+            "filter_tenant_id of aggregate acme: AggregateMultiTenancyIsolation is not enabled",
+            "it to bootflow_enabled_filters",
+        ),
+    ]
+    reading = [
+        "DiskFilter",
+        "NumInstancesFilter",
+        "AggregateMultiTenancyIsolation",
+        "AggregateInstanceExtraSpecsFilter",
+    ]
+    given.update(weighers=["RAMWeigher", "CPUWeigher"], enabled_filters=reading)
+    boot = Boot(world, {"bootflow_cpu_allocation_ratio": 2.0}, aggregates=[aggregate], **given)
+    boot.accept(name="db")
+    assert boot.warnings == [
+        nothing
+        % (
+            "bootflow_cpu_allocation_ratio: CoreFilter and AggregateCoreFilter are not enabled",
+            "one of them to bootflow_enabled_filters",
+        )
+    ]
 
 
 @pytest.mark.parametrize("groups", [["default"], [{"name": "default"}]])

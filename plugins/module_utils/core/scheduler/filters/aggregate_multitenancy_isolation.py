@@ -17,6 +17,7 @@ class AggregateMultiTenancyIsolation(AggregateRule):
     """Passes hosts whose aggregates name the project in filter_tenant_id (a comma list), or name none."""
 
     name = "AggregateMultiTenancyIsolation"
+    aggregate_keys = (KEY,)
 
     def refusal(self, membership: Membership, spec: RequestSpec) -> str | None:
         projects = membership.entries(KEY)

@@ -40,6 +40,7 @@ class Filter(abc.ABC):
     ``run_on_rebuild``: it is asked too whether an instance may get another image where it is (Nova's RUN_ON_REBUILD).
     ``per_host``: the answer for a host depends on that host alone; after a pick only that host is asked again.
     ``settings``: the variables it reads, as attributes of ``conf``.
+    ``host_settings``: variables of a host that only it and its kin read, without their prefix. ``aggregate_keys``: likewise, the metadata of aggregates.
     ``hints``: the scheduler hints it reads. ``needs_*``: the fields of HostState that the ledger has to fill in for it; for a
     filter with hints only if the request has one of them.
     """
@@ -54,6 +55,8 @@ class Filter(abc.ABC):
     run_on_rebuild = False
     per_host = True
     settings: tuple[Setting, ...] = ()
+    host_settings: tuple[str, ...] = ()
+    aggregate_keys: tuple[str, ...] = ()
     counts_capacity = False  # compares a need with free capacity; "nearest miss" compares its shortfalls
 
     def __init__(self, options: SchedulerOptions):

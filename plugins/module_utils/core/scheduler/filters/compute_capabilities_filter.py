@@ -46,6 +46,10 @@ MADE_FROM = {
     "vcpus_total": "vcpus",
 }
 ATTRIBUTES = frozenset(f.name for f in dataclasses.fields(HostState))
+#: What hosts report besides. source: hosts.facts
+STATS = frozenset(("disk_backend", "disk_medium", "guest_content", "emulated"))
+#: Names that are facts of a host without a scope.
+FACTS = ATTRIBUTES | STATS | frozenset(MADE_FROM) | frozenset(n for n in vars(HostState) if not n.startswith("_"))
 
 
 class ComputeCapabilitiesFilter(Filter):

@@ -20,6 +20,7 @@ class CoreFilter(Filter):
     """Passes if the request fits the physical CPUs and total x cpu_allocation_ratio - used, or if no count is known."""
 
     name = "CoreFilter"
+    host_settings = ("cpu_allocation_ratio",)
     counts_capacity = True
 
     def ratios(self, fleet: Fleet) -> Column:
@@ -53,6 +54,7 @@ class AggregateCoreFilter(CoreFilter):
     """CoreFilter with the least cpu_allocation_ratio of the host's aggregates, or its own."""
 
     name = "AggregateCoreFilter"
+    aggregate_keys = ("cpu_allocation_ratio",)
 
     def __init__(self, options: SchedulerOptions):
         super().__init__(options)

@@ -24,6 +24,7 @@ class DiskFilter(Filter):
     """
 
     name = "DiskFilter"
+    host_settings = ("disk_allocation_ratio",)
     counts_capacity = True
 
     def ratios(self, fleet: Fleet) -> Column:
@@ -53,6 +54,7 @@ class AggregateDiskFilter(DiskFilter):
     """DiskFilter with the least disk_allocation_ratio of the host's aggregates, or its own."""
 
     name = "AggregateDiskFilter"
+    aggregate_keys = ("disk_allocation_ratio",)
 
     def __init__(self, options: SchedulerOptions):
         super().__init__(options)

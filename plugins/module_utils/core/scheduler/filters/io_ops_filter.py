@@ -30,3 +30,4 @@ class AggregateIoOpsFilter(AggregateCountFilter, IoOpsFilter):
     """IoOpsFilter with the least max_io_ops_per_host of the host's aggregates, or the setting."""
 
     name = "AggregateIoOpsFilter"
+    aggregate_keys = ("max_io_ops_per_host",)

@@ -34,3 +34,4 @@ class AggregateNumInstancesFilter(AggregateCountFilter, NumInstancesFilter):
     """NumInstancesFilter with the least max_instances_per_host of the host's aggregates, or the setting."""
 
     name = "AggregateNumInstancesFilter"
+    aggregate_keys = ("max_instances_per_host",)

@@ -21,6 +21,7 @@ class RamFilter(Filter):
     """Passes if the request fits the physical total and total x ram_allocation_ratio - used."""
 
     name = "RamFilter"
+    host_settings = ("ram_allocation_ratio",)
     counts_capacity = True
 
     def ratios(self, fleet: Fleet) -> Column:
@@ -50,6 +51,7 @@ class AggregateRamFilter(RamFilter):
     """RamFilter with the least ram_allocation_ratio of the host's aggregates, or its own."""
 
     name = "AggregateRamFilter"
+    aggregate_keys = ("ram_allocation_ratio",)
 
     def __init__(self, options: SchedulerOptions):
         super().__init__(options)

@@ -39,6 +39,7 @@ class AggregateTypeAffinityFilter(AggregateRule):
     """Passes hosts whose aggregates name the flavor in instance_type (a comma list), or name none."""
 
     name = "AggregateTypeAffinityFilter"
+    aggregate_keys = (KEY,)
 
     def refusal(self, membership: Membership, spec: RequestSpec) -> str | None:
         flavors = membership.entries(KEY)

@@ -24,10 +24,14 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.request.unre
     EXTRA_SPECS,
     IMAGE_PROPERTIES,
     unread_names,
+    unread_requirements,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.numa.constraints import numa_constraints
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.pci.request import pci_requests
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler import names
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.filters.compute_capabilities_filter import (
+    STATS,
+)
 
 from ..guest.test_guest import KVM, guest
 
@@ -140,6 +144,60 @@ def test_names_that_are_read_or_are_of_other_scopes() -> None:
     properties = {name.replace("N", "0"): "1" for name in IMAGE_PROPERTIES} | {"architecture": "x", "colour": "red"}
     image = Image("i", "i", "raw", properties=properties)
     assert unread_names([Flavor("f", 512, 1, extra_specs=specs)], [image]) == []
+
+
+_DEFAULT = ("RamFilter", "ComputeCapabilitiesFilter")
+_AGGREGATES = "AggregateInstanceExtraSpecsFilter"
+
+
+@pytest.mark.parametrize(
+    ("specs", "filters", "own", "words"),
+    [
+        ({"ssd": "true"}, _DEFAULT, False, "ssd (%s would, in the metadata of aggregates)" % _AGGREGATES),
+        ({"ssd": "true"}, (*_DEFAULT, _AGGREGATES), False, None),
+        ({"ssd": "true"}, _DEFAULT, True, None),
+        ({"vcpus_total": ">= 4", "disk_medium": "ssd", "hypervisor_type": "QEMU"}, _DEFAULT, False, None),
+        (
+            {"disk_medium": "ssd"},
+            ("RamFilter",),
+            False,
+            "disk_medium (ComputeCapabilitiesFilter would, as a fact of hosts)",
+        ),
+        (
+            {"vcpus_totl": ">= 4"},
+            _DEFAULT,
+            False,
+            "vcpus_totl (did you mean vcpus_total? %s would, in the metadata of aggregates)" % _AGGREGATES,
+        ),
+        (
+            {"capabilites:disk_medium": "ssd"},
+            _DEFAULT,
+            False,
+            "capabilites:disk_medium (did you mean capabilities:disk_medium?)",
+        ),
+        (
+            {"capabilities:disk_medium": "ssd", "acme:rack": "1", "hide_hypervisor_id": "true", "ssd": ""},
+            _DEFAULT,
+            False,
+            None,
+        ),
+        ({"hw_cpu_polcy": "dedicated"}, _DEFAULT, False, None),  # unread_names() tells of it
+    ],
+)
+def test_extra_specs_for_the_choice_of_a_host_that_no_filter_reads(
+    specs: dict[str, str], filters: tuple[str, ...], own: bool, words: str | None
+) -> None:
+    found = unread_requirements([Flavor("f", 512, 1, extra_specs=specs)], filters, own)
+    start = "The extra specs of flavor f have names that no enabled filter reads: "
+    end = ". Add the filter to bootflow_enabled_filters, or remove the names."
+    assert found == ([] if words is None else [start + words + end])
+
+
+def test_facts_are_those_that_hosts_report() -> None:
+    text = (pathlib.Path(__file__).parents[6] / "plugins/module_utils/hosts/facts/facts.py").read_text(encoding="utf-8")
+    reported = set(re.findall(r'node\["stats"\]\["(\w+)"\]', text))
+    (made,) = re.findall(r'node\["stats"\] = \{(.*)\}', text)
+    assert reported | set(re.findall(r'"(\w+)":', made)) == STATS
 
 
 def test_the_documents_list_the_names() -> None:
