@@ -10,9 +10,10 @@ type: stdout
 short_description: Screen output of what the playbooks of this collection say, without their plays and tasks
 version_added: "0.1.0"
 description:
-  - Prints what P(ansible.builtin.default#callback) prints of the plays and tasks of others, except that a play without hosts is not shown.
+  - Prints what P(ansible.builtin.default#callback) prints of the plays and tasks of others.
   - Of the plays and tasks in the playbooks of this collection it prints only what they say themselves (tables, plans, progress), one line for each
     step that works on hosts, warnings, diffs, and what failed. The recap is left out where nothing else was run.
+  - A play of this collection without hosts was not needed, and is not shown. A play of others says C(no hosts matched), as by default.
   - Of the tasks in the roles of this collection it prints those that changed something, failed or have a message.
   - An error of this collection is shown as one paragraph, which ends with what to do. Its data are in the registered result, and with C(-v) on the
     screen.
@@ -59,7 +60,9 @@ class CallbackModule(Default):
             self._show_play()
 
     def v2_playbook_on_no_hosts_matched(self) -> None:
-        if self._display.verbosity:
+        """Of the collection's plays it says that they were not needed; of others it may be the only sign of a wrong pattern, or of hosts that are not there."""
+        if not self._quiet_play:
+            self._show_play()
             super().v2_playbook_on_no_hosts_matched()
         self._unshown = None
 

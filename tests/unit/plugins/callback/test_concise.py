@@ -53,12 +53,23 @@ PLAYS: list[dict[str, object]] = [
 ]
 
 
-def test_plays_without_hosts_are_not_there(tmp_path: pathlib.Path) -> None:
+def test_plays_of_others_are_as_they_are_by_default_also_without_hosts(tmp_path: pathlib.Path) -> None:
     usual = play(tmp_path, PLAYS, "ansible.builtin.default")
     assert usual.count("skipping: no hosts matched") == 2
-    blocks = [b for b in usual.split("\n\n") if "no hosts matched" not in b]
-    assert play(tmp_path, PLAYS) == "\n\n".join(blocks), "everything else is as it is by default"
-    assert play(tmp_path, PLAYS, "bootflow.compute.concise", "-v").count("skipping: no hosts matched") == 2
+    assert play(tmp_path, PLAYS) == usual
+
+
+def test_a_play_of_guests_that_are_not_there_says_so(tmp_path: pathlib.Path, options: list[str]) -> None:
+    """As after a boot without meta: refresh_inventory. The plays of the collection that were not needed stay hidden."""
+    plays: list[dict[str, object]] = [
+        {"import_playbook": "bootflow.compute.boot"},
+        {"name": "Work in the guests", "hosts": "instances", "tasks": [DEBUG]},
+    ]
+    shown = play(tmp_path, plays, "bootflow.compute.concise", *options, "-e", '{"bootflow_instances": []}')
+    assert "[WARNING]: Could not match supplied host pattern, ignoring: instances" in shown, shown
+    (banner,) = [line for line in shown.splitlines() if line.startswith("PLAY [")]
+    assert banner.startswith("PLAY [Work in the guests]") and shown.count("skipping: no hosts matched") == 1
+    assert banner + "\nskipping: no hosts matched" in shown and "PLAY RECAP" in shown
 
 
 @pytest.mark.parametrize("ignored", [False, True])
@@ -122,7 +133,8 @@ def test_the_users_own_plays_are_shown_whole(tmp_path: pathlib.Path, options: li
     ):
         assert each in shown, shown
     assert "TASK [Mine]" in shown and "the hook" in shown
-    assert shown.count("PLAY [") == 2 and "Read the ledger" not in shown and "Nobody" not in shown
+    assert shown.count("PLAY [") == 3 and "Read the ledger" not in shown
+    assert "PLAY [Nobody]" in shown and shown.count("skipping: no hosts matched") == 1
 
 
 def test_a_step_on_hosts_is_one_line_and_a_failure_one_paragraph(tmp_path: pathlib.Path, options: list[str]) -> None:
