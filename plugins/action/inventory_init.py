@@ -24,13 +24,15 @@ class ActionModule(LedgerAction):
         o = self.options
         folder = os.path.abspath(o["init_dir"])
         hosts = [first_folder.read_host(text) for text in o["init_hosts"]]
-        wanted = first_folder.files(folder, hosts, o["init_user"], self._public_key(o["init_public_key"]))
+        is_root = os.geteuid() == 0
+        by_sudo = first_folder.becomes_root(hosts, o["init_user"], is_root)
+        wanted = first_folder.files(folder, hosts, o["init_user"], self._public_key(o["init_public_key"]), is_root)
         there = [path for path in wanted if os.path.lexists(os.path.join(folder, path))]
         new = {path: text for path, text in wanted.items() if path not in there}
         if not self.check_mode:
             self._write(folder, new)
         if o["print_table"]:
-            tables.show(self._display, self._lines(folder, list(new), there))
+            tables.show(self._display, self._lines(folder, list(new), there, by_sudo))
         return {
             "changed": bool(new),
             "folder": folder,
@@ -76,7 +78,7 @@ class ActionModule(LedgerAction):
                     remedy="Set bootflow_init_dir to a folder that this user may write.",
                 ) from None
 
-    def _lines(self, folder: str, new: t.Sequence[str], there: t.Sequence[str]) -> list[str]:
+    def _lines(self, folder: str, new: t.Sequence[str], there: t.Sequence[str], by_sudo: bool) -> list[str]:
         verb = "Would write" if self.check_mode else "Wrote"
         lines = ["%s into %s: %s" % (verb, folder, ", ".join(new))] if new else []
         lines += ["Left as they are in %s: %s" % (folder, ", ".join(there))] if there else []
@@ -89,4 +91,9 @@ class ActionModule(LedgerAction):
             "  ansible-playbook bootflow.compute.prepare",
             "  ansible-playbook bootflow.compute.boot -e @web.yml",
             "  ansible instances -m ping",
+            *(
+                ["On the compute hosts the playbooks become root by sudo: give them -K where it asks for a password."]
+                if by_sudo
+                else []
+            ),
         ]

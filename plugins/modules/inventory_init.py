@@ -29,7 +29,8 @@ options:
     type: path
   init_hosts:
     description:
-      - The compute hosts, each a name that SSH knows, or V(name=address). Without any, this machine is the compute host.
+      - The compute hosts, each a name that SSH knows, or V(name=address). Without any, this machine is the compute host,
+        on which modules become root by sudo where another user runs this.
       - Read from the variable C(bootflow_init_hosts).
     type: list
     elements: str

@@ -25,6 +25,12 @@ stdout_callback = bootflow.compute.concise
 pipelining = true
 # A guest that was just booted may need some time until it answers.
 retries = 8
+{password}"""
+
+PASSWORD = """
+# The modules work on compute hosts as root, which hosts.yml has sudo for. Where sudo asks for a password, give -K to each run, or take the # away:
+# [privilege_escalation]
+# become_ask_pass = true
 """
 
 LOCAL_HOST = """\
@@ -32,6 +38,10 @@ LOCAL_HOST = """\
           ansible_connection: local
           ansible_python_interpreter: /usr/bin/python3
           ansible_pipelining: true
+{become}"""
+
+LOCAL_BECOME = """\
+          ansible_become: true # by sudo: -K where it asks for a password
 """
 
 HOSTS = """\
@@ -186,22 +196,29 @@ def read_public_key(text: str, path: str) -> str:
     return line
 
 
-def files(folder: str, hosts: t.Sequence[Host], user: str, public_key: str) -> dict[str, str]:
+def becomes_root(hosts: t.Sequence[Host], user: str, is_root: bool) -> bool:
+    """Whether modules become root on the compute hosts by sudo. :arg hosts: none: the machine that runs Ansible"""
+    return user != "root" if hosts else not is_root
+
+
+def files(folder: str, hosts: t.Sequence[Host], user: str, public_key: str, is_root: bool) -> dict[str, str]:
     """Relative path -> content.
 
     :arg folder: its absolute path, in which the ledger is, too.
     :arg hosts: none: the machine that runs Ansible.
-    :arg user: who logs in to the hosts.
+    :arg user: who logs in to the hosts. :arg is_root: whether root runs Ansible on this machine.
     """
     url = json.dumps("sqlite:///%s/ledger.db" % folder)
     lines = "".join(
         "        %s:%s\n" % (h.name, "\n          ansible_host: %s" % json.dumps(h.address) if h.address else "")
         for h in hosts
     )
-    login = REMOTE_USER.format(user=json.dumps(user), become="false" if user == "root" else "true") if hosts else ""
+    by_sudo = becomes_root(hosts, user, is_root)
+    local = LOCAL_HOST.format(become=LOCAL_BECOME if by_sudo else "")
+    login = REMOTE_USER.format(user=json.dumps(user), become="true" if by_sudo else "false") if hosts else ""
     return {
-        "ansible.cfg": ANSIBLE_CFG,
-        "hosts.yml": HOSTS.format(hosts=lines or LOCAL_HOST, user=login),
+        "ansible.cfg": ANSIBLE_CFG.format(password=PASSWORD if by_sudo else ""),
+        "hosts.yml": HOSTS.format(hosts=lines or local, user=login),
         "group_vars/all/bootflow.yml": SETTINGS.format(url=url),
         "group_vars/all/catalogue.yml": CATALOGUE.format(key=json.dumps(public_key)),
         "guests.bootflow.yml": GUESTS.format(url=url),

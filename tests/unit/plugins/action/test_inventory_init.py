@@ -120,6 +120,37 @@ def test_hosts_over_ssh(begin: t.Callable[..., t.Any], tmp_path: pathlib.Path) -
     assert group["vars"]["ansible_user"] == "ops" and group["vars"]["ansible_become"] is True
 
 
+@pytest.mark.parametrize(
+    ("uid", "given", "by_sudo"),
+    [
+        (0, {}, False),
+        (1000, {}, True),
+        (0, {"hosts": ["kvm1"], "user": "ops"}, True),
+        (1000, {"hosts": ["kvm1"]}, False),  # by SSH as root
+    ],
+)
+def test_whoever_is_not_root_becomes_root_by_sudo(
+    begin: t.Callable[..., t.Any],
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    uid: int,
+    given: dict[str, t.Any],
+    by_sudo: bool,
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: uid)
+    result = begin(**given)
+    group = loaded(tmp_path / "new")["hosts.yml"]["all"]["children"]["bootflow_compute"]
+    assert bool({**group.get("vars", {}), **(group["hosts"]["kvm1"] or {})}.get("ansible_become")) == by_sudo
+    text = (tmp_path / "new" / "ansible.cfg").read_text()
+    settings = configparser.ConfigParser()
+    settings.read_string(text)
+    assert not settings.has_section("privilege_escalation"), "who needs no password is not asked for one"
+    assert ("# become_ask_pass = true" in text) == ("-K" in result["shown"]) == by_sudo
+    if by_sudo:
+        settings.read_string(text.replace("\n# [", "\n[").replace("\n# become", "\nbecome"), "opened")
+        assert settings["privilege_escalation"]["become_ask_pass"] == "true"
+
+
 def test_nothing_is_overwritten_and_check_mode_writes_nothing(
     begin: t.Callable[..., t.Any], tmp_path: pathlib.Path
 ) -> None:
