@@ -84,7 +84,7 @@ def test_all_errors_of_a_request_at_once(flow: Flow) -> None:
         ),
         (
             entry(""),
-            "instances[3].name: InvalidInput: Invalid input for field name: must have at least 1 character(s), has 0 Remedy: Use 1 to 255 printable",
+            "instances[3].name: InvalidInput: Invalid input for field name: must have at least 1 character, has 0 Remedy: Use 1 to 255 printable",
         ),
         (
             entry("x" * 256),
@@ -104,7 +104,7 @@ def test_all_errors_of_a_request_at_once(flow: Flow) -> None:
         ),
         (
             entry("list", metadata=["a"]),
-            "instances[8].metadata: InvalidMetadata: Invalid input for field metadata: must be of type object, not array Remedy: ",
+            "instances[8].metadata: InvalidMetadata: Invalid input for field metadata: must be a mapping, not a list Remedy: ",
         ),
         (
             entry("less", min_count=3, max_count=2),

@@ -22,8 +22,18 @@ from ..request.schema import ALWAYS, entry_errors, schema_validator, without_nul
 _NAME = {"type": "string", "minLength": 1, "maxLength": 255, "format": "name"}
 _UUID = {"type": "string", "format": "uuid"}
 _IP = {"type": "string", "format": "ip"}
-_TAG = {"type": "string", "minLength": 1, "maxLength": 60, "pattern": "^[^,/]*$(?!\\n)"}
-_MAC = {"type": "string", "pattern": "^[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}$(?!\\n)"}
+_TAG = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": 60,
+    "pattern": "^[^,/]*$(?!\\n)",
+    "x-expects": "characters without a comma and a slash",
+}
+_MAC = {
+    "type": "string",
+    "pattern": "^[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}$(?!\\n)",
+    "x-expects": "a MAC address such as fa:16:3e:00:00:01",
+}
 _ATTACHED = {
     "instance": _NAME,
     "network": _NAME,

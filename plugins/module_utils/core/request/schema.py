@@ -35,6 +35,43 @@ _TYPES = {
     "string": "a text",
     "integer": "a whole number",
     "number": "a number",
+    "boolean": "true or false",
+    "null": "null",
+}
+#: Python's types, as they are called here.
+_KINDS: tuple[tuple[t.Any, str], ...] = (
+    (bool, "a boolean"),
+    (str, "a text"),
+    (int, "a whole number"),
+    (float, "a number"),
+    (t.Mapping, "a mapping"),
+    ((list, tuple), "a list"),
+)
+#: What to write for one of JSON's types.
+_FORMS = {
+    "array": "Write a list: [A, B], or a line with a dash for each item.",
+    "object": "Write a mapping: NAME: VALUE, one a line, below the field.",
+    "string": "Write a text, in quotes where YAML would read it as something else.",
+    "integer": "Write a whole number.",
+    "number": "Write a number.",
+    "boolean": "Write true or false.",
+}
+#: Keywords with a limit -> the message; what is counted for those of texts, lists and mappings.
+_LIMITS = {
+    "minimum": "must be %s or more",
+    "maximum": "must be %s or less",
+    "exclusiveMinimum": "must be more than %s",
+    "exclusiveMaximum": "must be less than %s",
+    "multipleOf": "must be a multiple of %s",
+    "const": "must be %s",
+}
+_SIZES = {
+    "minLength": ("at least", "characters"),
+    "maxLength": ("at most", "characters"),
+    "minItems": ("at least", "items"),
+    "maxItems": ("at most", "items"),
+    "minProperties": ("at least", "keys"),
+    "maxProperties": ("at most", "keys"),
 }
 
 _GROUP = "Name a group of bootflow_server_groups in scheduler_hints: {group: NAME}."
@@ -128,7 +165,15 @@ def create_schema(fragments: t.Iterable[t.Mapping[str, t.Any]], check: bool = Tr
         culprit = (
             givers.get(str(error.absolute_path[1]), "a fragment") if len(error.absolute_path) > 1 else "a fragment"
         )
-        raise InvalidInput(reason="schema fragment %s is not valid: %s" % (culprit, error.message)) from None
+        raise InvalidInput(
+            reason="schema fragment %s is not valid: %s: %s"
+            % (
+                culprit,
+                _path("server_create", list(error.absolute_path)[1:]),
+                _words(error, _cut(error.instance) + " "),
+            ),
+            remedy="Correct it there; the keywords are those of JSON Schema 2020-12.",
+        ) from None
     return schema
 
 
@@ -261,7 +306,7 @@ def _explain(
     if error.validator == "required":
         return [_missing(path, name, schema) for name in error.validator_value if name not in error.instance]
     text = _words(error, _shown(error, root))
-    return [_coded(path, schema, "Invalid input for field %s: %s" % (_field(path), text))]
+    return [_coded(path, schema, "Invalid input for field %s: %s" % (_field(path), text), _form(error))]
 
 
 def _branch_fits(child: t.Any, parent: t.Any) -> bool:
@@ -304,47 +349,72 @@ def _missing(path: str, name: str, schema: t.Mapping[str, t.Any]) -> dict[str, t
     )
 
 
-def _coded(path: str, schema: t.Mapping[str, t.Any], message: str) -> dict[str, t.Any]:
-    """An error of the class in the schema's x-code, with its x-remedy."""
+def _coded(path: str, schema: t.Mapping[str, t.Any], message: str, remedy: str = _REMEDY) -> dict[str, t.Any]:
+    """An error of the class in the schema's x-code, with its x-remedy, else the class's remedy, else ``remedy``."""
     cls = getattr(error_classes, str(schema.get("x-code", "InvalidInput")), InvalidInput)
     if not (isinstance(cls, type) and issubclass(cls, BootflowError)):
         cls = InvalidInput
-    return _error(path, cls(message=message, remedy=schema.get("x-remedy") or cls.remedy or _REMEDY))
+    return _error(path, cls(message=message, remedy=schema.get("x-remedy") or cls.remedy or remedy))
 
 
 def _words(error: t.Any, value: str) -> str:
-    limit = error.validator_value
-    keyword = error.validator
+    """What is wrong with a value, without the words of JSON Schema. :arg value: with a blank behind it, "" if it is not shown"""
+    limit, keyword = error.validator_value, error.validator
+    schema = error.schema if isinstance(error.schema, t.Mapping) else {}
     if keyword == "type":
-        types = [limit] if isinstance(limit, str) else limit
-        return "%smust be of type %s, not %s" % (value, " or ".join(types), _kind(error.instance))
+        return "%smust be %s, not %s" % (
+            value,
+            " or ".join(_TYPES.get(n, n) for n in _wanted(limit, schema)),
+            _kind(error.instance),
+        )
     if keyword == "format":
-        return "%s%s" % (value, error.cause or "is not of format %s" % limit)
+        return "%s%s" % (value, error.cause or "is not of the form %s" % limit)
     if keyword == "enum":
         return "%smust be one of %s" % (value, ", ".join(map(str, limit)))
-    if keyword == "const":
-        return "%smust be %s" % (value, limit)
     if keyword == "pattern":
-        return "%sdoes not match %s" % (value, limit)
-    sizes = {
-        "minLength": "must have at least %s character(s), has %d",
-        "maxLength": "must have at most %s characters, has %d",
-        "minItems": "must have at least %s item(s), has %d",
-        "maxItems": "must have at most %s items, has %d",
-        "minProperties": "must have at least %s key(s), has %d",
-        "maxProperties": "must have at most %s keys, has %d",
-    }
-    if keyword in sizes:
-        return sizes[keyword] % (limit, len(error.instance))
-    if keyword == "minimum":
-        return "%smust be %s or more" % (value, limit)
-    if keyword == "maximum":
-        return "%smust be %s or less" % (value, limit)
+        form = schema.get("x-expects") or "what the regular expression %s matches" % limit
+        return "%smust be %s" % (value, form)
+    if keyword in _SIZES:
+        least, what = _SIZES[keyword]
+        return "must have %s %s %s, has %d" % (least, limit, what if limit != 1 else what[:-1], len(error.instance))
+    if keyword in _LIMITS:
+        return "%s%s" % (value, _LIMITS[keyword] % limit)
     if keyword == "uniqueItems":
         return "must not have the same item twice"
     if keyword in ("anyOf", "oneOf"):
         return "%smust be %s" % (value, " or ".join(dict.fromkeys(_alternative(each) for each in limit)))
-    return "%sbreaks the rule %s" % (value, keyword)
+    if keyword == "not":
+        return "%sis not allowed here" % value
+    if keyword == "dependentRequired":
+        absent = sorted(
+            {n for name, names in limit.items() if name in error.instance for n in names if n not in error.instance}
+        )
+        return "needs %s besides" % ", ".join(absent)
+    return "%sdoes not fit the rule %s of its schema" % (value, keyword)
+
+
+def _wanted(types: t.Any, schema: t.Mapping[str, t.Any]) -> list[str]:
+    """The types of a value. A text that is read as a number or a boolean is no type of its own."""
+    wanted = [types] if isinstance(types, str) else list(types)
+    read = [name for name in wanted if name in ("integer", "number", "boolean")]
+    return read if "format" in schema and {*read, "string"} == set(wanted) and read else wanted
+
+
+def _form(error: t.Any) -> str:
+    """The remedy where the schema has none of its own: what to write."""
+    limit, keyword = error.validator_value, error.validator
+    schema = error.schema if isinstance(error.schema, t.Mapping) else {}
+    if keyword == "type":
+        return _FORMS.get(_wanted(limit, schema)[0], _REMEDY)
+    if keyword == "enum":
+        return "Write one of them."
+    if keyword == "pattern" and "x-expects" in schema:
+        return "Write %s." % schema["x-expects"]
+    if keyword in _SIZES:
+        return "Shorten it." if keyword.startswith("max") else "Write more."
+    if keyword == "uniqueItems":
+        return "Write each item once."
+    return _REMEDY
 
 
 def _alternative(schema: t.Mapping[str, t.Any]) -> str:
@@ -373,16 +443,7 @@ def _cut(value: t.Any) -> str:
 def _kind(value: t.Any) -> str:
     if value is None:
         return "null"
-    for kind, name in ((bool, "boolean"), (str, "string"), (int, "integer"), (float, "number")):
-        if isinstance(value, kind):
-            return name
-    return (
-        "object"
-        if isinstance(value, t.Mapping)
-        else "array"
-        if isinstance(value, (list, tuple))
-        else type(value).__name__
-    )
+    return next((name for kind, name in _KINDS if isinstance(value, kind)), "a value of type %s" % type(value).__name__)
 
 
 def _path(prefix: str, parts: t.Iterable[t.Any]) -> str:

@@ -240,12 +240,82 @@ def test_what_yaml_has_and_json_has_not():
         "own": [datetime.date(2026, 1, 1), float("nan"), {"a": b"bytes"}, {"b": {1: 2}}, 1.5, True, None],
     }
     assert sorted((e["path"], e["message"]) for e in validate([entry], schema)) == [
-        ("instances[0]", "The key (1, 2) is not a text but array"),
-        ("instances[0].metadata", "The key 5 is not a text but integer"),
-        ("instances[0].metadata.when", "Invalid input for field metadata.when: must be of type string, not date"),
-        ("instances[0].metadata.z", "Invalid input for field metadata.z: must be of type string, not integer"),
-        ("instances[0].own[0]", "The value 2026-01-01 is not a text but date"),
-        ("instances[0].own[1]", "The value nan is not a text but number"),
-        ("instances[0].own[2].a", "The value b'bytes' is not a text but bytes"),
-        ("instances[0].own[3].b", "The key 1 is not a text but integer"),
+        ("instances[0]", "The key (1, 2) is not a text but a list"),
+        ("instances[0].metadata", "The key 5 is not a text but a whole number"),
+        (
+            "instances[0].metadata.when",
+            "Invalid input for field metadata.when: must be a text, not a value of type date",
+        ),
+        ("instances[0].metadata.z", "Invalid input for field metadata.z: must be a text, not a whole number"),
+        ("instances[0].own[0]", "The value 2026-01-01 is not a text but a value of type date"),
+        ("instances[0].own[1]", "The value nan is not a text but a number"),
+        ("instances[0].own[2].a", "The value b'bytes' is not a text but a value of type bytes"),
+        ("instances[0].own[3].b", "The key 1 is not a text but a whole number"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "words", "remedy"),
+    [
+        ({"type": "string"}, 5, "must be a text, not a whole number", "Write a text, in quotes"),
+        ({"type": "string"}, True, "must be a text, not a boolean", "Write a text, in quotes"),
+        ({"type": "array"}, "a", "must be a list, not a text", "Write a list: [A, B]"),
+        ({"type": "object"}, ["a"], "must be a mapping, not a list", "Write a mapping"),
+        ({"type": "boolean"}, "maybe", "must be true or false, not a text", "Write true or false."),
+        (
+            {"type": ["boolean", "string"], "format": "boolean"},
+            ["x"],
+            "must be true or false, not a list",
+            "Write true or",
+        ),
+        (
+            {"type": ["integer", "string"], "format": "integer"},
+            {},
+            "must be a whole number, not a mapping",
+            "Write a whole",
+        ),
+        ({"enum": ["a", "b"]}, "c", "'c' must be one of a, b", "Write one of them."),
+        (
+            {"pattern": "^a$"},
+            "b",
+            "'b' must be what the regular expression ^a$ matches",
+            "Correct the value; docs/request.md",
+        ),
+        ({"pattern": "^a$", "x-expects": "the letter a"}, "b", "'b' must be the letter a", "Write the letter a."),
+        ({"maxLength": 1}, "abc", "must have at most 1 character, has 3", "Shorten it."),
+        ({"minItems": 2}, ["a"], "must have at least 2 items, has 1", "Write more."),
+        ({"uniqueItems": True}, ["a", "a"], "must not have the same item twice", "Write each item once."),
+        ({"exclusiveMinimum": 0}, 0, "0 must be more than 0", "Correct the value; docs/request.md lists the fields."),
+        ({"multipleOf": 4}, 3, "3 must be a multiple of 4", "Correct the value; docs/request.md lists the fields."),
+        ({"not": {"const": "root"}}, "root", "'root' is not allowed here", "Correct the value; docs/request.md"),
+        ({"dependentRequired": {"a": ["b"]}}, {"a": "x"}, "needs b besides", "Correct the value; docs/request.md"),
+    ],
+)
+def test_errors_are_in_plain_words_with_path_and_remedy(
+    schema: dict[str, t.Any], value: t.Any, words: str, remedy: str
+) -> None:
+    validator = schema_file.schema_validator(
+        {"type": "object", "properties": {"own": {"properties": {"deep": schema}}}}
+    )
+    (error,) = entry_errors(validator, {"own": {"deep": value}}, "instances[3]")
+    assert error["path"] == "instances[3].own.deep"
+    assert error["message"] == "Invalid input for field own.deep: " + words
+    assert error["remedy"].startswith(remedy)
+
+
+def test_every_pattern_of_ours_has_words() -> None:
+    def patterns(node: t.Any) -> t.Iterator[t.Any]:
+        for each in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+            yield from patterns(each)
+        if isinstance(node, dict) and isinstance(node.get("pattern"), str):
+            yield node
+
+    found = list(patterns(create_schema(load_fragments())))
+    assert len(found) > 5 and all(each.get("x-expects") for each in found)
+
+
+def test_the_error_of_a_fragment_has_its_path_and_a_remedy() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        create_schema([{"name": "bad", "server_create": {"rack": {"type": "text"}}}])
+    assert "schema fragment bad is not valid: server_create.rack.type: 'text' must be " in caught.value.message
+    assert caught.value.remedy == "Correct it there; the keywords are those of JSON Schema 2020-12."
