@@ -78,7 +78,7 @@ def plan_of_new() -> list[dict[str, str]]:
 def description(revision: str) -> str:
     """The first sentence of the revision's docstring."""
     if revision.startswith(PACKED):
-        return "Columns of compute nodes that the scheduler reads, generated anew"
+        return "Columns of compute nodes that the scheduler reads, generated again"
     text = " ".join((_module(revision).__doc__ or "").split())
     return text.partition(". ")[0].rstrip(".")
 
