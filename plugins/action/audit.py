@@ -28,6 +28,7 @@ from ..plugin_utils.run.ledger_action import LedgerAction
 from ..plugin_utils.run.results import diff
 from ..plugin_utils.settings.storage_settings import storage_hosts
 from ..plugin_utils.volumes import audit_storage
+from ..plugin_utils.volumes.attached_volumes import sources_on
 
 # As playbooks/audit.yml registers what the hosts and the controller answered.
 AUDITING = "bootflow_auditing"
@@ -103,6 +104,11 @@ class ActionModule(LedgerAction):
         configuration = host_settings.configuration(host_variables.of_host(self.task_vars["hostvars"], host), host)
         auditing = self._registered(AUDITING)
         began_at = self.context().now
+        ledger = self._ledger_to_read()
+        try:
+            volumes = ledger.inspect(sources_on, host)
+        finally:
+            ledger.close()
         try:
             answer = self.run_module(
                 "compute_node_info",
@@ -112,6 +118,7 @@ class ActionModule(LedgerAction):
                     "known_targets": (auditing.get("known_targets") or {}).get(host, []),
                     "list_reservations": True,
                     "list_other_disks": True,
+                    "volumes": volumes,
                 },
             )
         except errors.BootflowError as e:

@@ -161,7 +161,10 @@ class ActionModule(LedgerAction):
 
 
 def _disk(attached: Attached, state: str) -> dict[str, t.Any]:
-    return {"id": attached.id, "uuid": attached.row.instance_uuid, "serial": attached.volume_id, "state": state}
+    item = {"id": attached.id, "uuid": attached.row.instance_uuid, "serial": attached.volume_id, "state": state}
+    if state == "detached":
+        item["source"] = attached_volumes.source_of(attached.row)
+    return item
 
 
 def _work_of(tx: Transaction, host: str) -> Work:

@@ -55,7 +55,7 @@ from ..plugin_utils.run import host_settings, host_variables, tables
 from ..plugin_utils.run.inventory_hosts import reachable, refuse_left_out
 from ..plugin_utils.run.results import diff, item_errors
 from ..plugin_utils.settings import scheduler_settings
-from ..plugin_utils.volumes.attached_volumes import connect_beside, disks_there
+from ..plugin_utils.volumes.attached_volumes import connect_beside, disks_there, sources_on
 
 # As playbooks/live_migrate.yml registers what the controller and the hosts answered.
 BEGUN, LOOKED, PREPARED = "bootflow_live_begun", "bootflow_live_looked", "bootflow_live_prepared"
@@ -210,7 +210,9 @@ class ActionModule(MoveAction):
     def _look(self, host: str) -> dict[str, t.Any]:
         """What the new hosts must know of the guests."""
         mine = [u for u, i in self.items().items() if i["source"] == host]
-        arguments = {"instances_path": host_settings.of(self).instances_path, "uuids": mine}
+        with contextlib.closing(self.open_ledger()) as ledger:
+            volumes = ledger.inspect(sources_on, host, mine)
+        arguments = {"instances_path": host_settings.of(self).instances_path, "uuids": mine, "volumes": volumes}
 
         def look() -> tuple[Outcomes, t.Any]:
             found, failed = self._batch("domain_migration_info", arguments, mine)

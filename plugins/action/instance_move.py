@@ -53,7 +53,7 @@ from ..plugin_utils.run import host_settings
 from ..plugin_utils.run.inventory_hosts import all_of, reachable, refuse_left_out
 from ..plugin_utils.run.results import diff, item_errors
 from ..plugin_utils.settings import apply_plan, host_reports, resize_settings, scheduler_settings, variable_names
-from ..plugin_utils.volumes.attached_volumes import come_to_host, connectors_of, leave_host
+from ..plugin_utils.volumes.attached_volumes import come_to_host, connectors_of, leave_host, sources_on
 
 OF = {"resize": course.RESIZE, "migrate": course.MIGRATE, "revert_resize": course.REVERT}
 # As playbooks/move.yml registers what the controller and the hosts answered.
@@ -278,7 +278,11 @@ class ActionModule(MoveAction):
         away = {i["uuid"]: silent.get(i["destination"]) or self._there_already(i, host) for i in items}
         lost.update({u: {"error": e.as_dict()} for u, e in away.items() if e is not None and u not in lost})
         items = [i for i in items if i["uuid"] not in lost]
-        domains = [{"uuid": i["uuid"], "leaves": True, **i["details"]} for i in items]
+        with contextlib.closing(self.open_ledger()) as ledger:
+            volumes = ledger.inspect(sources_on, host, [i["uuid"] for i in items])
+        domains = [
+            {"uuid": i["uuid"], "leaves": True, "volumes": volumes.get(i["uuid"], {}), **i["details"]} for i in items
+        ]
         outcomes = self.guarded([i["uuid"] for i in items], lambda: self._power(domains, "shutdown"))
         was_off = [u for u, o in outcomes.items() if not o.get("error") and not o.get("changed")]
         at_rest = [u for u, o in outcomes.items() if not o.get("error")]

@@ -316,6 +316,7 @@ options:
         description:
           - Whether disks in the instance's folder, and its logical volumes, keep the places and formats that they have in the domain's former definition, where
             that has them. The settings of the host may have changed since they were made.
+          - A domain that has an overlay or a copy in place of one of its volumes is refused.
         type: bool
         default: false
       new_logins:

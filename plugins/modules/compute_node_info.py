@@ -98,6 +98,12 @@ options:
     description: Also list the disks to which guests write and that are not their instances', as C(other_disks) of a domain in RV(compute_node).
     type: bool
     default: false
+  volumes:
+    description:
+      - By the UUIDs of instances and of the volumes that they have, where this host has them, the path of a device or IQN/LUN.
+      - With O(list_other_disks), what a guest has in place of one of them, an overlay or a copy, is listed.
+    type: dict
+    default: {}
 requirements:
   - lvm2 for disks in a volume group
 """
@@ -370,6 +376,7 @@ def main():
             "known_targets": {"type": "list", "elements": "str", "default": []},
             "list_reservations": {"type": "bool", "default": False},
             "list_other_disks": {"type": "bool", "default": False},
+            "volumes": {"type": "dict", "default": {}},
         },
         supports_check_mode=True,
     )
@@ -392,7 +399,7 @@ def main():
                 args["ledger_id"],
                 args["volume_attach"] or "",
                 args["cpu_flags"],
-                args["list_other_disks"],
+                args["volumes"] if args["list_other_disks"] else None,
             )
             if args["iqn_prefixes"]:
                 more["iscsi"] = iscsi_ends(connection, args["iqn_prefixes"], args["known_targets"])

@@ -53,6 +53,11 @@ options:
       xml:
         description: XML definition of the disk, with the same serial, a target and a driver type. Required with O(disks[].state=attached).
         type: str
+      source:
+        description:
+          - With O(disks[].state=detached), where this host has the volume, the path of a device or IQN/LUN.
+          - A disk that is an overlay on the volume or a copy of it is refused. By default the guest loses the disk, whatever it is.
+        type: str
       size:
         description: Size in bytes. Required with O(disks[].state=resized).
         type: int
@@ -149,6 +154,7 @@ def argument_spec():
         "serial": {"type": "str", "required": True},
         "state": {"type": "str", "choices": list(STATES), "default": "attached"},
         "xml": {"type": "str"},
+        "source": {"type": "str"},
         "size": {"type": "int"},
     }
     return {

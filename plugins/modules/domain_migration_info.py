@@ -30,6 +30,12 @@ options:
     type: list
     elements: str
     required: true
+  volumes:
+    description:
+      - By the UUIDs of guests and of the volumes that they have, where this host has them, the path of a device or IQN/LUN.
+      - A guest that has an overlay or a copy in place of one of them is refused.
+    type: dict
+    default: {}
 """
 
 EXAMPLES = r"""
@@ -85,6 +91,7 @@ def argument_spec():
         **LIBVIRT_ARGUMENTS,
         "instances_path": {"type": "path", "default": "/var/lib/bootflow/instances"},
         "uuids": {"type": "list", "elements": "str", "required": True},
+        "volumes": {"type": "dict", "default": {}},
     }
 
 
@@ -96,7 +103,7 @@ def main():
         with connect(args["libvirt_uri"], args["libvirt_timeout"]) as connection:
 
             def one(uuid):
-                return {"guest": describe(connection, args["instances_path"], uuid)}
+                return {"guest": describe(connection, args["instances_path"], uuid, args["volumes"].get(uuid))}
 
             results = run_batch([(uuid, uuid) for uuid in args["uuids"]], one, workers=1)
     except Exception as error:

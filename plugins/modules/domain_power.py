@@ -54,6 +54,12 @@ options:
           - UEFI variables that are outside of that folder come into it when the guest is off.
         type: bool
         default: false
+      volumes:
+        description:
+          - By the UUIDs of volumes that the instance has, where this host has them, the path of a device or IQN/LUN.
+          - A guest that has an overlay or a copy in place of one of them is refused before anything is done with it.
+        type: dict
+        default: {}
   state:
     description:
       - The state that they are to have. V(paused) stops the CPUs of a guest, V(unpaused) lets them go on.
@@ -187,6 +193,7 @@ def argument_spec():
         "shutdown_timeout": {"type": "float"},
         "restored": {"type": "bool", "default": PowerSpec.restored},
         "leaves": {"type": "bool", "default": False},
+        "volumes": {"type": "dict", "default": {}},
     }
     return {
         **TIME_LIMIT_ARGUMENTS,
@@ -207,6 +214,7 @@ def power_spec(args, domain):
     """The spec of one element of the option ``domains``, whose own values come before those for all."""
     values = {key: args[key] if domain.get(key) is None else domain[key] for key in OF_EACH}
     uuid = domain["uuid"].lower()
+    volumes = domain.get("volumes") or {}
     if domain["leaves"]:
         # These read XML, which no other power state needs.
         from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies import other_disks, outer_nvram
@@ -214,11 +222,15 @@ def power_spec(args, domain):
         folder = instance_dir(args["instances_path"], uuid)
 
         def check(guest):
-            other_disks.refuse_to_leave(guest, folder)
+            other_disks.refuse_to_leave(guest, folder, volumes)
             outer_nvram.check_outer_nvram(guest, folder)
 
         values["check"] = check
         values["at_rest"] = functools.partial(outer_nvram.take_outer_nvram, folder=folder)
+    elif volumes:
+        from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies import other_disks
+
+        values["check"] = functools.partial(other_disks.refuse_replaced_volumes, uuid=uuid, volumes=volumes)
     return PowerSpec(uuid=uuid, state=args["state"], restored=domain["restored"], **values)
 
 

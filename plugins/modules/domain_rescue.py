@@ -125,6 +125,7 @@ outcomes:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies.other_disks import refuse_to_restore
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.rescue import RescuedSpec, restore, save
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.connection import (
     LIBVIRT_ARGUMENTS,
@@ -176,7 +177,7 @@ def main():
                 if args["state"] == "saved":
                     return save(connection, args["instances_path"], spec, module.check_mode)
                 power = PowerSpec(spec.uuid, "running", **{name: args[name] for name in OF_A_START})
-                return restore(connection, args["instances_path"], spec, power, module.check_mode)
+                return restore(connection, args["instances_path"], spec, power, module.check_mode, refuse_to_restore)
 
             with at_work([d["uuid"] for d in args["domains"]], module.check_mode):
                 results = run_batch([(d["uuid"], d) for d in args["domains"]], one, args["workers"])

@@ -126,7 +126,8 @@ class Rebuilding(BuildWork):
         return {**domain, "restart": True}
 
     def shut_down(self) -> set[str]:
-        """Ask the guests to shut down: what they have in memory belongs on their volumes. Returns those that lost their power.
+        """Ask the guests to shut down: what they have in memory belongs on their volumes. Returns those that lost their power. A guest with another
+        disk in place of a volume is left alone.
 
         source: Nova's _rebuild_default_impl
         """
@@ -134,7 +135,11 @@ class Rebuilding(BuildWork):
         if not builds:
             return set()
         settings = host_settings.of(self.action)
-        domains = [{"uuid": b.uuid, **OPERATIONS["stop"].details(b.row)} for b in builds]
+        host = self.action.task_vars["inventory_hostname"]
+        volumes = self.action.open_ledger().inspect(attached_volumes.sources_on, host, [b.uuid for b in builds])
+        domains = [
+            {"uuid": b.uuid, "volumes": volumes.get(b.uuid, {}), **OPERATIONS["stop"].details(b.row)} for b in builds
+        ]
         result = self.action.run_module(
             "domain_power",
             {

@@ -188,7 +188,7 @@ def guest_disk(disk: PlannedDisk, attached: Attached | None) -> PlannedDisk:
     In a plan, before the export, the source has the values known so far.
     """
     if attached is None:
-        return disk.placed(_to_come(disk.volume_id or disk.name), "raw", "block", cache="none", io="native")
+        return disk.placed(names.device_to_come(disk.volume_id or disk.name), "raw", "block", cache="none", io="native")
     row, volume = attached.row, attached.volume
     more: dict[str, t.Any] = {
         "volume_id": row.volume_id,
@@ -204,11 +204,7 @@ def guest_disk(disk: PlannedDisk, attached: Attached | None) -> PlannedDisk:
             row.iqn, t.cast(int, row.lun), portals, user, row.initiator or "", attached.secret
         )
         return disk.placed("", "raw", "network", connection=connection, **more)
-    return disk.placed(row.device_path or _to_come(row.volume_id), "raw", "block", io="native", **more)
-
-
-def _to_come(volume_id: str) -> str:
-    return "/dev/disk/by-path/(volume %s)" % volume_id
+    return disk.placed(row.device_path or names.device_to_come(row.volume_id), "raw", "block", io="native", **more)
 
 
 # --- connecting -------------------------------------------------------------------------------------------------------
@@ -326,6 +322,24 @@ def _gone_elsewhere(tx: Transaction, host: str, uuids: t.Collection[str]) -> tup
 def connected_to(tx: Transaction, host: str, uuids: t.Collection[str]) -> list[Attached]:
     """The volumes that ``host`` is connected to, or may be, for these instances, also where those have them on another host, too."""
     return of_rows(tx, attachments.select(tx, instance_uuids=uuids, attached_host=host, connected=True))
+
+
+def source_of(row: Attachment) -> str:
+    """Where the guest's host has the volume: the path of its device, or IQN/LUN with QEMU's connector; "" if it is not known."""
+    if row.connector == QEMU:
+        return "%s/%d" % (row.iqn, row.lun) if row.iqn and row.lun is not None else ""
+    return row.device_path or ""
+
+
+def sources_on(tx: Transaction, host: str, uuids: t.Collection[str] | None = None) -> dict[str, dict[str, str]]:
+    """uuid -> id of the volume -> source_of() it on ``host``, of volumes that it is connected to. :arg uuids: of instances; by default all"""
+    found: dict[str, dict[str, str]] = {}
+    if uuids is not None and not uuids:
+        return found
+    for row in attachments.select(tx, instance_uuids=uuids, attached_host=host, connected=True):
+        if row.connection == DONE and source_of(row):
+            found.setdefault(row.instance_uuid, {})[row.volume_id] = source_of(row)
+    return found
 
 
 def shared_beside(tx: Transaction, host: str, found: t.Sequence[Attached]) -> set[str]:

@@ -64,8 +64,8 @@ class InstanceElsewhere(Conflict):
 
 
 class GuestDisksDiffer(Conflict):
-    """The guest writes to a disk that is not the instance's: an overlay of an external snapshot, a copy, or a disk attached by hand. Its data would
-    be left behind.
+    """The guest writes to a disk that is neither the instance's nor its volume: an overlay of an external snapshot, a copy, or a disk attached by hand.
+    Its data would be left behind.
     """
 
     msg_fmt = (

@@ -220,6 +220,11 @@ def lun_id(lun: int) -> str:
     return str(lun) if lun < 256 else "0x%04x%04x00000000" % (lun & 0xFFFF, lun >> 16 & 0xFFFF)
 
 
+def device_to_come(volume_id: str) -> str:
+    """What stands for the path of a volume's device in a plan, until a host is connected to it."""
+    return "/dev/disk/by-path/(volume %s)" % volume_id
+
+
 def by_path(where: str, iqn: str, lun: int) -> str:
     """/dev/disk/by-path/ip-<portal>-iscsi-<iqn>-lun-<n>; udev writes an IPv6 address without brackets.
 

@@ -4,6 +4,8 @@
 
 """Disks that a guest's domain really has and that are not the instance's: overlays of external snapshots, copies, disks attached by hand.
 
+An overlay or a copy takes the place of a local disk, or of a volume.
+
 The guest writes to them, and the ledger does not know them. Where a guest leaves its host, or its domain gets other disks, they would stay behind.
 """
 
@@ -11,23 +13,24 @@ from __future__ import annotations
 
 import copy
 import os
-import re
 import typing as t
 
 from ...core.disks.local import LVM, QCOW2_ON_LVM, local_disks, volume_name
 from ...core.disks.logical_volumes import device_path
 from ...core.disks.rescue import is_rescue
 from ...core.errors import GuestDisksDiffer, GuestHasSnapshots
-from ...core.guest.domain.disk import identify_disk
 from ...core.guest.domain.element import parse, to_text
 from ..disks.file_disks import records_of
 from ..libvirt.connection import libvirt_errors
 from ..libvirt.domains import DomainSpec, definitions_of
 from ..os.paths import instance_dir
+from ..os.volume_sources import UUID, VolumeSources, is_written, known_as, path_of, sources_in
 
 #: In the folder of the instance: what is a disk without a record in disk.info.
 _DRIVES = ("disk.config", "disk.config.rescue")
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+#: Id of a volume -> where this host has it, see VolumeSources.is_same(). A volume that is not in it is not compared.
+Volumes = t.Mapping[str, str]
 
 
 def recorded_paths(folder: str) -> dict[str, tuple[str, t.Mapping[str, t.Any], bool]]:
@@ -45,55 +48,75 @@ def recorded_paths(folder: str) -> dict[str, tuple[str, t.Mapping[str, t.Any], b
     return found
 
 
-def path_of(disk: t.Any) -> str:
-    """The source of a ``<disk>``, as people know it; "" without one."""
-    source = disk.find("source")
-    return "" if source is None else str(source.get("file") or source.get("dev") or source.get("name") or "a volume")
-
-
-def is_written(disk: t.Any) -> bool:
-    """Whether a ``<disk>`` may have data of the guest: a CD-ROM and a floppy come and go."""
-    return disk.get("device", "disk") in ("disk", "lun") and disk.find("readonly") is None and bool(path_of(disk))
-
-
 def is_volume(disk: t.Any) -> bool:
     """Whether a ``<disk>`` is a volume, of which the ledger knows whether it is attached."""
-    if disk.get("type") not in ("block", "network"):
-        return False
-    alias = disk.find("alias")
-    known_as = identify_disk(None if alias is None else alias.get("name"), disk.findtext("serial"))
-    return bool(_UUID.fullmatch(known_as or ""))
+    return disk.get("type") in ("block", "network") and bool(UUID.fullmatch(known_as(disk)))
 
 
-def other_disks(roots: t.Iterable[t.Any], folder: str) -> dict[str, str]:
-    """target -> path of each disk of these definitions that is not the instance's. :arg folder: of the instance"""
+def _target_of(disk: t.Any) -> str:
+    target = disk.find("target")
+    return "" if target is None else str(target.get("dev"))
+
+
+def other_disks(roots: t.Iterable[t.Any], folder: str, volumes: Volumes | None = None) -> dict[str, str]:
+    """target -> path of each disk of these definitions that is not the instance's.
+
+    :arg folder: of the instance. :arg volumes: that it has
+    """
     known = {os.path.realpath(path) for path in recorded_paths(folder)}
     known |= {os.path.realpath(os.path.join(folder, name)) for name in _DRIVES}
-    found: dict[str, str] = {}
+    roots = list(roots)
+    found = replaced_volumes(roots, volumes or {})
     for root in roots:
         for disk in root.iterfind("devices/disk"):
-            if is_written(disk) and not is_volume(disk) and os.path.realpath(path_of(disk)) not in known:
-                target = disk.find("target")
-                found.setdefault("" if target is None else str(target.get("dev")), path_of(disk))
+            if is_written(disk) and not is_volume(disk) and known_as(disk) not in (volumes or {}):
+                if os.path.realpath(path_of(disk)) not in known:
+                    found.setdefault(_target_of(disk), path_of(disk))
     return found
 
 
-def refuse_to_leave(domain: t.Any, folder: str) -> None:
+def replaced_volumes(roots: t.Iterable[t.Any], volumes: Volumes) -> dict[str, str]:
+    """target -> path of each disk of these definitions that has taken the place of a volume: an overlay on it, or a copy.
+
+    A volume that is being copied is none: the guest writes to both until somebody pivots to the copy.
+    """
+    sources = VolumeSources()
+    found: dict[str, str] = {}
+    for root in roots:
+        for disk in root.iterfind("devices/disk"):
+            volume_id = known_as(disk)
+            if is_written(disk) and volume_id in volumes and not sources.is_same(disk, volume_id, volumes[volume_id]):
+                found.setdefault(_target_of(disk), path_of(disk))
+    return found
+
+
+def refuse_to_leave(domain: t.Any, folder: str, volumes: Volumes) -> None:
     """Check that all that the guest has can leave this host with it. Writes nothing.
 
-    :arg folder: of the instance
-    :raises GuestDisksDiffer: it writes to a disk that is not the instance's.
+    :arg folder: of the instance. :arg volumes: that the ledger has for it
+    :raises GuestDisksDiffer: it writes to a disk that is not the instance's, or to another one than its volume.
     :raises GuestHasSnapshots: libvirt has snapshots or checkpoints of it, which are tied to this host.
     """
     uuid = os.path.basename(folder)
     with libvirt_errors():
         name = domain.name()
-    refuse_other_disks(uuid, name, other_disks(definitions_of(domain), folder))
+    refuse_other_disks(uuid, name, other_disks(definitions_of(domain), folder, volumes))
     with libvirt_errors():
         snapshots, checkpoints = domain.snapshotNum(0), len(domain.listAllCheckpoints(0))
     if snapshots or checkpoints:
         what = "snapshots" if snapshots else "checkpoints"
         raise GuestHasSnapshots(instance_uuid=uuid, host=os.uname().nodename, domain=name, what=what)
+
+
+def refuse_replaced_volumes(domain: t.Any, uuid: str, volumes: Volumes) -> None:
+    """Check that the guest has its volumes themselves. Writes nothing.
+
+    :arg volumes: that the ledger has for it
+    :raises GuestDisksDiffer: it writes to another disk than one of them.
+    """
+    with libvirt_errors():
+        name = domain.name()
+    refuse_other_disks(uuid, name, replaced_volumes(definitions_of(domain), volumes))
 
 
 def refuse_other_disks(uuid: str, name: str, found: t.Mapping[str, str]) -> None:
@@ -114,8 +137,9 @@ def keep_others(instances_path: str, spec: DomainSpec, before: t.Sequence[t.Any]
     :raises GuestDisksDiffer: the guest has a disk that is not the instance's, and it cannot be taken along.
     """
     folder = instance_dir(instances_path, spec.uuid)
-    if any(is_rescue(root, spec.uuid) for root in (parse(spec.xml), *before)):
-        refuse_other_disks(spec.uuid, spec.name, other_disks(before, folder))
+    wanted = parse(spec.xml)
+    if any(is_rescue(root, spec.uuid) for root in (wanted, *before)):
+        refuse_other_disks(spec.uuid, spec.name, other_disks(before, folder, sources_in(wanted)))
         return spec.xml
     return with_other_disks(spec.xml, before, spec.uuid, spec.name, folder)
 
@@ -124,13 +148,16 @@ def with_other_disks(xml: str, before: t.Sequence[t.Any], uuid: str, name: str, 
     """``xml`` with the sources that its local disks have in the definitions ``before``: a guest goes on with the overlay of an external snapshot, or with
     the copy, to which it wrote last. Disks that were attached by hand are left out; nothing removes their files.
 
+    An overlay or a copy of a volume is refused: the ledger has the volume, which could be attached elsewhere without what the guest wrote last.
+
     :arg before: as the guest runs, if it does, and as it would start. :arg name: of the domain. :arg folder: of the instance
-    :raises GuestDisksDiffer: nobody can tell which disk of the instance another one stands for.
+    :raises GuestDisksDiffer: nobody can tell which disk of the instance another one stands for, or it stands for a volume.
     """
+    root = parse(xml)
+    refuse_other_disks(uuid, name, replaced_volumes(before, sources_in(root)))
     others = other_disks(before, folder)
     if not others:
         return xml
-    root = parse(xml)
     has = {path_of(disk) for one in before for disk in one.iterfind("devices/disk")}
     for _name, disk in local_disks(root, uuid):
         target = disk.find("target").get("dev")
@@ -141,6 +168,23 @@ def with_other_disks(xml: str, before: t.Sequence[t.Any], uuid: str, name: str, 
         elif path_of(disk) not in has:
             refuse_other_disks(uuid, name, others)
     return to_text(root)
+
+
+def refuse_to_restore(domain: t.Any, xml: str, folder: str) -> None:
+    """Check that the definition ``xml``, which comes back at the end of a rescue, has the disks that the rescued guest has. Writes nothing.
+
+    :arg folder: of the instance
+    :raises GuestDisksDiffer: an overlay or a copy has taken the place of one since.
+    """
+    root, before, uuid = parse(xml), definitions_of(domain), os.path.basename(folder)
+    with libvirt_errors():
+        name = domain.name()
+    refuse_other_disks(uuid, name, replaced_volumes(before, sources_in(root)))
+    others = other_disks(before, folder)
+    has = {path_of(disk) for one in before for disk in one.iterfind("devices/disk")}
+    own = {path_of(disk) for each, disk in local_disks(root, uuid) if each not in _DRIVES}
+    if not own <= has:
+        refuse_other_disks(uuid, name, others)
 
 
 def _take_source(disk: t.Any, found: t.Any) -> None:

@@ -128,13 +128,19 @@ def _remove_disks(folder: str) -> None:
 
 
 def restore(
-    connection: t.Any, instances_path: str, spec: RescuedSpec, power: PowerSpec, check_mode: bool = False
+    connection: t.Any,
+    instances_path: str,
+    spec: RescuedSpec,
+    power: PowerSpec,
+    check_mode: bool = False,
+    check: t.Callable[[t.Any, str, str], None] | None = None,
 ) -> dict[str, t.Any]:
     """Bring the guest's definition back, remove the disks of the rescue, and start the guest. Gives {changed, forced, power_state}.
 
     A guest that has its own definition already is only started. ``forced``: its own was lost, or libvirt refused it, and it has that
     of the ledger. A failure with a ``power_state`` happened when the definition was back.
 
+    :arg check: gets the domain of the rescue, the definition that is to come back and the instance's folder, before anything is done
     :raises InvalidInput: the UUID. :raises LibvirtError, HypervisorUnavailable: libvirt fails, refuses both, or is not running.
     """
     folder = instance_dir(instances_path, spec.uuid)
@@ -142,6 +148,9 @@ def restore(
     forced = False
     with _held(instances_path, uuid, check_mode):
         found = _look(connection, uuid)
+        own = read_text(os.path.join(folder, DEFINITION))
+        if check is not None and (found.defined or found.alive):
+            check(found.domain, own or spec.xml, folder)
         if check_mode:
             return {"changed": True, "forced": False, "power_state": _state_of(found.domain)}
         progress.mark_changed()
@@ -149,7 +158,7 @@ def restore(
             cut_off(found.domain)
         _remove_disks(folder)
         if found.defined or found.domain is None:
-            own, of_ledger = read_text(os.path.join(folder, DEFINITION)), spec.xml
+            of_ledger = spec.xml
             if found.domain is not None:
                 before = _definition(found.domain)
                 of_ledger = with_local_disks(with_logins(of_ledger, before), before, uuid)

@@ -58,7 +58,7 @@ def compute_node(
     ledger_id: str = "",
     volume_attach: str = "",
     cpu_flags: t.Sequence[str] = (),
-    list_other_disks: bool = False,
+    volumes: t.Mapping[str, t.Mapping[str, str]] | None = None,
 ) -> dict[str, t.Any]:
     """Facts of this host for the scheduler and the XML of guests.
 
@@ -71,7 +71,7 @@ def compute_node(
     :arg ledger_id: folders and logical volumes of other ledgers are not reported; their domains are, with their ledger.
     :arg volume_attach: how guests of this host get volumes: kernel or qemu; "": not known, and nothing is reported of it.
     :arg cpu_flags: CPU features that guests are to have or not to have, such as ``+pcid``; those that libvirt does not know are reported.
-    :arg list_other_disks: also list the disks of guests that are not the instances'.
+    :arg volumes: also list the disks of guests that are not the instances'; uuid -> id of a volume that it has -> where this host has it.
     :arg disk_medium: medium of the local disks as configured: hdd, ssd, nvme.
     :raises InvalidInput: an entry of pci_device_spec is not valid, or the volume group is not set.
     :raises DriverNotInitialized: the volume group does not exist.
@@ -133,8 +133,8 @@ def compute_node(
     node["virt_type"] = verdict.virt_type
     node["virt_type_reason"] = verdict.reason
     node["domains"] = domain_facts(domains)
-    if list_other_disks:
-        _add_other_disks(node["domains"], domains, instances_path)
+    if volumes is not None:
+        _add_other_disks(node["domains"], domains, instances_path, volumes)
     node["at_work"] = sorted(working | guests_at_work())
     node["instance_folders"] = instance_folders(instances_path, ledger_id)
     node["running_domains"] = sum(1 for d in domains if d["active"])
@@ -252,7 +252,10 @@ def domain_facts(domains: t.Iterable[t.Mapping[str, t.Any]]) -> list[dict[str, t
 
 
 def _add_other_disks(
-    facts: t.Iterable[dict[str, t.Any]], domains: t.Iterable[t.Mapping[str, t.Any]], instances_path: str
+    facts: t.Iterable[dict[str, t.Any]],
+    domains: t.Iterable[t.Mapping[str, t.Any]],
+    instances_path: str,
+    volumes: t.Mapping[str, t.Mapping[str, str]],
 ) -> None:
     """Enter as ``other_disks`` what guests of ours write to and is not the instance's, as "vda: /path"."""
     known = {row["uuid"]: row["domain"] for row in domains}
@@ -260,7 +263,7 @@ def _add_other_disks(
         if fact["ours"]:
             with contextlib.suppress(BootflowError, libvirt.libvirtError):
                 definitions = definitions_of(known[fact["uuid"]])
-                found = other_disks(definitions, os.path.join(instances_path, fact["uuid"]))
+                found = other_disks(definitions, os.path.join(instances_path, fact["uuid"]), volumes.get(fact["uuid"]))
                 if found:
                     fact["other_disks"] = ["%s: %s" % each for each in sorted(found.items())]
 

@@ -10,15 +10,16 @@ source: Nova's libvirt driver (attach_volume, detach_device_with_retry, extend_v
 
 from __future__ import annotations
 
+import os
 import re
 import typing as t
 from dataclasses import dataclass
 
-from ...core.errors import DevicePathInUse, InstanceNotFound, InvalidInput
-from ...core.guest.domain.disk import identify_disk
+from ...core.errors import DevicePathInUse, GuestDisksDiffer, InstanceNotFound, InvalidInput
 from ...core.guest.domain.element import parse, to_text
 from ..os.batch import progress
 from ..os.paths import checked_uuid
+from ..os.volume_sources import VolumeSources, is_written, known_as, path_of
 from .connection import libvirt, libvirt_errors
 from .domain_devices import (
     CONFIG,
@@ -41,13 +42,17 @@ _SERIAL = re.compile(r"[A-Za-z0-9_.+-]{1,128}\Z")
 
 @dataclass(frozen=True)
 class DomainDisk:
-    """A disk of the domain ``uuid``. ``xml`` with ATTACHED, ``size`` (bytes) with RESIZED."""
+    """A disk of the domain ``uuid``. ``xml`` with ATTACHED, ``size`` (bytes) with RESIZED, ``source`` with DETACHED.
+
+    ``source``: where this host has the volume, see VolumeSources.is_same(); "": the guest loses the disk, whatever it is.
+    """
 
     uuid: str
     serial: str
     state: str = ATTACHED
     xml: str = ""
     size: int = 0
+    source: str = ""
 
 
 def desired_disk(args: t.Mapping[str, t.Any]) -> DomainDisk:
@@ -62,7 +67,8 @@ def desired_disk(args: t.Mapping[str, t.Any]) -> DomainDisk:
         raise InvalidInput(reason="%r is not a valid disk serial" % serial[:200])
     if state == RESIZED and (isinstance(size, bool) or not isinstance(size, int) or size <= 0 or size % 512):
         raise InvalidInput(reason="size of disk %s must be a multiple of 512 bytes, got %r" % (serial, size))
-    desired = DomainDisk(checked_uuid(args.get("uuid") or ""), serial, state, str(args.get("xml") or ""), size)
+    texts = [str(args.get(name) or "") for name in ("xml", "source")]
+    desired = DomainDisk(checked_uuid(args.get("uuid") or ""), serial, state, texts[0], size, texts[1])
     if state == ATTACHED:
         _checked_xml(desired)
     return desired
@@ -72,9 +78,9 @@ def _checked_xml(desired: DomainDisk) -> t.Any:
     disk = parse(desired.xml)
     if disk.tag != "disk":
         raise InvalidInput(reason="the XML of disk %s must be a disk, got %s" % (desired.serial, disk.tag))
-    if _serial_of(disk) != desired.serial:
+    if known_as(disk) != desired.serial:
         raise InvalidInput(
-            reason="the XML of disk %s has another serial, %r" % (desired.serial, _serial_of(disk) or None)
+            reason="the XML of disk %s has another serial, %r" % (desired.serial, known_as(disk) or None)
         )
     target, driver = disk.find("target"), disk.find("driver")
     if target is None or not target.get("dev"):
@@ -93,14 +99,7 @@ def _disks(domain: t.Any, part: str) -> list[t.Any]:
 
 
 def _find(disks: t.Iterable[t.Any], serial: str) -> t.Any:
-    return next((d for d in disks if _serial_of(d) == serial), None)
-
-
-def _serial_of(disk: t.Any) -> str:
-    """The serial, whole: of a disk whose own serial is another one or shorter, that of the alias."""
-    alias = disk.find("alias")
-    serial = str(disk.findtext("serial") or "").strip()
-    return identify_disk(None if alias is None else alias.get("name"), serial) or ""
+    return next((d for d in disks if known_as(d) == serial), None)
 
 
 def _shown(disk: t.Any) -> str:
@@ -130,6 +129,7 @@ def ensure_disk(
     :raises InstanceNotFound: the domain of a disk to attach or resize does not exist.
     :raises DevicePathInUse: the guest has another disk with that name.
     :raises DeviceDetachFailed: the guest does not release the disk. :raises Conflict: the domain is that of a rescue.
+    :raises GuestDisksDiffer: the disk to detach has another source: an overlay on the volume, or a copy.
     :raises LibvirtError, HypervisorUnavailable: libvirt fails or is not running.
     """
     domain = find_domain(connection, desired.uuid)
@@ -197,6 +197,7 @@ def _detach(domain: t.Any, desired: DomainDisk, check_mode: bool, tries: int, wa
     before = next((found[part] for part in there), None)
     if there:  # a disk that came back with the guest's own definition would be another volume's by then
         refuse_rescue(domain, desired.uuid)
+        _refuse_other(domain, desired, [found[part] for part in there])
     if check_mode or not there:
         return _result(bool(there), before, None, [])
     progress.mark_changed()
@@ -213,6 +214,16 @@ def _detach(domain: t.Any, desired: DomainDisk, check_mode: bool, tries: int, wa
 
         let_go(domain, _shown(disk), "/dev/" + _target(disk), is_there, tries, wait)
     return _result(True, before, None, [])
+
+
+def _refuse_other(domain: t.Any, desired: DomainDisk, disks: t.Iterable[t.Any]) -> None:
+    """:raises GuestDisksDiffer: one of these disks has another source than the volume, which lacks what the guest wrote since."""
+    sources = VolumeSources()
+    for disk in disks if desired.source else ():
+        if is_written(disk) and not sources.is_same(disk, desired.serial, desired.source):
+            with libvirt_errors():
+                where = {"host": os.uname().nodename, "domain": domain.name()}
+            raise GuestDisksDiffer(instance_uuid=desired.uuid, target=_target(disk), path=path_of(disk), **where)
 
 
 def _resize(domain: t.Any, desired: DomainDisk, check_mode: bool) -> dict[str, t.Any]:

@@ -64,16 +64,19 @@ def drive_of(instances_path: str, uuid: str) -> str:
     return os.path.join(instance_dir(instances_path, uuid), CONFIG_DRIVE)
 
 
-def describe(connection: t.Any, instances_path: str, uuid: str) -> dict[str, t.Any]:
+def describe(
+    connection: t.Any, instances_path: str, uuid: str, has: t.Mapping[str, str] | None = None
+) -> dict[str, t.Any]:
     """What the guest's new host must know: {name, power_state, cpu, disks, drive, ...}, see the module for the fields.
 
+    :arg has: id of each of its volumes -> where this host has it
     :raises MigrationPreCheckError: the guest has a disk that cannot be copied while it runs, or is off.
     :raises GuestDisksDiffer, GuestHasSnapshots: it has what would stay behind.
     :raises InstanceNotFound: the host has no such domain. :raises LibvirtError: libvirt fails. :raises InvalidInput: see channels.sockets_of().
     """
     domain = leaving(connection, uuid)
     folder = instance_dir(instances_path, uuid)
-    refuse_to_leave(domain, folder)
+    refuse_to_leave(domain, folder, has or {})
     with libvirt_errors():
         xml = parse(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_MIGRATABLE))
         cpu = xml.find("cpu")
