@@ -11,7 +11,7 @@ import typing as t
 import pytest
 from lxml import etree
 
-from ansible_collections.bootflow.compute.plugins.action import compute_attachments
+from ansible_collections.bootflow.compute.plugins.action import audit, compute_attachments
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import attach as volume_attach
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Operation
@@ -83,7 +83,8 @@ class Host:
             assert disk.find("source").get("dev") == "/dev/disk/by-path/" + volume
             self.disks[volume] = disk.find("target").get("dev")
         elif item["state"] == "detached":
-            self.disks.pop(volume, None)
+            if self.disks.pop(volume, None):
+                assert item["source"] == "/dev/disk/by-path/" + volume, "no other disk is detached for it"
         else:
             assert volume in self.disks
             self.sizes[volume] = item["size"]
@@ -144,6 +145,33 @@ def test_into_the_guest_and_out_again(pair: BootWorld) -> None:
     assert not host.act()["attached"] and host.calls == ["detached", "disconnected"]
     assert (host.disks, host.volumes) == ({}, {})
     assert finish(pair, volume_attach.DETACH) == [] and pair.status("data") == "available"
+
+
+def test_a_guest_that_has_another_disk_in_place_of_it_keeps_it(pair: BootWorld) -> None:
+    host = Host(pair)
+    volume = leaving(pair, host)
+    host.fails["detached"] = errors.GuestDisksDiffer(
+        instance_uuid="x", host="h1", domain="web", target="vdb", path="/x"
+    )
+    assert host.act()["problems"][volume]["code"] == "GuestDisksDiffer" and host.calls == ["detached"]
+    assert finish(pair, volume_attach.DETACH) == ["GuestDisksDiffer"] and pair.status("data") == "in-use"
+
+
+def test_the_audit_tells_a_host_which_volumes_its_guests_have(pair: BootWorld) -> None:
+    volume = begun(pair)
+    Host(pair).act()
+    told: list[t.Mapping[str, t.Any]] = []
+
+    def answer(name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        assert name == "compute_node_info"
+        told.append(arguments)
+        return {"unreachable": True, "msg": "no route"}
+
+    variables: dict[str, t.Any] = {"inventory_hostname": "h1", "groups": {"bootflow_compute": ["h1"]}}
+    variables["hostvars"] = {"h1": {}, "localhost": {audit.AUDITING: {}}}
+    assert not action_of(audit, WorldPorts(pair, "v", answer), variables, phase="inspect").act()["inspected"]
+    uuid = pair.attachment("data").instance_uuid
+    assert told[0]["list_other_disks"] and told[0]["volumes"] == {uuid: {volume: "/dev/disk/by-path/" + volume}}
 
 
 def test_a_guest_that_does_not_take_it(pair: BootWorld) -> None:

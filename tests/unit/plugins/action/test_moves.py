@@ -171,6 +171,36 @@ def test_a_limit_that_leaves_out_the_storage_host_of_a_guest_is_refused(
     assert fleet.stage(module, "begin", **options, names=["web"])["instances"]
 
 
+@pytest.mark.parametrize("live", [False, True])
+def test_the_host_that_a_guest_leaves_is_told_which_volumes_it_has(
+    bworld: BootWorld, monkeypatch: pytest.MonkeyPatch, live: bool
+) -> None:
+    """It refuses a guest that has the overlay of a snapshot, or a copy, in place of one."""
+    bworld.report("h1")
+    bworld.store()
+    bworld.boot_of(volume_request("web", from_image()))
+    bworld.report("h2")
+    (row,) = bworld.rows(tables.instances)
+    (volume,) = bworld.live_attachments()
+    fleet = Fleet(bworld)
+    told: list[tuple[str, t.Mapping[str, t.Any]]] = []
+    for host in HOSTS:
+        fleet.hostvars[host]["bootflow_volume_attach"] = "qemu"
+    module, options, phase = (instance_live_migrate, {}, "look") if live else (instance_move, COLD, "depart")
+    fleet.told(module.BEGUN, fleet.stage(module, "begin", **options, names=["web"]))
+
+    def answer(name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        told.append((name, arguments))
+        return {"outcomes": {}}
+
+    monkeypatch.setattr(fleet, "answer", answer)
+    fleet.stage(module, phase, "h1", **options)
+    (name, arguments) = told[0]
+    assert name == ("domain_migration_info" if live else "domain_power")
+    given = arguments["volumes"][row.uuid] if live else arguments["domains"][0]["volumes"]
+    assert given == {volume.volume_id: volume.device_path} and volume.device_path
+
+
 def test_an_unforeseen_error_of_a_host_fails_the_instance_and_is_journalled_with_its_traceback(fleet: Fleet) -> None:
     (row,) = fleet.world.rows(tables.instances)
     fleet.told(instance_move.BEGUN, fleet.stage(instance_move, "begin", **COLD, names=["web"]))

@@ -19,6 +19,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances i
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations as recovery
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.plugin_utils.volumes import attached_volumes
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE, World, request
 
 from .test_instance_operation import Fleet, vm_states
@@ -153,6 +154,15 @@ def test_a_guest_is_asked_to_shut_down_before_it_loses_its_disks(fleet: Rebuildi
     assert [i["forced"] for i in done["instances"]] == [True, False] and not done.get("failed")
     (line,) = [text for text in fleet.shown[-1].splitlines() if text.startswith("web-1")]
     assert "lost its power" in line and vm_states(fleet.world)["web-2"] == (states.ACTIVE, None)
+
+
+def test_the_host_is_told_which_volumes_the_guest_has(fleet: Rebuilding, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not shut down a guest that has the overlay of a snapshot, or a copy, in place of one."""
+    uuid = row_of(fleet.world, "web-1").uuid
+    volumes = {uuid: {"6a2c1f0e-3c5e-4d7b-8d3f-9f1c2b3a4d01": "/dev/disk/by-path/x"}}
+    monkeypatch.setattr(attached_volumes, "sources_on", lambda _tx, host, uuids: volumes if uuids == [uuid] else {})
+    fleet.play("rebuild", names=["web-1"])
+    assert [d["volumes"] for _host, state, d in fleet.asked if state == "shutdown"] == [volumes[uuid]]
 
 
 def test_a_guest_whose_host_cannot_shut_it_down_keeps_its_disks(fleet: Rebuilding) -> None:

@@ -97,6 +97,13 @@ def test_for_whom_a_volume_is_exported():
         attached_volumes.connectors_of(hostvars, ["wrong"])
 
 
+def test_where_a_host_has_a_volume():
+    assert attached_volumes.source_of(row()) == path(1)
+    assert attached_volumes.source_of(row(connector="qemu")) == iqn(1) + "/1"
+    assert attached_volumes.source_of(row(device_path=None)) == ""
+    assert attached_volumes.source_of(row(connector="qemu", iqn=None, lun=None)) == ""
+
+
 @pytest.mark.parametrize(
     "connector, facts, words",
     [

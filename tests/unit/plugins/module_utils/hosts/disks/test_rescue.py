@@ -13,9 +13,15 @@ import typing as t
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.rescue import is_rescue
-from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidInput, LibvirtError
+from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import (
+    GuestDisksDiffer,
+    InvalidInput,
+    LibvirtError,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.element import parse
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies.other_disks import refuse_to_restore
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import rescue
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.file_disks import write_records
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.rescue import RescuedSpec
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import connection as libvirt_connection
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domains, pci_devices, power, running
@@ -67,6 +73,10 @@ class Host:
         self.saved_memory = False
         self.left: int | None = None  # changes until the process is killed
         os.makedirs(self.folder)
+        self.record()
+
+    def record(self, *more: str) -> None:
+        write_records(self.folder, {name: {"format": "qcow2"} for name in ("disk", *more)})
 
     def change(self) -> None:
         if self.left is not None:
@@ -131,6 +141,7 @@ class Host:
     def begin(self) -> None:
         """As instance_build between the two: its disk, the domain, a start from it."""
         self.change()
+        self.record("disk.rescue")
         for name in ("disk.rescue", "disk.config.rescue"):
             with open(os.path.join(self.folder, name), "w", encoding="utf-8") as file:
                 file.write(name)
@@ -140,9 +151,8 @@ class Host:
         self.createWithFlags(0)
 
     def restore(self, check_mode: bool = False, **how: t.Any) -> dict[str, t.Any]:
-        return rescue.restore(
-            self, self.path, self.spec(**how), PowerSpec(UUID, "running", vif_plugging_timeout=0.0), check_mode
-        )
+        power_spec = PowerSpec(UUID, "running", vif_plugging_timeout=0.0)
+        return rescue.restore(self, self.path, self.spec(**how), power_spec, check_mode, refuse_to_restore)
 
     def files(self) -> set[str]:
         return {name for name in os.listdir(self.folder) if "rescue" in name}
@@ -216,6 +226,20 @@ def test_a_definition_that_was_left_is_not_the_one_of_the_next_rescue(host: Host
     host.own = host.defined = host.live = xml(host.folder + "/disk", host.folder + "/disk.new")
     host.save()
     host.begin()
+    host.restore()
+    assert host.live == host.own
+
+
+def test_an_overlay_that_a_rescued_guest_got_is_not_lost(host: Host) -> None:
+    host.save()
+    host.begin()
+    overlaid = host.of_rescue.replace(host.folder + "/disk'", host.folder + "/disk.backup'")
+    host.defined = host.live = overlaid
+    for check_mode in (True, False):
+        with pytest.raises(GuestDisksDiffer, match="disk.backup"):
+            host.restore(check_mode)
+    assert host.live == host.defined == overlaid and "unrescue.xml" in host.files()
+    host.defined = host.live = host.of_rescue  # merged
     host.restore()
     assert host.live == host.own
 

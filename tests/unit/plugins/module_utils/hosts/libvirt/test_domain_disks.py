@@ -11,7 +11,7 @@ import types
 import pytest
 from lxml import etree
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import Conflict
+from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import Conflict, GuestDisksDiffer
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import connection as libvirt_connection
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domain_devices, domain_disks
 
@@ -31,6 +31,9 @@ class Guest:
         self.active = self.saved = False
         self.starts = True
         self.others = ""  # more disks
+
+    def name(self):
+        return "web"
 
     def isActive(self):
         return int(self.active)
@@ -106,3 +109,22 @@ def test_a_guest_that_is_off_does_not_go_on_with_the_disks_that_it_had():
     guest.saved = True
     ensure(guest, state="detached")
     assert not guest.saved and not guest.parts[CONFIG]
+
+
+@pytest.mark.usefixtures("libvirt")
+@pytest.mark.parametrize("part", [LIVE, CONFIG])
+def test_a_volume_is_not_detached_without_what_was_written_last(part):
+    """The overlay of an external snapshot, or a copy, would stay behind: neither the definition nor the guest loses anything."""
+    overlay = "<disk type='file'><source file='/srv/web.backup'/><target dev='vdb'/><serial>%s</serial></disk>" % VOLUME
+    copy = (DISK % "vdb").replace("/dev/x", "/dev/vg/copy")
+    for other, path in ((overlay, "/srv/web.backup"), (copy, "/dev/vg/copy")):
+        guest = Guest()
+        guest.active = True
+        guest.parts = {LIVE: [DISK % "vdb"], CONFIG: [DISK % "vdb"], part: [other]}
+        before = {key: list(disks) for key, disks in guest.parts.items()}
+        with pytest.raises(GuestDisksDiffer, match="Disk vdb of instance %s .domain web on .* is %s" % (ME, path)):
+            ensure(guest, state="detached", source="/dev/x")
+        assert guest.parts == before
+        assert ensure(guest, state="detached")["changed"] and not guest.parts[part], "nobody says what it should be"
+    guest.parts = {LIVE: [DISK % "vdb"], CONFIG: [DISK % "vdb"]}
+    assert ensure(guest, state="detached", source="/dev/x")["changed"] and guest.parts == {LIVE: [], CONFIG: []}

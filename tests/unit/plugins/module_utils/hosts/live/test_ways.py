@@ -476,13 +476,15 @@ class Domain:
         return 5 * 1024**3, 1024**2, 0
 
 
-def described(monkeypatch: pytest.MonkeyPatch, instances_path: Path, uuid: str, xml: str) -> dict[str, t.Any]:
+def described(
+    monkeypatch: pytest.MonkeyPatch, instances_path: Path, uuid: str, xml: str, **more: t.Any
+) -> dict[str, t.Any]:
     xml = xml.replace("<domain>", "<domain type='qemu'><os><type arch='x86_64' machine='q35'>hvm</type></os>")
     domain = Domain(xml)
     connection = type("Connection", (), {"getVersion": lambda _self: 1, "getLibVersion": lambda _self: 1})()
     monkeypatch.setattr(guests, "leaving", lambda _connection, _uuid: domain)
     monkeypatch.setattr(guests, "power_state", lambda _domain: 1)
-    return guests.describe(connection, str(instances_path), uuid)
+    return guests.describe(connection, str(instances_path), uuid, **more)
 
 
 def test_logical_volumes_that_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -527,6 +529,11 @@ def test_volumes_are_no_disks_to_copy(tmp_path: Path, monkeypatch: pytest.Monkey
     found = described(monkeypatch, tmp_path, uuid, xml)
     assert [d["target"] for d in found["disks"]] == ["vda"]
     assert found["volumes"] == [{"id": A, "target": "vdb"}, {"id": B, "target": "sda"}]
+    where = {A: "/dev/disk/by-path/there", B: "iqn.2010-10.org.openstack:volume-x/0"}
+    assert described(monkeypatch, tmp_path, uuid, xml, has=where) == found
+    for volume_id, name in ((A, "vdb"), (B, "sda")):
+        with pytest.raises(errors.GuestDisksDiffer, match="Disk %s of instance" % name):
+            described(monkeypatch, tmp_path, uuid, xml, has={**where, volume_id: "/dev/disk/by-path/elsewhere"})
 
 
 def test_the_socket_of_libvirt(tmp_path: Path) -> None:

@@ -41,14 +41,17 @@ OVERLAY = """
   <alias name='virtio-disk1'/>
 </disk>""" % (BY_PATH, VOLUME)
 # After "virsh blockcopy --dest /dev/vg/copy --blockdev --pivot".
-PIVOTED = """
+PIVOTED = (
+    """
 <disk type='block' device='disk'>
   <driver name='qemu' type='raw' cache='none' io='native'/>
   <source dev='/dev/vg/copy' index='4'/>
   <backingStore/>
   <target dev='vdb' bus='virtio'/>
   <serial>%s</serial>
-</disk>""" % VOLUME
+</disk>"""
+    % VOLUME
+)
 # While "virsh blockcopy" goes on: the guest has the volume, and QEMU writes to both.
 MIRRORED = """
 <disk type='block' device='disk'>
