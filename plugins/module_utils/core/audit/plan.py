@@ -118,9 +118,10 @@ _DEFINES = {
 _UNSEEN = " If the ledger was restored from a backup, see first that no host that did not answer runs the guest: %s."
 
 _OTHER_DISKS = (
-    "Domain %s on %s writes to a disk that is not the instance's, so that the instance is neither migrated nor resized nor rescued. If it is the overlay of"
-    " an external snapshot, merge it: virsh blockcommit DOMAIN DISK --active --shallow --pivot --wait (without --shallow virsh would write to the base image);"
-    " else copy it back, or detach it, with virsh."
+    "Domain %s on %s writes to a disk that is not the instance's, so that the instance is neither migrated nor resized nor rescued. Where it stands for a"
+    " volume, the instance is neither rebooted hard nor rebuilt, and keeps the volume. If it is the overlay of an external snapshot,"
+    " merge it: virsh blockcommit DOMAIN DISK --active --shallow --pivot --wait (without --shallow virsh would write to the base"
+    " image); else copy it back, or detach it, with virsh."
 )
 
 _HALF_DETACHED = (
