@@ -35,10 +35,11 @@ _ANSWERS = {
     "with_reason": "(disabled_reason <> '')",
 }
 _PACKED = tuple(dict.fromkeys([*COLUMNS.values(), *_OTHERS]))
+_COLUMNS = {column.name: column for column in compute_nodes.c}  # none where SQLAlchemy is missing
 
 
 def _columns_of(kind: type[t.Any]) -> list[sa.Column[t.Any]]:
-    return [c for c in (compute_nodes.c[name] for name in _PACKED) if isinstance(c.type, kind)]
+    return [_COLUMNS[name] for name in _PACKED if name in _COLUMNS and isinstance(_COLUMNS[name].type, kind)]
 
 
 INTEGERS = [column.name for column in _columns_of(sa.Integer)]
@@ -53,7 +54,7 @@ TIMES = [name for name in REALS if name in NULLABLE]  # of which each host has i
 
 _strangers = set(_PACKED) - {*INTEGERS, *REALS, *TRUTHS, *TEXTS, *NAMES}
 _strangers |= {name for name in (*TRUTHS, *TEXTS, *NAMES) if compute_nodes.c[name].nullable}
-if _strangers:
+if _strangers and _COLUMNS:
     raise TypeError(
         "the scheduler reads integers, reals, and texts and truth values that are not NULL: %s is none"
         % ", ".join(sorted(_strangers))
