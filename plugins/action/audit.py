@@ -153,6 +153,8 @@ class ActionModule(LedgerAction):
                     reasons = {**dict.fromkeys(evidence.strangers, STRANGER), **evidence.unreachable}
                     for host, uuids in sorted(repaired.abandoned.items()):
                         ledger.transact(ledger_audit.abandon, host, uuids, reasons[host], _died(findings))
+                    for host, died in sorted(repaired.complete.items()):
+                        self._settle_builds(ledger, host, answers[host], died)
                 findings += ledger.transact(ledger_audit.follow, evidence)
                 for host in evidence.snapshots:
                     answer = answers[host]
@@ -168,6 +170,13 @@ class ActionModule(LedgerAction):
         finally:
             ledger.close()
         return self._result(findings, todo, ends)
+
+    def _settle_builds(
+        self, ledger: Ledger, host: str, answer: t.Mapping[str, t.Any], died: t.Mapping[str, str]
+    ) -> None:
+        from ..plugin_utils.builds import dead_builds  # with all that makes domains
+
+        dead_builds.settle(self, ledger, host, answer["compute_node"], answer["began_at"], died)
 
     def _answers(self) -> dict[str, t.Mapping[str, t.Any]]:
         hostvars = self.task_vars["hostvars"]
@@ -259,7 +268,8 @@ class ActionModule(LedgerAction):
             if wanted:
                 with lease_kept(self):
                     problems, parts, _kept = clean_host(
-                        self, [{"uuid": u, "name": n} for u, n in sorted(wanted.items())]
+                        self,
+                        [{"uuid": u, "name": n, "unfinished": u in todo.builds} for u, n in sorted(wanted.items())],
                     )
                 died = repaired.get("died") or {}
                 self._cleaned(ledger, host, todo, wanted, problems, died, cleanup.parts_on(host, parts))
@@ -368,6 +378,7 @@ def _snapshot(host: str, answer: t.Mapping[str, t.Any], resumes: bool) -> Snapsh
         networks_error=answer["dhcp"].get("error"),
         boot_id=facts.get("boot_id") or "",
         at_work=frozenset(facts.get("at_work") or ()),
+        complete=frozenset(facts.get("complete_guests") or ()),
         resumes=resumes,
         machine=facts.get("host_uuid") or "",
     )

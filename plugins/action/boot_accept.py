@@ -19,7 +19,7 @@ from ..module_utils.core.settings.request import REQUEST
 from ..module_utils.core.settings.run import PLAYBOOKS, RUN
 from ..module_utils.core.settings.scheduling import SCHEDULER
 from ..module_utils.flows.boot import accept
-from ..module_utils.ledger.compute import before_boot
+from ..module_utils.ledger.compute import before_boot, instances
 from ..module_utils.ledger.database import Ledger
 from ..module_utils.ledger.db.transaction import Transaction
 from ..module_utils.ledger.storage import attachments, backends
@@ -36,6 +36,9 @@ from ..plugin_utils.settings import (
     volume_settings,
 )
 from ..plugin_utils.startup import preload
+
+if t.TYPE_CHECKING:
+    from ..module_utils.flows.recovery import leases
 
 preload.load(preload.action("boot_schedule"), "numpy")
 
@@ -80,7 +83,7 @@ class ActionModule(LedgerAction):
             if boot_volume_settings.uses_volumes(request.requests):
                 inventory_hosts.in_inventory(self, attachments.storage_hosts(tx, accepted.created))
             before = self._look(tx)
-            return accepted, before.ask(hosts), before.left_work
+            return accepted, self._with_resumed(tx, accepted, before.ask(hosts)), before.left_work
 
         makes_volumes = boot_volume_settings.makes_volumes(request.requests)
         configurations = volume_settings.configurations(self) if makes_volumes else {}
@@ -97,8 +100,10 @@ class ActionModule(LedgerAction):
             accepted, stale, due = ledger.transact(write, collisions=3)
             # A transaction of its own, after this run took over what it requested: accept has locked subnets, and no instance is
             # locked after them.
-            if due and self._end_what_died(ledger):
-                stale = ledger.inspect(self._look).ask(hosts)
+            expired = self._end_what_died(ledger) if due else None
+            if expired is not None:
+                now = ledger.inspect(self._look).ask(hosts) if expired.to_clean else []
+                stale += [h for h in dict.fromkeys([*now, *expired.to_ask]) if h not in stale]
             having = [r for r in request.requests if r.user_data is not None or r.injected_files]
             if having:
                 secrets = [GuestSecrets(r.user_data, tuple(r.injected_files)) for r in having]
@@ -150,10 +155,19 @@ class ActionModule(LedgerAction):
 
             passwords.check_folder(folder)
 
-    def _end_what_died(self, ledger: Ledger) -> list[str]:
+    def _with_resumed(self, tx: Transaction, accepted: accept.Accepted, stale: list[str]) -> list[str]:
+        """``stale`` and the hosts of builds that this run took over, whose guests may be built there by now."""
+        taken = {r.host for r in instances.builds_taken_over(tx)} if accepted.resumed else set()
+        return stale + [h for h in self._asked() if h in taken and h not in stale] if taken else stale
+
+    def _asked(self) -> list[str]:
+        """The compute hosts that this run can ask, also where it places no instance."""
+        return self.within_limit(self.compute_hosts())
+
+    def _end_what_died(self, ledger: Ledger) -> leases.Expired:
         from ..module_utils.flows.recovery import leases  # a tenth of all that is loaded
 
-        return ledger.transact(leases.expire)
+        return ledger.transact(leases.expire, self._asked())
 
     def _rehearse_deletions(self, tx: Transaction) -> None:
         from ..plugin_utils.settings import apply_plan  # with all that moves instances

@@ -14,7 +14,7 @@ from ..module_utils.core.amounts import counted
 from ..module_utils.core.instances.power_sync import RESUME
 from ..module_utils.flows.instances import cleanup
 from ..module_utils.flows.recovery import operations, power_sync
-from ..module_utils.ledger.compute import cleanups, nodes
+from ..module_utils.ledger.compute import cleanups, instances, nodes
 from ..module_utils.ledger.database import Ledger
 from ..module_utils.ledger.db.transaction import Transaction
 from ..plugin_utils.operations.cleaning import clean_host, warn_of_leftovers
@@ -40,7 +40,7 @@ class ActionModule(LedgerAction):
             )["compute_node"]
         except errors.BootflowError as e:
             if not self.check_mode:
-                self.open_ledger().transact(nodes.record_unreachable, host, e.message)
+                self._is_silent(host, e)
             self._display.warning("%s did not report and is left out: %s" % (host, e.paragraph))
             return {"changed": False, "reported": False, "error": e.as_dict()}
         reason = (facts.get("stats") or {}).get("emulated")
@@ -51,12 +51,14 @@ class ActionModule(LedgerAction):
         if self.check_mode:
             return {"changed": False, "reported": True, "compute_node": facts, "configuration": configuration}
         ledger = self.open_ledger()
+        ended = self._settle_builds(ledger, host, facts, asked_at)  # with what is to be cleaned
         cleaned = self._clean_up(ledger, host)
         settled, synced = ledger.transact(
             _record, host, facts, configuration, asked_at, host_settings.resumes(self, host), tuple(cleaned)
         )
         if settled:  # what was settled may have something to be cleaned, without which it cannot be started
             cleaned += self._clean_up(ledger, host)
+        settled = {**ended, **settled}
         return {
             "changed": bool(cleaned or settled or synced.changed),
             "reported": True,
@@ -67,6 +69,24 @@ class ActionModule(LedgerAction):
             "stopped": sorted(synced.stopped),
             "to_resume": self._to_resume(host, synced),
         }
+
+    def _is_silent(self, host: str, error: errors.BootflowError) -> None:
+        from ..module_utils.flows.recovery import leases  # with all of a boot
+
+        self.open_ledger().transact(leases.host_is_silent, host, error.message)
+
+    def _settle_builds(
+        self, ledger: Ledger, host: str, facts: t.Mapping[str, t.Any], asked_at: float
+    ) -> dict[str, str]:
+        """Settle the builds that dead runs left here; of those that this run has taken over only what is built. Returns uuid -> vm_state."""
+        left = ledger.inspect(instances.builds_of_expired_runs, self.context().run.id, host)
+        taken = {r.uuid: "" for r in ledger.inspect(instances.builds_taken_over, host)}
+        if not left and not taken:
+            return {}
+        from ..plugin_utils.builds import dead_builds  # with all of a boot
+
+        ended = dead_builds.settle(self, ledger, host, facts, asked_at).vm_states if left else {}
+        return {**ended, **(dead_builds.settle(self, ledger, host, facts, asked_at, taken).vm_states if taken else {})}
 
     def _to_resume(self, host: str, synced: power_sync.Synced) -> list[str]:
         """The instances whose guests lost their power with the host's restart."""

@@ -386,4 +386,11 @@ options:
           mac: {description: MAC address of the interface., type: str, required: true}
           address: {description: IPv4 address in a subnet of the network that has no DHCP range., type: str, required: true}
           name: {description: "Hostname of the guest, for the DNS server of the network.", type: str, default: ""}
+      ends_build:
+        description:
+          - Whether the guest is built when its domain is as requested. Its folder keeps that, so that M(bootflow.compute.instance_cleanup) knows it from what a
+            run left that died.
+          - Use V(false) for a domain that is defined before all of its disks are there.
+        type: bool
+        default: true
 """

@@ -153,8 +153,9 @@ findings:
       returned: always
     action:
       description:
-        - What the audit does. V(recount), V(record), V(mark), V(release), V(claim), V(correct), V(clean), V(end), V(finish), V(forget), V(remove) or
-          V(reserve).
+        - What the audit does. V(recount), V(record), V(mark), V(release), V(claim), V(correct), V(adopt), V(keep), V(clean), V(end), V(finish),
+          V(forget), V(remove) or V(reserve).
+        - With V(adopt) an instance is active whose build had ended on its host when its run died; with V(keep) it is in error, and its host keeps what it has.
         - V(wait) and V(report) change nothing.
       type: str
       returned: always

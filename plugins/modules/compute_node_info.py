@@ -295,6 +295,13 @@ compute_node:
       type: list
       elements: str
       returned: success
+    complete_guests:
+      description:
+        - UUIDs of the guests whose builds have ended here, or that have arrived here from other hosts, without those of other ledgers than O(ledger_id).
+        - A guest that was waited for, and did not come up, is none of them, nor is one that is being removed.
+      type: list
+      elements: str
+      returned: success
 iscsi:
   description: Sessions, records and secrets of targets that are not in O(known_targets).
   type: dict

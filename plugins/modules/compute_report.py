@@ -48,7 +48,7 @@ cleaned:
   elements: str
   returned: when it answered
 settled:
-  description: Instances that a run left in the middle of an operation when it died, UUID to vm_state, by what the host reported.
+  description: Instances that a run left in the middle of an operation or a build when it died, UUID to vm_state, by what the host reported.
   type: dict
   returned: when it answered
 to_resume:

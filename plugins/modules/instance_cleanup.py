@@ -72,6 +72,10 @@ options:
         description: When the cleanup was due, in seconds since the epoch. An instance that was built or moved here later is refused, and stays.
         type: float
         default: 0.0
+      unfinished:
+        description: What a build left whose run died. An instance whose build has ended here is refused, and stays.
+        type: bool
+        default: false
   whole_disk_clear:
     description: How to clear whole disks. V(zero) overwrites everything with zeros; with V(none) the next guest can read the old data.
     type: str
@@ -176,6 +180,7 @@ def main():
                     "defined_again": {"type": "bool", "default": False},
                     "made_for": {"type": "str", "default": ""},
                     "due_at": {"type": "float", "default": 0.0},
+                    "unfinished": {"type": "bool", "default": False},
                 },
             },
             "whole_disk_clear": {"type": "str", "choices": list(WHOLE_DISK_CLEARS), "default": ZERO},
@@ -194,7 +199,8 @@ def main():
 
             def one(item):
                 path, again = args["instances_path"], item["defined_again"]
-                how = (module.check_mode, disks_of(item), local, again, Condition(item["made_for"], item["due_at"]))
+                condition = Condition(item["made_for"], item["due_at"], item["unfinished"])
+                how = (module.check_mode, disks_of(item), local, again, condition)
                 return remove_instance(connection, path, item["uuid"], *how)
 
             def disks_of(item):

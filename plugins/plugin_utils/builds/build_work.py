@@ -344,7 +344,7 @@ class BuildWork:
                     self._fail({build.uuid: e})
                 else:
                     wanted = {k: domain[k] for k in ("uuid", "name", "spare_names", "xml")}
-                    domains.append(self.adapted({**wanted, "state": "defined"}))
+                    domains.append(self.adapted({**wanted, "state": "defined", "ends_build": False}))
         if not domains:
             return {}
         result = self.action.run_module("domain", build_parts.domain_arguments(self.action, domains))

@@ -48,7 +48,8 @@ def clean_host(action: LedgerAction, instances: list[dict[str, t.Any]]) -> Clean
     become, is removed. One that is here, and that another run has taken over meanwhile, keeps what it has: a run that was believed
     dead may go on after hours.
 
-    :arg instances: {uuid, name}; with ``made_for`` only what the host made for this move is removed, and else what its pending cleanup says.
+    :arg instances: {uuid, name}; with ``made_for`` only what the host made for this move is removed, with ``unfinished`` (true) no guest whose
+        build has ended, and else what its pending cleanup says.
     """
     if not instances:
         return Cleaned({}, {})
@@ -62,7 +63,7 @@ def clean_host(action: LedgerAction, instances: list[dict[str, t.Any]]) -> Clean
         left.update({uuid: _taken_over(uuid, host) for uuid in kept})
         instances = [i for i in instances if i["uuid"] not in kept]
         due = ledger.inspect(cleanups.conditions, host, [i["uuid"] for i in instances])
-        conditions = {u: dict(zip(("made_for", "due_at"), its)) for u, its in due.items()}
+        conditions = {u: its._asdict() for u, its in due.items()}
         problems, not_made = remove_instances(
             action, [{**conditions.get(i["uuid"], {}), **i} for i in instances], disks
         )

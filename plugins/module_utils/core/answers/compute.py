@@ -175,6 +175,7 @@ NODE: Shape = record(
         "virt_type": choice("kvm", "qemu"),
         "virt_type_reason": message,
         "instance_folders": items(uuid),
+        "complete_guests": items(uuid),
         "instance_volumes": mapping(uuid, names),
         "running_domains": count,
         "guest_content": items(message),

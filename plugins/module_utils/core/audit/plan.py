@@ -11,11 +11,12 @@ source: Nova's update_available_resource
 
 from __future__ import annotations
 
+import functools
 import typing as t
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from ..instances import states
+from ..instances import dead_builds, states
 from ..instances.moves import Seen, went_over
 from .storage_evidence import StorageEvidence
 
@@ -26,6 +27,8 @@ MARK = "mark"  # the host is down until it answers
 RELEASE = "release"
 CLAIM = "claim"  # a lost claim is entered again
 CORRECT = "correct"
+ADOPT = dead_builds.ADOPT  # a build has ended on its host: the instance is active
+KEEP = dead_builds.KEEP  # the same, and something of it is missing: it ends in ERROR, and nothing is removed
 CLEAN = "clean"  # the host is cleaned, then its claims and addresses are released
 END = "end"  # ends in ERROR without the host
 FINISH = "finish"  # a deletion is finished
@@ -124,6 +127,17 @@ _OTHER_DISKS = (
     " image); else copy it back, or detach it, with virsh."
 )
 
+_BUILDS = {
+    ADOPT: "The build had ended when its run died, or the ledger is older than the host: the instance is active.",
+    KEEP: "The build had ended when its run died, or the ledger is older than the host. bootflow.compute.show tells what is missing.",
+    CLEAN: "Run the same boot again.",
+    WAIT: "The host has not said yet what becomes of the build: run the audit again.",
+}
+_COMPLETE = (
+    "The build of the instance has ended on %s, which did not answer when its run died: nothing is removed there. Save what is needed of its disks. Then"
+    " delete the instance, or run the same boot again: both have it removed."
+)
+
 _HALF_DETACHED = (
     "A run began to detach this interface, whose addresses stay taken. If that run has ended, run bootflow.compute.detach_interface"
     " with port_id: %s."
@@ -211,8 +225,17 @@ class Snapshot:
     networks_error: t.Optional[t.Mapping[str, t.Any]] = None  # why not
     boot_id: str = ""  # of the start of the host, as the kernel names it; "": not known
     at_work: t.Collection[str] = ()  # UUIDs of the guests that a module works on, as one of a run that was killed
+    complete: t.Collection[str] = ()  # UUIDs of the guests whose builds have ended here, or that have arrived here
     resumes: bool = True  # its guests run again after a restart: bootflow_resume_guests_state_on_host_boot
     machine: str = ""  # libvirt's UUID of it; with ``node`` it tells a machine that has two names in the inventory
+
+    @functools.cached_property
+    def seen(self) -> dict[str, dead_builds.Seen]:
+        """See core.instances.dead_builds.seen_in()."""
+        domains = [
+            {"uuid": d.uuid, "name": d.name, "power_state": d.power_state, "moving": d.moving} for d in self.domains
+        ]
+        return dead_builds.seen_in({"domains": domains, "complete_guests": self.complete, "at_work": self.at_work})
 
 
 @dataclass(frozen=True)
@@ -255,6 +278,7 @@ class Instance:
     operation: str = ""  # of a run at work or dead (stop, start, ...)
     over: bool = False  # a move of it is open, and it is on its new host
     goes_to: str = ""  # the other host of its live migration
+    in_ledger: bool = False  # of a build: the ledger has all that it has when it is built
 
     @property
     def busy(self) -> bool:
@@ -302,6 +326,7 @@ class Cleanup:
     name: str
     reason: str = ""
     of_a_part: bool = False  # the instance is there and stays
+    unfinished: bool = False  # of a dead build: nothing is removed if it has ended there
 
 
 @dataclass(frozen=True)
@@ -488,20 +513,24 @@ class _Plan:
                     remedy,
                 )
             elif instance.vm_state == states.BUILDING:
-                action = END if instance.host is None else self._reach(instance.host)
-                self.add(
-                    DEAD_BUILD,
-                    instance.host,
-                    instance.uuid,
-                    "vm_state",
-                    "%s/%s" % (instance.vm_state, instance.task_state or "none"),
-                    instance.vm_state if action == WAIT else states.ERROR,
-                    action,
-                    "Run the same boot again." if action != WAIT else "Let the instance's host report, too.",
-                    key=instance.run,
-                )
+                self._build(instance)
             elif instance.operation:
                 self._operation(instance)
+
+    def _build(self, instance: Instance) -> None:
+        """The run that built it is dead; its host knows whether the build has ended there."""
+        snapshot = self.evidence.snapshots.get(instance.host or "")
+        action = END if instance.host is None else self._reach(instance.host)
+        remedy = "Run the same boot again." if action != WAIT else "Let the instance's host report, too."
+        if snapshot is not None:
+            seen = snapshot.seen.get(instance.uuid, dead_builds.Seen())
+            action = dead_builds.verdict(seen, instance.in_ledger)
+            if instance.touched_at >= snapshot.began_at:
+                action = WAIT
+            remedy = _BUILDS[action]
+        was = "%s/%s" % (instance.vm_state, instance.task_state or "none")
+        then = {WAIT: instance.vm_state, ADOPT: states.ACTIVE}.get(action, states.ERROR)
+        self.add(DEAD_BUILD, instance.host, instance.uuid, "vm_state", was, then, action, remedy, key=instance.run)
 
     def _live_migration(self, instance: Instance) -> None:
         """The run that migrated it is dead; libvirt knows where the guest is."""
@@ -563,17 +592,13 @@ class _Plan:
                 if instance.host == cleanup.host and instance.task_state != states.DELETING and not cleanup.of_a_part:
                     continue  # the instance is there: nothing of it may be removed
             here = self._reach(cleanup.host) == CLEAN
-            remedy = "" if here else "The repair is done when the host answers again."
-            self.add(
-                CLEANUP,
-                cleanup.host,
-                cleanup.instance,
-                "leftovers",
-                cleanup.reason,
-                None if here else cleanup.reason,
-                CLEAN if here else WAIT,
-                remedy,
-            )
+            its = (CLEANUP, cleanup.host, cleanup.instance, "leftovers", cleanup.reason)
+            if here and cleanup.unfinished and cleanup.instance in self.evidence.snapshots[cleanup.host].complete:
+                self.add(*its, cleanup.reason, REPORT, _COMPLETE % cleanup.host)
+            elif here:
+                self.add(*its, None, CLEAN)
+            else:
+                self.add(*its, cleanup.reason, WAIT, "The repair is done when the host answers again.")
 
     # --- claims and usage -----------------------------------------------------------------------------------------------
 

@@ -2,14 +2,16 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The mark by which a host knows for which move it made the folder of an instance: ``RUN:NUMBER@SECONDS``.
+"""The mark by which a host knows for what it made the folder of an instance: ``RUN:NUMBER@SECONDS`` of a move, ``build@SECONDS`` of a boot or rebuild.
 
-A move that fails removes only what carries its mark. Once the guest has arrived only ``@SECONDS`` is left: a ledger that was restored from a
-backup may believe that the move still goes on, and must not remove the guest. The seconds since the epoch are those of the ledger at the
-beginning of the move, so that an older pending cleanup of the host does not remove what came later. What a boot or a rebuild made has them, too.
+A move that fails removes only what carries its mark. Once the guest has arrived, or is built, only ``@SECONDS`` is left: a ledger that was restored
+from a backup may believe that the move or the build still goes on, and must not remove the guest. The seconds since the epoch are those of the ledger
+at the beginning, so that an older pending cleanup of the host does not remove what came later.
 """
 
 from __future__ import annotations
+
+BUILD = "build"
 
 
 def made_for(run_id: str, move_id: int, created_at: float) -> str:
@@ -19,17 +21,27 @@ def made_for(run_id: str, move_id: int, created_at: float) -> str:
 
 def made_at(seconds: float) -> str:
     """The mark of a boot or a rebuild, which is no move. :arg seconds: since the epoch, by the ledger"""
-    return "@%.6f" % seconds
+    return "%s@%.6f" % (BUILD, seconds)
 
 
 def arrived(mark: str) -> str:
-    """The mark after the guest has arrived."""
+    """The mark after the guest has arrived, or is built."""
     return "@" + mark.rpartition("@")[2]
 
 
 def is_arrived(mark: str) -> bool:
-    """Whether the mark is that of a guest that has arrived."""
+    """Whether the mark is that of a guest that has arrived, or is built."""
     return mark.startswith("@")
+
+
+def is_complete(mark: str, has_domain: bool) -> bool:
+    """Whether the guest has arrived, or is built. Older folders have no mark: there its domain tells, which a build defines last."""
+    return is_arrived(mark) if mark else has_domain
+
+
+def incomplete(mark: str) -> str:
+    """The mark of an arrived guest that is being removed: whatever is left of it is that of a build that did not end."""
+    return BUILD + mark
 
 
 def began_at(mark: str) -> float:

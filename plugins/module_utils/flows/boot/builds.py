@@ -295,6 +295,20 @@ def _attachments(tx: Transaction, rows: t.Iterable[Instance]) -> dict[str, list[
     return attachments.of_instances(tx, uuids)
 
 
+def resume(tx: Transaction, rows: t.Sequence[PlacedInstance], died: t.Mapping[str, str]) -> None:
+    """Take builds of dead runs, which this run owns by now, into a stage if they are in none.
+
+    :arg died: uuid -> the run that built it; "": the takeover has been written
+    """
+    for row in rows:
+        if died.get(row.uuid):
+            history.start_events(tx, [row.uuid], "resume", row.host)
+            details = "taken over from run %s" % died[row.uuid]
+            history.finish_events(tx, [row.uuid], "resume", history.SUCCESS, details)
+    moved = _swap(tx, [r.uuid for r in rows], BEFORE, task_state=NETWORKING.task_state)
+    history.start_events_on(tx, {r.uuid: r.host for r in rows if r.uuid in moved}, NETWORKING.name)
+
+
 @dataclass(frozen=True)
 class Ended:
     """A build whose guest runs on its host."""

@@ -26,13 +26,17 @@ from .accept import requested_networks
 
 @dataclass(frozen=True)
 class Failed:
-    """The failure of one build on a host, and whether the host is clean. ``preparing``: see build_outcome.outcome_of."""
+    """The failure of one build on a host, and whether the host is clean. ``preparing``: see build_outcome.outcome_of.
+
+    ``unfinished``: nobody knows whether the build has ended on the host, which keeps it then.
+    """
 
     error: errors.BootflowError
     cleaned: bool = True
     cleanup_reason: str = ""
     unreachable: bool = False
     preparing: str | None = None
+    unfinished: bool = False
 
 
 def fail_builds(tx: Transaction, host: str, event: str, failures: t.Mapping[str, Failed]) -> dict[str, str]:
@@ -67,7 +71,9 @@ def _fail(tx: Transaction, row: Instance, host: str, failed: Failed, error: erro
         claims.release_on(tx, {(host, row.uuid)})
         ports.release(tx, [row.uuid])
     else:
-        cleanups.add(tx, cleanups.Due(host, row.uuid, row.domain_name, failed.cleanup_reason or error.message))
+        made_for = cleanups.UNFINISHED if failed.unfinished else ""
+        reason = failed.cleanup_reason or error.message
+        cleanups.add(tx, cleanups.Due(host, row.uuid, row.domain_name, reason, made_for=made_for))
         ports.hold(tx, row.uuid, host)
     if failed.unreachable:
         nodes.record_unreachable(tx, host, failed.cleanup_reason or error.message)
@@ -192,7 +198,11 @@ def died_error(uuid: str, runs: t.Mapping[str, str]) -> errors.BuildAbortExcepti
 
 
 def end_builds(tx: Transaction, host: str, failed: t.Mapping[str, Failed]) -> dict[str, str]:
-    """End builds of dead runs in ERROR, like failed builds, but without counting a failed build of the host."""
+    """End builds of dead runs in ERROR, like failed builds, but without counting a failed build of the host.
+
+    What is to be cleaned up after them is no guest that is built: the ledger may be older than the host.
+    """
+    failed = {uuid: replace(how, unfinished=True) for uuid, how in failed.items()}
     return fail_by_stage(tx.for_run(replace(tx.context, count_failed_builds=False)), host, failed)
 
 

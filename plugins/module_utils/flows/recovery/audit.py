@@ -34,7 +34,7 @@ from ..instances.operations import BY_TASK_STATE
 from ..moves.course import AT_WORK
 from ..moves.evacuated import EVACUATE
 from ..moves.live_course import LIVE_MIGRATE
-from . import dead_runs, live_moves, operations, power_sync, reservations, storage_audit, volume_audit
+from . import dead_builds, dead_runs, live_moves, operations, power_sync, reservations, storage_audit, volume_audit
 
 #: The parts of a report that are compared with the ledger, in addition to the inventory's settings.
 TOTALS = ("memory_mb", "local_gb", "vcpus", "hypervisor_type", "hypervisor_version")
@@ -59,6 +59,9 @@ class Repaired:
     findings: list[Finding] = field(default_factory=list)
     todo: dict[str, Todo] = field(default_factory=dict)  # by host
     abandoned: dict[str, list[str]] = field(default_factory=dict)  # host that does not answer -> builds of dead runs
+    complete: dict[str, dict[str, str]] = field(
+        default_factory=dict
+    )  # host -> builds that have ended there -> their dead runs
     ends: dict[str, storage_audit.Ends] = field(default_factory=dict)  # host -> unowned sessions, secrets and targets
 
 
@@ -68,6 +71,7 @@ class Repaired:
 def survey(tx: Transaction, evidence: Evidence) -> audit.Ledger:
     """The ledger as core.audit.plan sees it."""
     cleanup_rows = cleanups.rows(tx)
+    unfinished = cleanups.of_dead_builds(tx, cleanup_rows)
     claim_rows = claims.rows(tx)
     port_rows = ports.suspicious(tx)
     device_rows = claims.devices_without_claim(tx)
@@ -96,7 +100,14 @@ def survey(tx: Transaction, evidence: Evidence) -> audit.Ledger:
         ports=_ports(tx, port_rows),
         lost_addresses=ports.addresses_without_port(tx),
         cleanups=[
-            audit.Cleanup(r.host, r.instance_uuid, r.domain_name, r.reason, r.part != cleanups.ALL)
+            audit.Cleanup(
+                r.host,
+                r.instance_uuid,
+                r.domain_name,
+                r.reason,
+                r.part != cleanups.ALL,
+                (r.host, r.instance_uuid) in unfinished,
+            )
             for r in cleanup_rows
         ],
         groups=[audit.Group(*g) for g in groups.without_members(tx)],
@@ -141,6 +152,9 @@ def _instances(
     rows = instances.living_and(tx, named)
     working = {r.run_id for r in rows.values() if r.run_id and _worked_on(r)}
     dead = runs.dead_among(tx, working)
+    built = [r.uuid for r in rows.values() if r.vm_state == states.BUILDING and (not r.run_id or r.run_id in dead)]
+    placed = [r for r in instances.select_live(tx, uuids=built) if instances.is_placed(r)] if built else []
+    in_ledger = dead_builds.in_ledger(tx, placed) if placed else set()
     overheads = requests.overheads(tx, {r.request_spec_id for r in rows.values()})
     none = Overhead()
     wanted: dict[tuple[t.Any, ...], audit.Amounts] = {}
@@ -164,6 +178,7 @@ def _instances(
             operation=_operation(r.task_state),
             over=r.uuid in moving and moves.is_over(moving[r.uuid], r.host, r.request_spec_id),
             goes_to=moving[r.uuid].dest_compute if r.uuid in moving and r.task_state == states.MIGRATING else "",
+            in_ledger=r.uuid in in_ledger,
         )
     return found
 
@@ -222,7 +237,7 @@ def repair(tx: Transaction, planned: t.Sequence[Finding], evidence: Evidence) ->
     """Repair in the ledger what was ``planned`` and is still different. Two audits take turns.
 
     This run adopts the builds of dead runs; ``todo`` has the hosts to clean before their claims are released (cleaned),
-    ``abandoned`` those that cannot be cleaned (abandon).
+    ``abandoned`` those that cannot be cleaned (abandon), and ``complete`` those that are not cleaned (dead_builds.settle).
     """
     runs.renew(tx)
     take_turns(tx, "audit", ["repair"])
@@ -356,6 +371,8 @@ class _Repair:
             if f.host is None:
                 rows = instances.select_live(tx, uuids=[str(f.instance)])
                 failure.end_in_error(tx, rows, failure.died_error(str(f.instance), {str(f.instance): f.key}), None)
+            elif f.action in (audit.ADOPT, audit.KEEP):
+                self.result.complete.setdefault(f.host, {})[str(f.instance)] = str(f.key)
             elif f.action == audit.END:
                 self.result.abandoned.setdefault(f.host, []).append(str(f.instance))
             else:

@@ -9,8 +9,11 @@ bootflow_lease_seconds is the duration of a lease.
 
 from __future__ import annotations
 
+import typing as t
+
 from ...core.instances import states
-from ...ledger.compute import instances, runs
+from ...ledger.compute import instances, nodes, runs
+from ...ledger.compute.instances import Instance
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, volumes
 from ..boot import failure
@@ -19,21 +22,51 @@ from . import volume_leases
 OUT = "the lease of the run has expired"
 
 
-def expire(tx: Transaction) -> list[str]:
-    """End the builds of runs whose lease has expired, except those that this run adopted. Returns their hosts.
+class Expired(t.NamedTuple):
+    """The hosts of what runs with an expired lease were building."""
+
+    to_clean: list[str]  # their builds have ended in ERROR
+    to_ask: list[str]  # their reports decide what becomes of their builds, see dead_builds
+
+
+def expire(tx: Transaction, asked: t.Collection[str] = ()) -> Expired:
+    """End the builds of runs whose lease has expired, except those that this run adopted.
 
     Such an instance ends in ERROR with a fault that names the run. Its claim and addresses are released when its host has
     been cleaned (cleanups), which the boot does before scheduling. Volumes that such a run was creating, attaching or
     detaching are released too.
+
+    :arg asked: hosts that this run can ask. Their builds may have ended, and wait for their reports.
     """
-    died = instances.builds_of_expired_runs(tx, tx.run.id)
-    expired = runs.out_of_lease(tx, died.values())
-    died = {uuid: run for uuid, run in died.items() if run in expired}
+    found = {r.uuid: r for r in builds(tx)}
+    to_ask = {r.host for r in found.values() if r.host in asked and r.host is not None}
+    died = {r.uuid: r.run_id for r in found.values() if r.host not in to_ask}
     left = volume_leases.left(tx, instance_uuids=died)
     if not died and not left:
-        return []
+        return Expired([], sorted(to_ask))
     rows = instances.select_live(tx, uuids=sorted(died), lock=True) if died else []
     rows = [r for r in rows if r.run_id == died[r.uuid] and r.vm_state == states.BUILDING]
+    return Expired(end(tx, rows, died, left), sorted(to_ask))
+
+
+def builds(tx: Transaction, host: str | None = None) -> list[instances.BuildOfRun]:
+    """The builds (on ``host``) of runs whose lease has expired."""
+    found = instances.builds_of_expired_runs(tx, tx.run.id, host)
+    expired = runs.out_of_lease(tx, {r.run_id for r in found}) if found else ()
+    return [r for r in found if r.run_id in expired]
+
+
+def end(
+    tx: Transaction,
+    rows: t.Sequence[Instance],
+    died: t.Mapping[str, str],
+    left: volume_leases.Left,
+    unreachable: str = "",
+) -> list[str]:
+    """End these locked builds in ERROR, with what is ``left`` of volumes. Returns the hosts that are to be cleaned.
+
+    :arg died: uuid -> the run that built it. :arg unreachable: why their host does not answer
+    """
     cables = attachments.of_instances(tx, [r.uuid for r in rows])
     ids = left.volume_ids | {a.volume_id for group in cables.values() for a in group}
     if ids:
@@ -45,8 +78,23 @@ def expire(tx: Transaction) -> list[str]:
             failure.end_in_error(tx, [row], failure.died_error(row.uuid, died), None)
         else:
             by_host.setdefault(row.host, []).append(row.uuid)
+    how: dict[str, t.Any] = {
+        "cleaned": False,
+        "cleanup_reason": unreachable or OUT,
+        "unreachable": bool(unreachable),
+    }
     for host, uuids in sorted(by_host.items()):
-        failed = {u: failure.Failed(failure.died_error(u, died), cleaned=False, cleanup_reason=OUT) for u in uuids}
-        failure.end_builds(tx, host, failed)
+        failure.end_builds(tx, host, {u: failure.Failed(failure.died_error(u, died), **how) for u in uuids})
     volume_leases.expire(tx, left)
     return sorted(by_host)
+
+
+def host_is_silent(tx: Transaction, host: str, reason: str) -> None:
+    """The host does not answer: it is down until it reports, and the builds of dead runs on it end in ERROR. What it has of them stays there."""
+    died = {r.uuid: r.run_id for r in builds(tx, host)}
+    if died:
+        rows = instances.select_live(tx, uuids=sorted(died), lock=True)
+        rows = [r for r in rows if (r.run_id, r.host, r.vm_state) == (died[r.uuid], host, states.BUILDING)]
+        left = volume_leases.left(tx, instance_uuids=died).of_instances({r.uuid for r in rows})
+        end(tx, rows, died, left, unreachable=reason)
+    nodes.record_unreachable(tx, host, reason)

@@ -36,6 +36,10 @@ class Left:
         found = {r.volume_id for r in self.attachments} | {r.volume_id for r in self.snapshots}
         return found | {r.id for r in self.volumes}
 
+    def of_instances(self, uuids: t.Collection[str]) -> Left:
+        """The volumes that are created for these instances."""
+        return Left(volumes=[r for r in self.volumes if r.instance_uuid in uuids])
+
     def __bool__(self) -> bool:
         return bool(self.attachments or self.volumes or self.snapshots)
 

@@ -5,7 +5,7 @@
 """Removes an instance from this host: its domain, logical volumes and directory; and clears its whole disks. Nothing else.
 
 The controller does not know what the host has: its ledger may be older, where it was restored from a backup. So the host refuses an instance that it
-has already, and removes for a move that failed only what was made for that move.
+has already, removes for a move that failed only what was made for that move, and for a build whose run died no guest that is built.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..libvirt.running import find_domain
 from ..lvm import lvm
 from ..os.batch import progress
 from ..os.locks import host_lock, take_back
-from ..os.ownership import MARKS, check_owner, ledger_of_folder, made_for
+from ..os.ownership import MARKS, check_owner, has_arrived, ledger_of_folder, made_for, mark_incomplete
 from ..os.paths import instance_dir
 from .clear import clear_disk
 from .instance_tags import of_instance
@@ -33,13 +33,15 @@ from .unused_images import mark_bases_used
 
 @dataclass(frozen=True)
 class Condition:
-    """What may be removed of an instance: what was made for this move only; and nothing that was made after ``due_at``.
+    """What may be removed of an instance: what was made for this move only; nothing that was made after ``due_at``; and no guest that is built,
+    where its ledger believes that its build did not end (``unfinished``).
 
     ``due_at`` is in seconds since the epoch, by the ledger's clock, as in the mark; 0.0: no condition.
     """
 
     made_for: str = ""
     due_at: float = 0.0
+    unfinished: bool = False
 
 
 ANY = Condition()
@@ -77,7 +79,7 @@ def remove_instance(
     :arg defined_again: see domains.remove_domain
     :arg condition: without it nothing is removed.
 
-    :raises Conflict: the domain or the directory belongs to another ledger, or came later than the cleanup; nothing is changed.
+    :raises Conflict: the domain or the directory belongs to another ledger, or see is_removable(); nothing is changed.
     :raises InvalidInput: ``uuid`` is not valid, or a file system of something else is mounted inside the directory.
     :raises LibvirtError, HypervisorUnavailable: libvirt fails or is not running; the directory is kept.
     :raises CommandFailed: a disk could not be cleared, then domain (stopped) and directory are kept; or a logical volume could
@@ -105,6 +107,8 @@ def _remove(
     check_owner("folder %s" % folder, ledger_of_folder(folder), local.ledger_id)
     if not is_removable(connection, folder, condition, local.volume_group, local.ledger_id):
         return {"changed": False, "removed": [], "kept": True}
+    if not check_mode:
+        mark_incomplete(folder)
     cleared: list[str] = []
 
     def clear() -> None:
@@ -205,9 +209,16 @@ def is_removable(
 ) -> bool:
     """Whether the instance may be removed from this host; without it nothing is. Writes nothing.
 
-    :raises Conflict: the instance was built here, or moved here, after its cleanup was due.
+    :raises Conflict: the instance was built here, or moved here, after its cleanup was due; or its build, which is believed to be unfinished, has ended.
     """
     mark = made_for(folder)
+    if condition.unfinished and has_arrived(folder, find_domain(connection, os.path.basename(folder)) is not None):
+        raise Conflict(
+            message="the build of instance %s has ended on %s, and nothing of it was removed"
+            % (os.path.basename(folder), os.uname().nodename),
+            remedy="The ledger has it as a build whose run died. If it was restored from a backup, the instance may have run here since: save what is needed"
+            " of its disks. Then delete the instance, or run the same boot again: both have it removed here.",
+        )
     if condition.made_for:
         return mark == condition.made_for or _is_empty(connection, folder, volume_group, ledger_id)
     if condition.due_at and began_at(mark) > condition.due_at:

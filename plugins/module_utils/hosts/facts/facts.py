@@ -19,6 +19,7 @@ from ...core.guest.domain.element import parse, to_text
 from ...core.guest.domain.metadata import NovaInstanceConfig
 from ...core.guest.domain.namespaces import NOVA_NAMESPACE
 from ...core.guest.names import cpu_flag_name
+from ...core.instances.move_mark import is_complete
 from ...core.instances.power_states import power_state_of
 from ...core.volumes.attachment import KERNEL
 from ..copies.other_disks import other_disks
@@ -31,7 +32,7 @@ from ..live.state import moving_of
 from ..os import guest_rules
 from ..os.boots import boot_id
 from ..os.locks import guests_at_work
-from ..os.ownership import is_of_another, ledger_of_folder
+from ..os.ownership import is_of_another, ledger_of_folder, made_for
 from ..os.paths import checked_instances_path, checked_uuid
 from .metrics import cpu_metrics
 from .pci import pci_passthrough_devices
@@ -79,6 +80,8 @@ def compute_node(
     """
     instances_path = checked_instances_path(instances_path)
     working = guests_at_work()  # and again after their states: that of a guest in between is not told for its last
+    # Before the domains: a guest that is built meanwhile is at work, and not one without a domain.
+    marks = {uuid: made_for(os.path.join(instances_path, uuid)) for uuid in instance_folders(instances_path, ledger_id)}
     with libvirt_errors():
         capabilities = parse(connection.getCapabilities())
         domains = list_domains(connection)
@@ -137,6 +140,7 @@ def compute_node(
         _add_other_disks(node["domains"], domains, instances_path, volumes)
     node["at_work"] = sorted(working | guests_at_work())
     node["instance_folders"] = instance_folders(instances_path, ledger_id)
+    node["complete_guests"] = complete_guests(marks, node["domains"], ledger_id)
     node["running_domains"] = sum(1 for d in domains if d["active"])
     return node
 
@@ -300,6 +304,17 @@ def instance_folders(instances_path: str, ledger_id: str = "") -> list[str]:
             if not is_of_another(ledger_of_folder(os.path.join(instances_path, uuid)), ledger_id):
                 found.append(uuid)
     return sorted(found)
+
+
+def complete_guests(
+    marks: t.Mapping[str, str], domains: t.Iterable[t.Mapping[str, t.Any]], ledger_id: str = ""
+) -> list[str]:
+    """UUIDs of the guests that are built here, or have arrived here, whatever became of their domains.
+
+    :arg marks: of the instances' folders. :arg domains: as in domain_facts(); those of others, and of other ledgers, do not count
+    """
+    there = {d["uuid"] for d in domains if d["ours"] and not is_of_another(d.get("ledger") or "", ledger_id)}
+    return sorted(uuid for uuid in {*marks, *there} if is_complete(marks.get(uuid, ""), uuid in there))
 
 
 def vcpus_used(domains: t.Iterable[t.Mapping[str, t.Any]]) -> int:

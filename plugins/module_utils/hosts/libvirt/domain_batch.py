@@ -56,6 +56,7 @@ DOMAIN_ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "vif_plugging_is_fatal": {"type": "bool", "default": DomainSpec.vif_plugging_is_fatal},
     "wait_agent": {"type": "float", "default": DomainSpec.wait_agent},
     "reservations": RESERVATIONS_ARGUMENT,
+    "ends_build": {"type": "bool", "default": True},
 }
 
 
@@ -96,7 +97,8 @@ def ensure_domains(
             try:
                 with place, refused_kept(path, spec):
                     done = ensure_domain(connection, spec)
-                mark_arrived(instance_dir(path, spec.uuid))
+                if wanted["ends_build"]:
+                    mark_arrived(instance_dir(path, spec.uuid))
                 return done
             except Exception as error:
                 if not spec.restart:

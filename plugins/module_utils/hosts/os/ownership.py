@@ -6,8 +6,8 @@
 
 A mark is the id of the ledger that made the item. Items without one were made by hand, or by a caller without a ledger.
 
-A second mark names the move that made the folder of an instance on this host, see core.instances.move_mark. The host itself
-decides by it what a move that failed may remove.
+A second mark names the move or the build that made the folder of an instance on this host, see core.instances.move_mark. The host itself
+decides by it what may be removed of a move that failed, or of a build whose run died.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import os
 import typing as t
 
 from ...core.errors import Conflict
-from ...core.instances.move_mark import arrived, is_arrived, made_at
+from ...core.instances.move_mark import arrived, incomplete, is_arrived, is_complete, made_at
 from .batch import progress
 from .files import read_text, write_file
 from .paths import make_dirs
@@ -82,7 +82,19 @@ def made_for(folder: str) -> str:
 
 
 def mark_arrived(folder: str) -> None:
-    """The guest has arrived: the folder is the instance's, and no failure of its move removes it. The time of the move stays."""
+    """The guest has arrived, or is built: the folder is the instance's, and no failure of its move or build removes it. The time stays."""
     move = made_for(folder)
     if move and not is_arrived(move):
         write_file(os.path.join(folder, _MADE_FOR), arrived(move).encode() + b"\n")
+
+
+def mark_incomplete(folder: str) -> None:
+    """The instance is being removed: whatever is left of it, where that is interrupted, is no guest that has arrived."""
+    mark = made_for(folder)
+    if is_arrived(mark):
+        write_file(os.path.join(folder, _MADE_FOR), incomplete(mark).encode() + b"\n")
+
+
+def has_arrived(folder: str, has_domain: bool) -> bool:
+    """Whether the guest of this folder has arrived, or is built. :arg has_domain: whether there is a domain of it"""
+    return is_complete(made_for(folder), has_domain)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ...core.instances.states import DELETING
+from ...core.instances.states import DELETING, ERROR
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
@@ -21,6 +21,8 @@ from . import claims, ports, sightings
 #: What is removed: all that the host has of the instance; or, where the instance was resized on its own host and stays there, what it was before,
 #: or what it was to become.
 ALL, OLD, NEW = "all", "old", "new"
+#: In place of the mark of a move: what a build left whose run died. A guest whose build has ended on the host is not removed.
+UNFINISHED = "unfinished"
 
 
 class CleanupRow:
@@ -34,7 +36,7 @@ class CleanupRow:
     created_at: float  # seconds since the epoch
     part: str  # ALL, OLD or NEW
     begun_at: float | None  # seconds since the epoch; from then on the host may lack anything of this part
-    made_for: str  # only what was made for this move is removed (core.instances.move_mark); "": whatever there is
+    made_for: str  # only what was made for this move is removed (core.instances.move_mark), or UNFINISHED; "": whatever there is
 
 
 class Due(t.NamedTuple):
@@ -71,9 +73,38 @@ def _is_wider(wanted: Due, found: Due | CleanupRow) -> bool:
     return wanted.part == ALL and (found.part != ALL or bool(found.made_for and not wanted.made_for))
 
 
-def conditions(tx: Transaction, host: str, uuids: t.Sequence[str]) -> dict[str, tuple[str, float]]:
-    """uuid -> (made_for, when it was due in seconds since the epoch), of the pending cleanups of ``host``."""
-    return {r.instance_uuid: (r.made_for, r.created_at) for r in of_instances(tx, uuids) if r.host == host}
+class Condition(t.NamedTuple):
+    """What a pending cleanup removes, as the module instance_cleanup has it."""
+
+    made_for: str
+    due_at: float  # seconds since the epoch
+    unfinished: bool
+
+
+def conditions(tx: Transaction, host: str, uuids: t.Sequence[str]) -> dict[str, Condition]:
+    """uuid -> what is removed of the instance, by the pending cleanups of ``host``."""
+    rows = [r for r in of_instances(tx, uuids) if r.host == host]
+    unfinished = of_dead_builds(tx, rows)
+    return {
+        r.instance_uuid: Condition(
+            "" if r.made_for == UNFINISHED else r.made_for, r.created_at, (host, r.instance_uuid) in unfinished
+        )
+        for r in rows
+    }
+
+
+def of_dead_builds(tx: Transaction, due: t.Collection[CleanupRow]) -> set[tuple[str, str]]:
+    """Those of these cleanups that keep a guest whose build has ended: the instance is what its dead build left, and nobody has deleted it or
+    booted it again. {(host, instance's uuid)}
+    """
+    due = [r for r in due if r.made_for == UNFINISHED]
+    if not due:
+        return set()
+    i = instances.c
+    mine = (bulk.among(tx, i.uuid, sorted({r.instance_uuid for r in due})), i.deleted == "")
+    left = (i.vm_state == ERROR, i.task_state.is_(None), i.host.is_(None), i.launched_at.is_(None))
+    uuids = set(tx.execute(sa.select(i.uuid).where(*mine, *left)).scalars())
+    return {(r.host, r.instance_uuid) for r in due if r.instance_uuid in uuids}
 
 
 def of_host(tx: Transaction, host: str) -> list[CleanupRow]:
@@ -143,4 +174,4 @@ def done(
         tx.execute(cleanups.delete().where(bulk.among(tx, cleanups.c.id, ids)))
     ports.release_on(tx, set(cleaned) - set(parts))
     # Of what a move made nothing is left; what else the host has of the instance nobody has removed.
-    sightings.forget(tx, {(r.host, r.instance_uuid) for r in due if not r.made_for} - set(parts))
+    sightings.forget(tx, {(r.host, r.instance_uuid) for r in due if r.made_for in ("", UNFINISHED)} - set(parts))

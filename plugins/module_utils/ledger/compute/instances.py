@@ -109,6 +109,14 @@ def is_placed(row: Instance) -> t.TypeGuard[PlacedInstance]:
     return row.host is not None
 
 
+class BuildOfRun:
+    """A build and the run that works on it, or worked on it: what builds_of_expired_runs() reads."""
+
+    uuid: str
+    host: str | None
+    run_id: str
+
+
 class InstanceOnHost:
     """An instance on its host: what on_hosts() reads."""
 
@@ -419,11 +427,11 @@ def groups_of(tx: Transaction, uuids: t.Iterable[str]) -> dict[str, str | None]:
     return dict(tx.execute(sa.select(c.uuid, c.server_group_id).where(mine)).all())
 
 
-def builds_of_expired_runs(tx: Transaction, run_id: str) -> dict[str, str]:
-    """uuid -> run, of the builds of runs with an expired lease; without those of ``run_id``, and those being deleted."""
+def builds_of_expired_runs(tx: Transaction, run_id: str, host: str | None = None) -> list[BuildOfRun]:
+    """The builds (on ``host``) of runs with an expired lease; without those of ``run_id``, and those being deleted."""
     c = instances.c
     query = (
-        sa.select(c.uuid, c.run_id)
+        sa.select(c.uuid, c.host, c.run_id)
         .join(runs, runs.c.id == c.run_id)
         .where(
             c.deleted == LIVE,
@@ -432,8 +440,18 @@ def builds_of_expired_runs(tx: Transaction, run_id: str) -> dict[str, str]:
             runs.c.lease_until <= tx.now,
             sa.or_(c.task_state.is_(None), c.task_state != states.DELETING),
         )
+        .order_by(c.uuid)
     )
-    return {r.uuid: r.run_id for r in tx.execute(query)}
+    return tx.rows(query if host is None else query.where(c.host == host), BuildOfRun)
+
+
+def builds_taken_over(tx: Transaction, host: str | None = None) -> list[BuildOfRun]:
+    """The builds (on ``host``) that this run has taken over from dead runs, where they are on a host."""
+    c = instances.c
+    mine = (_builds_of(tx.run.id), c.host.is_not(None) if host is None else c.host == host)
+    found = tx.rows(sa.select(c.uuid, c.host, c.run_id).where(*mine).order_by(c.uuid), BuildOfRun)
+    resumed = history.with_event(tx, [r.uuid for r in found], "resume") if found else ()
+    return [r for r in found if r.uuid in resumed]
 
 
 def has_builds(tx: Transaction, run_id: str) -> bool:

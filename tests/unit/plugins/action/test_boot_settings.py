@@ -46,6 +46,7 @@ class Boot:
         self.given: dict[str, t.Any] = {}
         self.warnings: list[str] = []  # of accept()
         self.modules: list[str] = []  # that ran
+        self.ends_build: list[bool] = []  # of each domain that was defined or started
         self.zone = "nova"  # of h1
         self.facts: dict[str, t.Any] = {}  # of h1
         everywhere = {
@@ -82,6 +83,7 @@ class Boot:
     def run_module(self, name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         self.given[name] = arguments
         self.modules.append(name)
+        self.ends_build += [d.get("ends_build", True) for d in arguments.get("domains", ())]
         items = next(arguments[key] for key in ("networks", "drives", "domains", "instances") if key in arguments)
         running = {"power_state": power_states.RUNNING}
         return {"outcomes": {item.get("uuid") or item["name"]: {**running, **_defined(name, item)} for item in items}}
@@ -466,6 +468,7 @@ def test_a_guest_is_told_where_it_finds_devices_with_a_tag(world: World) -> None
         block_device_mapping=[{**scratch, "tag": "fast"}, {**scratch, "disk_bus": "scsi", "tag": "slow"}],
     )
     assert boot.modules[-3:] == ["domain", "config_drive", "domain"]
+    assert boot.ends_build == [False, True], "it is not built before it has its config drive"
     disk, slow, nic = boot.metadata()["devices"]
     macs = [node.get("address") for node in boot.xml().iterfind("devices/interface/mac")]
     assert (disk["type"], disk["bus"], disk["tags"]) == ("disk", "pci", ["fast"])
@@ -478,6 +481,7 @@ def test_a_guest_without_tags_is_defined_as_it_is_started(world: World) -> None:
     boot = Boot(world, networks=[{"name": "blue", "subnets": [{"cidr": "10.0.0.0/24"}]}])
     boot.build(networks=["blue"])
     assert boot.modules[-2:] == ["config_drive", "domain"] and boot.metadata()["devices"] == []
+    assert boot.ends_build == [True]
 
 
 def test_a_guest_with_tags_that_cannot_be_defined_is_not_started(world: World) -> None:

@@ -247,6 +247,42 @@ def test_a_build_of_a_dead_run(host: str | None, evidence: Evidence, action: str
     assert "boot" in found[0].remedy or action == audit.WAIT
 
 
+@pytest.mark.parametrize(
+    ("complete", "at_work", "in_ledger", "touched_at", "action", "becomes"),
+    [
+        (True, False, True, BEFORE, audit.ADOPT, states.ACTIVE),
+        (True, False, False, BEFORE, audit.KEEP, states.ERROR),
+        (True, True, True, BEFORE, audit.WAIT, states.BUILDING),
+        (True, False, True, AFTER, audit.WAIT, states.BUILDING),
+        (False, False, True, BEFORE, audit.CLEAN, states.ERROR),
+        (False, True, True, BEFORE, audit.WAIT, states.BUILDING),
+    ],
+)
+def test_a_build_of_a_dead_run_that_may_have_ended(
+    complete: bool, at_work: bool, in_ledger: bool, touched_at: float, action: str, becomes: str
+) -> None:
+    found = replace(BUILDING, in_ledger=in_ledger, touched_at=touched_at)
+    said = ledger(found, nodes=(node(claims=1), node(2)), claims=(claim(),))
+    there = replace(snapshot(1, DOMAIN, folders=("u1",)), complete=("u1",) * complete, at_work=("u1",) * at_work)
+    (finding,) = audit.plan(said, seen(there, snapshot(2), remove_orphans=True))
+    assert (finding.kind, finding.host, finding.action, finding.new) == (audit.DEAD_BUILD, "h1", action, becomes)
+    assert finding.remedy
+
+
+@pytest.mark.parametrize(
+    ("unfinished", "complete", "action"),
+    [(True, True, audit.REPORT), (True, False, audit.CLEAN), (False, True, audit.CLEAN)],
+)
+def test_what_is_left_of_a_dead_build_that_has_ended(unfinished: bool, complete: bool, action: str) -> None:
+    failed = instance(host=None, vm_state=states.ERROR)
+    due = Cleanup("h1", "u1", "x", "no route", unfinished=unfinished)
+    said = ledger(failed, nodes=(node(claims=1), node(2)), claims=(claim(),), cleanups=(due,))
+    there = replace(snapshot(1, DOMAIN, folders=("u1",)), complete=("u1",) * complete)
+    (finding,) = audit.plan(said, seen(there, snapshot(2), remove_orphans=True))
+    assert (finding.kind, finding.action) == (audit.CLEANUP, action)
+    assert ("delete the instance" in finding.remedy) is (action == audit.REPORT)
+
+
 def test_a_build_of_a_run_that_lives_is_left_alone() -> None:
     said = ledger(replace(BUILDING, run_dead=False), nodes=(node(claims=1),), claims=(claim(),))
     for evidence in (seen(snapshot(1)), seen(snapshot(1, DOMAIN)), seen(snapshot(1), remove_orphans=True)):

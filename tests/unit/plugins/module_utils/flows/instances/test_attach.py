@@ -440,11 +440,11 @@ def test_a_boot_gives_back_what_ended_runs_left(pair: BootWorld, what: str) -> N
         attach(pair, WISH)
         pair.detach(WISH, run="v")
     with pair.ledger.write() as tx:
-        assert leases.expire(tx.for_run(pair.context("z"))) == []
+        assert leases.expire(tx.for_run(pair.context("z"))).to_clean == []
     assert pair.attachment("data").run_id == "run-v"
     pair.time += 1e6
     with pair.ledger.write() as tx:
-        assert leases.expire(tx.for_run(pair.context("z"))) == []
+        assert leases.expire(tx.for_run(pair.context("z"))).to_clean == []
     pair.storage_round("z")
     assert pair.status("data") == ("available" if what == "attach" else "in-use")
     assert len(pair.disks(uuid_of(pair))) == (1 if what == "attach" else 2)

@@ -24,7 +24,7 @@ def expire(world: World, run: str) -> list[str]:
     before = world.everything()
     with world.ledger.write() as tx:
         due = before_boot.look(tx.for_run(world.context(run)), 300.0).left_work
-        hosts = leases.expire(tx.for_run(world.context(run)))
+        hosts = leases.expire(tx.for_run(world.context(run))).to_clean
     assert due == (world.everything() != before), "the look before says whether there is something to do"
     return hosts
 

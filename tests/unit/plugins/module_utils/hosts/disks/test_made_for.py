@@ -2,7 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A host removes for a move that failed only what it made for it; libvirt is one of our own, with the domains that a test has."""
+"""A host removes for a move that failed only what it made for it, and for a build whose run died no guest that is built. libvirt is one of our own,
+with the domains that a test has.
+"""
 
 from __future__ import annotations
 
@@ -131,3 +133,79 @@ def test_a_host_refuses_what_it_has(domains: set[str], tmp_path: Path) -> None:
     folder_of(tmp_path, "", False, "disk")
     with pytest.raises(Conflict, match="already has a folder of instance %s" % UUID):
         instances.refuse_present(None, str(tmp_path / UUID))
+
+
+# --- builds whose run died ---------------------------------------------------------------------------------------------------
+
+UNFINISHED = Condition(due_at=3000.0, unfinished=True)
+BUILD = move_mark.made_at(2000.0)
+
+
+@pytest.mark.parametrize(
+    ("mark", "arrived", "domain", "removed"),
+    [
+        (BUILD, False, False, True),
+        (BUILD, False, True, True),  # it was started, and was still waited for
+        (BUILD, True, True, False),
+        (BUILD, True, False, False),  # somebody has undefined it: its disks are there
+        (MOVE, False, True, True),
+        (MOVE, True, True, False),  # it has come back since
+        ("", False, True, False),  # of a version that had no marks
+        ("", False, False, True),
+    ],
+)
+def test_a_build_whose_run_died(
+    domains: set[str], tmp_path: Path, mark: str, arrived: bool, domain: bool, removed: bool
+) -> None:
+    """A ledger that was restored from a backup believes so of a guest that has run ever since."""
+    folder = folder_of(tmp_path, mark, arrived, "disk")
+    domains |= {UUID} if domain else set()
+    before = set(domains)
+    if removed:
+        assert instances.remove_instance(None, str(tmp_path), UUID, condition=UNFINISHED)["changed"]
+    else:
+        for check_mode in (True, False):
+            with pytest.raises(Conflict, match="the build of instance %s has ended on" % UUID) as refused:
+                instances.remove_instance(None, str(tmp_path), UUID, check_mode, condition=UNFINISHED)
+            assert "delete the instance" in refused.value.remedy
+    assert (folder / "disk").exists() is not removed and (not domains if removed else domains == before)
+    instances.remove_instance(None, str(tmp_path), UUID, condition=Condition(due_at=3000.0))
+    assert not folder.exists() and not domains
+
+
+def test_a_removal_that_was_interrupted_is_completed(
+    domains: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is left then is no guest that is built, whatever the ledger believes."""
+    folder = folder_of(tmp_path, BUILD, True, "disk")
+    domains.add(UUID)
+    assert ownership.has_arrived(str(folder), True)
+
+    def dies(*_arguments: t.Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(instances, "remove_tree", dies)
+        with pytest.raises(KeyboardInterrupt):
+            instances.remove_instance(None, str(tmp_path), UUID)
+    assert (folder / "disk").exists() and not domains and not ownership.has_arrived(str(folder), False)
+    assert move_mark.began_at(ownership.made_for(str(folder))) == 2000.0
+    instances.remove_instance(None, str(tmp_path), UUID, condition=UNFINISHED)
+    assert not folder.exists()
+
+
+def test_check_mode_leaves_the_mark(domains: set[str], tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, BUILD, True, "disk")
+    assert instances.remove_instance(None, str(tmp_path), UUID, check_mode=True)["changed"]
+    assert ownership.has_arrived(str(folder), False)
+
+
+def test_a_folder_that_is_being_built_has_not_arrived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks, "LOCK_ROOT", str(tmp_path / "run"))
+    folder = tmp_path / UUID
+    ensure_disks(str(tmp_path), UUID, [], {}, made_at=2000.0)
+    assert not ownership.has_arrived(str(folder), True)
+    ownership.mark_arrived(str(folder))
+    ensure_disks(str(tmp_path), UUID, [], {}, made_at=3000.0)  # the same again, and a rebuild
+    assert ownership.has_arrived(str(folder), True)
+    assert move_mark.began_at(ownership.made_for(str(folder))) == 2000.0

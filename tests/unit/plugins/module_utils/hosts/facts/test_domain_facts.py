@@ -105,6 +105,21 @@ def test_folders_of_instances(tmp_path: pathlib.Path) -> None:
     assert facts.instance_folders(str(tmp_path / "nothing")) == []
 
 
+def test_guests_that_are_built() -> None:
+    """By the marks of their folders; a folder of an earlier version has none, and that of another ledger is not read."""
+    built, half, old, none, others, foreign = ("0f000000-0000-4000-8000-00000000000%d" % n for n in range(6))
+    marks = {built: "@5.0", half: "build@5.0", old: "", none: ""}
+    domains = [
+        {"uuid": built, "ours": True, "ledger": LEDGER},
+        {"uuid": half, "ours": True, "ledger": LEDGER},
+        {"uuid": old, "ours": True},
+        {"uuid": others, "ours": True, "ledger": OTHER},
+        {"uuid": foreign, "ours": False},
+    ]
+    assert facts.complete_guests(marks, domains, LEDGER) == [built, old]
+    assert facts.complete_guests(marks, [], LEDGER) == [built]
+
+
 def test_the_address_of_the_host_is_one_that_it_has() -> None:
     """SimpleCIDRAffinityFilter reads it; a host without any route reports none."""
     found = facts.host_ip()

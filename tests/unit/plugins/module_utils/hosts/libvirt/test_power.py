@@ -35,6 +35,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt imp
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domains import DomainSpec, ensure_domain
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.power import PowerSpec, ensure_power
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import ownership
 
 UUID = "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11"
 RUNNING, PAUSED, IN_SHUTDOWN, OFF, CRASHED = 1, 3, 4, 5, 6
@@ -475,6 +476,26 @@ def test_a_restart_that_fails_tells_what_became_of_the_guest(world, monkeypatch)
         outcome = domain_batch.ensure_domains({**options, "domains": domains_of}, False)["outcomes"][UUID]
         assert outcome["error"]["message"] == "libvirt: no such machine type" and outcome["changed"]
         assert outcome.get("power_state") == told, "the cleanup of a boot removes it anyway"
+
+
+@pytest.mark.parametrize("ends_build", [True, False])
+@pytest.mark.parametrize("starts", [True, False])
+def test_a_build_has_ended_when_its_domain_is_as_it_should_be(world, monkeypatch, tmp_path, starts, ends_build):
+    guest = world.guest()
+    guest.starts = starts
+    monkeypatch.setattr(domain_batch, "connect", lambda *_a: contextlib.nullcontext(world))
+    monkeypatch.setattr(domain_batch, "host_place", lambda *_a: contextlib.nullcontext())
+    monkeypatch.setattr(domain_batch, "refused_kept", lambda *_a: contextlib.nullcontext())
+    of_domain = {name: argument.get("default") for name, argument in domain_batch.DOMAIN_ARGUMENTS.items()}
+    named = {"uuid": UUID, "name": "web-1", "xml": guest.XMLDesc(0), "reservations": [], "restart": True}
+    wanted = {**of_domain, **named, "vif_plugging_timeout": 0.0}
+    options = {name: argument.get("default") for name, argument in domain_batch.DOMAIN_BATCH_ARGUMENTS.items()}
+    ownership.mark_made_at(str(tmp_path / UUID), 5.0)
+    assert of_domain["ends_build"] is True
+    given = {**options, "instances_path": str(tmp_path), "domains": [{**wanted, "ends_build": ends_build}]}
+    outcome = domain_batch.ensure_domains(given, False)["outcomes"][UUID]
+    assert (outcome["error"] is None) is starts
+    assert ownership.has_arrived(str(tmp_path / UUID), True) is (starts and ends_build)
 
 
 def test_whether_somebody_listens():
