@@ -227,7 +227,9 @@ class Snapshot:
     at_work: t.Collection[str] = ()  # UUIDs of the guests that a module works on, as one of a run that was killed
     complete: t.Collection[str] = ()  # UUIDs of the guests whose builds have ended here, or that have arrived here
     resumes: bool = True  # its guests run again after a restart: bootflow_resume_guests_state_on_host_boot
-    machine: str = ""  # libvirt's UUID of it; with ``node`` it tells a machine that has two names in the inventory
+    machine: str = (
+        ""  # libvirt's UUID of it; with ``node`` or ``boot_id`` it tells a machine that has two names in the inventory
+    )
 
     @functools.cached_property
     def seen(self) -> dict[str, dead_builds.Seen]:
@@ -786,8 +788,10 @@ class _Plan:
         """The host, and other names that its machine answered by: what it has there is no copy."""
         if not snapshot.machine:
             return {snapshot.host}
-        its = (snapshot.node, snapshot.machine)
-        return {s.host for s in self.evidence.snapshots.values() if (s.node, s.machine) == its}
+        same_uuid = [s for s in self.evidence.snapshots.values() if s.machine == snapshot.machine]
+        return {
+            s.host for s in same_uuid if s.node == snapshot.node or (bool(s.boot_id) and s.boot_id == snapshot.boot_id)
+        }
 
     def _domain(self, host: str, domain: Domain) -> None:
         has = {"name": domain.name, "memory_mb": domain.memory_mb}

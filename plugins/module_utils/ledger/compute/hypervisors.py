@@ -23,7 +23,12 @@ _NOT_ASKED = (
 # The problem of a host without a working KVM, unless bootflow_virt_type says that it is to emulate: its reason.
 EMULATED = "guests run emulated, many times slower than with KVM: %s"
 # The problem of a machine that the ledger has as several hosts.
-_TWICE = "the same machine as %s, by hostname and libvirt's UUID: what it has is given out twice; keep one of them in the inventory"
+_TWICE = "the same machine as %s: its guests and its room count for both; keep one of them in the inventory"
+# The problem of a machine that may be one that the ledger has under another name.
+_MAYBE = (
+    "has libvirt's UUID of %s, which has not answered since: where it is that machine, renamed and restarted in one go, what it has is given out twice;"
+    " give it one of its former names (inventory or hostname) until it has reported"
+)
 # The problem of a host on which another ledger has guests: its id, then what guests_of_others() counts.
 _GUESTS = "guests of ledger %s: %d; no claim counts their memory (%d MiB), vCPUs (%d) and disks (%d GiB)"
 
@@ -33,11 +38,21 @@ def views(tx: Transaction, hosts: t.Sequence[str], service_down_time: float) -> 
     left: dict[str, list[str]] = {}
     for cleanup in cleanups.rows(tx):
         left.setdefault(cleanup.host, []).append(cleanup.domain_name)
-    rows = nodes.rows(tx, ("host", "node", "host_uuid", "unreachable_reason", "forced_down"))
+    columns = (
+        "host",
+        "node",
+        "host_uuid",
+        "machine_id",
+        "created_at",
+        "reported_at",
+        "unreachable_reason",
+        "forced_down",
+    )
+    rows = nodes.rows(tx, columns)
     silent = {r.host for r in rows if r.unreachable_reason is not None}
     stopped = {r.host for r in rows if r.forced_down}
     known = {r.host for r in rows}
-    mine, twice = ledger_id(tx), _machines([r for r in rows if r.host_uuid])
+    mine, twice, maybe = ledger_id(tx), _machines(rows), _doubts(rows, set(hosts) - silent)
     others = {where: guests_of_others(map(Domain.of, facts), mine) for where, facts in nodes.domains_on(tx).items()}
     found = []
     for state in fleet.read(tx, hosts).hosts:
@@ -67,6 +82,7 @@ def views(tx: Transaction, hosts: t.Sequence[str], service_down_time: float) -> 
                 "report_age": None if age is None else round(age),
                 "problems": [
                     *(_TWICE % other for other in twice.get((state.host, state.nodename), ())),
+                    *(_MAYBE % other for other in maybe.get((state.host, state.nodename), ())),
                     *_problems(state, age, service_down_time, state.host in silent, asked, left.get(state.host, ())),
                     *(
                         _GUESTS % (ledger, *has.values())
@@ -79,13 +95,33 @@ def views(tx: Transaction, hosts: t.Sequence[str], service_down_time: float) -> 
 
 
 def _machines(rows: t.Sequence[nodes.NodeRow]) -> dict[tuple[str, str], list[str]]:
-    """(host, node) -> the other hosts that are the same machine: two names of it in the inventory, or its former one. A UUID alone is that of
-    several machines of some makers.
-    """
-    hosts: dict[tuple[str, str], list[str]] = {}
+    """(host, node) -> the other hosts that are the same machine: two names of it in the inventory, or its former one."""
+    hosts: dict[str, list[str]] = {}
     for row in rows:
-        hosts.setdefault((row.node, row.host_uuid), []).append(row.host)
-    return {(r.host, r.node): [h for h in hosts[r.node, r.host_uuid] if h != r.host] for r in rows}
+        if row.machine_id is not None:
+            hosts.setdefault(row.machine_id, []).append(row.host)
+    return {(r.host, r.node): [h for h in hosts[r.machine_id] if h != r.host] for r in rows if r.machine_id is not None}
+
+
+def _doubts(rows: t.Sequence[nodes.NodeRow], answering: t.Collection[str]) -> dict[tuple[str, str], list[str]]:
+    """(host, node) -> hosts with its UUID that it may have been: they do not answer, and reported for the last time before it did for the first time.
+
+    :arg answering: hosts of the inventory that answered when they were asked last
+    """
+    gone: dict[str, list[nodes.NodeRow]] = {}
+    for row in rows:
+        if row.host_uuid and row.host not in answering and row.reported_at is not None:
+            gone.setdefault(row.host_uuid, []).append(row)
+    return {
+        (r.host, r.node): [
+            g.host
+            for g in gone.get(r.host_uuid, ())
+            if (g.reported_at or 0.0) <= r.created_at
+            and not (g.machine_id is not None and g.machine_id == r.machine_id)
+        ]
+        for r in rows
+        if r.host in answering
+    }
 
 
 def _room(name: str, total: int, used: int, ratio: float | None) -> dict[str, t.Any]:

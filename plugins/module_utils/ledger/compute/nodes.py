@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import typing as t
+import uuid
 
 from ...core.scheduler.host_state import COLUMNS, REPORTED
 from ..db import bulk
@@ -68,7 +69,10 @@ class NodeRow(NodeUsageRow):
     disabled: bool  # by the inventory
     disabled_reason: str
     unreachable_reason: str | None  # None: it answered when it was asked last
+    created_at: float  # seconds since the epoch, like the next one
     reported_at: float | None
+    reported_boot_id: str  # of the start that its last report was from; "": not known
+    machine_id: str | None  # the same in all rows of a machine with several names; None: it has one row
     host_uuid: str  # libvirt's, as the host reported it, like the next two
     host_ip: str
     hypervisor_version: int
@@ -94,9 +98,14 @@ def record_report(
     """
     c = compute_nodes.c
     node = facts["hypervisor_hostname"]
-    _follow_name(tx, host, node, facts.get("host_uuid") or "")
+    host_uuid = facts.get("host_uuid") or ""
+    boot_id = facts.get("boot_id") or ""
+    former = _rows_of(tx, host) if host_uuid else []
+    _follow_name(tx, host, node, former)
     values = {
-        "host_uuid": facts.get("host_uuid") or "",
+        "host_uuid": host_uuid,
+        **({} if host_uuid else {"machine_id": None}),
+        "reported_boot_id": boot_id,
         **{COLUMNS[name]: _reported(facts, name, unreported) for name, unreported in REPORTED.items()},
         "profile_id": profiles.profile_id(tx, {k: facts[k] for k in PROFILE_KEYS if facts.get(k)}),
         "numa_profile_id": _numa_profile(tx, facts, configuration),
@@ -109,9 +118,7 @@ def record_report(
     }
     mine = sa.and_(c.host == host, c.node == node)
     if tx.execute(compute_nodes.update().where(mine).values(**values)).rowcount == 0:
-        if not insert_new(
-            tx, compute_nodes, host=host, node=node, created_at=tx.now, boot_id=facts.get("boot_id") or "", **values
-        ):
+        if not insert_new(tx, compute_nodes, host=host, node=node, created_at=tx.now, boot_id=boot_id, **values):
             tx.execute(compute_nodes.update().where(mine).values(**values))  # another run was faster
     node_id = int(tx.execute(sa.select(c.id).where(mine)).scalar_one())
     table = node_facts_table
@@ -120,21 +127,68 @@ def record_report(
         if not insert_new(tx, table, compute_node_id=node_id, facts=dict(facts)):
             tx.execute(table.update().where(its).values(facts=dict(facts)))
     recount(tx, [node_id])
-    _note_other_names(tx, node_id, host, node, values["host_uuid"])
+    if host_uuid:
+        before = max(former, key=lambda r: r.reported_at or 0.0, default=None)
+        _link_names(tx, node_id, host, _Reported(node, host_uuid, boot_id), before)
     sightings.record(tx, host, facts, tx.now if asked_at is None else asked_at, ledger_id(tx), cleaned)
     return node_id
 
 
-def _note_other_names(tx: Transaction, node_id: int, host: str, node: str, host_uuid: str) -> None:
-    """Mark the rows of a machine that has several: one that was renamed in the inventory, or stands there twice."""
+class _Reported(t.NamedTuple):
+    """What a report says of its machine."""
+
+    node: str
+    host_uuid: str
+    boot_id: str  # "": not known
+
+
+def _rows_of(tx: Transaction, host: str) -> list[NodeRow]:
+    """The rows of ``host`` as they are before its report, the latest reported last."""
     c = compute_nodes.c
-    if not host_uuid:
-        return
-    same = (c.host_uuid == host_uuid, c.node == node, c.host != host)
-    others = list(tx.execute(sa.select(c.id).where(*same)).scalars())
-    if others:
-        mine = (bulk.among(tx, c.id, sorted([node_id, *others])), c.has_other_name.is_(sa.false()))
-        tx.execute(compute_nodes.update().where(*mine).values(has_other_name=True))
+    columns = (c.id, c.node, c.host_uuid, c.reported_boot_id, c.reported_at, c.machine_id)
+    return tx.rows(sa.select(*columns).where(c.host == host).order_by(c.reported_at, c.id), NodeRow)
+
+
+def _link_names(tx: Transaction, node_id: int, host: str, said: _Reported, before: NodeRow | None) -> None:
+    """Give all rows of a machine one machine_id: it was renamed in the inventory, or stands there twice.
+
+    It is the same machine by libvirt's UUID and the hostname or the start, which is another one after each restart. So a machine whose names
+    both change is known by its start, and what was linked stays so when it restarts. The UUID alone says nothing: some makers and copies of
+    machines have one for all.
+
+    :arg before: the row of ``host`` before this report
+    """
+    if before is not None and before.host_uuid != said.host_uuid:
+        before = None  # another machine
+    c = compute_nodes.c
+    key = None if before is None else before.machine_id
+    alike = [c.node == said.node]
+    alike += [c.reported_boot_id == said.boot_id] if said.boot_id else []
+    alike += [c.machine_id == key] if key is not None else []
+    columns = (c.id, c.node, c.reported_boot_id, c.reported_at, c.machine_id)
+    query = sa.select(*columns).where(c.host_uuid == said.host_uuid, c.host != host, sa.or_(*alike))
+    rows = tx.rows(query.order_by(c.id), NodeRow)
+    same = [r for r in rows if not _is_another(said, before, r)]
+    others = [r for r in rows if r not in same]
+    members = {node_id, *(r.id for r in same)}
+    keys = {r.machine_id for r in same if r.machine_id is not None}
+    if keys - {key}:  # with what the others are linked
+        linked = (bulk.among(tx, c.machine_id, sorted(keys)), c.host_uuid == said.host_uuid)
+        members |= set(tx.execute(sa.select(c.id).where(*linked)).scalars()) - {r.id for r in others}
+    machine_id = None
+    if len(members) > 1:
+        machine_id = min(keys - {r.machine_id for r in others}, default=None) or str(uuid.uuid4())
+    mine = (bulk.among(tx, c.id, sorted(members)), c.machine_id.is_distinct_from(machine_id))
+    tx.execute(compute_nodes.update().where(*mine).values(machine_id=machine_id))
+
+
+def _is_another(said: _Reported, before: NodeRow | None, other: NodeRow) -> bool:
+    """Whether the machine that reports cannot be that of the row ``other``, which reported another start while this one went on without a restart."""
+    if before is None or before.reported_at is None or other.reported_at is None:
+        return False
+    starts = (said.boot_id, other.reported_boot_id)
+    goes_on = before.reported_boot_id == said.boot_id and before.reported_at < other.reported_at
+    return all(starts) and starts[0] != starts[1] and goes_on
 
 
 def other_names_of(tx: Transaction) -> dict[int, list[NodeRow]]:
@@ -151,12 +205,12 @@ def other_names_of(tx: Transaction) -> dict[int, list[NodeRow]]:
         "vcpus_used",
         "reserved_vcpus",
     )
-    same = sa.and_(other.node == c.node, other.host_uuid == c.host_uuid, other.id != c.id)
+    same = sa.and_(other.machine_id == c.machine_id, other.id != c.id)
     query = (
         sa.select(c.id.label("mine"), other.id, other.host, other.node, *(other[n] for n in names))
         .select_from(compute_nodes)
-        .join(other.id.table, sa.and_(same, other.has_other_name))
-        .where(c.has_other_name, c.host_uuid != "")
+        .join(other.id.table, same)
+        .where(c.machine_id.is_not(None))
         .order_by(c.id, other.id)
     )
     found: dict[int, list[NodeRow]] = {}
@@ -185,16 +239,16 @@ def taken(rows: t.Iterable[NodeRow]) -> tuple[int, int, int]:
     return memory_mb, disk_gb, vcpus
 
 
-def _follow_name(tx: Transaction, host: str, node: str, host_uuid: str) -> None:
+def _follow_name(tx: Transaction, host: str, node: str, rows: t.Sequence[NodeRow]) -> None:
     """A host has one machine. Where that got another hostname, or another machine came in its place, the row is that of the new name: with a row for
     each, its room would be given out twice, and what instances claim there would count for a machine that is gone.
 
     What it has under several names is put together, unless two instances have the same device.
     source: Nova's update_available_resource, which destroys orphan compute nodes
+
+    :arg rows: those of ``host``, the latest reported last
     """
     c = compute_nodes.c
-    query = sa.select(c.id, c.node).where(c.host == host).order_by(c.reported_at, c.id)
-    rows = tx.rows(query, NodeRow) if host_uuid else []
     former = [r for r in rows if r.node != node]
     if not former:
         return
@@ -440,12 +494,10 @@ def hosts(tx: Transaction) -> set[str]:
 
 
 def same_machines(tx: Transaction, hosts: t.Collection[str]) -> dict[str, set[str]]:
-    """host -> other names of its machine, by hostname and libvirt's UUID; hosts without any are left out."""
+    """host -> other names of its machine, see _link_names(); hosts without any are left out."""
     c, other = compute_nodes.c, compute_nodes.alias().c
-    same = sa.and_(other.node == c.node, other.host_uuid == c.host_uuid, other.host != c.host)
-    query = sa.select(c.host, other.host.label("name")).where(
-        bulk.among(tx, c.host, sorted(hosts)), c.host_uuid != "", same
-    )
+    same = sa.and_(other.machine_id == c.machine_id, other.host != c.host)
+    query = sa.select(c.host, other.host.label("name")).where(bulk.among(tx, c.host, sorted(hosts)), same)
     found: dict[str, set[str]] = {}
     for r in tx.execute(query):
         found.setdefault(str(r.host), set()).add(str(r.name))
@@ -453,15 +505,13 @@ def same_machines(tx: Transaction, hosts: t.Collection[str]) -> dict[str, set[st
 
 
 def other_names(tx: Transaction, hosts: t.Collection[str]) -> dict[str, str]:
-    """host -> another one, of those whose machine, by hostname and libvirt's UUID, answered later as that one."""
+    """host -> another one, of those whose machine, see _link_names(), answered later as that one."""
     c, other = compute_nodes.c, compute_nodes.alias().c
-    same = sa.and_(other.node == c.node, other.host_uuid == c.host_uuid, other.host != c.host)
+    same = sa.and_(other.machine_id == c.machine_id, other.host != c.host)
     answers = sa.and_(
         other.unreachable_reason.is_(None), other.reported_at > c.reported_at, other.forced_down.is_(sa.false())
     )
-    query = sa.select(c.host, other.host.label("name")).where(
-        bulk.among(tx, c.host, sorted(hosts)), c.host_uuid != "", same, answers
-    )
+    query = sa.select(c.host, other.host.label("name")).where(bulk.among(tx, c.host, sorted(hosts)), same, answers)
     return {str(r.host): str(r.name) for r in tx.execute(query.order_by(other.reported_at))}
 
 

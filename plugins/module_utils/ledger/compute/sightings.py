@@ -109,9 +109,7 @@ def elsewhere(tx: Transaction, uuids: t.Collection[str]) -> dict[str, list[Sight
             ~sa.exists().where(
                 home.host == i.host,
                 other.host == s.host,
-                home.host_uuid != "",
-                home.host_uuid == other.host_uuid,
-                home.node == other.node,
+                home.machine_id == other.machine_id,
             ),
         )
         .order_by(s.instance_uuid, s.host)

@@ -94,8 +94,9 @@ compute_nodes = sa.Table(
     sa.Column(
         "boot_id", sa.String(64), nullable=False, default="", server_default=""
     ),  # of the start that was dealt with
-    # Another row has the same machine, which the inventory names twice or renamed: what is claimed there counts here, too.
-    sa.Column("has_other_name", sa.Boolean, nullable=False, default=False, server_default=sa.false()),
+    sa.Column("reported_boot_id", sa.String(64), nullable=False, default="", server_default=""),  # of its last report
+    # The same in all rows of a machine that the inventory names twice or renamed: what is claimed on one counts on each. NULL: it has one row.
+    sa.Column("machine_id", sa.String(36)),
     sa.UniqueConstraint("host", "node", name="uq_compute_nodes_host_node"),
 )
 

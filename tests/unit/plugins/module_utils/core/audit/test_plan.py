@@ -664,5 +664,9 @@ def test_a_machine_with_two_names_has_no_orphans_of_its_own(power_state: int) ->
         return [(f.kind, f.host) for f in audit.plan(has, seen) if f.kind != audit.HOST_FACTS]
 
     assert found() == []
+    one = replace(one, boot_id="b1")
+    assert found(node="new") == [], "its hostname changed between the two reports"
+    assert found(node="new", boot_id="b2") and found(node="new", machine="n")
+    one = replace(one, boot_id="")
     copy = audit.INSTANCE_ELSEWHERE if power_state == states.RUNNING else audit.ORPHAN_DOMAIN
     assert found(machine="n") == found(node="h2") == [(copy, "h2")], "some makers give one UUID to several machines"

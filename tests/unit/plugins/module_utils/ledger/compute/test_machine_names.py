@@ -15,7 +15,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.se
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.claims import ResourceRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.registry import DEFAULT_FILTERS
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import whatif
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import claims, fleet, nodes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import claims, fleet, hypervisors, nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.claims import Candidate, ClaimRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.taking import (
@@ -79,6 +79,142 @@ def test_another_machine_is_not_counted(world: World) -> None:
     world.report("kvm3", memory=3, node="kvm1", host_uuid="f29cdf09-b68a-4f4f-ae9e-64bd00c2bbd8")
     world.report("kvm4", memory=3, node="kvm1")
     assert fill(world) == 12
+
+
+def says(world: World, host: str, node: str, boot: str, host_uuid: str = UUID) -> None:
+    """A machine reports under a name of the inventory, by this hostname and since this start."""
+    world.time += 60.0
+    world.report(host, memory=3, node=node, host_uuid=host_uuid, boot_id=boot)
+
+
+def machines(world: World) -> set[frozenset[str]]:
+    """The names of each machine that has several."""
+    with world.ledger.read() as tx:
+        world.check(tx)
+        named = nodes.same_machines(tx, [r.host for r in world.rows(tables.compute_nodes)])
+    return {frozenset({host, *others}) for host, others in named.items()}
+
+
+ONE = {frozenset(NAMES)}
+
+
+@pytest.mark.parametrize(
+    ("before", "then"),
+    [
+        (("kvm1", "kvm1", "b1"), [("kvm1.example.org", "kvm1", "b1")]),  # in the inventory
+        (("kvm1", "kvm1", "b1"), [("kvm1.example.org", "kvm1", "b2")]),
+        (("kvm1", "kvm1", "b1"), [("kvm1.example.org", "kvm1.example.org", "b1")]),  # with its hostname
+        (("kvm1", "kvm1", "b1"), [("kvm1", "new", "b2"), ("kvm1.example.org", "new", "b3")]),  # one after the other
+        (("kvm1", "kvm1", "b1"), [("kvm1.example.org", "kvm1", "b2"), ("kvm1.example.org", "new", "b3")]),
+        (("kvm1", "kvm1", "b1"), [("kvm1.example.org", "new", "b1"), ("kvm1.example.org", "new", "b2")]),
+        (("kvm1", "kvm1", "b1"), [("kvm1.example.org", "new", "b1"), ("kvm1.example.org", "newer", "b2")]),
+    ],
+)
+def test_a_machine_that_is_renamed_stays_what_it_was(
+    world: World, before: tuple[str, str, str], then: list[tuple[str, str, str]]
+) -> None:
+    """Also after it restarts under its new names, when its former row has another hostname and another start."""
+    says(world, *before)
+    world.boot("one"), world.boot("two")
+    for each in [*then, then[-1], then[-1]]:
+        says(world, *each)
+    assert machines(world) == ONE
+    assert fill(world) == 1
+    with world.ledger.read() as tx:
+        assert nodes.other_names(tx, ["kvm1"]) == {"kvm1": "kvm1.example.org"}, "it is no host that is lost"
+
+
+def test_another_hostname_alone_is_the_same_row(world: World) -> None:
+    says(world, "kvm1", "kvm1", "b1")
+    world.boot("one"), world.boot("two")
+    for node_name, boot in (("new", "b1"), ("newer", "b2")):
+        says(world, "kvm1", node_name, boot)
+    assert not machines(world) and len(world.rows(tables.compute_nodes)) == 1 and fill(world) == 1
+
+
+def test_three_names_of_a_machine_are_one(world: World) -> None:
+    """Each was seen with one of the others only."""
+    says(world, "a", "kvm1", "b1")
+    says(world, "b", "new", "b1")
+    says(world, "c", "new", "b2")
+    assert machines(world) == {frozenset("abc")} and fill(world) == 3
+
+
+def test_two_groups_of_names_become_one(world: World) -> None:
+    says(world, "a", "x", "b1"), says(world, "b", "x", "b2")
+    says(world, "c", "y", "b3"), says(world, "d", "y", "b4")
+    assert machines(world) == {frozenset("ab"), frozenset("cd")}
+    says(world, "e", "x", "b4")
+    assert machines(world) == {frozenset("abcde")} and fill(world) == 3
+
+
+@pytest.mark.parametrize("hostnames", [("kvm1", "kvm2"), ("template", "template")])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_copies_of_a_machine_are_machines(world: World, hostnames: tuple[str, str], restarts: bool) -> None:
+    """They have one UUID, and each goes on while the other reports another start."""
+    for number in range(3):
+        for name, node_name in zip(NAMES, hostnames):
+            says(world, name, node_name, "%s-%d" % (name, number if restarts else 0))
+            says(world, name, node_name, "%s-%d" % (name, number if restarts else 0))
+    for name, node_name in zip(NAMES, hostnames):
+        says(world, name, node_name, "%s-%d" % (name, 2 if restarts else 0))
+    assert not machines(world) and fill(world) == 6
+
+
+def test_copies_that_were_taken_for_one_get_apart_with_their_hostnames(world: World) -> None:
+    says(world, "kvm1", "template", "b1"), says(world, "kvm1.example.org", "template", "b2")
+    assert machines(world) == ONE, "nothing tells them apart yet"
+    says(world, "kvm1.example.org", "other", "b3")
+    says(world, "kvm1", "template", "b1")
+    assert not machines(world)
+    says(world, "kvm1.example.org", "other", "b3")
+    assert not machines(world) and fill(world) == 6
+
+
+def test_a_name_that_another_machine_got_is_let_go(world: World) -> None:
+    says(world, "kvm1", "kvm1", "b1"), says(world, "kvm1.example.org", "kvm1", "b1")
+    assert machines(world) == ONE
+    says(world, "kvm1.example.org", "kvm1.example.org", "b9", host_uuid="f29cdf09-b68a-4f4f-ae9e-64bd00c2bbd8")
+    assert not machines(world)
+    says(world, "kvm1", "kvm1", "b1")
+    assert not machines(world) and fill(world) == 6
+
+
+@pytest.mark.parametrize("host_uuid", ["", UUID])
+def test_starts_that_are_not_known_are_not_the_same(world: World, host_uuid: str) -> None:
+    says(world, "kvm1", "kvm1", "", host_uuid), says(world, "kvm1.example.org", "new", "", host_uuid)
+    assert not machines(world)
+
+
+def test_a_machine_that_lost_its_uuid_is_not_linked(world: World) -> None:
+    says(world, "kvm1", "kvm1", "b1"), says(world, "kvm1.example.org", "kvm1", "b1")
+    says(world, "kvm1", "kvm1", "b1", host_uuid="")
+    assert not machines(world)
+
+
+def test_names_that_are_gone_and_may_be_the_machine_are_told(world: World) -> None:
+    """Where hostname, name and start are others nothing says that it is the machine that it was."""
+    says(world, "kvm3", "kvm3", "b3"), says(world, "kvm1", "kvm1", "b1")
+    says(world, "kvm1.example.org", "new", "b2")
+
+    def problems(*inventory: str) -> dict[str, list[str]]:
+        with world.ledger.read() as tx:
+            return {v["host"]: v["problems"] for v in hypervisors.views(tx.for_run(world.context()), inventory, 1e9)}
+
+    assert not any(problems("kvm1", "kvm1.example.org", "kvm3").values()), "both answer"
+    found = problems("kvm1.example.org", "kvm3")
+    assert (
+        not found["kvm3"] and "has libvirt's UUID of kvm1, which has not answered since" in found["kvm1.example.org"][0]
+    )
+    with world.ledger.write() as tx:
+        nodes.record_unreachable(tx, "kvm1", "no route")
+    assert "UUID of kvm1" in problems("kvm1", "kvm1.example.org", "kvm3")["kvm1.example.org"][0]
+    says(world, "kvm1.example.org", "kvm1", "b2")  # as the remedy says
+    assert machines(world) == ONE
+    says(world, "kvm1.example.org", "new", "b4")
+    problem, *more = problems("kvm1.example.org", "kvm3")["kvm1.example.org"]
+    assert not more
+    assert problem.startswith("the same machine as kvm1") and machines(world) == ONE
 
 
 def test_the_claim_itself_counts_both_names(world: World) -> None:

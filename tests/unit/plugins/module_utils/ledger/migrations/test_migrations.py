@@ -262,6 +262,23 @@ def test_a_plan_says_what_and_writes_nothing(empty_url: str, start: str | None) 
     ledger.close()
 
 
+def test_machines_with_several_names_stay_machines(empty_url: str) -> None:
+    ledger = at(empty_url, "0019")
+    fill(ledger, 6)
+    c = "host_uuid = '%s', node = '%s', has_other_name = %s"
+    values = [("u", "n", "TRUE"), ("u", "n", "TRUE"), ("u", "m", "TRUE"), ("v", "n", "FALSE"), ("", "n", "TRUE")]
+    with ledger.write() as tx:
+        for number, its in enumerate(values, 1):
+            tx.execute(sa.text("UPDATE compute_nodes SET %s WHERE id = %d" % (c % its, number)))
+    ledger.migrate()
+    rows = snapshot(ledger)["compute_nodes"]
+    assert rows[0]["machine_id"] == rows[1]["machine_id"] is not None
+    assert [r["machine_id"] for r in rows[3:5]] == [None, None]
+    assert rows[2]["machine_id"] != rows[0]["machine_id"]
+    assert all(r["reported_boot_id"] == r["boot_id"] for r in rows)
+    ledger.close()
+
+
 def test_revisions_are_frozen_and_in_order() -> None:
     assert list(REVISIONS) == sorted(set(REVISIONS))
     for revision in REVISIONS:
