@@ -30,13 +30,12 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 GUESTS = ("web-1", "web-2")
 READY = "BOOTFLOW-GUEST-READY"
 
-ONE_MACHINE = ("first-day", "log-in", "inventory", "replace-an-image", "upgrade", "uninstall")
+ONE_MACHINE = ("first-day", "log-in", "inventory", "replace-an-image", "backup", "upgrade", "uninstall")
 A_FILE = ("apply",)
 SEVERAL_HOSTS = ("several-hosts", "networks", "grow-a-disk", "service-a-host", "whatif", "audit")
 # Pages whose commands are not typed here, and why.
 ELSEWHERE = {
     "errors": "it has no commands",
-    "ledger": "test_ledger_playbooks.py copies, restores and purges ledgers; dumps need a PostgreSQL of the reader's",
     "operations": "test_operations.py and its neighbours run each playbook, whose instances have to be in another state each time",
     "power": "as operations: test_operations.py, test_power_sync.py, test_watch.py, test_soft_delete.py",
     "rescue-and-rebuild": "as operations: test_rescue.py, test_admin_password.py",
@@ -50,6 +49,7 @@ ELSEWHERE = {
 INSTEAD = {
     # A folder of this machine.
     "bootflow_ledger_backup=/var/backups/": "bootflow_ledger_backup=~/",
+    "install -m 600 /var/backups/": "install -m 600 ~/",
     "-i INVENTORY": "-i hosts.yml",
     "-i inventory/fleet": "-i hosts.yml",
     # A copy of the repository.
@@ -58,6 +58,7 @@ INSTEAD = {
     "bootflow_whatif_flavor=m1.small": "bootflow_whatif_flavor=small",
 }
 NOT_TYPED = {
+    "db.example.org": "it needs a PostgreSQL of the reader's",
     "bootflow.compute.volume_extend": "it needs a storage host: tests/storage_py/test_volume_playbooks.py",
     "bootflow.compute.attach_interface": "it needs a second network: test_interfaces.py",
     "bootflow.compute.detach_interface": "it needs a second network: test_interfaces.py",
@@ -236,6 +237,11 @@ def test_a_first_day_on_one_machine_up_to_the_end_of_it(person: Person) -> None:
     assert "debian-13" in said(rebuilt, "rebuild", "--check")
     listed = person.type("ansible-playbook bootflow.compute.list")
     assert re.search(r"^web-1 .* debian-13 ", listed, re.M) and re.search(r"^web-2 .* debian-12 ", listed, re.M), listed
+
+    restored = person.read("backup")
+    assert "nothing to repair" in said(restored, "audit"), said(restored, "audit")
+    (copy,) = person.home.glob("ledger-20*.db")
+    copy.unlink()
 
     install(person)
     upgraded = person.read(

@@ -67,7 +67,7 @@ def check(url: str, destination: str) -> str:
         raise errors.InvalidInput(
             reason="%s is not an sqlite file" % shown(url),
             remedy="Back up PostgreSQL with its own tool: pg_dump --format=custom --file=ledger.dump DATABASE"
-            " (docs/ledger.md).",
+            " (docs/backup.md).",
         )
     if not os.path.isabs(destination):
         raise errors.InvalidInput(reason="dest is %r" % destination, remedy="Give an absolute path of a new file.")

@@ -141,5 +141,5 @@ def _half(url: str, what: str) -> errors.LedgerError:
     return errors.LedgerError(
         url=url,
         reason="the migration is incomplete: %s is missing" % what,
-        remedy="Restore a backup (docs/ledger.md); nothing was changed.",
+        remedy="Restore a backup (docs/backup.md); nothing was changed.",
     )
