@@ -58,7 +58,7 @@ INSTEAD = {
     "bootflow_whatif_flavor=m1.small": "bootflow_whatif_flavor=small",
 }
 NOT_TYPED = {
-    "db.example.org": "it needs a PostgreSQL of the reader's",
+    "db.example.org": "it needs a PostgreSQL: tests/unit/plugins/module_utils/ledger/db/test_backup.py",
     "bootflow.compute.volume_extend": "it needs a storage host: tests/storage_py/test_volume_playbooks.py",
     "bootflow.compute.attach_interface": "it needs a second network: test_interfaces.py",
     "bootflow.compute.detach_interface": "it needs a second network: test_interfaces.py",

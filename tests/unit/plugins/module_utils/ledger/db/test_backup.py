@@ -62,7 +62,7 @@ def test_a_backup_is_the_ledger(small: World, tmp_path: pathlib.Path) -> None:
 
 
 def test_restoring_a_backup(small: World, tmp_path: pathlib.Path) -> None:
-    """As docs/ledger.md says it."""
+    """As docs/backup.md says it."""
     uuid = small.boot("web")
     backup.backup(small.ledger, str(tmp_path / "copy.db"))
     small.delete(uuids=[uuid])
@@ -175,7 +175,7 @@ def test_postgresql_has_its_own_tool(postgres: t.Any, tmp_path: pathlib.Path) ->
 
 
 def test_dump_and_restore_of_postgresql(postgres: t.Any, tmp_path: pathlib.Path) -> None:
-    """As docs/ledger.md says it."""
+    """As docs/backup.md says it."""
     world = World(postgres.emptied())
     world.report("h1", memory=50)
     world.boot("web")
