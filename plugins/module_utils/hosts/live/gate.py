@@ -21,9 +21,11 @@ import time
 import typing as t
 from dataclasses import dataclass
 
+from ...core.errors import DiskFull
 from ...core.guest.arriving import Arriving
 from ..copies.server import Server
 from ..copies.stream import Garbled, Stream, receive_file, send_line
+from ..os.room import check_room
 from .channels import CHANNELS, LIBVIRT, Sockets, pump, remove_folder
 from .rpc import Filter
 
@@ -130,10 +132,16 @@ def _user_of(connection: socket.socket) -> int:
 
 
 def _take_drive(guest: Guest, asked: t.Mapping[str, t.Any], stream: Stream) -> None:
+    """Write the config drive. Without room for it, say so before any of it comes."""
     size = asked.get("size")
     drive = guest.arriving.drive
     if not drive or not isinstance(size, int) or not 0 < size <= LARGEST_DRIVE:
         raise Garbled("not the config drive of an arriving guest")
+    try:
+        check_room(os.path.dirname(drive), size)
+    except DiskFull as e:
+        send_line(stream, {"refused": e.message})
+        return
     send_line(stream, {})
     part = drive + ".part"
     fd = os.open(part, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

@@ -33,14 +33,19 @@ _held: list[int] = []  # ends of pipes: the processes see by them that this one 
 def send_drive(place: Place, token: str, path: str) -> None:
     """Send a guest's config drive to its new host.
 
-    :raises MigrationError: it did not arrive.
+    :raises MigrationError: the new host has no room for it, or it did not arrive.
     """
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         size = os.fstat(fd).st_size
         with connected(place) as stream:
             send_line(stream, {"token": token, "drive": True, "size": size})
-            read_line(stream)
+            refused = read_line(stream).get("refused")
+            if refused:
+                raise MigrationError(
+                    reason="host %s refused the guest's config drive: %s" % (place.address, str(refused)[:500]),
+                    remedy="The guest is still on its former host. Free space on the new one, or choose another with bootflow_live_migrate_host.",
+                )
             send_file(stream, fd, size)
             read_line(stream)
     except (OSError, Garbled) as e:

@@ -39,6 +39,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.live import
     state,
     target,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import room
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.plugin_utils.volumes import attached_volumes
 
@@ -123,6 +124,31 @@ def opened_gate(there: channels.Sockets, tmp_path: Path, patience: float = 60) -
     guest = gate.Guest(TOKEN, there, Arriving(U, NAME, folder, {}, [], drive))
     made = gate.Gate([guest], str(tmp_path / "libvirt"), STOP, 60, patience)
     return server.started(made, PORTS)
+
+
+@needs_openssl
+def test_a_config_drive_without_room_is_refused_in_words_before_any_of_it_comes(
+    there: channels.Sockets, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drive = tmp_path / "drive"
+    with open(drive, "wb") as file:  # all but its first bytes is a hole: what it takes is what it may come to
+        file.write(b"config")
+        file.truncate(300 * MIB)
+    monkeypatch.setattr(room.shutil, "disk_usage", lambda _folder: types.SimpleNamespace(free=200 * MIB))
+    place = opened_gate(there, tmp_path)
+    try:
+        with pytest.raises(errors.MigrationError) as refused:
+            relay.send_drive(place, TOKEN, str(drive))
+        words = "No space left on %s at %s: the guest's disks need 300 MiB, and 200 MiB are free"
+        assert words % (os.uname().nodename, tmp_path) in refused.value.message
+        assert "Free space on the new one" in refused.value.remedy
+        assert sorted(p.name for p in tmp_path.iterdir()) == ["drive", "instance"]
+        with open(drive, "r+b") as file:
+            file.truncate(100 * MIB)
+        relay.send_drive(place, TOKEN, str(drive))
+        assert (tmp_path / "disk.config").stat().st_size == 100 * MIB
+    finally:
+        server.stop(place, STOP)
 
 
 @needs_openssl
