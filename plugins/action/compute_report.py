@@ -45,9 +45,7 @@ class ActionModule(LedgerAction):
             return {"changed": False, "reported": False, "error": e.as_dict()}
         reason = (facts.get("stats") or {}).get("emulated")
         host_reports.warn_of_emulation(self, {host: reason} if reason else {})
-        if facts.get("guest_content"):
-            text = "%s is not safe from what guests write on their disks: %s. Run bootflow.compute.prepare for it."
-            self._display.warning(text % (host, "; ".join(facts["guest_content"])))
+        host_reports.warn_of_guest_content(self, host, facts.get("guest_content") or ())
         if self.check_mode:
             return {"changed": False, "reported": True, "compute_node": facts, "configuration": configuration}
         ledger = self.open_ledger()

@@ -177,6 +177,13 @@ targets:
       description: Why the targets could not be read, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.
       type: dict
       returned: always
+guest_content:
+  description:
+    - Why the content of volumes can do harm on this host, as texts. Volume groups, arrays and the like that the host activated from it,
+      and the settings of udev and LVM that are missing (M(bootflow.compute.guest_content) writes them).
+  type: list
+  elements: str
+  returned: success
 progress:
   description: Images and volumes that are being fetched, copied or wiped, with C(id), C(step) and C(percent).
   type: list
@@ -187,6 +194,7 @@ progress:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.iscsi.target_facts import targets_facts
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.guest_rules import exposed
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.ownership import LEDGER_ARGUMENTS
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (
@@ -224,10 +232,13 @@ def main():
     try:
         backends = backends_facts(module.params["backends"], module.params["known"], module.params["ledger_id"])
         progress = work_at_hand()
+        active_or_missing = exposed(connects=False)  # its disks of guests are logical volumes of its own
         targets = targets_facts(module.params["targets"], module.params["ledger_id"])
     except Exception as error:
         fail(module, error)
-    module.exit_json(changed=False, backends=backends, targets=targets, progress=progress)
+    module.exit_json(
+        changed=False, backends=backends, targets=targets, progress=progress, guest_content=active_or_missing
+    )
 
 
 if __name__ == "__main__":

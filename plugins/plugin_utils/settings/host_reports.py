@@ -49,6 +49,13 @@ def warn_of_emulation(action: LedgerAction, reasons: t.Mapping[str, str]) -> Non
         action._display.warning("%s: %s. %s" % (some(names), hypervisors.EMULATED % reason, remedy))
 
 
+def warn_of_guest_content(action: LedgerAction, host: str, reasons: t.Sequence[str]) -> None:
+    """Warn of a host that is not kept away from the content of guests' disks. :arg reasons: as it reported them"""
+    if reasons:
+        text = "%s is not safe from what guests write on their disks: %s. Run bootflow.compute.prepare for it."
+        action._display.warning(text % (host, "; ".join(reasons)))
+
+
 def warn_of_placements(action: LedgerAction, reasons: t.Mapping[str, str]) -> None:
     """Warn of chosen hosts whose guests run without KVM, except those that reported in this playbook: their reports warned."""
     if reasons:

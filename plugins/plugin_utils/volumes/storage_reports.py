@@ -15,6 +15,7 @@ from ...module_utils.ledger.storage import backends, snapshots, volumes
 from ...module_utils.ledger.storage.backends import BackendReport
 from ...module_utils.ledger.storage.volumes import VolumeRow
 from ..run.ledger_action import LedgerAction
+from ..settings import host_reports
 from ..settings.storage_settings import lvm_arguments, storage_hosts
 
 # The result of storage_report, as the playbooks register it.
@@ -36,18 +37,21 @@ def ask(
     configurations: t.Sequence[t.Mapping[str, t.Any]],
     targets: t.Collection[tuple[str, str]] = (),
 ) -> dict[str, t.Any]:
-    """Ask the current host, in one call: what the module storage_backend_info answers.
+    """Ask the current host, in one call: what the module storage_backend_info answers. Warns where the content of guests' disks can do harm there.
 
     :arg targets: (kind, prefix) of targets to look for, too.
     :raises BootflowError: it did not answer, or the module failed as a whole.
     """
     # Before the host is asked: what is made meanwhile is in the ledger first, and seldom taken for an orphan.
-    known = ledger.inspect(known_ids, action.task_vars["inventory_hostname"])
+    host = action.task_vars["inventory_hostname"]
+    known = ledger.inspect(known_ids, host)
     asked = [{"name": c["name"], **lvm_arguments(c)} for c in configurations]
     arguments: dict[str, t.Any] = {"backends": asked, "known": known, "ledger_id": ledger.id}
     if targets:
         arguments["targets"] = [{"target": kind, "iqn_prefix": prefix} for kind, prefix in sorted(targets)]
-    return action.run_module("storage_backend_info", arguments)
+    answer = action.run_module("storage_backend_info", arguments)
+    host_reports.warn_of_guest_content(action, host, answer.get("guest_content") or ())
+    return answer
 
 
 def backend_data(configuration: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any] | None) -> dict[str, t.Any]:

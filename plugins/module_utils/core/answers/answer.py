@@ -17,7 +17,10 @@ from .shapes import Misshapen, Shape, flag, items, maybe, message, name, names, 
 # module -> what its answer has, and what it may have.
 _ANSWERS: dict[str, tuple[dict[str, Shape], dict[str, Shape]]] = {
     "compute_node_info": ({"compute_node": compute.NODE}, {"iscsi": compute.ISCSI, "dhcp": compute.DHCP}),
-    "storage_backend_info": ({"backends": storage.BACKENDS}, {"targets": storage.TARGETS}),
+    "storage_backend_info": (
+        {"backends": storage.BACKENDS},
+        {"targets": storage.TARGETS, "guest_content": items(message)},
+    ),
     "instance_disks_offer": (
         {"outcomes": outcomes.OFFERED, "port": whole(0, 65535), "fingerprint": text(64)},
         {},

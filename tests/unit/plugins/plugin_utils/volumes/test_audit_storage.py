@@ -60,6 +60,7 @@ class Host:
         self.volumes, self.targets = list(volumes), list(targets)
         self.calls = []
         self.fails = {}
+        self.guest_content = []
         self.warnings = []
         self._display = types.SimpleNamespace(warning=self.warnings.append)
 
@@ -83,6 +84,7 @@ class Host:
         return {
             "backends": {"lvm": good, "old": bad},
             "targets": [{**asked, **answers[asked["target"]]} for asked in arguments["targets"]],
+            "guest_content": self.guest_content,
         }
 
     def outcomes(self, name, arguments):

@@ -14,11 +14,14 @@ import os
 import re
 import shutil
 import subprocess
+import types
 
 import pytest
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core.answers.answer import check as check_answer
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import guest_content, guest_rules
+from ansible_collections.bootflow.compute.plugins.modules import storage_backend_info
 
 ONE, TWO = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
 
@@ -191,6 +194,36 @@ def test_links_of_guests_come_after_those_of_the_host():
     end = lines.index('ENV{BOOTFLOW_GUEST}!="1", GOTO="guests_end"')
     assert paths.startswith('ENV{DM_NAME}!="?*"') and maps.startswith('ENV{DM_NAME}=="?*"')
     assert lines.index(paths) > end and lines.index('ENV{ID_PART_GPT_AUTO_ROOT}=""') > end
+
+
+def test_a_storage_host_reports_what_is_active_and_what_is_missing(host, tmp_path, monkeypatch):
+    """The module as its host runs it: a guest's volume group is active on a volume, and there are no rules for udev."""
+
+    class Ended(Exception):
+        pass
+
+    def module(argument_spec, supports_check_mode):
+        params = {name: argument.get("default") for name, argument in argument_spec.items()}
+
+        def end(**result):
+            raise Ended(result)
+
+        return types.SimpleNamespace(params={**params, "backends": []}, exit_json=end, fail_json=end)
+
+    host.dm(0, "cinder--volumes-volume--" + ONE.replace("-", "--"), "LVM-a", ["dm-1"]).dm(1, "guest-root", "LVM-b")
+    monkeypatch.setattr(guest_rules, "RULES", str(tmp_path / "rules"))
+    monkeypatch.setattr(guest_rules, "UDEV", str(tmp_path))
+    monkeypatch.setattr(guest_rules, "has_lvm", lambda: False)
+    monkeypatch.setattr(guest_rules, "Blocks", lambda: blocks(host))
+    monkeypatch.setattr(storage_backend_info, "AnsibleModule", module)
+    with pytest.raises(Ended) as ended:
+        storage_backend_info.main()
+    (answer,) = ended.value.args
+    assert answer["guest_content"] == [
+        "LVM guest/root on logical volume cinder-volumes/volume-%s is active" % ONE,
+        "udev has no rules for disks of guests, or older ones (%s)" % (tmp_path / "rules"),
+    ]
+    check_answer("storage_backend_info", "s1", answer)
 
 
 def test_udev_accepts_the_rules(tmp_path):
