@@ -15,6 +15,7 @@ from ansible_collections.bootflow.compute.plugins.action import (
     boot_build,
     boot_report,
     boot_schedule,
+    compute_report,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import power_states
@@ -45,7 +46,15 @@ VARIABLES: dict[str, t.Any] = {
 class Boot:
     """One entry and these hosts; h1 has the most memory and no firmware."""
 
-    def __init__(self, world: World, *with_uefi: str, count: int = 1, devices: t.Any = None, **variables: t.Any):
+    def __init__(
+        self,
+        world: World,
+        *with_uefi: str,
+        count: int = 1,
+        devices: t.Any = None,
+        reported: bool = True,
+        **variables: t.Any,
+    ):
         self.world = world
         hosts = ("h1", "h2", "h3")
         entry = {"name": "web", "flavor": "small", "image": "efi", "networks": ["net"], "count": count}
@@ -57,7 +66,7 @@ class Boot:
         self.of = {
             h: {"inventory_hostname": h, "groups": groups, "hostvars": inventory, **everywhere} for h in inventory
         }
-        for number, host in enumerate(hosts):
+        for number, host in enumerate(hosts if reported else ()):
             node(world, host, memory_mb=8192 - 1024 * number, uefi=host in with_uefi)
 
     def __call__(self, module: t.Any, host: str = "localhost", **how: t.Any) -> tuple[dict[str, t.Any], list[str]]:
@@ -352,3 +361,29 @@ def test_a_plan_shows_like_instances_once(world: World) -> None:
     assert [p["decision"] and len(p["decision"]["hosts"]) for p in plans] == [3, 3, 3, None, None]
     assert [p["explained_by"] for p in plans] == [p["uuid"] for p in plans[:3]] + [plans[2]["uuid"]] * 2
     assert "  - h2  RamFilter: memory: needs 97.7 GiB, the whole host has 7 GiB" in text
+
+
+@pytest.mark.parametrize("planned", [False, True])
+def test_a_boot_on_hosts_that_never_reported_says_at_its_end_what_they_said(world: World, planned: bool) -> None:
+    """Not only in warnings between its tasks; and a plan has the same words."""
+    boot = Boot(world, reported=False)
+    words = {"h1": "ann@h1: Permission denied (publickey).", "h2": "ssh: Could not resolve hostname h2"}
+    for host, why in words.items():
+        ports = WorldPorts(world, "a", lambda _name, _arguments, why=why: {"unreachable": True, "msg": why})  # type: ignore[misc]
+        boot.of["localhost"]["hostvars"][host] = {
+            **boot.of[host]["hostvars"][host],
+            "bootflow_reported": action_of(compute_report, ports, boot.of[host], check_mode=planned).act(),
+        }
+    said = "h1 (down: the host never reported: Host h1 is unreachable: ann@h1: Permission denied (publickey))."
+    if planned:
+        lines = boot(boot_schedule, check_mode=True)[1][0].splitlines()
+        assert any("NoValidHost" in line and line.endswith(said) for line in lines)
+        down = "  - %s  ComputeFilter: down: the host never reported%s"
+        for host, why in words.items():
+            assert down % (host, ": Host %s is unreachable: %s" % (host, why.rstrip("."))) in lines
+        assert down % ("h3", "") in lines, "it was not asked"
+    else:
+        created = boot(boot_accept)[0]["created"]
+        boot(boot_schedule)
+        result = boot(boot_report, uuids=created)[0]
+        assert "web: NoValidHost" in result["msg"] and said in result["msg"]
