@@ -111,6 +111,36 @@ def test_a_guest_that_was_started_on_its_new_host_is_started_nowhere_else(fleet:
     assert fleet.world.claims() == ({(row.uuid, "h1"), (row.uuid, "h2")} if arrived else {(row.uuid, "h1")})
 
 
+LARGE = {"name": "large", "vcpus": 2, "memory_mb": 2048, "root_gb": 1}
+RESIZE: dict[str, t.Any] = {"operation": "resize", "flavor": "large", "flavors": [LARGE]}
+
+
+@pytest.mark.parametrize("move", [COLD, RESIZE], ids=["migrate", "resize"])
+def test_a_move_says_what_now_and_so_does_the_refusal_of_another_one(fleet: Fleet, move: dict[str, t.Any]) -> None:
+    """A resized instance is confirmed or reverted first: at the move's end, and where somebody overlooked that."""
+    fleet = Keeping(fleet.world)
+    (row,) = fleet.world.rows(tables.instances)
+    fleet.told(instance_move.BEGUN, fleet.stage(instance_move, "begin", **move, names=["web"]))
+    fleet.told(instance_move.DEPARTED, {"phase": "depart", "outcomes": {row.uuid: {"files": []}}}, "h1")
+    fleet.told(instance_move.ARRIVED, {"phase": "arrive", "outcomes": {row.uuid: {"changed": True}}}, "h2")
+    fleet.told(instance_move.SWITCHED, fleet.stage(instance_move, "switch", **move))
+    fleet.told(instance_move.SETTLED, {"phase": "settle", **fleet.stage(instance_move, "settle", "h2", **move)}, "h2")
+    fleet.told(instance_move.WENT_BACK, fleet.stage(instance_move, "back", **move))
+    fleet.stage(instance_move, "finish", **move)
+    assert fleet.world.row(row.uuid).vm_state == states.RESIZED
+    assert fleet.shown[-1] == (
+        "web: bootflow.compute.confirm_resize keeps this, bootflow.compute.revert_resize brings back what was."
+        " Until then the room of both is reserved."
+    )
+    before = fleet.world.everything()
+    for again in (COLD, {**RESIZE, "flavor": "huge", "flavors": [{**LARGE, "name": "huge", "vcpus": 3}]}):
+        with pytest.raises(errors.BootflowError) as refused:
+            fleet.stage(instance_move, "begin", **again, names=["web"])
+        assert "vm_state resized" in refused.value.message
+        assert "Run bootflow.compute.confirm_resize or bootflow.compute.revert_resize first." in refused.value.paragraph
+    assert fleet.world.everything() == before
+
+
 @pytest.mark.parametrize(("age", "answers"), [(59, None), (61, True), (61, False), (61, None)])
 def test_a_guest_runs_on_whose_new_host_does_not_answer(fleet: Fleet, age: int, answers: bool | None) -> None:
     """A new host that was not heard of for a minute is asked before a guest is shut down for it. :arg answers: None: no task says so"""
