@@ -74,6 +74,34 @@ def test_ram_reasons():
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "host", "flavor", "words"),
+    [
+        (
+            "RamFilter",
+            {"memory_mb": 1000, "memory_mb_used": 1554, "ram_allocation_ratio": 1.0},
+            {"memory_mb": 64},
+            "memory: needs 64 MiB, 0 MiB usable, 554 MiB more than that are claimed (allocation ratio 1)",
+        ),
+        (
+            "CoreFilter",
+            {"vcpus": 4, "vcpus_used": 7, "cpu_allocation_ratio": 1.0},
+            {"vcpus": 1},
+            "vCPUs: needs 1 vCPU, 0 vCPUs usable, 3 vCPUs more than that are claimed (allocation ratio 1)",
+        ),
+        (
+            "DiskFilter",
+            {"local_gb": 10, "local_gb_used": 12, "disk_allocation_ratio": 1.0},
+            {"root_gb": 1},
+            "disk: needs 1 GiB, 0 GiB usable, 2 GiB more than that are claimed (allocation ratio 1)",
+        ),
+    ],
+)
+def test_a_host_that_is_over_its_ratio_has_nothing_and_not_less(name, host, flavor, words):
+    """Claims of former ratios, or of another name of the machine, may be more than what there is."""
+    assert verdict(name, host, flavor) == (False, words)
+
+
 def test_ram_overhead():
     assert verdict("RamFilter", {"memory_mb": 100}, {"memory_mb": 90}, memory_overhead_mb=10)[0]
     assert not verdict("RamFilter", {"memory_mb": 100}, {"memory_mb": 90}, memory_overhead_mb=11)[0]
