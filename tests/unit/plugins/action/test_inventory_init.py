@@ -12,6 +12,9 @@ import typing as t
 
 import pytest
 import yaml
+from ansible.inventory.manager import InventoryManager
+from ansible.parsing.dataloader import DataLoader
+from ansible.vars.manager import VariableManager
 
 from ansible_collections.bootflow.compute.plugins.action import inventory_init
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
@@ -24,6 +27,7 @@ from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
 
 pytestmark = pytest.mark.parametrize("kind", ["sqlite"])
 
+ROOT = pathlib.Path(__file__).resolve().parents[4]
 KEY = 'ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA== ann@"home" {{ no }}'
 FILES = {
     "ansible.cfg",
@@ -149,6 +153,27 @@ def test_whoever_is_not_root_becomes_root_by_sudo(
     if by_sudo:
         settings.read_string(text.replace("\n# [", "\n[").replace("\n# become", "\nbecome"), "opened")
         assert settings["privilege_escalation"]["become_ask_pass"] == "true"
+
+
+def memory_ratios(folder: pathlib.Path, inventory: str) -> dict[str, t.Any]:
+    """Compute host -> its ratio of memory, as Ansible reads this inventory of a folder."""
+    loader = DataLoader()
+    manager = InventoryManager(loader, sources=[str(folder / inventory)])
+    variables = VariableManager(loader, manager)
+    hosts = [manager.get_host(name) for name in manager.get_groups_dict()["bootflow_compute"]]
+    return {h.name: variables.get_vars(host=h).get("bootflow_ram_allocation_ratio") for h in hosts}
+
+
+def test_no_inventory_that_people_begin_with_gives_out_more_memory_than_there_is(
+    begin: t.Callable[..., t.Any], tmp_path: pathlib.Path
+) -> None:
+    """The default is Nova's, 1.5: somebody who wants that writes it down. Hosts that are written below the others have it, too."""
+    begin(hosts=["kvm1", "kvm2=192.0.2.12"])
+    samples = sorted(path.parent for path in (ROOT / "inventory").glob("*/hosts.yml"))
+    assert [folder.name for folder in samples] == ["fleet", "single"]
+    for folder in (*samples, tmp_path / "new"):
+        ratios = memory_ratios(folder, "hosts.yml")
+        assert ratios and set(ratios.values()) == {1.0}, (folder.name, ratios)
 
 
 def test_nothing_is_overwritten_and_check_mode_writes_nothing(
