@@ -6,10 +6,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import re
 import subprocess
+import sys
 
 import pytest
 import yaml
@@ -103,3 +105,42 @@ def test_an_image_is_of_the_wanted_suite_from_the_machine_s_own_mirror(tmp_path,
     assert text % {"suite": wanted} in seen and "packages.test" not in seen and "mirror.test/ubuntu" not in seen, (
         done.stderr
     )
+
+
+@pytest.mark.slow
+def test_an_older_copy_of_the_collection_at_home_is_not_the_one_that_runs(tmp_path):
+    """Ansible takes ~/.ansible/collections before the virtual environment; the clone's own is installed in that."""
+    clone, home, venv = tmp_path / "clone", tmp_path / "home", tmp_path / "venv"
+    older = home / ".ansible" / "collections" / "ansible_collections" / "bootflow" / "compute"
+    for folder, said in ((clone, "of the clone"), (older, "an older one")):
+        play = {"hosts": "localhost", "gather_facts": False, "tasks": [{"ansible.builtin.debug": {"msg": said}}]}
+        (folder / "playbooks").mkdir(parents=True)
+        (folder / "playbooks" / "where.yml").write_text(json.dumps([play]))
+        galaxy = {
+            "namespace": "bootflow",
+            "name": "compute",
+            "version": "0.0.1",
+            "readme": "README.md",
+            "authors": [""],
+        }
+        (folder / "galaxy.yml").write_text(json.dumps(galaxy))
+        (folder / "README.md").touch()
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
+    for name in ("ansible-galaxy", "ansible-playbook"):
+        (venv / "bin" / name).symlink_to(pathlib.Path(sys.executable).parent / name)
+    command = '. "$1" && ROOT=$2 && cd "$2" && install_collection && exec ansible-playbook -i localhost, bootflow.compute.where'
+    argv = ["bash", "-euo", "pipefail", "-c", command, "bash", str(ROOT / "scripts" / "lib.sh"), str(clone)]
+    env = {"HOME": str(home), "PATH": os.environ["PATH"], "BOOTFLOW_VENV": str(venv)}
+    env["BOOTFLOW_CACHE"] = str(tmp_path / "cache")
+    for times in ("it is installed", "it is there already"):
+        done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert "of the clone" in done.stdout and "an older one" not in done.stdout, times
+
+
+def test_the_demo_runs_its_playbooks_after_that():
+    """Nothing of Ansible's is run before the copy that it takes is named."""
+    lines = (ROOT / "scripts" / "demo").read_text().splitlines()
+    installed = lines.index("install_collection")
+    begin = [number for number, line in enumerate(lines) if re.match(r" *play [a-z]", line)]
+    assert begin and min(begin) > installed
