@@ -125,14 +125,23 @@ def test_flavors_by_a_resize_where_it_is_allowed(flow: Flow) -> None:
 
 #: Lines of these runs before the callback concise: an apply of two resizes, a list of three instances.
 BEFORE = {"apply": 125, "list": 15}
+#: The most that these runs on three instances say: a line for each step on hosts (two of a boot, one of a stop) and for each instance, the head of
+#: the table, and three more.
+READS = {"boot": 2 + 3 + 2 + 3, "stop": 1 + 3 + 2 + 3}
+
+
+def says(output: str) -> int:
+    """Its lines that are not empty."""
+    return len([line for line in output.splitlines() if line])
 
 
 @pytest.mark.usefixtures("still_guests")
-def test_an_apply_of_two_resizes_says_what_a_person_reads(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the callback concise: at most a third of the lines, and each has something to say."""
+def test_runs_say_what_a_person_reads(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the callback concise, a boot, an apply of two resizes, a list, a stop and a delete: each line has something to say."""
     flow.variables["bootflow_flavors"] = [*FLAVORS, {**FLAVORS[0], "name": "more", "memory_mb": 224}]
-    flow.boot(entry("web"), entry("app"), entry("db"))
     monkeypatch.setenv("ANSIBLE_STDOUT_CALLBACK", "bootflow.compute.concise")
+    booted = flow.boot(entry("web"), entry("app"), entry("db")).output
+    assert says(booted) <= READS["boot"] and all("\n%s " % name in booted for name in ("web", "app", "db")), booted
     larger = {"flavor": "more", "allow": ["resize"]}
     done = flow.run(
         "apply",
@@ -144,9 +153,12 @@ def test_an_apply_of_two_resizes_says_what_a_person_reads(flow: Flow, monkeypatc
     assert "revert_resize" not in done.output, "apply confirms what it resized"
     listed = flow.run("list").output
     assert all(any(line.startswith(name) for line in listed.splitlines()) for name in ("web", "app", "db")), listed
-    assert len([line for line in listed.splitlines() if line]) <= BEFORE["list"] // 3, listed
+    assert says(listed) <= BEFORE["list"] // 3, listed
+    stopped = flow.run("stop", bootflow_names=["web", "app", "db"], bootflow_shutdown_timeout=1)
+    assert stopped.returncode == 0 and says(stopped.output) <= READS["stop"], stopped.output
+    assert all("\n%s " % name in stopped.output for name in ("web", "app", "db")), stopped.output
     for words in ("PLAY [", "PLAY RECAP", "TASK [", "ok: [", "changed: [", "skipping: "):
-        assert words not in done.output + listed
+        assert words not in booted + done.output + listed + stopped.output
     deleted = flow.run("delete", bootflow_names=["web", "app", "db"])
     assert deleted.returncode == 0 and len(deleted.output.splitlines()) <= 3, deleted.output
     assert flow.residue() == {}
