@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks import checksums
@@ -21,15 +23,44 @@ def images(variables):
     return read_settings(CATALOGUE.options("images"), {}, variables.get)["images"]
 
 
-def test_every_shipped_image_is_valid_and_has_its_publishers_checksum():
+#: Image -> (os_distro, os_version, the user that logs in). Instances name these, so none of them goes away without a word.
+SHIPPED = {
+    "debian-12": ("debian", "12", "debian"),
+    "debian-13": ("debian", "13", "debian"),
+    "ubuntu-22.04": ("ubuntu", "22.04", "ubuntu"),
+    "ubuntu-24.04": ("ubuntu", "24.04", "ubuntu"),
+    "ubuntu-26.04": ("ubuntu", "26.04", "ubuntu"),
+    "rocky-9": ("rocky", "9", "rocky"),
+    "rocky-10": ("rocky", "10", "rocky"),
+    "almalinux-9": ("almalinux", "9", "almalinux"),
+    "almalinux-10": ("almalinux", "10", "almalinux"),
+    "fedora-43": ("fedora", "43", "fedora"),
+    "centos-stream-9": ("centos", "9", "cloud-user"),
+    "centos-stream-10": ("centos", "10", "cloud-user"),
+}
+
+UBUNTU = {"22.04": "jammy", "24.04": "noble", "26.04": "resolute"}
+
+
+def test_these_images_are_shipped_and_no_others():
     catalogue = parse_catalogue(None, list(shipped()), None, None)
     assert catalogue.image_errors == {}
-    names = {"debian-12", "debian-13", "ubuntu-22.04", "ubuntu-24.04", "ubuntu-26.04", "rocky-9", "almalinux-9"}
-    assert names | {"centos-stream-9"} <= set(catalogue.images)
-    for image in catalogue.images.values():
-        checksum = checksums.parse_checksum(image.checksum)
-        assert image.url.startswith("https://") and checksum.address.startswith("https://")
-        assert image.min_disk > 0 and image.properties["os_admin_user"] and image.disk_format == "qcow2"
+    assert sorted(catalogue.images) == sorted(SHIPPED) and len(shipped()) == len(SHIPPED)
+
+
+@pytest.mark.parametrize("name", sorted(SHIPPED))
+def test_a_shipped_image_has_what_a_boot_needs_of_it(name):
+    image = parse_catalogue(None, list(shipped()), None, None).images[name]
+    checksum = checksums.parse_checksum(image.checksum)
+    assert image.url.startswith("https://") and checksum.address.startswith("https://")
+    assert checksum.algorithm in ("sha256", "sha512")
+    publisher = [address.split("/")[2] for address in (image.url, checksum.address)]
+    assert publisher[0] == publisher[1], "the checksum is of who publishes the image"
+    assert image.min_disk > 0 and image.disk_format == "qcow2" and image.url.endswith((".qcow2", ".img"))
+    wanted = dict(zip(("os_distro", "os_version", "os_admin_user"), SHIPPED[name], strict=True))
+    assert dict(image.properties) == {"os_type": "linux", **wanted}
+    release = UBUNTU.get(wanted["os_version"], wanted["os_version"])
+    assert re.search(r"\b%s\b" % release, image.url), "the file is of this release"
 
 
 @pytest.mark.parametrize("mine", [[MINE], {"debian-13": {k: v for k, v in MINE.items() if k != "name"}}])
