@@ -2,16 +2,16 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The start of a compute host that was dealt with. Frozen: a later change is a revision of its own."""
+"""Why an instance is locked. Frozen: a later change is a revision of its own."""
 
 from __future__ import annotations
 
 import typing as t
 
-from ..db.sqlalchemy_import import sa
+from ...db.sqlalchemy_import import sa
 
-revision = "0009"
+revision = "0007"
 
 
 def upgrade(op: t.Any) -> None:
-    op.add_column("compute_nodes", sa.Column("boot_id", sa.String(64), nullable=False, server_default=""))
+    op.add_column("instances", sa.Column("locked_reason", sa.String(255)))

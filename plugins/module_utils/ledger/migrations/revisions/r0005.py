@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 import uuid
 
-from ..db.sqlalchemy_import import sa
+from ...db.sqlalchemy_import import sa
 
 revision = "0005"
 

@@ -14,7 +14,7 @@ import hashlib
 import json
 import typing as t
 
-from ..db.sqlalchemy_import import sa
+from ...db.sqlalchemy_import import sa
 
 revision = "0002"
 
