@@ -88,7 +88,7 @@ def test_a_new_fact_of_hosts_is_scheduled_by(empty_url: str, tmp_path: Path) -> 
     utils = copy / "plugins" / "module_utils"
     insert_before(utils / "core" / "scheduler" / "host_state.py", "    cpu_info: t.Mapping", FIELDS)
     insert_before(utils / "ledger" / "schema" / "tables.py", '    sa.UniqueConstraint("host", "node"', COLUMNS)
-    (utils / "ledger" / "migrations" / "r0998.py").write_text(REVISION)
+    (utils / "ledger" / "migrations" / "revisions" / "r0998.py").write_text(REVISION)
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, empty_url],
         env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": "%s:%s" % (tmp_path, ROOT / "tests" / "lab")},
