@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..db.sqlalchemy_import import sa
+from ...db.sqlalchemy_import import sa
 
 revision = "0998"
 
