@@ -140,6 +140,14 @@ def said(printed: t.Mapping[str, str], *words: str) -> str:
     return [text for command, text in printed.items() if all(word in command for word in words)][-1]
 
 
+def repairs(audit: str) -> list[str]:
+    """The lines of the audit's plan, without those of memory that a virtual machine got meanwhile, as CI's do."""
+    if "nothing to repair" in audit:
+        return []
+    lines = audit.partition("----\n")[2].splitlines()
+    return [line for line in lines if line and not re.search(r" host_facts .* memory_mb ", line)] if lines else [audit]
+
+
 @pytest.fixture
 def person(lab: t.Any) -> t.Iterator[Person]:
     """At compute1. The other hosts are kvm1 and kvm2, and this one is kvm3, by SSH with the lab's key."""
@@ -239,7 +247,7 @@ def test_a_first_day_on_one_machine_up_to_the_end_of_it(person: Person) -> None:
     assert re.search(r"^web-1 .* debian-13 ", listed, re.M) and re.search(r"^web-2 .* debian-12 ", listed, re.M), listed
 
     restored = person.read("backup")
-    assert "nothing to repair" in said(restored, "audit"), said(restored, "audit")
+    assert repairs(said(restored, "audit")) == []
     (copy,) = person.home.glob("ledger-20*.db")
     copy.unlink()
 
@@ -249,7 +257,7 @@ def test_a_first_day_on_one_machine_up_to_the_end_of_it(person: Person) -> None:
     )
     assert (person.home / "ledger-before.db").exists()
     assert "0.1.0" in said(upgraded, "collection list")
-    assert "nothing to repair" in said(upgraded, "audit"), said(upgraded, "audit")
+    assert repairs(said(upgraded, "audit")) == []
 
     gone = person.read("uninstall", {"rm -r": lambda: person.type("cd")})
     assert "Deleted: web-1, web-2" in said(gone, "delete")
@@ -318,7 +326,7 @@ def test_several_hosts_with_their_networks_disks_and_service(person: Person, lab
     person.type(
         "ansible-playbook bootflow.compute.heartbeat"
     )  # the memory of a virtual machine may have grown meanwhile
-    assert "nothing to repair" in said(person.read("audit"), "bootflow.compute.audit", "--check")
+    assert repairs(said(person.read("audit"), "bootflow.compute.audit", "--check")) == []
 
     grown = person.read("grow-a-disk")
     assert "medium" in said(grown, "resize", "--check")
