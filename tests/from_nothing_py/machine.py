@@ -39,7 +39,7 @@ class Machine:
         public = base64.b64encode(Path(str(key) + ".pub").read_bytes()).decode()
         disk = self.folder / "disk.qcow2"
         backing = ["-b", str(self.image), "-F", "qcow2"]
-        subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", *backing, str(disk)], check=True)
+        subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", *backing, str(disk), "64G"], check=True)
         base = str(self.image)[: -len(".qcow2")]
         line = (
             "root=/dev/vda rw console=ttyS0 mitigations=off systemd.set_credential_binary=ssh.authorized_keys.root:%s"
@@ -61,6 +61,7 @@ class Machine:
         while self.run("true", check=False).returncode != 0:
             assert self.process.poll() is None and time.monotonic() < end, self.said()
             time.sleep(3)
+        self.run("resize2fs /dev/vda")  # a server has room for guests, which are given no more than there is
 
     def said(self) -> str:
         """The last of its console."""

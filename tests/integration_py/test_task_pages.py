@@ -303,6 +303,8 @@ def install(person: Person) -> None:
     person.type(
         "git config --global --add safe.directory '*'; git clone -q --bare %s ~/.origin" % shlex.quote(str(ROOT))
     )
+    # The copy may be of a commit without a branch, as in scripts/on-debian.
+    person.type("cd ~/.origin; git update-ref refs/heads/main HEAD; git symbolic-ref HEAD refs/heads/main; cd")
     person.type("git clone -q ~/.origin ~/bootflow")
     person.type("%s -m venv ~/bootflow-env" % shlex.quote(sys.executable))
     (site,) = (person.home / "bootflow-env").glob("lib/python*/site-packages")
