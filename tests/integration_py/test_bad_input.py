@@ -72,7 +72,7 @@ def test_all_errors_of_a_request_at_once(flow: Flow) -> None:
     cases = [
         (
             "web",
-            "instances[0]: MalformedRequestBody: Malformed request body: an instance must be a mapping, not string Remedy: Write each instance as a mapping",
+            "instances[0]: MalformedRequestBody: Malformed request body: an instance must be a mapping, not a text Remedy: Write each instance as a mapping",
         ),
         (
             entry("field", flavour="tiny"),
