@@ -153,6 +153,13 @@ class InvalidMigrationState(InvalidInput):
     remedy = "Only a migration whose status is running can be aborted or forced to complete; bootflow.compute.show prints it."
 
 
+class MigrationConflict(Conflict):
+    """The status of a move does not admit the event: another run changed it."""
+
+    msg_fmt = "Migration %(migration_id)s of instance %(instance_uuid)s is %(state)s, which does not admit the event %(event)s."
+    remedy = "Run the playbook again: it continues from the state the migration has now."
+
+
 class LiveMigrationAborted(Conflict):
     """A live migration was ended by bootflow.compute.live_migration_abort, or because its time was over."""
 

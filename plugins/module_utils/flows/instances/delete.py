@@ -15,7 +15,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ...core import errors
-from ...core.instances import moves, states
+from ...core.instances import move_life, states
 from ...core.volumes import attachment
 from ...ledger.compute import claims, cleanups, history, instances, ports, runs
 from ...ledger.compute import moves as ledger_moves
@@ -138,9 +138,7 @@ def _end_moves(tx: Transaction, rows: t.Sequence[Instance]) -> set[str]:
             part, reason = cleanups.OLD if is_over else cleanups.NEW, "it was deleted before its resize was decided"
             due.append(cleanups.Due(move.dest_compute, row.uuid, row.domain_name, reason, part))
     cleanups.add(tx, *due)
-    waited = {m.id for m in found.values() if m.status == moves.FINISHED}
-    ledger_moves.set_status(tx, waited, moves.CONFIRMED)
-    ledger_moves.set_status(tx, {m.id for m in found.values()} - waited, moves.ERROR)
+    ledger_moves.apply(tx, list(found.values()), move_life.DELETED)
     return {d.host for d in due}
 
 

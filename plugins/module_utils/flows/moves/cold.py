@@ -275,7 +275,6 @@ def _enter(tx: Transaction, wanted: Wanted, placed: t.Sequence[tuple[Mover, Cand
             {
                 "instance_uuid": mover.row.uuid,
                 "migration_type": moves.RESIZE if resizes else moves.MIGRATION,
-                "status": moves.MIGRATING,
                 "source_compute": mover.row.host,
                 "source_node": mover.row.node,
                 "dest_compute": host.host,

@@ -14,7 +14,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ...core import errors
-from ...core.instances import moves, states
+from ...core.instances import move_life, moves, states
 from ...ledger.compute import cleanups, history, instances, nodes
 from ...ledger.compute import moves as ledger_moves
 from ...ledger.compute.instances import Instance
@@ -135,7 +135,7 @@ def _decide(tx: Transaction, rows: t.Sequence[Instance], begun: bool = False) ->
     for vm_state in sorted(set(done.vm_states.values())):
         mine = [uuid for uuid, its in done.vm_states.items() if its == vm_state]
         instances.swap(tx, mine, [None], None, notify, vm_state=vm_state)
-    ledger_moves.set_status(tx, [m.id for m in found.values()], moves.CONFIRMED)
+    ledger_moves.apply(tx, list(found.values()), move_life.CONFIRMED)
     history.add_events(tx, [(r.uuid, r.host) for r in rows], CONFIRM.name, history.SUCCESS)
     operation.close(tx, CONFIRM, {r.uuid: r.host for r in rows})
     return done

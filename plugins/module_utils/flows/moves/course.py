@@ -16,7 +16,8 @@ import typing as t
 from dataclasses import dataclass
 
 from ...core import errors
-from ...core.instances import moves, quotas, states
+from ...core.instances import move_life, moves, quotas, states
+from ...core.instances.move_life import Event
 from ...core.model import Flavor
 from ...core.request.image_rules import local_root_gb
 from ...ledger.compute import claims, cleanups, history, instances, ports, requests, runs
@@ -103,7 +104,7 @@ def switch(tx: Transaction, uuids: t.Sequence[str]) -> list[Moving]:
     passed = [states.RESIZE_MIGRATED]
     _swap(tx, moving, states.RESIZE_FINISH, passed)
     _relocate(tx, moving, to_new=True)
-    ledger_moves.set_status(tx, [m.move.id for m in moving], moves.POST_MIGRATING)
+    ledger_moves.apply(tx, [m.move for m in moving], move_life.SWITCHED)
     of_source = {m.uuid: {"host": m.move.source_compute} for m in moving}
     of_new = {m.uuid: {"host": m.move.dest_compute} for m in moving}
     for moment, told in (("resize.end", of_source), ("finish_resize.start", of_new)):
@@ -126,7 +127,6 @@ def go_back(tx: Transaction, uuids: t.Sequence[str], lost: t.Collection[str] = (
     owing = [m for m in moving if m.uuid in lost]
     of_volumes.cut_off(tx, [m.uuid for m in owing])  # before any node is locked
     _swap(tx, moving, states.RESIZE_REVERTING)
-    ledger_moves.set_status(tx, [m.move.id for m in moving], moves.REVERTING)
     return_to_source(tx, moving)
     reason = "it was brought back while the host did not answer"
     cleanups.add(tx, *(cleanups.Due(m.move.dest_compute, m.uuid, m.row.domain_name, reason) for m in owing))
@@ -137,6 +137,7 @@ def go_back(tx: Transaction, uuids: t.Sequence[str], lost: t.Collection[str] = (
 def return_to_source(tx: Transaction, moving: t.Sequence[Moving]) -> None:
     """Host, flavor and addresses of these locked instances are the former ones; the claim of the new host is the move's."""
     _relocate(tx, moving, to_new=False)
+    ledger_moves.apply(tx, [m.move for m in moving], move_life.BROUGHT_BACK)
 
 
 def _swap(tx: Transaction, moving: t.Sequence[Moving], task_state: str, through: t.Sequence[str] = ()) -> None:
@@ -249,7 +250,7 @@ def begin_revert(
     moving = [Moving(r, found[r.uuid]) for r in begun.rows]
     specs = requests.specs(tx, {m.move.old_request_spec_id for m in moving}) if limits and moving else {}
     check_quota(tx, [(m.row, specs[m.move.old_request_spec_id].spec["flavor"]) for m in moving if specs], limits)
-    ledger_moves.set_status(tx, [m.id for m in found.values()], moves.REVERTING)
+    ledger_moves.apply(tx, list(found.values()), move_life.REVERT_BEGUN)
     return Reverting(moving, unchanged, failed, {r.uuid: r for r in rows})
 
 
@@ -377,17 +378,18 @@ class Ending:
 
     moving: Moving
     vm_state: str
-    status: str  # of the move
+    event: Event  # of the move
     power_state: int
     launched: bool = False  # the guest began to run on its host now
 
 
 def _ending(its: Operation, m: Moving, result: Result) -> Ending:
     if m.over:
-        return Ending(m, states.RESIZED, moves.FINISHED, result.power_state, launched=its is not REVERT)
+        stays = move_life.REVERT_FAILED if its is REVERT else move_life.ARRIVED
+        return Ending(m, states.RESIZED, stays, result.power_state, launched=its is not REVERT)
     vm_state = vm_state_at_source(m.move.old_vm_state, result)
-    status = moves.REVERTED if its is REVERT else moves.ERROR
-    return Ending(m, vm_state, status, result.power_state, launched=its is REVERT)
+    event = move_life.REVERTED if its is REVERT else move_life.FAILED
+    return Ending(m, vm_state, event, result.power_state, launched=its is REVERT)
 
 
 def vm_state_at_source(before: str, result: Result) -> str:
@@ -430,18 +432,18 @@ def _due(m: Moving, reason: str) -> cleanups.Due:
 
 
 def end(tx: Transaction, endings: t.Sequence[Ending]) -> None:
-    """Write the states in which moves or reverts leave their instances, and the status of the moves."""
+    """Write the states in which moves or reverts leave their instances, and that these are over."""
     alike: dict[tuple[t.Any, ...], list[Moving]] = {}
-    by_status: dict[str, list[int]] = {}
+    by_event: dict[str, list[Ending]] = {}
     for each in endings:
         m = each.moving
         alike.setdefault((m.row.task_state, each.vm_state, each.power_state, each.launched), []).append(m)
-        by_status.setdefault(each.status, []).append(m.move.id)
+        by_event.setdefault(each.event.name, []).append(each)
     for (task_state, vm_state, power_state, launched), group in alike.items():
         values: dict[str, t.Any] = {"vm_state": vm_state, "task_state": None, "power_state": power_state}
         if launched:
             values["launched_at"] = tx.now
         notify = tx.context.notify_on_state_change
         instances.swap(tx, [m.uuid for m in group], [task_state], None, notify, run_id=tx.run.id, **values)
-    for status, ids in by_status.items():
-        ledger_moves.set_status(tx, ids, status)
+    for same in by_event.values():
+        ledger_moves.apply(tx, [each.moving.move for each in same], same[0].event)

@@ -200,7 +200,6 @@ def _go_over(tx: Transaction, placed: t.Sequence[tuple[Instance, Candidate]]) ->
             {
                 "instance_uuid": row.uuid,
                 "migration_type": moves.EVACUATION,
-                "status": moves.ACCEPTED,
                 "source_compute": row.host,
                 "source_node": row.node,
                 "dest_compute": to.host,

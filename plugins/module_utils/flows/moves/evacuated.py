@@ -13,7 +13,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ...core import errors
-from ...core.instances import moves, states
+from ...core.instances import move_life, moves, states
 from ...ledger.compute import claims, cleanups, history, instances, ports, runs
 from ...ledger.compute import moves as ledger_moves
 from ...ledger.compute.instances import Instance
@@ -61,9 +61,10 @@ def finish(tx: Transaction, results: t.Mapping[str, Result]) -> dict[str, errors
     rows = {u: r for u, r in rows.items() if r.task_state == EVACUATE.during}
     moving.kept(tx, rows)
     found = ledger_moves.open_of(tx, rows)
-    _end(tx, {u: _ending(tx, row, found[u], results[u]) for u, row in sorted(rows.items())})
-    ledger_moves.set_status(tx, [found[u].id for u in rows if results[u].error is None], moves.DONE)
-    ledger_moves.set_status(tx, [found[u].id for u in rows if results[u].error is not None], moves.FAILED)
+    endings = {u: _ending(tx, row, found[u], results[u]) for u, row in sorted(rows.items())}
+    _end(tx, endings)
+    for event in (move_life.ARRIVED, move_life.BROUGHT_BACK, move_life.FAILED):
+        ledger_moves.apply(tx, [found[u] for u, ending in endings.items() if ending.event == event.name], event)
     failed = {u: r.error for u, r in results.items() if r.error is not None and u in rows}
     hosts = {u: found[u].dest_compute for u in rows}
     history.add_faults(tx, failed, hosts)
@@ -74,22 +75,24 @@ def finish(tx: Transaction, results: t.Mapping[str, Result]) -> dict[str, errors
 class _Ending(t.NamedTuple):
     vm_state: str
     power_state: int
-    launched: bool
+    event: str  # of the move
 
 
 def _ending(tx: Transaction, row: Instance, move: MoveRow, result: Result) -> _Ending:
     if result.error is not None:
         goes_back = not result.may_run and _go_back(tx, row, move, result.cleaned)
-        return _Ending(move.old_vm_state if goes_back else states.ERROR, states.NOSTATE, launched=False)
+        if goes_back:
+            return _Ending(move.old_vm_state, states.NOSTATE, move_life.BROUGHT_BACK.name)
+        return _Ending(states.ERROR, states.NOSTATE, move_life.FAILED.name)
     was_off = move.old_vm_state == states.STOPPED
-    return _Ending(states.STOPPED if was_off else states.ACTIVE, result.power_state, launched=True)
+    return _Ending(states.STOPPED if was_off else states.ACTIVE, result.power_state, move_life.ARRIVED.name)
 
 
 def _end(tx: Transaction, endings: t.Mapping[str, _Ending]) -> None:
     """:arg endings: by the instances' uuids; instances that end alike are written together"""
     for ending in sorted(set(endings.values())):
         values: dict[str, t.Any] = {"vm_state": ending.vm_state, "power_state": ending.power_state, "task_state": None}
-        if ending.launched:
+        if ending.event == move_life.ARRIVED.name:
             values["launched_at"] = tx.now
         mine = [uuid for uuid, its in endings.items() if its == ending]
         notify = tx.context.notify_on_state_change
@@ -130,7 +133,7 @@ def settle(tx: Transaction, row: Instance, move: MoveRow, power_state: int | Non
     notify = tx.context.notify_on_state_change
     values: dict[str, t.Any] = {"vm_state": vm_state, "power_state": power_state or states.NOSTATE, "run_id": tx.run.id}
     instances.swap(tx, [row.uuid], [row.task_state], None, notify, task_state=None, **values)
-    ledger_moves.set_status(tx, [move.id], moves.DONE if runs_there else moves.FAILED)
+    ledger_moves.apply(tx, [move], move_life.ARRIVED if runs_there else move_life.FAILED)
     problem = errors.RemoteError(
         reason="run %s died while it did '%s' with instance %s" % (row.run_id or "unknown", EVACUATE.called, row.uuid),
         remedy="The instance is %s now; rebuild it." % vm_state,

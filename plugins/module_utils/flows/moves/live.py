@@ -284,7 +284,6 @@ def _enter(tx: Transaction, placed: t.Sequence[tuple[PlacedInstance, Candidate]]
             {
                 "instance_uuid": row.uuid,
                 "migration_type": moves.LIVE_MIGRATION,
-                "status": moves.PREPARING,
                 "source_compute": row.host,
                 "source_node": row.node,
                 "dest_compute": to.host,

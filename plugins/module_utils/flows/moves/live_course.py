@@ -15,7 +15,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ...core import errors
-from ...core.instances import moves, states
+from ...core.instances import move_life, moves, states
 from ...ledger.compute import claims, cleanups, history, instances, ports, runs
 from ...ledger.compute import moves as ledger_moves
 from ...ledger.compute.instances import Instance
@@ -47,7 +47,7 @@ def load(tx: Transaction, uuids: t.Sequence[str], lock: bool = False) -> list[Mo
 def run(tx: Transaction, uuids: t.Sequence[str]) -> list[str]:
     """The guests of these instances begin to move. Returns those that are still this run's: no other may."""
     moving = load(tx, uuids, lock=True)
-    ledger_moves.set_status(tx, [m.move.id for m in moving], moves.RUNNING)
+    ledger_moves.apply(tx, [m.move for m in moving], move_life.LEAVING)
     told = {m.uuid: {"host": m.move.dest_compute} for m in moving}
     history.notify_each(tx, told, "compute.instance.%s.end" % PRE)
     return [m.uuid for m in moving]
@@ -70,6 +70,8 @@ def switch(tx: Transaction, uuids: t.Sequence[str], stay: t.Sequence[str] = ()) 
 
 def go_over(tx: Transaction, row: Instance, move: MoveRow) -> None:
     """This instance, which is locked with its volumes, is on its new host: address, volumes, claim, and what its former host owes."""
+    if row.host == move.dest_compute:
+        return  # the run that migrated it died after this: a second exchange would give the instance the claim of its source host
     beside.take_over(tx, [row.uuid])
     reason = "it was migrated live to %s" % move.dest_compute
     cleanups.add(tx, cleanups.Due(move.source_compute, row.uuid, row.domain_name, reason))
@@ -77,7 +79,7 @@ def go_over(tx: Transaction, row: Instance, move: MoveRow) -> None:
     ports.follow_leaving(tx, row.uuid, move.source_compute, move.dest_compute)
     between = [(move.source_compute, move.source_node), (move.dest_compute, move.dest_node)]
     claims.exchange(tx, {row.uuid: between})
-    ledger_moves.set_status(tx, [move.id], moves.POST_MIGRATING)
+    ledger_moves.apply(tx, [move], move_life.SWITCHED)
     for what, host in ((POST, move.source_compute), (POST_THERE, move.dest_compute)):
         history.notify(tx, [row.uuid], "compute.instance.%s.start" % what, {"host": host})
 
@@ -123,11 +125,11 @@ def end(
 ) -> None:
     """End the migration of an instance, which is locked with its volumes, where it is now. :arg gone: its host has no domain of it"""
     over = m.row.host == m.move.dest_compute
-    status = moves.COMPLETED
+    event = move_life.ARRIVED
     if not over:
         beside.give_up(tx, [m.uuid])
         aborted = isinstance(error, errors.LiveMigrationAborted)
-        status = moves.CANCELLED if aborted else moves.ERROR
+        event = move_life.ABORTED if aborted else move_life.FAILED
         if cleaned:
             claims.release_moves(tx, {(m.move.dest_compute, m.uuid)})
         else:
@@ -142,7 +144,7 @@ def end(
         values["vm_state"] = states.ERROR
     notify = tx.context.notify_on_state_change
     instances.swap(tx, [m.uuid], [m.row.task_state], None, notify, task_state=None, run_id=tx.run.id, **values)
-    ledger_moves.set_status(tx, [m.move.id], status)
+    ledger_moves.apply(tx, [m.move], event)
     _journal(tx, m, None if over else error, cleaned)
 
 

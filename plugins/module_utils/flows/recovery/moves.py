@@ -13,7 +13,7 @@ from __future__ import annotations
 import typing as t
 
 from ...core import errors
-from ...core.instances import moves, states
+from ...core.instances import move_life, moves, states
 from ...ledger.compute import cleanups, instances, nodes
 from ...ledger.compute import moves as ledger_moves
 from ...ledger.db.transaction import Transaction
@@ -77,15 +77,15 @@ def _settle(tx: Transaction, m: Moving, power_state: int | None) -> str:
         # The new host began to be cleaned: the instance goes back, and the rest of it is removed there.
         course.return_to_source(tx, [m])
         cleanups.add(tx, cleanups.Due(m.move.dest_compute, m.uuid, m.row.domain_name, DIED, m.of_new))
-        vm_state, status = states.STOPPED, moves.REVERTED
+        vm_state, event = states.STOPPED, move_life.REVERTED
     elif over:
-        vm_state, status = states.RESIZED, moves.FINISHED
+        vm_state, event = states.RESIZED, move_life.REVERT_FAILED if reverts else move_life.ARRIVED
     else:
         vm_state = states.ACTIVE if power_state == states.RUNNING else states.STOPPED
-        status = moves.REVERTED if reverts else moves.ERROR
+        event = move_life.REVERTED if reverts else move_life.FAILED
         if m.row.task_state == states.RESIZE_MIGRATING or ledger_moves.stays(m.move):
             course.leave_new_hosts(tx, [course.Leaving(m, cleaned=False, reason=DIED)])
-    course.end(tx, [course.Ending(m, vm_state, status, states.NOSTATE if power_state is None else power_state)])
+    course.end(tx, [course.Ending(m, vm_state, event, states.NOSTATE if power_state is None else power_state)])
     remedy = (
         "Confirm it, or revert it."
         if vm_state == states.RESIZED

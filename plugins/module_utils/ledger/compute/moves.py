@@ -2,14 +2,19 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Moves of instances between hosts (Nova's migrations): from where to where, with which request, and how far each is."""
+"""Moves of instances between hosts (Nova's migrations): from where to where, with which request, and how far each is.
+
+Only add() and apply() write the status, by the events of core.instances.move_life.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import typing as t
 
-from ...core.instances import move_mark, moves
+from ...core.errors import MigrationConflict
+from ...core.instances import move_life, move_mark, moves
+from ...core.instances.move_life import Event
 from ...core.instances.progress import Progress
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
@@ -63,9 +68,12 @@ def made_for(move: MoveRow) -> str:
 
 
 def add(tx: Transaction, rows: t.Sequence[t.Mapping[str, t.Any]]) -> None:
-    """Enter moves that begin."""
+    """Enter moves, with the status of the event ``begun``. :arg rows: columns of migrations, without the status"""
     run = {"run_id": tx.run.id, "created_at": tx.now, "updated_at": tx.now}
-    bulk.insert(tx, migrations, [{**row, **run} for row in rows])
+    first = {
+        kind: move_life.BEGUN.after(move_life.AT_HOME, kind).status for kind in {r["migration_type"] for r in rows}
+    }
+    bulk.insert(tx, migrations, [{**row, "status": first[row["migration_type"]], **run} for row in rows])
 
 
 def open_of(tx: Transaction, uuids: t.Collection[str]) -> dict[str, MoveRow]:
@@ -130,11 +138,34 @@ def detached_while_away(tx: Transaction, uuids: t.Collection[str]) -> set[str]:
     return set(tx.execute(query).scalars())
 
 
-def set_status(tx: Transaction, ids: t.Collection[int], status: str) -> None:
-    """Write how far these moves are."""
-    if ids:
-        mine = bulk.among(tx, migrations.c.id, sorted(ids))
-        tx.execute(migrations.update().where(mine).values(status=status, updated_at=tx.now))
+def apply(tx: Transaction, rows: t.Collection[MoveRow], event: Event) -> None:
+    """Apply ``event`` to these moves, whose instances are locked.
+
+    UPDATE migrations SET status = <the next one> WHERE id IN (...) AND status IN (<those that admit the event>), once for each type.
+
+    :raises MigrationConflict: the status of one does not admit the event; the transaction is rolled back, as others may be written.
+    """
+    c = migrations.c
+    for migration_type in sorted({r.migration_type for r in rows}):
+        following = event.statuses(migration_type)
+        ids = sorted({r.id for r in rows if r.migration_type == migration_type})
+        condition = (bulk.among(tx, c.id, ids), c.status.in_(sorted(following)))
+        if not following:  # no status of this type
+            raise _conflict(tx, ids, event, ())
+        update = (
+            migrations.update().where(*condition).values(status=sa.case(following, value=c.status), updated_at=tx.now)
+        )
+        if tx.execute(update).rowcount != len(ids):
+            raise _conflict(tx, ids, event, set(following.values()))
+
+
+def _conflict(tx: Transaction, ids: t.Sequence[int], event: Event, following: t.Collection[str]) -> MigrationConflict:
+    """Name a move that apply() has not written. :arg following: the statuses that it writes"""
+    rows = tx.rows(sa.select(migrations).where(bulk.among(tx, migrations.c.id, ids)).order_by(migrations.c.id), MoveRow)
+    unwritten = [r for r in rows if r.updated_at != tx.now or r.status not in following]
+    for row in unwritten or rows:
+        return event.conflict(row.status, row.id, row.instance_uuid)
+    return event.conflict("deleted", ids[0])
 
 
 def set_requests(tx: Transaction, move_id: int, old: int, new: int) -> None:

@@ -474,6 +474,28 @@ def test_reports_settle_what_a_dead_run_left(
         assert world.claims() == {(uuid, hosts[at])}
 
 
+def test_a_run_that_died_after_the_switch(world: LiveMovers) -> None:
+    """The claim of the new host is the instance's, whoever reports, and the source host keeps its own until it is cleaned."""
+    uuid = world.boot("web")
+    source = world.row(uuid).host
+    target = other(source)
+    world.go(uuid)
+    world.call(live_course.run, [uuid])
+    world.call(live_course.switch, [uuid])
+    notified = world.event_types(uuid)
+    assert world.report_guest(target, uuid, RUNS) == {uuid: "active"}
+    assert (world.state(uuid), world.status(uuid)) == (("active", None, target), [moves.COMPLETED])
+    with world.ledger.read() as tx:
+        kinds = {r.kind: r.compute_node_id for r in claims.rows(tx) if r.instance_uuid == uuid}
+        hosts = {n.id: n.host for n in tx.execute(sa.select(tables.compute_nodes))}
+    assert {kind: hosts[node_id] for kind, node_id in kinds.items()} == {claims.BUILD: target, claims.MOVE: source}
+    begun = "live_migration.post.dest.start"
+    assert notified.count(begun) == world.event_types(uuid).count(begun) == 1
+    assert world.cleanups() == {(uuid, source)}
+    world.cleaned(source)
+    assert world.claims() == {(uuid, target)}
+
+
 def test_a_living_run_is_left_alone_and_so_is_what_is_not_known(world: LiveMovers) -> None:
     uuid = world.boot("web")
     source = world.row(uuid).host
