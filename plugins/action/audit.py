@@ -267,9 +267,13 @@ class ActionModule(LedgerAction):
             problems: dict[str, errors.BootflowError] = {}
             if wanted:
                 with lease_kept(self):
+                    of_builds: dict[str, t.Any] = {"unfinished": True}  # of the others the pending cleanups decide
                     problems, parts, _kept = clean_host(
                         self,
-                        [{"uuid": u, "name": n, "unfinished": u in todo.builds} for u, n in sorted(wanted.items())],
+                        [
+                            {"uuid": u, "name": n, **(of_builds if u in todo.builds else {})}
+                            for u, n in sorted(wanted.items())
+                        ],
                     )
                 died = repaired.get("died") or {}
                 self._cleaned(ledger, host, todo, wanted, problems, died, cleanup.parts_on(host, parts))

@@ -211,6 +211,28 @@ def test_a_host_that_has_it_after_all_when_it_is_cleaned(world: World, hosts: Ho
     assert uuid in hosts.guests and world.claims() and world.cleanups()
 
 
+def test_a_host_that_was_silent_has_it_after_all_when_an_audit_cleans_it(
+    world: World, hosts: Hosts, monkeypatch: t.Any
+) -> None:
+    """The build ends between the report of the host and its pending cleanup: the host decides."""
+    uuid = half(hosts, built=False)
+    host = world.row(uuid).host
+    hosts.silent = {host}
+    hosts.heartbeat()
+    assert world.state(uuid)[0] == states.ERROR and world.cleanups()
+    hosts.silent = set()
+    facts = hosts._facts
+
+    def then(name: str) -> dict[str, t.Any]:
+        found = facts(name)
+        hosts.guests[uuid] = (host, True)
+        return found
+
+    monkeypatch.setattr(hosts, "_facts", then)
+    assert ("cleanup", "clean") in hosts.audit()
+    assert uuid in hosts.guests and world.claims() and world.cleanups()
+
+
 @pytest.mark.parametrize("until", [*UNTIL])
 @pytest.mark.parametrize("built", [True, False])
 def test_the_same_boot_takes_over_what_is_not_built_only(world: World, hosts: Hosts, until: str, built: bool) -> None:
