@@ -165,10 +165,12 @@ def unread(action: LedgerAction, aggregates: t.Iterable[Aggregate]) -> list[str]
     different = {id(each): each for each in variables_of_hosts(action).values()}.values()
     of_hosts = {name for each in different for name in each}
     given = {name for name in of_hosts if name not in action.task_vars}
-    given |= {name for name, value in action.task_vars.items() if value not in (None, "", [], {})}
+    for name, value in action.task_vars.items():  # without hostvars, which reads the variables of all hosts to compare
+        if name.startswith(PREFIX) and value not in (None, "", [], {}):
+            given.add(name)
     given |= {PREFIX + name for name, value in action._task.args.items() if value not in (None, "", [], {})}
     enabled = (*found.filters, *found.weighers)
-    return unread_settings(given, options.multipliers, aggregates, filters, weighers, enabled)
+    return unread_settings(given, options.multipliers, aggregates, filters, weighers, enabled, set(enabled) & set(own))
 
 
 def filter_dirs(action: LedgerAction) -> list[str]:

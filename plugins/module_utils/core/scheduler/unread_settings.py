@@ -19,20 +19,22 @@ def unread_settings(
     filters: t.Mapping[str, type],
     weighers: t.Mapping[str, type],
     enabled: t.Container[str],
+    own: t.Collection[str] = (),
 ) -> list[str]:
     """A sentence for each setting that nothing reads, with what would read it.
 
     :arg variables: names of the variables that are given. :arg multipliers: names of weighers that a multiplier is given for.
     :arg filters: name -> class of all that exist. :arg weighers: likewise. :arg enabled: names of filters and weighers.
+    :arg own: those of them that are the user's own. They may read any field of a host, and any metadata of its aggregates.
     """
     known = {**filters, **weighers}
     sentences: list[str] = []
     for variable in sorted(set(variables)):
-        readers = [name for name, cls in known.items() if variable in _variables_of(cls)]
+        readers = [name for name, cls in known.items() if variable in _variables_of(cls, with_hosts=not own)]
         sentences += _sentence(variable, readers, weighers, enabled)
     for name in sorted(set(multipliers) & set(weighers)):
         sentences += _sentence("%s of %sweight_multipliers" % (name, PREFIX), [name], weighers, enabled)
-    for aggregate in sorted(set(aggregates), key=lambda a: a.name):
+    for aggregate in () if own else sorted(set(aggregates), key=lambda a: a.name):
         for key in sorted(aggregate.metadata):
             readers = [name for name, cls in known.items() if key in _keys_of(cls)]
             sentences += _sentence("%s of aggregate %s" % (key, aggregate.name), readers, weighers, enabled)
@@ -50,9 +52,9 @@ def _sentence(what: str, readers: list[str], weighers: t.Container[str], enabled
         )
 
 
-def _variables_of(cls: type) -> set[str]:
+def _variables_of(cls: type, with_hosts: bool) -> set[str]:
     names = {setting.variable for setting in getattr(cls, "settings", ())}
-    return names | {PREFIX + name for name in getattr(cls, "host_settings", ())}
+    return names | ({PREFIX + name for name in getattr(cls, "host_settings", ())} if with_hosts else set())
 
 
 def _keys_of(cls: type) -> set[str]:

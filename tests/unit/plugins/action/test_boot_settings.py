@@ -399,7 +399,8 @@ def test_settings_of_filters_that_are_not_enabled_are_warned_of(world: World) ->
         "weighers": ["RAMWeigher"],
         "weight_multipliers": {"CPUWeigher": 2.0, "RAMWeigher": 2.0},
     }
-    boot = Boot(world, {"bootflow_cpu_allocation_ratio": 2.0}, aggregates=[aggregate], **given)
+    ratios = {"bootflow_cpu_allocation_ratio": 2.0, "bootflow_ram_allocation_ratio": 2.0}
+    boot = Boot(world, ratios, aggregates=[aggregate], **given)
     boot.accept()
     nothing = "Nothing reads %s. Add %s, or remove the setting."
     assert boot.warnings == [
@@ -424,15 +425,48 @@ def test_settings_of_filters_that_are_not_enabled_are_warned_of(world: World) ->
         "AggregateInstanceExtraSpecsFilter",
     ]
     given.update(weighers=["RAMWeigher", "CPUWeigher"], enabled_filters=reading)
-    boot = Boot(world, {"bootflow_cpu_allocation_ratio": 2.0}, aggregates=[aggregate], **given)
+    boot = Boot(world, ratios, aggregates=[aggregate], **given)
     boot.accept(name="db")
-    assert boot.warnings == [
+    assert boot.warnings == [  # CPUWeigher reads the ratio of the vCPUs
         nothing
         % (
-            "bootflow_cpu_allocation_ratio: CoreFilter and AggregateCoreFilter are not enabled",
+            "bootflow_ram_allocation_ratio: RamFilter and AggregateRamFilter are not enabled",
             "one of them to bootflow_enabled_filters",
         )
     ]
+
+
+def test_filters_of_the_users_may_read_any_ratio_and_metadata(world: World, tmp_path: pathlib.Path) -> None:
+    """As those of Nova, which read host_state.ram_allocation_ratio and the metadata of aggregates."""
+    (tmp_path / "own.py").write_text(
+        "class Own:\n    def host_passes(self, host_state, spec_obj):\n        return True\n"
+    )
+    aggregate = {"name": "acme", "hosts": ["h1"], "metadata": {"ram_allocation_ratio": "2.0"}}
+    given: dict[str, t.Any] = {"filter_dirs": [str(tmp_path)], "max_io_ops_per_host": 2, "aggregates": [aggregate]}
+    ratio = {"bootflow_ram_allocation_ratio": 2.0}
+    boot = Boot(world, ratio, enabled_filters=["DiskFilter"], **given)
+    boot.accept()
+    assert [w.split(":")[0] for w in boot.warnings] == [
+        "Nothing reads bootflow_max_io_ops_per_host",
+        "Nothing reads bootflow_ram_allocation_ratio",
+        "Nothing reads ram_allocation_ratio of aggregate acme",
+    ]
+    boot = Boot(world, ratio, enabled_filters=["DiskFilter", "Own"], **given)
+    boot.accept(name="db")
+    assert [w.split(":")[0] for w in boot.warnings] == ["Nothing reads bootflow_max_io_ops_per_host"]
+
+
+def test_a_boot_reads_of_hosts_the_variables_of_compute_hosts_only(world: World) -> None:
+    """hostvars compares itself with a mapping by the variables of all hosts, which takes seconds."""
+
+    class HostVars(dict):  # type: ignore[type-arg]
+        def __eq__(self, other: object) -> bool:
+            raise AssertionError("all hosts are read")
+
+    boot = Boot(world)
+    variables = boot.hosts["localhost"]
+    variables["hostvars"] = HostVars(variables["hostvars"])
+    boot.accept()
 
 
 @pytest.mark.parametrize("groups", [["default"], [{"name": "default"}]])

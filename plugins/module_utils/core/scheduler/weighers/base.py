@@ -34,7 +34,8 @@ class Weigher(abc.ABC):
     depends on that host alone; after a pick only that host is weighed again.
     ``multiplier``: the configured one; ``least_multiplier``: its minimum. ``aggregate_key``: the metadata
     key of aggregates that replaces it for their hosts. ``negated``: the number counts against the host.
-    ``settings``: the variables it reads, as attributes of ``conf``. ``needs_*``: the fields of HostState that the ledger fills in.
+    ``settings``: the variables it reads, as attributes of ``conf``. ``host_settings``: variables of a host that it reads, without their prefix, and
+    otherwise only some filters. ``needs_*``: the fields of HostState that the ledger fills in.
     """
 
     name = ""
@@ -47,6 +48,7 @@ class Weigher(abc.ABC):
     maxval: float | None = None
     per_host = True
     settings: tuple[Setting, ...] = ()
+    host_settings: tuple[str, ...] = ()
     needs_instances = False
     needs_numa = False
     needs_pci = False

@@ -15,6 +15,7 @@ class CPUWeigher(Weigher):
     name = "CPUWeigher"
     unit = "vCPUs free"
     aggregate_key = "cpu_weight_multiplier"
+    host_settings = ("cpu_allocation_ratio",)
     minval = 0
 
     def raw(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> Column:
