@@ -16,7 +16,7 @@ from ...core.instances import moves, states
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
-from ..schema.tables import cleanups, compute_nodes, instances, migrations, sightings
+from ..schema.tables import cleanups, compute_nodes, instances, migrations, runs, sightings
 
 if t.TYPE_CHECKING:
     Pairs = t.Collection[t.Tuple[str, str]]  # (host, instance's uuid)
@@ -41,8 +41,8 @@ def record(
 ) -> None:
     """Write what ``host`` has of instances that the ledger has elsewhere, in place of what it reported before.
 
-    What moves from or to the host, or is to be cleaned from it, has its reason to be there. What moved or began to run after the host was asked is
-    left out, too: the report is older.
+    What moves from or to the host, or is to be cleaned from it, has its reason to be there, and so has what a live run builds. What moved or began to
+    run after the host was asked is left out, too: the report is older.
 
     :arg facts: its report. :arg asked_at: when it was asked, in seconds since the epoch. :arg ledger_id: domains of other ledgers do not count.
     :arg cleaned: instances that it was cleaned of since.
@@ -73,7 +73,8 @@ def record(
         i.deleted == "",
         i.host.is_not(None),
         i.host != host,
-        i.vm_state != states.BUILDING,
+        # A build whose run is dead may be one of a ledger that is older than its hosts, where the guest has gone from one to another since.
+        sa.or_(i.vm_state != states.BUILDING, sa.exists().where(runs.c.id == i.run_id, runs.c.lease_until <= tx.now)),
         sa.or_(i.launched_at.is_(None), i.launched_at < asked_at),
         ~moved,
         ~sa.exists().where(c.host == host, c.instance_uuid == i.uuid),

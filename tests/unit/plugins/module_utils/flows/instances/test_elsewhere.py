@@ -12,11 +12,12 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.dead_builds import Seen
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_states import RUNNING, SHUTDOWN
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import elsewhere, operation
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import OPERATIONS
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import power_sync
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import dead_builds, power_sync
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import (
     cleanups,
     instances,
@@ -58,6 +59,22 @@ def _booted(world: World) -> str:
     uuid = world.boot("web")
     said(world, "h2")
     return uuid
+
+
+@pytest.mark.parametrize("dead", [True, False])
+def test_a_build_of_an_older_ledger_whose_guest_has_gone_to_another_host_since(world: World, dead: bool) -> None:
+    """The ledger was restored from a backup. The guest that is off on the former host is built, and must not be started there."""
+    world.report("h1")
+    uuid = world.boot("web", "spawning", run="other")
+    world.time += 1e6 if dead else 1.0
+    said(world, "h2", domain(uuid))
+    said(world, "h1", domain(uuid, SHUTDOWN))
+    with world.ledger.write() as tx:
+        adopted = dead_builds.settle(
+            tx.for_run(world.context()), "h1", {uuid: Seen(True, SHUTDOWN, "web")}, world.time
+        ).adopted
+    assert [*adopted] == ([uuid] if dead else [])
+    assert ("h2 has the domain of the instance (running)" in refused(world, uuid)) is dead
 
 
 @pytest.mark.parametrize(
