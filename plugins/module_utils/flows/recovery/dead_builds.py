@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from ...core import errors
 from ...core.instances import states
 from ...core.instances.dead_builds import ADOPT, CLEAN, KEEP, Seen, verdict
+from ...core.instances.moves import LEFT
 from ...core.volumes.attachment import DONE
 from ...ledger.compute import history, instances, ports, runs
 from ...ledger.compute.instances import Instance, PlacedInstance
@@ -165,7 +166,7 @@ def kept_error(row: Instance, host: str, seen: Seen, died: t.Mapping[str, str]) 
             "If the instance runs on another host, see bootflow.compute.audit. Else reboot it with bootflow_reboot_type: HARD, which defines its domain"
             " again."
         )
-    elif seen.moving:
+    elif seen.moving == LEFT:
         what = "its guest has left %s" % host
         remedy = "See with bootflow.compute.audit where the instance runs: the ledger is older than its hosts."
     else:

@@ -118,13 +118,16 @@ def test_what_cannot_be_active_is_kept_in_error(world: World, seen: Seen, words:
     assert world.finish() == (["web"], []) and not world.claims() and not world.addresses()
 
 
-def test_a_guest_whose_addresses_the_ledger_does_not_have_is_kept(world: World) -> None:
+@pytest.mark.parametrize("moving", ["", moves.ENDED_HERE, moves.FAILED_HERE])
+def test_a_guest_whose_addresses_the_ledger_does_not_have_is_kept(world: World, moving: str) -> None:
+    """Also one that is off: it has not left its host."""
     world.report("h1")
     uuid = world.boot("web", "scheduled", run="dead")
     with world.ledger.write() as tx:  # as of a build that was to begin again on its next host
         ports.release(tx, [uuid])
     world.time += LONG
-    assert settle(world, {uuid: BUILT}).kept == {uuid: "web"}
+    seen = Seen(True, power_states.SHUTDOWN, "web", moving) if moving else BUILT
+    assert settle(world, {uuid: seen}).kept == {uuid: "web"}
     assert "does not have all of its volumes and addresses" in world.fault(uuid).message
 
 
