@@ -11,10 +11,16 @@ volumes and logical volumes do there is in tests/storage_py, whose compute hosts
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import io
+import re
 import typing as t
 from pathlib import Path
 
+import counting_guest
+import flow as flow_module
 import kernel_way
+import pycdlib
 import pytest
 import storage_vm
 from confined_flow import BRIDGE, INSTANCES, Confined
@@ -190,3 +196,100 @@ def test_a_guest_leaves_a_dead_host(compute: ComputeHost, second: ComputeHost, t
     done = flow.run("audit")
     assert done.returncode == 0, done.output + flow.denied()
     flow.gone()
+
+
+@pytest.mark.long
+def test_a_deleted_guest_is_restored(compute: ComputeHost, tmp_path: Path) -> None:
+    flow = Confined([compute], tmp_path)
+    flow.begin()
+    flow.operate("delete", bootflow_reclaim_instance_interval=3600)
+    assert (
+        flow.row["vm_state"] == "soft-delete" and flow.row["domain_name"] not in compute.virsh("list", "--name").split()
+    )
+    flow.operate("restore")
+    flow.runs()
+    flow.gone()
+    assert not flow.denied()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("backend", ["qcow2", "raw"])
+def test_a_guest_boots_from_an_iso_image(compute: ComputeHost, tmp_path: Path, backend: str) -> None:
+    """El Torito has the BIOS load the counting guest. It cannot write to its disc, and says so."""
+    flow = Confined([compute], tmp_path, bootflow_disk_backend=backend)
+    iso, path = pycdlib.PyCdlib(), tmp_path / "counting.iso"
+    iso.new()
+    sector = counting_guest.boot_sector().ljust(2048, b"\0")
+    iso.add_fp(io.BytesIO(sector), len(sector), "/BOOT.;1")
+    iso.add_eltorito("/BOOT.;1", bootcatfile="/BOOT.CAT;1", boot_load_size=4)
+    iso.write(str(path))
+    iso.close()
+    checksum = "sha256:" + hashlib.sha256(path.read_bytes()).hexdigest()
+    flow.variables["bootflow_images"].append(
+        {"name": "disc", "path": str(path), "checksum": checksum, "disk_format": "iso"}
+    )
+    flow.begin(image="disc")
+    assert re.search(
+        r"^ *file +cdrom +\S+ +\S+/disk$", compute.virsh("domblklist", "--details", flow.row["uuid"]), re.MULTILINE
+    )
+    flow.operate("reboot", bootflow_reboot_type="HARD")
+    flow.runs()
+    flow.gone()
+    assert not flow.denied()
+
+
+DHCP = {
+    "name": "served",
+    "source": "bf-served",
+    "manage": True,
+    "forward": "open",
+    "subnets": [
+        {
+            "cidr": "10.81.0.0/24",
+            "enable_dhcp": True,
+            "allocation_pools": [{"start": "10.81.0.10", "end": "10.81.0.12"}],
+        }
+    ],
+}
+# The profile only complains as Debian has it (apparmor-profiles).
+SERVED = "sed 's/(complain,/(/; s/ flags=(complain)//' /etc/apparmor.d/usr.sbin.dnsmasq | apparmor_parser --replace"
+
+
+class Linux(Confined):
+    """The same with a guest that has a system, and an address by DHCP.
+
+    :arg image: options of scripts/build-guest-image. With --ssh it has QEMU's agent, and takes minutes to unpack what it has.
+    """
+
+    def __init__(self, computes: t.Sequence[ComputeHost], folder: Path, *image: str, **variables: t.Any):
+        super().__init__(computes, folder, **variables)
+        file = flow_module.image_file(flow_module.build_guest_image(*image))
+        properties = {"hw_qemu_guest_agent": "yes", "os_admin_user": "debian"}
+        self.variables["bootflow_images"].append(
+            {"name": "linux", **file, "disk_format": "qcow2", "properties": properties}
+        )
+        self.variables["bootflow_flavors"].append({"name": "linux", "vcpus": 1, "memory_mb": 256, "root_gb": 1})
+        self.variables["bootflow_networks"].append(DHCP)
+        for compute in computes:
+            compute.sh(SERVED)
+
+    def begin(self, **fields: t.Any) -> None:
+        wanted = {"flavor": "linux", "image": "linux", "networks": [{"network": "served"}], "config_drive": True}
+        self.boot({"name": self.name, **wanted, **fields}, bootflow_hosts=[next(iter(self.computes))])
+        self.until(lambda: "BOOTFLOW-GUEST-READY" in self.said(), 1200)
+        self.is_confined()
+
+
+@pytest.mark.long
+def test_an_address_by_dhcp(compute: ComputeHost, tmp_path: Path) -> None:
+    """dnsmasq has its profile, which is enforced."""
+    flow = Linux([compute], tmp_path)
+    flow.begin()
+    (address,) = flow.query("SELECT ip_address FROM ip_allocations")
+    assert "BOOTFLOW-GUEST-DHCP address=%s " % address["ip_address"] in flow.said(), flow.said() + flow.denied()
+    pid = compute.sh("cat /run/libvirt/network/bf-served.pid").strip()
+    assert compute.sh("cat /proc/%s/attr/current" % pid).strip("\0\n") == "dnsmasq (enforce)"
+    assert address["ip_address"] in compute.virsh("net-dhcp-leases", "bf-served")
+    flow.gone()
+    assert address["ip_address"] not in compute.virsh("net-dumpxml", "bf-served")
+    assert not flow.denied()
