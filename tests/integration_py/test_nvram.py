@@ -58,10 +58,10 @@ def files(flow: Flow, uuid: str) -> dict[str, list[str]]:
     return {host: names for host, names in listed.items() if names}
 
 
-def wait_up(flow: Flow, name: str) -> None:
+def wait_up(flow: Flow, name: str, seconds: float = 120) -> None:
     """Its firmware has read and written its variables."""
     row = flow.instances()[name]
-    end = time.monotonic() + 120
+    end = time.monotonic() + seconds
     while UP not in flow.console(row["host"], row["uuid"]):
         assert time.monotonic() < end, flow.console(row["host"], row["uuid"])
         time.sleep(0.5)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import typing as t
 
+import firmware_variables
 import kernel_way
 import pytest
 import sizing_guest
@@ -189,4 +190,19 @@ def test_the_compute_host_dies_while_it_spawns(volumes: KernelFlow) -> None:
     )
     volumes.delete("app")
     assert volumes.status("system") == ("available", "detached")
+    assert list(volumes.residue()) == OF_SYSTEM
+
+
+def test_uefi_variables_of_a_guest_on_a_volume(volumes: KernelFlow, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The volume has the properties of its image. Nothing on it boots by UEFI: its firmware says so."""
+    image = {**volumes.variables["bootflow_images"][0], "name": "uefi", "properties": firmware_variables.UEFI}
+    for name, more in (("images", image), ("flavors", firmware_variables.FLAVOR)):
+        monkeypatch.setitem(volumes.variables, "bootflow_" + name, [*volumes.variables["bootflow_" + name], more])
+    volumes.create({"name": "firm", "size": 1, "image": "uefi", "volume_type": "thick"})
+    volumes.boot({**guest("app", "firm"), "flavor": "firmware"})
+    row = volumes.instances()["app"]
+    assert volumes.disk(row["uuid"], volumes.volume("firm")["id"]).get("type") == "block"
+    firmware_variables.live_and_die(volumes, "app", volumes.compute)
+    assert volumes.status("firm") == ("available", "detached")
+    volumes.remove("firm")
     assert list(volumes.residue()) == OF_SYSTEM

@@ -15,6 +15,7 @@ import subprocess
 import time
 import typing as t
 
+import firmware_variables
 import kernel_way
 import pytest
 import sizing_guest
@@ -182,4 +183,19 @@ def test_qcow2_files_on_a_logical_volume(compute: ComputeHost, tmp_path) -> None
         assert disk.get("type") == "file" and (driver.get("type"), driver.get("cache")) == ("qcow2", "writeback")
 
     flow.delete("app")
+    nothing_left(flow)
+
+
+@pytest.mark.parametrize("backend", ["lvm", "qcow2_on_lvm"])
+def test_uefi_variables_beside_logical_volumes(compute: ComputeHost, tmp_path, backend: str) -> None:
+    """Nothing on its root disk boots by UEFI: its firmware says so."""
+    flow = LocalFlow(compute, tmp_path, backend)
+    flow.variables["bootflow_images"][0]["properties"] = firmware_variables.UEFI
+    flow.variables["bootflow_flavors"].append(
+        {**flow.variables["bootflow_flavors"][0], **firmware_variables.FLAVOR, "ephemeral_gb": 0, "swap": 0}
+    )
+    flow.boot(flow.entry("firmware"))
+    uuid = flow.instances()["app"]["uuid"]
+    assert uuid + "_disk" in flow.volumes()
+    firmware_variables.live_and_die(flow, "app", compute)
     nothing_left(flow)
