@@ -28,8 +28,6 @@ _BY_PATH = re.compile(r"/dev/disk/by-path/(?:.+-)?ip-.+?-iscsi-(?P<iqn>.+)-lun-(
 _QEMU_NAME = re.compile(r"(?P<iqn>[^/]+)/(?P<lun>\d{1,5})\Z")
 _BY_ID = "/dev/disk/by-id/dm-uuid-mpath-"
 _MULTIPATH = "mpath-"
-#: A WWID of tgt is the number of the target, which is another one after a restart of the storage host, and the LUN.
-_NUMBERED = re.compile(r"3(?:60{16}e[0-9a-f]{14}|3[0-9a-f]{15})\Z")
 _SESSION = re.compile(r"/session(\d+)/")
 _ADDRESS = re.compile(r"/\d+:\d+:\d+:(\d+)/")
 _VOLUME_OF_TARGET = re.compile(r"volume-[0-9a-f-]{36}\Z")
@@ -86,8 +84,6 @@ class VolumeSources:
             return False
         if found == source:
             return True
-        if found.startswith(_BY_ID) and _NUMBERED.match(found[len(_BY_ID) :]):
-            return True  # where it leads says nothing: the definition may be older than the number
         has = self._identities(found, volume_id)
         should = self._identities(source, volume_id) | {(_VOLUME, volume_id), (_MAP, volume_id)}
         common = has & should

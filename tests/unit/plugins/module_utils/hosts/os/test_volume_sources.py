@@ -196,24 +196,6 @@ def test_a_map_that_is_gone_keeps_the_volume_in_its_name(host: Host) -> None:
     assert host.is_same(by_kernel(MAP + "1IET_x"), MAP + "1IET_x")
 
 
-@pytest.mark.parametrize(
-    ("former", "now"),
-    [
-        (MAP + "360000000000000000e00000000010001", MAP + "360000000000000000e00000000020001"),
-        (MAP + "33000000100000001", MAP + "33000000200000001"),
-    ],
-)
-def test_a_map_with_a_number_of_tgt_may_be_another_volumes_since(host: Host, former: str, now: str) -> None:
-    """tgt numbers its targets anew when it starts, and the WWID has the number. A stopped guest has the former one."""
-    for source in (now, BY_PATH, IQN + VOLUME + "/1"):
-        assert host.is_same(by_kernel(former), source)
-    host.disk("8:16", 1, IQN + OTHER, "/dev/sdb")
-    host.map("253:1", former[len(MAP) :], ["8:16"], former)
-    host.disk("8:32", 2, IQN + VOLUME, BY_PATH)
-    host.map("253:2", now[len(MAP) :], ["8:32"], now)
-    assert host.is_same(by_kernel(former), now)
-
-
 def test_what_qemu_logs_in_to(host: Host) -> None:
     name = IQN + VOLUME
     own = BY_QEMU % (VOLUME, "iscsi", name + "/1", VOLUME)
