@@ -5,7 +5,8 @@
 #
 # tgt 1.0.85 (Debian 12). The SCSI ID and the serial number of a disk are the number of its target and its LUN, not its file and not the target's name.
 # The number is given by whoever makes the target, and tgt-admin gives the next free one: after a restart of the daemon the same volume under the
-# same name is another disk for multipathd and /dev/disk/by-id, and may have the identity that another volume had before.
+# same name is another disk for multipathd and /dev/disk/by-id, and may have the identity that another volume had before. The first disks of two
+# servers have the same one. Only the parameters scsi_id and scsi_sn of the disk change that.
 #
 # Installs tgt in a temporary folder; the daemon listens on 127.0.0.1 only.
 set -euo pipefail
