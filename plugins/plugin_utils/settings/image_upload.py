@@ -120,9 +120,8 @@ def upload(action: LedgerAction, image: Image) -> str:
     try:
         limits = host_settings.values(action, TIME_LIMITS)
         with action.within(limits.copy_timeout, "copying image %s" % image.name):
-            tables.say(
-                action._display, "%s: copying image %s (%d MiB)" % (host, image.name, os.path.getsize(source) >> 20)
-            )
+            size_mib = -(-os.path.getsize(source) >> 20)
+            tables.say(action._display, "%s: copying image %s (%d MiB)" % (host, image.name, size_mib))
             name = "image-%s" % image.id
             shell = action._connection._shell
             if not shell.tmpdir:
