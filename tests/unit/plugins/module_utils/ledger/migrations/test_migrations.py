@@ -282,7 +282,7 @@ def test_machines_with_several_names_stay_machines(empty_url: str) -> None:
 def test_revisions_are_frozen_and_in_order() -> None:
     assert list(REVISIONS) == sorted(set(REVISIONS))
     for revision in REVISIONS:
-        module = importlib.import_module(runner.__package__ + ".r" + revision)
+        module = importlib.import_module(runner.__package__ + ".revisions.r" + revision)
         assert module.revision == revision
         assert not re.search(r"import .*\b(tables|states|core)\b", inspect.getsource(module))
 
@@ -430,7 +430,7 @@ def test_columns_that_another_version_generated_are_generated_anew(empty_url: st
 def test_an_upgrade_that_fails_leaves_nothing(
     empty_url: str, start: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = importlib.import_module(runner.__package__ + ".r" + REVISIONS[-1])
+    module = importlib.import_module(runner.__package__ + ".revisions.r" + REVISIONS[-1])
 
     def broken(op: t.Any, real: t.Any = module.upgrade) -> None:
         real(op)
