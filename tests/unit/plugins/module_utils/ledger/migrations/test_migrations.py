@@ -272,7 +272,7 @@ def test_machines_with_several_names_stay_machines(empty_url: str) -> None:
             tx.execute(sa.text("UPDATE compute_nodes SET %s WHERE id = %d" % (c % its, number)))
     ledger.migrate()
     rows = snapshot(ledger)["compute_nodes"]
-    assert rows[0]["machine_id"] == rows[1]["machine_id"] is not None
+    assert rows[0]["machine_id"] is not None and rows[1]["machine_id"] == rows[0]["machine_id"]
     assert [r["machine_id"] for r in rows[3:5]] == [None, None]
     assert rows[2]["machine_id"] != rows[0]["machine_id"]
     assert all(r["reported_boot_id"] == r["boot_id"] for r in rows)
