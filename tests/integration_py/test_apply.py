@@ -125,8 +125,8 @@ def test_flavors_by_a_resize_where_it_is_allowed(flow: Flow) -> None:
 
 #: Lines of these runs before the callback concise: an apply of two resizes, a list of three instances.
 BEFORE = {"apply": 125, "list": 15}
-#: The most that these runs on three instances say: a line for each step on hosts (two of a boot, one of a stop, with its name) and for each instance, the head of
-#: the table, and at a boot one for the ledger that it makes and one for each host to which it copies the image.
+#: The most that these runs on three instances say: a line for each step on hosts (two of a boot, one of a stop, with its name) and for each
+#: instance, the head of the table, and at a boot one for the ledger that it makes and one for each host to which it copies the image.
 READS = {"boot": 2 + 3 + 2 + 4, "stop": 2 + 3 + 2}
 
 

@@ -35,7 +35,7 @@ from ...module_utils.core.reading.nearest import nearest
 from ...module_utils.core.reading.problems import Problems
 from ...module_utils.core.reading.setting import PREFIX, Setting
 from ...module_utils.core.reading.size import check_variable
-from ...module_utils.core.settings.names import VARIABLES, strangers
+from ...module_utils.core.settings.names import GIVEN, VARIABLES, strangers
 from ...module_utils.core.settings.request import CATALOGUE, SHIPPED_IMAGES
 from ...module_utils.core.settings.run import LEDGER, READING, RUN, TIME_LIMITS
 from ...module_utils.ledger import database, replica
@@ -332,9 +332,9 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
         short = variable[len(PREFIX) :]
         others = [name for name in self.task_vars if name.startswith(PREFIX) and self.task_vars[name] is not None]
         near = short if short in self.task_vars else ""
-        near = near or next(
-            (name for name in sorted(strangers(others)) if nearest(name, VARIABLES, PREFIX) == variable), ""
-        )
+        # What the inventory plugin gives to guests means nothing here.
+        unread = sorted(strangers(others) | (GIVEN & set(others)))
+        near = near or next((name for name in unread if nearest(name, VARIABLES, PREFIX) == variable), "")
         near = near or next((name for name in (short[:-1], "servers", "vms") if name in self.task_vars), "")
         return "The variable %s was given, which nothing reads: rename it to %s." % (near, variable) if near else ""
 
