@@ -10,6 +10,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..module_utils.core import errors
+from ..module_utils.core.amounts import GIB
 from ..module_utils.flows.attachments import life
 from ..module_utils.flows.boot import builds
 from ..module_utils.flows.boot.builds import Build
@@ -25,8 +26,6 @@ from ..plugin_utils.run.ledger_action import LedgerAction
 from ..plugin_utils.run.results import item_errors
 from ..plugin_utils.volumes import attached_volumes
 from ..plugin_utils.volumes.attached_volumes import Attached, Problems
-
-GIB = 1024**3
 
 
 @dataclass

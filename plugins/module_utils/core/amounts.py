@@ -10,6 +10,7 @@ import math
 import re
 import typing as t
 
+MIB, GIB = 1024**2, 1024**3  # bytes
 MUCH_MEMORY_MB = 10 * 1024
 
 

@@ -13,6 +13,7 @@ import os
 import typing as t
 
 from ...module_utils.core import errors
+from ...module_utils.core.amounts import GIB
 from ...module_utils.core.instances import states
 from ...module_utils.core.model import Image
 from ...module_utils.core.request.catalogue import parse_catalogue, parse_images
@@ -36,8 +37,6 @@ from ..volumes.attached_volumes import Attached
 from . import hard_reboot
 from .cleaning import remove_instances
 from .hard_reboot import Outcomes
-
-GIB = 1024**3
 
 # Variables, which no other operation has to render.
 _VARIABLES = {

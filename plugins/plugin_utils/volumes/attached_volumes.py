@@ -18,6 +18,7 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ...module_utils.core import errors
+from ...module_utils.core.amounts import GIB
 from ...module_utils.core.disks.block_devices import PlannedDisk
 from ...module_utils.core.guest.devices import volume_source
 from ...module_utils.core.guest.domain.element import to_text
@@ -37,8 +38,6 @@ from ..run import host_settings, host_variables
 from ..run.ledger_action import LedgerAction
 from ..run.results import item_errors
 from .volume_secrets import chap_of
-
-GIB = 1024**3
 
 Problems = t.Dict[str, errors.BootflowError]
 

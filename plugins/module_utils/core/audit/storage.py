@@ -13,6 +13,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
+from ..amounts import GIB
 from ..volumes import states
 from ..volumes.names import normal_name
 from . import plan as audit
@@ -30,7 +31,6 @@ from .storage_evidence import (
     Target,
 )
 
-GIB = 1024**3
 #: Volumes in these states have a logical volume.
 THERE = (
     states.AVAILABLE,

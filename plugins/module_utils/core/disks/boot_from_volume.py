@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..amounts import GIB
 from ..errors import (
     FlavorMemoryTooSmall,
     InvalidBDMVolumeNotBootable,
@@ -24,7 +25,6 @@ from ..model import Flavor, Image
 IMAGE_ATTRIBUTES = (
     "image_id", "image_name", "size", "checksum", "container_format", "disk_format", "min_ram", "min_disk",
 )  # fmt: skip
-_GIB = 1024**3
 
 
 def image_of_volume(image_metadata: t.Mapping[str, t.Any] | None, size_gb: int | None) -> Image:
@@ -41,7 +41,7 @@ def image_of_volume(image_metadata: t.Mapping[str, t.Any] | None, size_gb: int |
         name="",
         id="",
         disk_format="",
-        size=(size_gb or 0) * _GIB,
+        size=(size_gb or 0) * GIB,
         min_ram=_number(given["min_ram"], "min_ram"),
         min_disk=_number(given["min_disk"], "min_disk"),
         properties=properties,
@@ -57,7 +57,7 @@ def check_volume_flavor(image: Image, flavor: Flavor, volume_size: int | None) -
     if flavor.memory_mb < image.min_ram:
         raise FlavorMemoryTooSmall()
     if volume_size is not None and volume_size < image.min_disk:
-        raise VolumeSmallerThanMinDisk(volume_size=volume_size * _GIB, image_min_disk=image.min_disk * _GIB)
+        raise VolumeSmallerThanMinDisk(volume_size=volume_size * GIB, image_min_disk=image.min_disk * GIB)
 
 
 def check_bootable(volume_id: str, bootable: bool, boot_index: int | None) -> None:

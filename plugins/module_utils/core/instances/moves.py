@@ -12,6 +12,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
+from ..amounts import GIB
 from ..errors import CannotResizeDisk, CannotResizeToSameFlavor
 from . import power_states
 
@@ -127,5 +128,5 @@ def data_gb(memory_mb: int, disk_sizes: t.Iterable[int]) -> float:
 
     :arg disk_sizes: in bytes
     """
-    parts = [memory_mb / 1024, *(size / 1024**3 for size in disk_sizes)]
+    parts = [memory_mb / 1024, *(size / GIB for size in disk_sizes)]
     return float(sum(max(LEAST_GB, part) for part in parts))

@@ -15,6 +15,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ..amounts import GIB
 from ..disks.block_device_checks import check_disk_bus, check_size, check_words, mapping_of_image, strip_dev
 from ..disks.block_device_mapping import (
     DEFAULT_ROOT_DEVICE,
@@ -45,7 +46,6 @@ _ID_FIELDS = {"volume_id": "volume", "snapshot_id": "snapshot", "image_id": "ima
 _LEGACY_FIELDS = (
     "device_name", "virtual_name", "volume_id", "snapshot_id", "volume_size", "no_device", "delete_on_termination",
 )  # fmt: skip
-_GIB = 1024**3
 
 FindImage = t.Callable[[str], Image]
 
@@ -258,7 +258,7 @@ def _of_image(device: BlockDevice, find_image: FindImage) -> BlockDevice:
                 image_id=image.name, remedy="Wait for it, or set its status: active in bootflow_images."
             )
         if device.volume_size < image.min_disk:
-            raise VolumeSmallerThanMinDisk(volume_size=device.volume_size * _GIB, image_min_disk=image.min_disk * _GIB)
+            raise VolumeSmallerThanMinDisk(volume_size=device.volume_size * GIB, image_min_disk=image.min_disk * GIB)
     check_image(image, device.volume_size)
     return dataclasses.replace(device, uuid=image.id)
 

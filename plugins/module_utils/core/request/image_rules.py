@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..amounts import GIB
 from ..errors import (
     AutoDiskConfigDisabledByImage,
     BootflowError,
@@ -27,7 +28,6 @@ from .later import later_properties
 if t.TYPE_CHECKING:
     from ..model import BlockDevice, Flavor, Image
 
-_GIB = 1024**3
 SHUTDOWN_TIMEOUT = "os_shutdown_timeout"  # seconds that a guest gets to shut down
 
 
@@ -57,9 +57,9 @@ def image_errors(
         yield FlavorMemoryTooSmall()
     if root is not None and root.destination_type == "volume":
         if root.volume_size is not None and root.volume_size < image.min_disk:
-            yield VolumeSmallerThanMinDisk(volume_size=root.volume_size * _GIB, image_min_disk=image.min_disk * _GIB)
+            yield VolumeSmallerThanMinDisk(volume_size=root.volume_size * GIB, image_min_disk=image.min_disk * GIB)
         return
-    disk = flavor.root_gb * _GIB
+    disk = flavor.root_gb * GIB
     if not disk:
         if not allow_zero_disk:
             yield BootFromVolumeRequiredForZeroDiskFlavor()
@@ -72,8 +72,8 @@ def image_errors(
         return
     if image.size is not None and image.size > disk:
         yield FlavorDiskSmallerThanImage(flavor_size=disk, image_size=image.size)
-    elif image.min_disk * _GIB > disk:
-        yield FlavorDiskSmallerThanMinDisk(flavor_size=disk, image_min_disk=image.min_disk * _GIB)
+    elif image.min_disk * GIB > disk:
+        yield FlavorDiskSmallerThanMinDisk(flavor_size=disk, image_min_disk=image.min_disk * GIB)
 
 
 def property_errors(properties: t.Mapping[str, t.Any]) -> t.Iterator[BootflowError]:
@@ -93,7 +93,7 @@ def zero_disk_gb(image: t.Mapping[str, t.Any] | None) -> int:
     """
     if image is None:
         return 0
-    raw = -(-(image["size"] or 0) // _GIB) if image["disk_format"] == "raw" else 0
+    raw = -(-(image["size"] or 0) // GIB) if image["disk_format"] == "raw" else 0
     return max(int(image["min_disk"]), raw)
 
 

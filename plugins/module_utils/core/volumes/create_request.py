@@ -17,6 +17,7 @@ import math
 import typing as t
 from dataclasses import dataclass, field
 
+from ..amounts import GIB
 from ..errors import (
     BootflowError,
     InvalidAvailabilityZone,
@@ -36,7 +37,6 @@ from .catalogue import VolumeTypes
 from .model import Snapshot, Volume, VolumeRequest, VolumeType
 from .request_values import check_metadata, check_size_form, check_text, extract_size
 
-_GIB = 1024**3
 MAX_DEPTH = 20  # of scheduler hints
 _ALIASES = {"display_name": "name", "display_description": "description", "imageRef": "image_id", "image": "image_id"}
 _FIELDS = (
@@ -145,7 +145,7 @@ def check_image(image: Image, size: int) -> None:
             reason="Image %s is not active." % image.id,
             remedy="Set status: active in bootflow_images once it is there.",
         )
-    gigabytes = -(-(image.size or 0) // _GIB)
+    gigabytes = -(-(image.size or 0) // GIB)
     if gigabytes > size:
         raise InvalidInput(
             reason="Size of specified image %sGB is larger than volume size %sGB." % (gigabytes, size),

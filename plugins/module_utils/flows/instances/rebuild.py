@@ -13,6 +13,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ...core import errors
+from ...core.amounts import GIB
 from ...core.disks.block_devices import planned_disk, replanned
 from ...core.model import Flavor, Image
 from ...core.reading.problems import Problems
@@ -132,9 +133,8 @@ def _check_image(row: Instance, image: Image, wanted: Wanted) -> None:
     for error in image_errors(image, flavor, allow_zero_disk=wanted.allow_zero_disk):
         raise error
     if not flavor.root_gb and zero_disk_gb(image_data(image)) > row.root_gb:
-        gib = 1024**3
         raise errors.FlavorDiskSmallerThanMinDisk(
-            flavor_size=row.root_gb * gib, image_min_disk=zero_disk_gb(image_data(image)) * gib
+            flavor_size=row.root_gb * GIB, image_min_disk=zero_disk_gb(image_data(image)) * GIB
         )
     problems = Problems()
     resources = requested_resources(flavor, image, wanted.pci_aliases, row.display_name, problems)

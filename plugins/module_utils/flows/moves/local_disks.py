@@ -13,6 +13,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
+from ...core.amounts import GIB, MIB
 from ...core.disks.block_devices import planned_disk, resized
 from ...core.disks.disk_names import CONFIG_DRIVE_NAMES
 from ...core.errors import BootflowError
@@ -24,8 +25,6 @@ from ...ledger.compute import instances, requests
 from ...ledger.compute.instances import Instance
 from ...ledger.compute.moves import MoveRow
 from ...ledger.db.transaction import Transaction
-
-MIB, GIB = 1024**2, 1024**3
 
 Disk = t.Mapping[str, t.Any]  # core.disks.block_devices.PlannedDisk as plain data
 

@@ -12,11 +12,11 @@ import os
 import stat
 import typing as t
 
+from ...core.amounts import GIB
 from ...core.errors import CommandFailed
 from ..os.command import program, run
 from ..os.files import opened
 
-GIB = 1024**3
 #: Types of lsblk that count as whole disks; loop devices are used in labs.
 WHOLE = ("disk", "loop", "mpath")
 _COLUMNS = "KNAME,TYPE,SIZE,RO,ROTA,TRAN,SERIAL,WWN,FSTYPE,MOUNTPOINT"

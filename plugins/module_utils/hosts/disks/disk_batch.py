@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
+from ...core.amounts import GIB, MIB
 from ...core.disks.local import BACKENDS, FILE_SYSTEMS
 from ...core.errors import BootflowError, FlavorDiskSmallerThanImage, ImageUnacceptable, InvalidInput, from_dict
 from ..images.fetch import UNLIMITED, FetchLimits
@@ -26,11 +27,8 @@ from ..os.batch import run_batch
 from ..os.locks import BUILDS, host_place
 from ..os.ownership import LEDGER_ARGUMENTS
 from ..os.paths import checked_id, checked_instances_path, checked_uuid
-from .file_disks import KINDS, MIB, DiskSpec, check_fits
+from .file_disks import KINDS, DiskSpec, check_fits
 from .local_disks import ensure_disks
-
-GIB = 1024**3
-
 
 # The option ``instances[].disks``.
 DISK_ARGUMENTS: dict[str, dict[str, t.Any]] = {

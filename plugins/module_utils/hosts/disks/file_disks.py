@@ -28,7 +28,6 @@ from ..os.files import fsync, opened, read_json, remove_files, write_json
 from ..os.module_errors import as_bootflow_error
 from ..os.paths import base_dir, checked_disk_name, instance_dir, make_dirs
 
-MIB = 1024**2
 KINDS = ("image", "ephemeral", "swap")
 _LABEL = re.compile(r"[A-Za-z0-9_.-]{1,16}\Z")
 _PART = ".part"

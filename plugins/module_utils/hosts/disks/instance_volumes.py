@@ -16,6 +16,7 @@ import time
 import typing as t
 from dataclasses import dataclass
 
+from ...core.amounts import MIB
 from ...core.disks.local import CLEARS, NONE, SHRED, ZERO
 from ...core.errors import BootflowError, CommandFailed, Conflict, DiskFull, VolumeIsBusy
 from ..lvm import lvm
@@ -26,7 +27,6 @@ from ..os.batch import progress
 from ..volumes import copy
 from .instance_tags import INSTANCE, of_instance
 
-MIB = 1024**2
 #: Seconds after which a volume that is still open counts as in use, because udev scans volumes that were just closed.
 _SETTLES = 10.0
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import typing as t
 
+from ...core.amounts import GIB
 from ...core.disks.local import QCOW2_ON_LVM, checked_group
 from ...core.errors import DriverNotInitialized
 from ..lvm import lvm
 from .instance_tags import by_instance
-from .qcow2_room import GIB, promised_gb
+from .qcow2_room import promised_gb
 
 
 def group_facts(backend: str, volume_group: str, ledger_id: str = "") -> dict[str, t.Any]:

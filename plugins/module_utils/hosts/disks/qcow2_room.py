@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import typing as t
 
-GIB = 1024**3
-MIB = 1024**2
+from ...core.amounts import GIB, MIB
+
 #: A journal of 4 MiB, 16 MiB reserved by the kernel, and the first clusters of several files.
 _FIXED = 32 * MIB
 #: For a few large files: few inodes, no blocks reserved for root, and none for growth.

@@ -12,6 +12,7 @@ import socket
 import typing as t
 from xml.sax.saxutils import escape, quoteattr
 
+from ...core.amounts import GIB
 from ...core.disks.local import ON_LVM
 from ...core.disks.rescue import is_rescue
 from ...core.errors import BootflowError, InvalidInput
@@ -38,7 +39,6 @@ from .metrics import cpu_metrics
 from .pci import pci_passthrough_devices
 from .virt_probe import Verdict, working_virt_type
 
-GIB = 1024**3
 MAKER = "bootflow.compute"  # as core.guest.platform writes it
 
 #: Our names of libvirt's architectures that differ. source: Nova's canonical architecture names

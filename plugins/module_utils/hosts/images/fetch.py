@@ -23,6 +23,7 @@ import typing as t
 import urllib.parse
 from dataclasses import asdict, dataclass, replace
 
+from ...core.amounts import GIB
 from ...core.disks.image_checks import VMDK_CREATE_TYPES
 from ...core.errors import BootflowError, ImageDownloadFailed, ImageUnacceptable
 from ...core.image_access import ImageAccess
@@ -33,7 +34,6 @@ from ..os.files import opened
 Progress = t.Callable[[int, t.Optional[int]], None]
 
 CHUNK = 1024 * 1024
-GIB = 1024**3
 #: A server that sends less than SLOW_BYTES in SLOW_SECONDS has stalled.
 SLOW_SECONDS = 60.0
 SLOW_BYTES = 60 * 1024

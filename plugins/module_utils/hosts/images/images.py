@@ -19,6 +19,7 @@ import os
 import typing as t
 from dataclasses import dataclass, fields, replace
 
+from ...core.amounts import GIB
 from ...core.disks import image_checks
 from ...core.disks.checksums import SHA256, Checksum
 from ...core.disks.image_urls import split_login
@@ -31,7 +32,7 @@ from ..os.files import fsync, remove_files, write_json
 from ..os.locks import host_lock
 from ..os.module_errors import as_bootflow_error
 from ..os.paths import base_dir, checked_id, make_dirs
-from .fetch import GIB, OPEN, UNLIMITED, FetchLimits, Progress, fetch, local_source
+from .fetch import OPEN, UNLIMITED, FetchLimits, Progress, fetch, local_source
 from .unpack import unpacked
 from .verify import check, known_digest, version_of
 

@@ -13,14 +13,13 @@ import os
 import time
 import typing as t
 
+from ...core.amounts import GIB
 from ..lvm.lvm import VolumeGroup, check_group, read_group
 from ..lvm.lvm_tags import DELETING, IMAGE, INCOMPLETE, LEDGER, identity, project_of, tag_value
 from ..os.batch import run_batch
 from ..os.boots import boot_id
 from ..os.ownership import is_of_another
 from .image_cache import CachedImage, cached_images, yielding
-
-GIB = 1024**3
 
 
 class Moment(t.NamedTuple):

@@ -24,6 +24,7 @@ import typing as t
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from ...core.amounts import GIB
 from ...core.disks.checksums import SHA256, Checksum
 from ...core.errors import BootflowError, InvalidInput
 from ..lvm import lvm
@@ -35,7 +36,6 @@ from ..os.paths import own_folder
 from . import copy
 from .published import PublishedImage, full_text, published_addresses, published_checksums, published_driver
 
-GIB = 1024**3
 #: Seconds. A use this soon after the last one is not recorded, because it would cost a command for each batch.
 FRESH = 60
 

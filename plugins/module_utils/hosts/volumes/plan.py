@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
+from ...core.amounts import GIB
 from ...core.errors import (
     Conflict,
     InvalidInput,
@@ -33,8 +34,6 @@ from ..lvm.lvm_tags import (
 )
 from ..os.ownership import check_owner
 from ..os.paths import checked_id, checked_uuid
-
-GIB = 1024**3
 
 PRESENT, EXTENDED, ABSENT = "present", "extended", "absent"
 STATES = (PRESENT, EXTENDED, ABSENT)

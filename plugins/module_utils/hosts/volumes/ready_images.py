@@ -10,6 +10,7 @@ import contextlib
 import typing as t
 from dataclasses import dataclass, field
 
+from ...core.amounts import GIB
 from ...core.errors import BootflowError, ImageNotFound
 from ...core.volumes.names import DISCARD
 from ...core.volumes.retry import as_copy_failure
@@ -23,8 +24,6 @@ from .image_cache import CachedImage
 from .process import Steps
 from .published import PublishedImage, catalogue_checksum, published_image
 from .volume_images import CheckedImage, TemporaryImages, check_fits_volume
-
-GIB = 1024**3
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ import contextlib
 import typing as t
 from dataclasses import dataclass, field
 
+from ...core.amounts import GIB
 from ...core.errors import BootflowError, InvalidInput
 from ..images.images import image_source
 from ..iscsi import target_tgt
@@ -47,8 +48,6 @@ from .plan import (
 from .process import Steps
 from .ready_images import ReadyImage, ReadyImages
 from .volume_images import TemporaryImages, check_fits_volume
-
-GIB = 1024**3
 
 Outcome = dict[str, t.Any]
 

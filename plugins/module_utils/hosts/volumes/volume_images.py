@@ -19,6 +19,7 @@ import tempfile
 import threading
 from dataclasses import dataclass
 
+from ...core.amounts import GIB
 from ...core.disks import image_checks
 from ...core.disks.checksums import SHA256, Checksum
 from ...core.errors import ImageTooBig, ImageUnacceptable, InvalidInput, MissingLibrary
@@ -31,7 +32,6 @@ from ..os.paths import make_dirs
 from .copy import reads_direct
 from .process import Steps
 
-GIB = 1024**3
 _PREFIX = "image-"
 
 

@@ -15,6 +15,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ...core import errors
+from ...core.amounts import GIB
 from ...core.answers.shapes import Misshapen
 from ...core.answers.storage import STORED
 from ...core.volumes.model import PoolState
@@ -26,7 +27,6 @@ from ..db.transaction import Transaction
 from ..schema.volume_tables import storage_backends, volume_cleanups, volume_snapshots, volumes
 
 THIN = "thin"
-GIB = 1024**3
 # Lists of a report that are not stored, because they grow with the number of volumes.
 _NOT_KEPT = ("volumes",)
 # Column -> its field of a report.
