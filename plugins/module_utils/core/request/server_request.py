@@ -32,7 +32,6 @@ from ..reading.problems import Problems
 from ..reading.size import check_size
 from ..resources.claims import Overhead, overhead_of
 from ..resources.numa.topology import GuestNUMATopology
-from .availability_zone import parse_az
 from .block_device_mapping import legacy_block_devices, requested_block_devices, root_image, root_name
 from .catalogue import Catalogue
 from .guest_data import requested_files, requested_metadata, requested_user_data
@@ -432,6 +431,26 @@ class _Entry:
         if hostname and max_count > 1:
             self.problems.add(self.at("hostname"), AmbiguousHostnameForMultipleInstances())
         return hostname
+
+
+def parse_az(
+    text: t.Optional[str], default: t.Optional[str] = None
+) -> tuple[t.Optional[str], t.Optional[str], t.Optional[str]]:
+    """The zone string of a request (zone, zone:host, zone:host:node, zone::node): zone, forced host, forced node.
+
+    A missing part is None, a missing zone ``default``.
+    source: Nova's _handle_availability_zone.
+
+    :raises InvalidInput: more than three parts, or not a text.
+    """
+    parts = text.split(":") if isinstance(text, str) else [""]
+    if len(parts) > 3 or not isinstance(text or "", str):
+        raise InvalidInput(
+            reason="Unable to parse availability_zone",
+            remedy="Write zone, zone:host, zone:host:node or zone::node.",
+        )
+    zone, host, node = (parts + ["", ""])[:3]
+    return zone or default or None, host or None, node or None
 
 
 def _check_count(requests: t.Sequence[tuple[str, ServerRequest]], most: int, problems: Problems) -> None:

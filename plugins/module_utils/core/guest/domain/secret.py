@@ -2,7 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""libvirt's secrets. Their values are never in XML. source: libvirt's secret format; Nova's create_secret"""
+"""libvirt's secrets. Their values are never in XML. source: libvirt's secret format; Nova's create_secret
+
+This room has every element of libvirt's XML, also this one, which hosts.libvirt.secrets alone uses.
+"""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import quotas, retry
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Image
 from ansible_collections.bootflow.compute.plugins.module_utils.core.networks import ipam, names
-from ansible_collections.bootflow.compute.plugins.module_utils.core.request.availability_zone import parse_az
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.hostname import sanitize_hostname
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.server_request import parse_az
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.numa.topology import reserved_pages
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.pci import request as pci_request
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.pci import spec as pci_spec

@@ -13,6 +13,7 @@ import pytest
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors as error_classes
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import (
     BootflowError,
+    InvalidInput,
     InvalidRequest,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue import (
@@ -20,7 +21,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.request.cata
     parse_catalogue,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.options import RequestOptions
-from ansible_collections.bootflow.compute.plugins.module_utils.core.request.server_request import parse_requests
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.server_request import (
+    parse_az,
+    parse_requests,
+)
 from ansible_collections.bootflow.compute.tests.unit.worlds.work import lines_run
 
 UUID = "0b6e8a3c-1f2d-4c5b-9a7e-6d5c4b3a2f10"
@@ -714,3 +718,29 @@ def test_all_entries_together_are_limited(catalogue, base):
     (error,) = caught.value.errors
     assert (error["path"], error["code"]) == ("instances[2].max_count", "InvalidInput")
     assert "120 instances" in error["message"] and "bootflow_max_count" in error["remedy"]
+
+
+@pytest.mark.parametrize(
+    "text, parts",
+    [
+        ("north", ("north", None, None)),
+        ("north:h", ("north", "h", None)),
+        ("north:h:n", ("north", "h", "n")),
+        ("north::n", ("north", None, "n")),
+        (":h", ("nova", "h", None)),
+        ("::n", ("nova", None, "n")),
+        (":h:n", ("nova", "h", "n")),
+        ("", ("nova", None, None)),
+        (None, ("nova", None, None)),
+        ("north:", ("north", None, None)),
+        ("north:h:", ("north", "h", None)),
+    ],
+)
+def test_parse_az(text, parts):
+    assert parse_az(text, "nova") == parts
+
+
+def test_parse_az_without_default_and_with_four_parts():
+    assert parse_az(":h", None) == (None, "h", None)
+    with pytest.raises(InvalidInput, match="Unable to parse availability_zone"):
+        parse_az("a:b:c:d", None)

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.formats import (
     printable,
     to_boolean,
@@ -23,7 +22,6 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.iden
     generate_password,
     reservation_id,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.core.request.availability_zone import parse_az
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.fragment_files import load_fragments
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.hostname import (
     instance_hostname,
@@ -32,32 +30,6 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.request.host
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.schema import create_schema
 
 HOSTNAME = create_schema(load_fragments())["properties"]["hostname"]
-
-
-@pytest.mark.parametrize(
-    "text, parts",
-    [
-        ("north", ("north", None, None)),
-        ("north:h", ("north", "h", None)),
-        ("north:h:n", ("north", "h", "n")),
-        ("north::n", ("north", None, "n")),
-        (":h", ("nova", "h", None)),
-        ("::n", ("nova", None, "n")),
-        (":h:n", ("nova", "h", "n")),
-        ("", ("nova", None, None)),
-        (None, ("nova", None, None)),
-        ("north:", ("north", None, None)),
-        ("north:h:", ("north", "h", None)),
-    ],
-)
-def test_parse_az(text, parts):
-    assert parse_az(text, "nova") == parts
-
-
-def test_parse_az_without_default_and_with_four_parts():
-    assert parse_az(":h", None) == (None, "h", None)
-    with pytest.raises(InvalidInput, match="Unable to parse availability_zone"):
-        parse_az("a:b:c:d", None)
 
 
 @pytest.mark.parametrize(
