@@ -8,9 +8,9 @@ from __future__ import annotations
 import typing as t
 
 from ...module_utils.core.request.catalogue import Catalogue
-from ...module_utils.flows.apply import resizes
 from ...module_utils.flows.instances import delete
 from ...module_utils.flows.instances.operation import Selection
+from ...module_utils.flows.moves import cold
 from ...module_utils.flows.moves.place import ReadFleet
 from ...module_utils.ledger.db.transaction import Transaction
 from ..run.ledger_action import CONTROLLER, LedgerAction
@@ -39,4 +39,4 @@ def rehearse_resizes(action: LedgerAction, tx: Transaction, catalogue: Catalogue
             action, Selection(uuids=sorted(planned)), catalogue.pci_aliases, flavors=flavors
         )
         options = scheduler_settings.scheduler_options(action, tx.now)
-        resizes.rehearse(tx, wanted, read_fleet, options)
+        cold.rehearse(tx, wanted, read_fleet, options)

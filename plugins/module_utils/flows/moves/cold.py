@@ -27,9 +27,9 @@ from ...ledger.compute.instances import Instance, PlacedInstance
 from ...ledger.db.locks import take_turns
 from ...ledger.db.transaction import Transaction
 from ..attachments import moving
-from ..instances import elsewhere, operation
+from ..instances import cleanup, elsewhere, operation
 from ..instances.operation import Operation, Selection
-from . import course, local_disks
+from . import confirm, course, local_disks
 from .course import MIGRATE, RESIZE, Moving, load
 from .place import Mover, ReadFleet, claim
 
@@ -105,6 +105,23 @@ def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: Sched
     moving.kept(tx, begun.failed)
     begun.moving = [m for m in load(tx, sorted(set(found) - set(begun.failed))) if m.uuid not in begun.failed]
     return begun
+
+
+def rehearse(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: SchedulerOptions) -> None:
+    """Check mode: the instances of ``wanted`` are resized and confirmed, as if all hosts had done their part.
+
+    :raises BootflowError: see begin().
+    """
+    rows = instances.select_live(tx, uuids=wanted.selection.uuids)
+    first = [r.uuid for r in rows if r.vm_state not in (states.ACTIVE, states.STOPPED)]
+    if first:  # their guests are started before
+        instances.write(tx, first, vm_state=states.ACTIVE)
+    begun = begin(tx, wanted, read_fleet, options)
+    moved = [m.uuid for m in course.switch(tx, [m.uuid for m in begun.moving])] if begun.moving else []
+    if moved:
+        course.finish(tx, RESIZE, dict.fromkeys(moved, course.Result(states.RUNNING)))
+        left = confirm.confirm(tx, Selection(uuids=moved)).left
+        cleanup.finish(tx, {host: [u for u in left if left[u] == host] for host in left.values()})
 
 
 def _told(error: errors.BootflowError, wanted: Wanted) -> errors.BootflowError:

@@ -14,16 +14,19 @@ import typing as t
 
 from ...core import errors
 from ...core.instances import states
-from ...ledger.compute import instances, runs
+from ...ledger.compute import history, instances, runs
 from ...ledger.compute.instances import InstanceAtWork
 from ...ledger.db.transaction import Transaction
 from ..instances import operation
-from ..instances.operations import BY_TASK_STATE
-from . import live_moves, moves, rescues
+from ..instances.operations import BY_TASK_STATE, OPERATIONS
+from . import live_moves, moves
 from .dead_runs import MOVING, SETTLED, left
 
 # What leads on from the vm_state that is left.
 _NEXT = {states.ERROR: "run the same command again", states.RESCUED: "unrescue it"}
+_RESCUE = OPERATIONS["rescue"]
+# What a rescue begins in.
+_BEFORE_RESCUE = _RESCUE.rule.vm_states or frozenset()
 
 
 def settle(
@@ -46,7 +49,7 @@ def settle(
     :arg at_work: uuids of guests that the module of a dead run still works on: their operations wait.
     """
     migrated = live_moves.settle(tx, host, power_states, moving, asked_at)
-    migrated.update(rescues.settle(tx, host, rescued or (), power_states, asked_at))
+    migrated.update(_settle_rescues(tx, host, rescued or (), power_states, asked_at))
     found = {r.uuid: r for r in left(tx, host) if r.updated_at < asked_at and r.uuid not in at_work}
     if not found:
         return migrated
@@ -87,6 +90,38 @@ def settle(
         problem = {} if done else {row.uuid: died_error(its.called, row, settled[row.uuid])}
         operation.journal(tx, its, [row.uuid] if done else [], problem, {row.uuid: host})
     return {**settled, **migrated}
+
+
+def _settle_rescues(
+    tx: Transaction, host: str, rescued: t.Collection[str], power_states: t.Mapping[str, int], asked_at: float
+) -> dict[str, str]:
+    """Settle the rescues that came about on ``host`` though it gave no answer, as settle() does with the rest.
+
+    An instance whose domain is that of a rescue is rescued. It was left as what it was before, and so it could be stopped and
+    started with the disk of the rescue, but not be brought back.
+    """
+    if not rescued:
+        return {}
+    runs.renew(tx)
+    known = instances.powers(tx, uuids=rescued)
+    found = [
+        r
+        for r in known
+        if (r.host, r.task_state) == (host, None) and r.vm_state in _BEFORE_RESCUE and r.updated_at < asked_at
+    ]
+    if not found:
+        return {}
+    rows = instances.select_live(tx, uuids=[r.uuid for r in found])
+    # The image, by which the same rescue has nothing to do.
+    noted = history.last_details(tx, [r.uuid for r in rows], _RESCUE.name)
+    for row in rows:
+        power_state = power_states.get(row.uuid, states.NOSTATE)
+        values = {"vm_state": states.RESCUED, "power_state": power_state, **_RESCUE.ends(tx.now)}
+        instances.swap(tx, [row.uuid], [None], None, tx.context.notify_on_state_change, **values)
+        history.start_actions(tx, [row.uuid], _RESCUE.action, tx.request_id, row.project, tx.actor)
+        history.add_events(tx, [(row.uuid, host)], _RESCUE.name, history.SUCCESS, noted.get(row.uuid))
+    operation.close(tx, _RESCUE, {r.uuid: r.host for r in rows})
+    return dict.fromkeys((r.uuid for r in rows), states.RESCUED)
 
 
 def died_error(name: str, row: InstanceAtWork, vm_state: str) -> errors.BootflowError:
