@@ -101,7 +101,7 @@ def instance_metadata(
     A password that cloud-init sets is on the drive as a hash only: any user of the guest can read the drive's metadata.
 
     :arg volumes: attachments of the build.
-    :arg places: of the devices of the defined domain, see core.guest.device_places.
+    :arg places: of the devices of the defined domain, see hosts.libvirt.domains.device_places().
     :arg image: that it boots, if not its own.
     """
     row, spec = build.row, build.row.spec

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import socket
 import typing as t
@@ -23,10 +24,10 @@ from ...core.guest.names import cpu_flag_name
 from ...core.instances.move_mark import is_complete
 from ...core.instances.power_states import power_state_of
 from ...core.volumes.attachment import KERNEL
+from ...core.volumes.names import check_initiator
 from ..copies.other_disks import other_disks
 from ..disks.devices import isolated_disks
 from ..disks.local_storage import group_facts
-from ..iscsi.connector_facts import initiator_name, qemu_opens_iscsi
 from ..libvirt.connection import libvirt, libvirt_errors
 from ..libvirt.domains import definitions_of, ledger_of_domain
 from ..live.state import moving_of
@@ -40,6 +41,14 @@ from .pci import pci_passthrough_devices
 from .virt_probe import Verdict, working_virt_type
 
 MAKER = "bootflow.compute"  # as core.guest.platform writes it
+INITIATOR_FILE = "/etc/iscsi/initiatorname.iscsi"
+# QEMU has block drivers with external libraries in separate files; distributions install them in these directories.
+QEMU_MODULES = (
+    "/usr/lib/*/qemu/block-iscsi.so",
+    "/usr/lib/qemu/block-iscsi.so",
+    "/usr/lib64/qemu/block-iscsi.so",
+    "/usr/lib64/qemu-kvm/block-iscsi.so",
+)
 
 #: Our names of libvirt's architectures that differ. source: Nova's canonical architecture names
 _CANONICAL_ARCH = {"i386": "i686", "i486": "i686", "i586": "i686", "amd64": "x86_64", "arm64": "aarch64"}
@@ -483,3 +492,25 @@ def unknown_cpu_flags(connection: t.Any, arch: str, flags: t.Iterable[str]) -> l
             if "nknown CPU feature" in str(error):
                 unknown.append(name)
     return unknown
+
+
+def initiator_name(path: str = INITIATOR_FILE) -> str | None:
+    """The name with which the kernel's initiator logs in; None if the host has none (yet). source: initiatorname.iscsi(5)"""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            lines = [line.strip() for line in file]
+    except OSError:
+        return None
+    for line in lines:
+        name, equals, value = line.partition("=")
+        if equals and name.strip() == "InitiatorName":
+            try:
+                return check_initiator(value.strip())
+            except InvalidInput:
+                return None
+    return None
+
+
+def qemu_opens_iscsi(patterns: t.Sequence[str] = QEMU_MODULES) -> bool:
+    """Whether QEMU's iSCSI driver is installed. QEMU lists it among its formats even if it is not."""
+    return any(glob.glob(pattern) for pattern in patterns)

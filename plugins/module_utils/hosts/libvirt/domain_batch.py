@@ -6,23 +6,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
+import os
 import typing as t
 
-from ...core.errors import InvalidInput
+from ...core.errors import InvalidInput, LibvirtError
 from ...core.guest.domain.compare import intent_differences
 from ..os.batch import progress, run_batch
+from ..os.files import remove_files, write_file
 from ..os.locks import BUILDS, host_place
 from ..os.module_errors import failure
 from ..os.ownership import mark_arrived
-from ..os.paths import instance_dir
+from ..os.paths import checked_instances_path, instance_dir, make_dirs
 from .connection import LIBVIRT_ARGUMENTS, connect
 from .dhcp import RESERVATIONS_ARGUMENT, Reservation
-from .domain_waits import AddressWait, ConsoleWait, checked_address
-from .domains import DomainSpec, checked_pattern, checked_xml, ensure_domain, log_is_appended, log_path_of
-from .refused import refused_kept
+from .domain_waits import AddressWait, ConsoleWait, checked_address, host_name
+from .domains import DomainSpec, checked_pattern, checked_xml, ensure_domain, log_is_appended, log_path_of, shown_xml
 from .running import known_power_state
+
+_REFUSED = "_refused"  # the folder of definitions that libvirt refused
+MOST_REFUSED = 20  # definitions that are kept on a host, the newest ones
 
 # The option ``domains``.
 DOMAIN_ARGUMENTS: dict[str, dict[str, t.Any]] = {
@@ -107,6 +112,33 @@ def ensure_domains(
 
         results = run_batch([(wanted["uuid"], wanted) for wanted in params["domains"]], one, params["workers"])
     return {"outcomes": results, "diff": [result.pop("diff") for result in results.values() if "diff" in result]}
+
+
+@contextlib.contextmanager
+def refused_kept(instances_path: str, spec: DomainSpec) -> t.Iterator[None]:
+    """Context in which a definition that libvirt refuses, or cannot start, is kept; the error's remedy says where.
+
+    The cleanup of a failed build removes everything else that would show the cause. source: Nova's Guest.create logs such definitions
+    """
+    try:
+        yield
+    except LibvirtError as error:
+        with contextlib.suppress(OSError):  # a full disk must not hide the error
+            path = _keep_definition(os.path.join(checked_instances_path(instances_path), _REFUSED), spec)
+            error.remedy = " ".join(
+                filter(None, (error.remedy, "The definition of the guest is in %s on %s." % (path, host_name())))
+            )
+        raise
+
+
+def _keep_definition(folder: str, spec: DomainSpec) -> str:
+    make_dirs(folder, 0o700)
+    path = os.path.join(folder, spec.uuid + ".xml")
+    write_file(path, shown_xml(spec.xml).encode("utf-8"), mode=0o600)
+    others = [entry for entry in os.scandir(folder) if entry.path != path]
+    others.sort(key=lambda entry: entry.stat().st_mtime, reverse=True)
+    remove_files(*(entry.path for entry in others[MOST_REFUSED - 1 :]))
+    return path
 
 
 def domain_spec(args: t.Mapping[str, t.Any]) -> DomainSpec:

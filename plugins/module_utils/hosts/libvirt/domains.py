@@ -17,8 +17,15 @@ import typing as t
 from dataclasses import dataclass, field, replace
 
 from ...core.disks.local import local_disks
-from ...core.errors import Conflict, InstanceExists, InstanceNotFound, InvalidInput, LibvirtError, WaitTimeout
-from ...core.guest.device_places import device_places
+from ...core.errors import (
+    Conflict,
+    InstanceExists,
+    InstanceNotFound,
+    InvalidInput,
+    LibvirtError,
+    UnsafeFolder,
+    WaitTimeout,
+)
 from ...core.guest.domain.element import parse, to_text
 from ...core.guest.domain.namespaces import OWNER_NAMESPACE
 from ...core.guest.nvram import NVRAM, RESCUE_NVRAM, nvram_path
@@ -26,8 +33,7 @@ from ...core.instances.power_states import CRASHED, NOSTATE, POWER_PAUSED, RUNNI
 from ..os.batch import progress
 from ..os.locks import guest_lock, take_back
 from ..os.ownership import check_owner
-from ..os.paths import checked_uuid
-from ..os.remembered import is_remembered, remember
+from ..os.paths import checked_uuid, own_folder
 from .connection import libvirt, libvirt_errors, tolerating
 from .dhcp import Reservation, release_of_domain, reserve
 from .domain_waits import AddressWait, ConsoleWait, wait_for_address, wait_for_agent, wait_for_console
@@ -46,8 +52,12 @@ from .running import (
 )
 
 POLL = 0.1  # seconds
+_DISK_BUSES = ("scsi", "ide", "usb")  # of disks that have no PCI address of their own
 _NUMBERS = re.compile(r"[0-9a-f:-]*[0-9][0-9a-f:-]*")
 SCHEMA = "/usr/share/libvirt/schemas"  # of Debian's libvirt, and any other with this prefix
+# What modules found out on this host, until it restarts: a folder for each kind, an empty file for each thing that is so.
+REMEMBERED = "/run/bootflow"
+MOST_REMEMBERED = 1000  # things of a kind; then all are forgotten
 VALID = "valid-forms"  # of definitions, where they are remembered
 # Those that libvirt found valid: to read its schema takes it 10 ms, three times as long as all else of a definition.
 _valid_forms: set[str] = set()
@@ -352,6 +362,38 @@ def _ensure(
     return domain, spec, result, console_from
 
 
+def device_places(xml: str) -> list[dict[str, str]]:
+    """Disks (``name``: vda) and interfaces (``mac``) of a defined domain, in its order, each with ``type``, ``bus`` and ``address``.
+
+    libvirt decides the addresses when it defines the domain. Without a bus that Nova names both are missing.
+    source: Nova's _prepare_device_bus
+
+    :raises InvalidInput: the text is not XML.
+    """
+    devices = parse(xml).find("devices")
+    places = []
+    for node in () if devices is None else devices:
+        target, mac = node.find("target"), node.find("mac")
+        if node.tag == "disk" and target is not None:
+            place = {"type": "disk", "name": str(target.get("dev"))}
+            if target.get("bus") in _DISK_BUSES:
+                place["bus"] = str(target.get("bus"))
+        elif node.tag == "interface" and mac is not None:
+            place = {"type": "nic", "mac": str(mac.get("address")).lower()}
+        else:
+            continue
+        address = node.find("address")
+        if address is not None and address.get("type") == "pci":
+            place.update(bus="pci", address=_pci_address(address))
+        places.append(place)
+    return places
+
+
+def _pci_address(node: t.Any) -> str:
+    domain, bus, slot, function = (int(node.get(name), 16) for name in ("domain", "bus", "slot", "function"))
+    return "%04x:%02x:%02x.%x" % (domain, bus, slot, function)
+
+
 def _with_free_name(connection: t.Any, spec: DomainSpec) -> DomainSpec:
     """The spec with the first of its names that no other domain has. :raises InstanceExists: others have all of them."""
     others = {name: _holder(connection, name) for name in (spec.name, *spec.spare_names)}
@@ -429,6 +471,24 @@ def _mark(form: str) -> str:
     except OSError:
         return ""
     return digest.hexdigest() if names else ""
+
+
+def is_remembered(kind: str, mark: str) -> bool:
+    """Whether remember() was called for this. :arg kind, mark: names of a folder and a file"""
+    with contextlib.suppress(OSError, UnsafeFolder), own_folder(os.path.join(REMEMBERED, kind), 0o700) as folder:
+        os.stat(mark, dir_fd=folder)
+        return True
+    return False
+
+
+def remember(kind: str, mark: str) -> None:
+    """Record that this is so. It does no harm if it cannot be recorded."""
+    with contextlib.suppress(OSError, UnsafeFolder), own_folder(os.path.join(REMEMBERED, kind), 0o700) as folder:
+        marks = os.listdir("/proc/self/fd/%d" % folder)
+        for other in marks if len(marks) >= MOST_REMEMBERED else ():
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(other, dir_fd=folder)
+        os.close(os.open(mark, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600, dir_fd=folder))
 
 
 def cut_off(domain: t.Any) -> None:

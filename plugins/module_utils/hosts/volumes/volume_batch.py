@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 
 from ...core.amounts import GIB
 from ...core.errors import BootflowError, InvalidInput
+from ...core.volumes.names import DISCARD, NONE, SHRED
 from ..images.images import image_source
 from ..iscsi import target_tgt
 from ..lvm import lvm
@@ -30,7 +31,6 @@ from ..os.module_errors import failure
 from . import copy
 from .backend import Backend
 from .backend_facts import capacity, moment
-from .clear import is_wiped, wipe
 from .plan import (
     ABSENT,
     ACTIVATE,
@@ -175,7 +175,7 @@ class _Batch:
 
     def _mark_deleting(self, group: VolumeGroup, plans: t.Sequence[Plan]) -> None:
         """Mark the volumes, because a partly wiped volume must never be used as a complete one."""
-        marked = [p for p in plans if p.there is not None and is_wiped(self.backend, group, p.there)]
+        marked = [p for p in plans if p.there is not None and _is_wiped(self.backend, group, p.there)]
         names = [p.desired.name for p in marked if p.there is not None and DELETING not in p.there.tags]
         if not names:
             return
@@ -192,7 +192,7 @@ class _Batch:
         def clear(made: Plan) -> None:
             progress.mark_changed()
             if made.there is not None:
-                wipe(self.backend, group, made.there)
+                _wipe(self.backend, group, made.there)
 
         # Snapshots first, because overwriting an origin copies its data to its thick snapshots.
         plans = sorted(plans, key=lambda p: p.desired.kind != SNAPSHOT)
@@ -367,7 +367,7 @@ class _Batch:
             there = LogicalVolume(name=made.desired.name, uuid=made.desired.id, size=made.size, attr="-wi-a-----")
             if not self.backend.pool:
                 found = ready.get(made.desired.image_id)
-                wipe(self.backend, group, there, found.virtual_size if found is not None else 0)
+                _wipe(self.backend, group, there, found.virtual_size if found is not None else 0)
             with lvm.group_lock(group.name):
                 lvm.remove(group.name, [made.desired.name])
             outcome["changed"] = made.there is not None
@@ -376,6 +376,42 @@ class _Batch:
 def _state(desired: DesiredVolume, size: int, source: str) -> dict[str, t.Any]:
     """For a diff."""
     return {"name": desired.name, "size": size, "source": source}
+
+
+def _is_wiped(backend: Backend, group: VolumeGroup, lv: LogicalVolume) -> bool:
+    """Thin volumes are not wiped: their pool zeroes blocks before reuse, unless zeroing is disabled."""
+    if backend.clear == NONE:
+        return False
+    if lv.is_thin:
+        return backend.clear == DISCARD or not group.zeroing.get(lv.pool, False)
+    return True
+
+
+def _wipe(backend: Backend, group: VolumeGroup, lv: LogicalVolume, written: int = 0) -> None:
+    """Overwrite the data according to the settings before its space is reused.
+
+    :arg written: only the first so many bytes contain data; 0: all.
+    source: Cinder's volume_clear and volume_clear_size
+    """
+    if not _is_wiped(backend, group, lv):
+        return
+    path = group.path(lv.name)
+    with Steps(lv.uuid.replace("-", "")) as steps:
+        steps.at("deleting")
+        if lv.is_thick_snapshot:
+            with lvm.group_lock(group.name):
+                lvm.split_snapshot(group.name, lv.name)
+                lvm.set_active(group.name, [lv.name], True)
+        elif not lv.is_active:
+            lvm.set_active(group.name, [lv.name], True)
+        size = copy.device_size(path)
+        limit = min(size, backend.clear_size or size, written or size)
+        if lv.is_thin and backend.clear == DISCARD:
+            copy.discard(path)
+        elif backend.clear == SHRED:
+            copy.shred(path, limit)
+        else:
+            copy.zero(path, limit)
 
 
 def _rounds(desired_volumes: t.Sequence[DesiredVolume]) -> t.Iterator[list[DesiredVolume]]:

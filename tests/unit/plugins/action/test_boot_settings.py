@@ -21,11 +21,11 @@ from ansible_collections.bootflow.compute.plugins.action import (
     boot_passwords,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidInput, InvalidRequest
-from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.device_places import device_places
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.drive_files import unpack_files
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.password_hash import sha512_crypt
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import power_states
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.schedule import request_spec
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domains import device_places
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances, ports
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.views import instance_views
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables

@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks import boot_from_volume, image_checks
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.block_device_mapping import image_devices
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import BootflowError
-from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import device_places, drive_files
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import drive_files
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import quotas, retry
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Image
 from ansible_collections.bootflow.compute.plugins.module_utils.core.networks import ipam, names
@@ -26,6 +26,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.pc
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.catalogue import VolumeTypes
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.create_request import Known, volume_request
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.model import PoolState, VolumeRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domains import device_places
 
 ODD = (
     *(1, -1, 1.5, True, float("nan"), float("inf"), 10**400),
@@ -47,7 +48,7 @@ READERS = [
     pci_spec.split_address,
     drive_files.unpack_files,
     drive_files.check_path,
-    device_places.device_places,
+    device_places,
     names.check_interface,
     lambda value: names.check_source("network", value),
     lambda value: image_checks.check_info(value, "raw", "i"),

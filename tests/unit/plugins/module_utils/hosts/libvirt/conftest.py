@@ -13,7 +13,7 @@ import pathlib
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domains
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import locks, remembered
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import locks
 
 
 @pytest.fixture(name="lock_root", scope="session")
@@ -29,4 +29,4 @@ def _own_locks(monkeypatch: pytest.MonkeyPatch, lock_root: str) -> None:
 @pytest.fixture(autouse=True)
 def _no_form_is_known(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
     monkeypatch.setattr(domains, "_valid_forms", set())
-    monkeypatch.setattr(remembered, "ROOT", str(tmp_path / "remembered"))
+    monkeypatch.setattr(domains, "REMEMBERED", str(tmp_path / "remembered"))

@@ -15,7 +15,6 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import LibvirtError
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domains
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import remembered
 
 from .test_domain_names import Error, Libvirt, stand_in
 
@@ -110,7 +109,7 @@ def test_the_next_module_on_the_host_knows_the_forms(monkeypatch, schema):
         new_module(monkeypatch)
         define(host, number, kind)
     assert host.validated == [True, False, True, False]
-    assert os.stat(os.path.join(remembered.ROOT, domains.VALID)).st_mode & 0o777 == 0o700
+    assert os.stat(os.path.join(domains.REMEMBERED, domains.VALID)).st_mode & 0o777 == 0o700
 
 
 @pytest.mark.parametrize("change", ["another schema", "no schema", "an empty folder", "a folder of others"])
@@ -120,7 +119,7 @@ def test_a_form_is_validated_again(monkeypatch, schema, change):
     if change == "another schema":
         schema.write_text("<grammar ns=''/>")
     elif change == "a folder of others":
-        os.chmod(os.path.join(remembered.ROOT, domains.VALID), 0o777)
+        os.chmod(os.path.join(domains.REMEMBERED, domains.VALID), 0o777)
     else:
         schema.unlink()
         if change == "no schema":

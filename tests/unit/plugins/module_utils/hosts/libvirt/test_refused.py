@@ -13,8 +13,8 @@ import stat
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InstanceExists, LibvirtError
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domain_batch
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domains import DomainSpec
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.refused import MOST, refused_kept
 
 
 def spec(number: int = 0) -> DomainSpec:
@@ -24,7 +24,7 @@ def spec(number: int = 0) -> DomainSpec:
 
 
 def refuse(folder: pathlib.Path, number: int = 0, remedy: str = "") -> tuple[str, LibvirtError]:
-    with pytest.raises(LibvirtError) as caught, refused_kept(str(folder), spec(number)):
+    with pytest.raises(LibvirtError) as caught, domain_batch.refused_kept(str(folder), spec(number)):
         raise LibvirtError(reason="unsupported configuration", remedy=remedy)
     return str(folder / "_refused" / (spec(number).uuid + ".xml")), caught.value
 
@@ -39,15 +39,15 @@ def test_the_error_says_where_the_definition_is(tmp_path: pathlib.Path) -> None:
 
 
 def test_the_newest_are_kept(tmp_path: pathlib.Path) -> None:
-    paths = [refuse(tmp_path, number)[0] for number in range(MOST)]
+    paths = [refuse(tmp_path, number)[0] for number in range(domain_batch.MOST_REFUSED)]
     for age, path in enumerate(reversed(paths)):
         os.utime(path, (1e9 - age, 1e9 - age))
-    newest, _error = refuse(tmp_path, MOST)
+    newest, _error = refuse(tmp_path, domain_batch.MOST_REFUSED)
     assert sorted(os.listdir(tmp_path / "_refused")) == sorted(os.path.basename(p) for p in (*paths[1:], newest))
 
 
 def test_other_errors_keep_nothing_and_a_folder_that_cannot_be_written_hides_no_error(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(InstanceExists), refused_kept(str(tmp_path), spec()):
+    with pytest.raises(InstanceExists), domain_batch.refused_kept(str(tmp_path), spec()):
         raise InstanceExists(name="web", reason="another one")
     assert os.listdir(tmp_path) == []
     (tmp_path / "_refused").write_text("")

@@ -5,17 +5,11 @@
 from __future__ import annotations
 
 import os
-import pathlib
 
 import pytest
 
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import remembered
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.remembered import is_remembered, remember
-
-
-@pytest.fixture(autouse=True)
-def _own(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
-    monkeypatch.setattr(remembered, "ROOT", str(tmp_path / "run"))
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domains
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domains import is_remembered, remember
 
 
 def test_each_kind_has_its_own() -> None:
@@ -26,21 +20,21 @@ def test_each_kind_has_its_own() -> None:
         False,
         False,
     )
-    assert os.stat(os.path.join(remembered.ROOT, "forms")).st_mode & 0o777 == 0o700
+    assert os.stat(os.path.join(domains.REMEMBERED, "forms")).st_mode & 0o777 == 0o700
 
 
 def test_only_so_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remembered, "MOST", 3)
+    monkeypatch.setattr(domains, "MOST_REMEMBERED", 3)
     for number in range(5):
         remember("forms", str(number))
-        assert len(os.listdir(os.path.join(remembered.ROOT, "forms"))) <= 3
+        assert len(os.listdir(os.path.join(domains.REMEMBERED, "forms"))) <= 3
     assert [is_remembered("forms", str(n)) for n in range(5)] == [False, False, False, True, True]
 
 
 def test_a_folder_of_others_tells_nothing() -> None:
     remember("forms", "a")
-    os.chmod(os.path.join(remembered.ROOT, "forms"), 0o777)
+    os.chmod(os.path.join(domains.REMEMBERED, "forms"), 0o777)
     assert not is_remembered("forms", "a")
     remember("forms", "b")
-    os.chmod(os.path.join(remembered.ROOT, "forms"), 0o700)
+    os.chmod(os.path.join(domains.REMEMBERED, "forms"), 0o700)
     assert not is_remembered("forms", "b")

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.device_places import device_places
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domains import device_places
 
 XML = """<domain><devices>
   <emulator>/usr/bin/qemu</emulator>

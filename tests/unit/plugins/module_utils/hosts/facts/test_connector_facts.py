@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.iscsi import connector_facts
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.facts import facts
 
 NAME = "iqn.1993-08.org.debian:01:5f7a1c2b3d4e"
 
@@ -27,17 +27,17 @@ NAME = "iqn.1993-08.org.debian:01:5f7a1c2b3d4e"
 def test_the_name_of_the_initiator(tmp_path, text, name):
     path = tmp_path / "initiatorname.iscsi"
     path.write_text(text)
-    assert connector_facts.initiator_name(str(path)) == name
+    assert facts.initiator_name(str(path)) == name
 
 
 def test_a_host_without_an_initiator(tmp_path):
-    assert connector_facts.initiator_name(str(tmp_path / "none")) is None
-    assert connector_facts.initiator_name(str(tmp_path)) is None
+    assert facts.initiator_name(str(tmp_path / "none")) is None
+    assert facts.initiator_name(str(tmp_path)) is None
 
 
 def test_whether_qemu_opens_iscsi(tmp_path):
     patterns = [str(tmp_path / "*" / "block-iscsi.so")]
-    assert not connector_facts.qemu_opens_iscsi(patterns)
+    assert not facts.qemu_opens_iscsi(patterns)
     (tmp_path / "qemu").mkdir()
     (tmp_path / "qemu" / "block-iscsi.so").touch()
-    assert connector_facts.qemu_opens_iscsi(patterns)
+    assert facts.qemu_opens_iscsi(patterns)
