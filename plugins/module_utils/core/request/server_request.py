@@ -32,7 +32,6 @@ from ..reading.problems import Problems
 from ..reading.size import check_size
 from ..resources.claims import Overhead, overhead_of
 from ..resources.numa.topology import GuestNUMATopology
-from .block_device_mapping import legacy_block_devices, requested_block_devices, root_image, root_name
 from .catalogue import Catalogue
 from .guest_data import requested_files, requested_metadata, requested_user_data
 from .hints import requested_hints
@@ -40,6 +39,7 @@ from .image_rules import disk_config, image_errors, property_errors
 from .later import later_fields, later_security_groups
 from .networks import requested_networks
 from .options import POLICIES, RequestOptions
+from .requested_block_devices import legacy_block_devices, requested_block_devices, root_image, root_name
 from .requested_resources import RequestedResources, requested_resources
 from .schema import ALWAYS, BY_BOOT, IN_VERSION_1, IN_VERSION_2, entry_errors, request_validator, without_nulls
 

@@ -12,10 +12,6 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
-from ansible_collections.bootflow.compute.plugins.module_utils.core.request.block_device_mapping import (
-    legacy_block_devices,
-    requested_block_devices,
-)
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue import (
     catalogue_id,
     parse_catalogue,
@@ -25,6 +21,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.request.expa
     request_digest,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.options import RequestOptions
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.requested_block_devices import (
+    legacy_block_devices,
+    requested_block_devices,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.server_request import parse_requests
 
 TINY = catalogue_id("image", "tiny")
