@@ -16,6 +16,7 @@ import typing as t
 from ...module_utils.core import errors
 from ...module_utils.core.instances import quotas as instance_quotas
 from ...module_utils.core.model import Image
+from ...module_utils.core.reading.limits import is_volume_resource
 from ...module_utils.core.reading.nearest import question
 from ...module_utils.core.reading.problems import Problems
 from ...module_utils.core.request import catalogue as catalogue_module
@@ -156,7 +157,7 @@ def _check_quota_words(given: t.Any, problems: Problems) -> None:
     of_projects = projects.values() if isinstance(projects, t.Mapping) else ()
     for words in (given, *of_projects):
         for word in words if isinstance(words, t.Mapping) else ():
-            if word in _OTHER_QUOTAS or quotas.is_volume_resource(word):
+            if word in _OTHER_QUOTAS or is_volume_resource(word):
                 continue
             known = [*quotas.DEFAULTS, *_OTHER_QUOTAS]
             problems.add(

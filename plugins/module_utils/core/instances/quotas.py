@@ -13,9 +13,8 @@ from __future__ import annotations
 import typing as t
 
 from ..errors import InvalidInput, OverQuota, PortLimitExceeded
-from ..reading.limits import UNLIMITED, limit_of_quota, mapping_of_quotas
+from ..reading.limits import UNLIMITED, is_volume_resource, limit_of_quota, mapping_of_quotas
 from ..reading.nearest import question
-from ..volumes.quotas import is_volume_resource
 
 if t.TYPE_CHECKING:
     from .request import ServerRequest

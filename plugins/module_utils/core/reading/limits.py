@@ -13,6 +13,8 @@ from ..errors import InvalidInput
 from .formats import MAX_INT
 
 UNLIMITED = -1
+VOLUME_RESOURCES = ("volumes", "snapshots", "gigabytes", "per_volume_gigabytes")
+PER_VOLUME_TYPE = ("volumes", "gigabytes", "snapshots")  # of these each type has its own: gigabytes_fast
 
 _INTEGER = re.compile(r"-?[0-9]{1,18}\Z")
 
@@ -27,6 +29,13 @@ def limit_of_quota(value: t.Any, where: str, name: t.Any) -> int:
             remedy="Correct it in bootflow_quotas.",
         )
     return value
+
+
+def is_volume_resource(name: t.Any) -> bool:
+    """Whether a key of bootflow_quotas is about volumes: volumes, gigabytes_fast, ..."""
+    if not isinstance(name, str):
+        return False
+    return name in VOLUME_RESOURCES or any(name.startswith(kind + "_") for kind in PER_VOLUME_TYPE)
 
 
 def mapping_of_quotas(value: t.Any, what: str) -> t.Mapping[str, t.Any]:

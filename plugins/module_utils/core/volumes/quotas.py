@@ -19,24 +19,20 @@ from ..errors import (
     VolumeSizeExceedsAvailableQuota,
     VolumeSizeExceedsLimit,
 )
-from ..reading.limits import UNLIMITED, limit_of_quota, mapping_of_quotas
+from ..reading.limits import (
+    PER_VOLUME_TYPE,
+    UNLIMITED,
+    VOLUME_RESOURCES,
+    is_volume_resource,
+    limit_of_quota,
+    mapping_of_quotas,
+)
 from ..reading.nearest import question
 
-VOLUMES = "volumes"
-SNAPSHOTS = "snapshots"
-GIGABYTES = "gigabytes"
-PER_VOLUME_GIGABYTES = "per_volume_gigabytes"
+VOLUMES, SNAPSHOTS, GIGABYTES, PER_VOLUME_GIGABYTES = VOLUME_RESOURCES
 DEFAULTS = {VOLUMES: 10, SNAPSHOTS: 10, GIGABYTES: 1000, PER_VOLUME_GIGABYTES: UNLIMITED}
-PER_TYPE = (VOLUMES, GIGABYTES, SNAPSHOTS)
 
 Amounts = t.Mapping[str, int]
-
-
-def is_volume_resource(name: t.Any) -> bool:
-    """Whether a key of bootflow_quotas is about volumes: volumes, gigabytes_fast, ..."""
-    if not isinstance(name, str):
-        return False
-    return name in DEFAULTS or any(name.startswith(kind + "_") for kind in PER_TYPE)
 
 
 def limits_of(quotas: t.Mapping[str, t.Any] | None, project: str, type_names: t.Iterable[str] = ()) -> dict[str, int]:
@@ -46,7 +42,7 @@ def limits_of(quotas: t.Mapping[str, t.Any] | None, project: str, type_names: t.
     :arg type_names: the known volume types; a quota of another type is an error.
     :raises InvalidInput: not a mapping, an unknown type, or a limit that is not an integer from -1 to 2147483647.
     """
-    found = {**DEFAULTS, **{"%s_%s" % (kind, name): UNLIMITED for name in type_names for kind in PER_TYPE}}
+    found = {**DEFAULTS, **{"%s_%s" % (kind, name): UNLIMITED for name in type_names for kind in PER_VOLUME_TYPE}}
     quotas = mapping_of_quotas(quotas, "the quotas")
     projects = mapping_of_quotas(quotas.get("projects"), "projects of the quotas")
     where_mine = "quotas of project %s" % project
@@ -101,7 +97,7 @@ def _gigabytes(size: t.Any) -> int:
 
 def _with_type(amounts: dict[str, int], volume_type: str | None) -> dict[str, int]:
     if volume_type:
-        amounts.update({"%s_%s" % (kind, volume_type): amounts[kind] for kind in PER_TYPE if kind in amounts})
+        amounts.update({"%s_%s" % (kind, volume_type): amounts[kind] for kind in PER_VOLUME_TYPE if kind in amounts})
     return amounts
 
 

@@ -57,22 +57,6 @@ def test_bad_limits(bad):
         limits(bad)
 
 
-@pytest.mark.parametrize(
-    ("name", "is_one"),
-    [
-        ("volumes", True),
-        ("gigabytes_x", True),
-        ("snapshots", True),
-        ("per_volume_gigabytes", True),
-        ("cores", False),
-        ("volumesx", False),
-        (5, False),
-    ],
-)
-def test_words_of_volumes(name, is_one):
-    assert quotas.is_volume_resource(name) is is_one
-
-
 def test_what_is_taken():
     assert quotas.for_volume(5, "lvm") == {"volumes": 1, "gigabytes": 5, "volumes_lvm": 1, "gigabytes_lvm": 5}
     assert quotas.for_volume(5, None) == {"volumes": 1, "gigabytes": 5}
