@@ -72,9 +72,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute im
     nodes,
     profiles,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import bulk, this_run  # noqa: E402
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import this_run  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import Context  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction  # noqa: E402
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.fast import bulk  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments  # noqa: E402
 

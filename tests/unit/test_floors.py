@@ -210,3 +210,44 @@ def test_a_folder_can_be_taken_in_at_a_glance() -> None:
             folder = name.rpartition(".")[0]
             count[folder] = count.get(folder, 0) + 1
     assert {folder for folder, number in count.items() if number > FILES_OF_A_FOLDER} == set(LARGER)
+
+
+def words_of_dialects(tree: ast.AST) -> list[int]:
+    """Lines that ask for the name of a dialect, or compare with one."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr == "name":
+            of = node.value
+            if getattr(of, "attr", getattr(of, "id", "")) == "dialect":
+                found.append(node.lineno)
+        elif isinstance(node, ast.Compare):
+            values = [node.left, *node.comparators]
+            if any(isinstance(v, ast.Constant) and v.value in ("postgresql", "sqlite") for v in values):
+                found.append(node.lineno)
+    return found
+
+
+def test_who_needs_to_know_the_database_asks_for_a_difference_by_its_name() -> None:
+    """Of ledger.db.database_kind. Only the rooms of the engine and of what is there for speed may ask for the dialect itself."""
+    asking = {
+        (name, line)
+        for name, path in plugins().paths.items()
+        if not name.startswith(("ledger.db.", "ledger.fast."))
+        for line in words_of_dialects(ast.parse(path.read_text()))
+    }
+    assert asking == set()
+    for code in ("tx.dialect.name", "a(b.dialect.name)", "dialect.name", "'sqlite' != x", "x.name == 'postgresql'"):
+        assert words_of_dialects(ast.parse(code)) == [1], code
+
+
+def test_what_is_there_for_speed_says_what_it_sends_and_what_it_gains() -> None:
+    files = [name for name in plugins().paths if name.startswith("ledger.fast.")]
+    assert len(files) >= 6
+    for name in files:
+        text = ast.get_docstring(ast.parse(plugins().paths[name].read_text())) or ""
+        assert re.search(r"^SQL: .*``", text, re.MULTILINE), name
+        bench = re.search(r"^Bench: `scripts/bench (\w+)`, (.*)\.$", text, re.MULTILINE)
+        assert bench is not None, name
+        lines = (ROOT / "benchmarks" / (bench.group(1) + ".py")).read_text()
+        named = re.findall(r'"([^"]+)"', bench.group(2))
+        assert named and [line for line in named if line not in lines] == [], name

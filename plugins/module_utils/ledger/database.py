@@ -23,12 +23,15 @@ import time
 import typing as t
 
 from ..core import errors
-from .db import commits, database_errors, engine, sqlite_file, statistics
+from .db import commits, database_errors, engine, sqlite_file
 from .db.address import LedgerAddress, as_address, normalise_url, shown, sqlite_path
 from .db.database_errors import Kind
+from .db.database_kind import kind_of
 from .db.sqlalchemy_import import need_libraries, sa
 from .db.this_run import Context
 from .db.transaction import Transaction
+from .fast import statistics
+from .fast.joined_messages import joining_connection
 from .migrations import runner
 from .schema.identity import ledger_id
 
@@ -65,7 +68,7 @@ class Ledger:
 
     @property
     def is_server(self) -> bool:
-        return bool(self.engine.dialect.name == "postgresql")
+        return kind_of(self.engine).is_server
 
     @property
     def id(self) -> str:
@@ -345,7 +348,7 @@ def open_ledger(
     path = sqlite_path(url)
     warnings = [] if path is None else sqlite_file.prepare(shown(url), path, create)
     try:
-        ledger = Ledger(address, engine.make_engine(address), warnings, tell)
+        ledger = Ledger(address, engine.make_engine(address, joining_connection), warnings, tell)
     except (sa.exc.ArgumentError, ValueError):
         raise errors.LedgerError(
             url=shown(url),
@@ -377,6 +380,6 @@ def memory_ledger() -> Ledger:
     """An empty, migrated, private ledger, for check mode before the first boot."""
     need_libraries("sqlite://")
     address = LedgerAddress(url="sqlite://")
-    ledger = Ledger(address, engine.make_engine(address))
+    ledger = Ledger(address, engine.make_engine(address, joining_connection))
     ledger.migrate()
     return ledger

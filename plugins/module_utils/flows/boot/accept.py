@@ -29,9 +29,9 @@ from ...core.request.hostname import instance_hostname
 from ...core.request.image_rules import local_root_gb
 from ...ledger.compute import groups, history, instances, ports, requests, runs
 from ...ledger.compute.instances import Instance
-from ...ledger.db import bulk
 from ...ledger.db.locks import take_turns
 from ...ledger.db.transaction import Transaction
+from ...ledger.fast import bulk
 from ...ledger.storage import attachments
 from ..instances import delete, operation, redefine
 from .planned import VOLUME, BootVolumeOptions, Planned, volumes_requested, without_volumes

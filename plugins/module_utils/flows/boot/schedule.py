@@ -32,8 +32,8 @@ from ...core.scheduler.weighers.base import Weigher
 from ...ledger.compute import claims, cleanups, groups, history, instances, nodes, ports, runs
 from ...ledger.compute.fleet import Needs
 from ...ledger.compute.instances import Instance
-from ...ledger.db import bulk
 from ...ledger.db.transaction import Transaction
+from ...ledger.fast import bulk
 from ...ledger.storage import attachments
 from . import builds, failure
 from .planned import may_have_volumes

@@ -2,17 +2,21 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a boot looks at before it schedules, in one statement: each of these is a function of its own as well."""
+"""What a boot looks at before it schedules, in one statement: each of these is a function of its own as well.
+
+It is here and not in ``ledger/fast``, as it is made of conditions of nodes and runs.
+"""
 
 from __future__ import annotations
 
 import functools
 import typing as t
 
-from ..db import bulk
-from ..db.kept import Kept
+from ..db.database_kind import DatabaseKind
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
+from ..fast import bulk
+from ..fast.compiled_statement import CompiledStatement
 from . import nodes, runs
 
 
@@ -32,16 +36,16 @@ class Before(t.NamedTuple):
 def look(tx: Transaction, max_age: float) -> Before:
     """:arg max_age: of a recent report, in seconds."""
     values = {"since": tx.now - max_age, "run": tx.run.id, "now": tx.now}
-    ((to_clean, fresh, left_work),) = _query(tx.dialect.name).tuples(tx, values)
+    ((to_clean, fresh, left_work),) = _query(tx.database_kind).tuples(tx, values)
     return Before(set(bulk.texts(to_clean)), set(bulk.texts(fresh)), bool(left_work))
 
 
 @functools.cache
-def _query(dialect: str) -> Kept:
-    listing = bulk.LISTING[dialect]
-    return Kept(
+def _query(database: DatabaseKind) -> CompiledStatement:
+    hosts = bulk.json_list(database, "host")
+    return CompiledStatement(
         sa.text(
-            "SELECT (SELECT %s(host) FROM cleanups), (SELECT %s(host) FROM compute_nodes WHERE %s), %s"
-            % (listing, listing, nodes.RECENT, runs.LEFT_WORK)
+            "SELECT (SELECT %s FROM cleanups), (SELECT %s FROM compute_nodes WHERE %s), %s"
+            % (hosts, hosts, nodes.RECENT, runs.LEFT_WORK)
         )
     )

@@ -21,9 +21,9 @@ from ...core.resources import dedicated
 from ...core.resources.claims import NodeUsage, ResourceRequest, UsageDelta, claim_test, usage_delta
 from ...core.resources.dedicated import Allocation, DedicatedRequest
 from ...core.resources.numa.topology import NUMALimits
-from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
+from ..fast import bulk
 from ..schema.tables import claims, compute_nodes, device_claims, instances
 from . import dedicated_resources, nodes
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 import typing as t
 
 from ...core.instances.states import DELETING, ERROR
-from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
+from ..fast import bulk
 from ..schema.tables import cleanups, instances
 from . import claims, ports, sightings
 

@@ -19,9 +19,9 @@ from ...core.resources.numa.topology import GuestNUMATopology, HostNUMATopology
 from ...core.resources.numa.usage import apply_usage
 from ...core.resources.pci.device import PciDevice
 from ...core.resources.pci.pools import free_devices
-from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
+from ..fast import bulk
 from ..schema.tables import claims, compute_nodes, device_claims, instances, node_facts
 from . import nodes, profiles
 

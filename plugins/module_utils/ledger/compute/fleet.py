@@ -17,12 +17,12 @@ from ...core.scheduler import host_state
 from ...core.scheduler.aggregates import Aggregate
 from ...core.scheduler.columns import Fleet, Same, np
 from ...core.scheduler.host_state import HostState
-from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
+from ..fast import bulk, packed_nodes
 from ..schema.packed import TRUTHS
 from ..schema.tables import compute_nodes, instances, request_specs
-from . import dedicated_resources, nodes, packed_nodes, profiles
+from . import dedicated_resources, nodes, profiles
 
 # Columns from which a HostState is derived, in addition to those that are its fields.
 _OTHERS = ("availability_zone", "profile_id", "disabled", "down")
@@ -145,13 +145,13 @@ def _packed(
 ) -> _Found:
     rows = packed_nodes.read(tx)
     known = set(rows.column("host"))
-    same = bool(configurations) and not known <= wanted and rows.has_settings(configurations)
+    same = bool(configurations) and not known <= wanted and rows.has_settings(configurations, nodes.CONFIGURATION)
     with_devices = rows.with_devices
     order = _order(rows.column("host"), rows.column("node"), known, wanted)
     if order is not None:
         rows.pick(order)
     if configurations and known <= wanted:  # in the order of the hosts, which is mostly that of the inventory
-        same = rows.has_settings(configurations)
+        same = rows.has_settings(configurations, nodes.CONFIGURATION)
     table = {name: rows.column(name) for name in COLUMNS}
     return _Found(table, rows.busy, with_devices, known, same, rows.profiles)
 

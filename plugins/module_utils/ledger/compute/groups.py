@@ -15,10 +15,10 @@ from collections import defaultdict
 
 from ...core import errors
 from ...core.instances.server_groups import ServerGroup
-from ..db import bulk
 from ..db.locks import insert_new
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
+from ..fast import bulk
 from ..schema.tables import claims, compute_nodes, instances, server_groups
 
 

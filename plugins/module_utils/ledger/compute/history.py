@@ -13,9 +13,9 @@ import typing as t
 
 from ...core import errors
 from ...core.times import utc
-from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
+from ..fast import bulk
 from ..schema.tables import instance_action_events, instance_actions, instance_faults, notifications
 
 SUCCESS = "Success"

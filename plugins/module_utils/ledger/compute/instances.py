@@ -14,11 +14,12 @@ import typing as t
 
 from ...core import errors
 from ...core.instances import states
-from ..db import bulk
-from ..db.kept import Kept
+from ..db.database_kind import DatabaseKind
 from ..db.sqlalchemy_import import sa
 from ..db.this_run import NOTIFY_NOTHING, NOTIFY_VM_AND_TASK_STATE
 from ..db.transaction import Transaction
+from ..fast import bulk
+from ..fast.compiled_statement import CompiledStatement
 from ..schema.tables import block_device_mappings, instances, ports, request_specs, runs
 from . import history, requests
 
@@ -238,7 +239,7 @@ def select_live(
     values = {"project": project, "run_id": run_id, "host": host, "task_state": task_state, "vm_state": vm_state}
     listed = {"some_" + n: bulk.listed(tx, c[n], set(some)) for n, some in lists.items() if some is not None}
     given = {n: value for n, value in values.items() if value is not None}
-    query = _live_query(tx.dialect.name, tuple(listed), tuple(given), lock)
+    query = _live_query(tx.database_kind, tuple(listed), tuple(given), lock)
     found = [dict(zip(_COLUMNS, row)) for row in query.tuples(tx, {**listed, **given})]
     return sorted(
         with_specs(tx, found),
@@ -247,25 +248,27 @@ def select_live(
 
 
 @functools.cache
-def _live_query(dialect: str, lists: tuple[str, ...], values: tuple[str, ...], lock: bool) -> Kept:
+def _live_query(
+    database: DatabaseKind, lists: tuple[str, ...], values: tuple[str, ...], lock: bool
+) -> CompiledStatement:
     """Made once for each kind of condition: building and compiling it costs more than running it."""
     c = instances.c
     query = sa.select(instances)
     conditions = {"deleted": c.deleted == LIVE}
     conditions.update({name: c[name] == sa.bindparam(name, type_=c[name].type) for name in values})
-    if dialect == "postgresql" and "some_uuid" in lists:
+    if database.plans_by_statistics and "some_uuid" in lists:
         # In a ledger that has grown since its tables were analyzed, PostgreSQL believes that few rows are live or of a host,
         # and reads all of that index instead of looking up each UUID. What "IS TRUE" is asked of is not looked up.
         conditions = {name: condition.is_(sa.true()) for name, condition in conditions.items()}
-    elif dialect == "postgresql" and "some_display_name" in lists and "project" in values:
+    elif database.plans_by_statistics and "some_display_name" in lists and "project" in values:
         named = _named_rows()
         query = query.join(named, sa.and_(*(c[n] == named.c[n] for n in ("project", "display_name", "deleted"))))
         lists = tuple(n for n in lists if n != "some_display_name")
         del conditions["deleted"], conditions["project"]
     query = query.where(*conditions.values())
     for name in lists:
-        query = query.where(bulk.among_named(dialect, c[name.removeprefix("some_")], name))
-    return Kept(query.order_by(c.uuid).with_for_update(of=instances) if lock else query)
+        query = query.where(bulk.among_named(database, c[name.removeprefix("some_")], name))
+    return CompiledStatement(query.order_by(c.uuid).with_for_update(of=instances) if lock else query)
 
 
 def _named_rows() -> sa.Subquery:
@@ -467,14 +470,16 @@ def waits_for_host(tx: Transaction, run_id: str) -> bool:
 def builds_among(tx: Transaction, uuids: t.Sequence[str]) -> list[tuple[str, str | None]]:
     """uuid and task_state of those that are builds of this run, by uuid."""
     values = {"run": tx.run.id, "uuids": bulk.listed(tx, instances.c.uuid, uuids)}
-    return _builds_among(tx.dialect.name).tuples(tx, values)
+    return _builds_among(tx.database_kind).tuples(tx, values)
 
 
 @functools.cache
-def _builds_among(dialect: str) -> Kept:
+def _builds_among(database: DatabaseKind) -> CompiledStatement:
     c = instances.c
-    mine = bulk.among_named(dialect, c.uuid, "uuids")
-    return Kept(sa.select(c.uuid, c.task_state).where(mine, _builds_of(sa.bindparam("run"))).order_by(c.uuid))
+    mine = bulk.among_named(database, c.uuid, "uuids")
+    return CompiledStatement(
+        sa.select(c.uuid, c.task_state).where(mine, _builds_of(sa.bindparam("run"))).order_by(c.uuid)
+    )
 
 
 def hosts_of_run(tx: Transaction, run_id: str) -> list[str]:
@@ -489,7 +494,7 @@ class BuildsOfRun:
     def __init__(self, tx: Transaction):
         self.hosts: set[str] = set()
         self.with_attachments = False
-        _builds_query(tx.dialect.name).later(tx, {"run": tx.run.id}, self._take)
+        _builds_query(tx.database_kind).later(tx, {"run": tx.run.id}, self._take)
 
     def _take(self, rows: list[t.Any]) -> None:
         ((hosts, attached),) = rows
@@ -498,13 +503,13 @@ class BuildsOfRun:
 
 
 @functools.cache
-def _builds_query(dialect: str) -> Kept:
-    return Kept(
+def _builds_query(database: DatabaseKind) -> CompiledStatement:
+    return CompiledStatement(
         sa.text(
-            "SELECT (SELECT %s(DISTINCT host) FROM instances WHERE run_id = :run AND deleted = '' AND vm_state = 'building'"
+            "SELECT (SELECT %s FROM instances WHERE run_id = :run AND deleted = '' AND vm_state = 'building'"
             " AND host IS NOT NULL AND (task_state IS NULL OR task_state <> '%s')),"
             " EXISTS (SELECT 1 FROM volume_attachments WHERE run_id = :run AND deleted = '')"
-            % (bulk.LISTING[dialect], states.SCHEDULING)
+            % (bulk.json_list(database, "DISTINCT host"), states.SCHEDULING)
         )
     )
 
@@ -515,8 +520,10 @@ def _builds_of(run_id: t.Any) -> sa.ColumnElement[bool]:
 
 
 _OF_RUN = _builds_of(sa.bindparam("run"))
-_WAITING = Kept(sa.select(instances.c.uuid).where(_OF_RUN, instances.c.task_state == states.SCHEDULING).limit(1))
-_HOSTS_OF_RUN = Kept(sa.select(instances.c.host).where(_OF_RUN, instances.c.host.is_not(None)).distinct())
+_WAITING = CompiledStatement(
+    sa.select(instances.c.uuid).where(_OF_RUN, instances.c.task_state == states.SCHEDULING).limit(1)
+)
+_HOSTS_OF_RUN = CompiledStatement(sa.select(instances.c.host).where(_OF_RUN, instances.c.host.is_not(None)).distinct())
 
 
 def place(tx: Transaction, placements: t.Sequence[t.Mapping[str, t.Any]]) -> None:

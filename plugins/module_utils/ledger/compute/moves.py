@@ -16,9 +16,9 @@ from ...core.errors import MigrationConflict
 from ...core.instances import move_life, move_mark, moves
 from ...core.instances.move_life import Event
 from ...core.instances.progress import Progress
-from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
+from ..fast import bulk
 from ..schema.tables import instance_actions, migrations
 
 

@@ -7,16 +7,16 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import typing as t
 import uuid
 
 from ...core.scheduler.host_state import COLUMNS, REPORTED
-from ..db import bulk
-from ..db.kept import Kept
+from ..db.database_kind import DatabaseKind
 from ..db.locks import insert_new
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
+from ..fast import bulk, setting_kinds
+from ..fast.compiled_statement import CompiledStatement
 from ..schema.identity import ledger_id
 from ..schema.tables import claims, compute_nodes, device_claims, instances, migrations
 from ..schema.tables import node_facts as node_facts_table
@@ -37,9 +37,6 @@ CONFIGURATION = (
     "disabled",
     "disabled_reason",
 )
-
-
-KINDS = 20  # of settings that the database compares; hosts with still others are read
 
 
 class NodeUsageRow:
@@ -345,14 +342,16 @@ def lock(tx: Transaction, node_ids: t.Collection[int]) -> list[NodeUsageRow]:
     if not node_ids:
         return []
     ids = bulk.listed(tx, compute_nodes.c.id, sorted(set(node_ids)))
-    return _lock_query(tx.dialect.name).rows(tx, NodeUsageRow, {"ids": ids})
+    return _lock_query(tx.database_kind).rows(tx, NodeUsageRow, {"ids": ids})
 
 
 @functools.cache
-def _lock_query(dialect: str) -> Kept:
+def _lock_query(database: DatabaseKind) -> CompiledStatement:
     c = compute_nodes.c
     columns = (c.id, c.host, c.node, c.memory_mb, c.memory_mb_used, c.local_gb, c.local_gb_used, c.vcpus, c.vcpus_used)
-    return Kept(sa.select(*columns).where(bulk.among_named(dialect, c.id, "ids")).order_by(c.id).with_for_update())
+    return CompiledStatement(
+        sa.select(*columns).where(bulk.among_named(database, c.id, "ids")).order_by(c.id).with_for_update()
+    )
 
 
 def recount(tx: Transaction, node_ids: t.Sequence[int]) -> None:
@@ -398,72 +397,10 @@ def differing(
 ) -> list[tuple[int, str, dict[str, t.Any]]]:
     """(id, host, settings as the inventory has them) of the rows with others, by id.
 
-    Many hosts have the same settings: the database tells which of these kinds a row has, and only rows of another kind than
-    their host's are read.
+    Only rows of another kind than their host's are read (setting_kinds).
     """
-    kinds = _kinds_of(configurations)
-    if not kinds:
-        return []
-    told = [its for its, _hosts in kinds[:KINDS]]
-    statement = _kinds_statement(tx.dialect.name, _columns_of(told), len(kinds) == 1)
-    other: set[str] = set()
-    for kind, names in statement.tuples(tx, _values_of(told)):
-        other.update(set(bulk.texts(names)) - kinds[kind][1] if kind >= 0 else bulk.texts(names))
-    other &= configurations.keys()
+    other = setting_kinds.hosts_with_other_settings(tx, configurations, CONFIGURATION)
     return _differences(tx, {host: configurations[host] for host in other}) if other else []
-
-
-def _kinds_of(
-    configurations: t.Mapping[str, t.Mapping[str, t.Any]],
-) -> list[tuple[t.Mapping[str, t.Any], set[str]]]:
-    """The different settings, each with its hosts. Hosts that share the object are not compared one by one."""
-    ids = list(map(id, configurations.values()))
-    objects = dict(zip(ids, configurations.values()))
-    kinds: list[tuple[t.Mapping[str, t.Any], set[str]]] = []
-    if len(objects) <= KINDS:
-        members = {key: set(itertools.compress(configurations, map(key.__eq__, ids))) for key in objects}
-    else:
-        members = {key: set() for key in objects}
-        for host, key in zip(configurations, ids):
-            members[key].add(host)
-    for key, wanted in objects.items():
-        hosts = next((its_hosts for its, its_hosts in kinds if its == wanted), None)
-        if hosts is None:
-            kinds.append((wanted, members[key]))
-        else:
-            hosts |= members[key]
-    return kinds
-
-
-@functools.lru_cache(maxsize=64)
-def _kinds_statement(dialect: str, kinds: tuple[tuple[str, ...], ...], only_others: bool) -> Kept:
-    """(number of a kind of settings or -1, JSON list of the hosts that have it). :arg only_others: not those of the first kind."""
-    where = " WHERE NOT (%s)" % _is_of_kind(0, kinds[0]) if only_others else ""
-    return Kept(
-        sa.text(
-            "SELECT kind, %s(host) FROM (SELECT host, %s AS kind FROM compute_nodes%s) AS n GROUP BY kind"
-            % (bulk.LISTING[dialect], _kind_of(kinds), where)
-        )
-    )
-
-
-def _kind_of(kinds: t.Sequence[tuple[str, ...]]) -> str:
-    """An expression: the number of the settings that a row has, or -1. :arg kinds: their columns."""
-    cases = ("WHEN %s THEN %d" % (_is_of_kind(n, columns), n) for n, columns in enumerate(kinds))
-    return "CASE %s ELSE -1 END" % " ".join(cases)
-
-
-def _is_of_kind(number: int, columns: tuple[str, ...]) -> str:
-    values = ", ".join(":k%d_%s" % (number, k) for k in columns)
-    return "(%s) = (%s)" % (", ".join(columns), values) if columns else "1 = 1"
-
-
-def _columns_of(kinds: t.Iterable[t.Mapping[str, t.Any]]) -> tuple[tuple[str, ...], ...]:
-    return tuple(tuple(k for k in CONFIGURATION if k in its) for its in kinds)
-
-
-def _values_of(kinds: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, t.Any]:
-    return {"k%d_%s" % (n, k): its[k] for n, its in enumerate(kinds) for k in CONFIGURATION if k in its}
 
 
 def _differences(
@@ -557,13 +494,15 @@ RECENT = _ANSWERED + " AND reported_at >= :since"
 
 def _hosts_with(tx: Transaction, condition: str, since: float) -> set[str]:
     """The hosts with a node that meets the condition."""
-    ((names,),) = _hosts_query(tx.dialect.name, condition).tuples(tx, {"since": since})
+    ((names,),) = _hosts_query(tx.database_kind, condition).tuples(tx, {"since": since})
     return set(bulk.texts(names))
 
 
 @functools.cache
-def _hosts_query(dialect: str, condition: str) -> Kept:
-    return Kept(sa.text("SELECT %s(host) FROM compute_nodes WHERE %s" % (bulk.LISTING[dialect], condition)))
+def _hosts_query(database: DatabaseKind, condition: str) -> CompiledStatement:
+    return CompiledStatement(
+        sa.text("SELECT %s FROM compute_nodes WHERE %s" % (bulk.json_list(database, "host"), condition))
+    )
 
 
 def node_facts(tx: Transaction, host: str, node: str) -> dict[str, t.Any]:

@@ -18,10 +18,10 @@ from ...core import errors
 from ...core.model import Network, NetworkRequest, Subnet
 from ...core.networks import ipam
 from ...core.networks.network_info import PortRecord
-from ..db import bulk
 from ..db.locks import take_turns
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
+from ..fast import bulk
 from ..schema.tables import free_addresses, instances, ip_allocations, ports, subnet_pools
 from . import requests
 

@@ -11,11 +11,12 @@ import hashlib
 import json
 import typing as t
 
-from ..db import bulk
-from ..db.kept import Kept
+from ..db.database_kind import DatabaseKind
 from ..db.locks import insert_new
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
+from ..fast import bulk
+from ..fast.compiled_statement import CompiledStatement
 from ..schema.tables import node_profiles
 
 
@@ -34,10 +35,10 @@ def profile_id(tx: Transaction, content: t.Mapping[str, t.Any]) -> int:
 def load(tx: Transaction, ids: t.Iterable[int | None]) -> dict[int, dict[str, t.Any]]:
     """id -> content."""
     named = bulk.listed(tx, node_profiles.c.id, sorted({i for i in ids if i is not None}))
-    return dict(map(tuple, _query(tx.dialect.name).tuples(tx, {"ids": named})))
+    return dict(map(tuple, _query(tx.database_kind).tuples(tx, {"ids": named})))
 
 
 @functools.cache
-def _query(dialect: str) -> Kept:
+def _query(database: DatabaseKind) -> CompiledStatement:
     c = node_profiles.c
-    return Kept(sa.select(c.id, c.profile).where(bulk.among_named(dialect, c.id, "ids")))
+    return CompiledStatement(sa.select(c.id, c.profile).where(bulk.among_named(database, c.id, "ids")))

@@ -11,10 +11,11 @@ import typing as t
 
 from ...core import errors
 from ...core.resources.claims import Overhead
-from ..db import bulk
-from ..db.kept import Kept
+from ..db.database_kind import DatabaseKind
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
+from ..fast import bulk
+from ..fast.compiled_statement import CompiledStatement
 from ..schema.tables import request_specs, reservations
 
 #: Of the documents that add_spec() writes. Minor versions add fields, which an older document leaves at their defaults.
@@ -22,7 +23,7 @@ SPEC_VERSION = "1.2"
 
 FEW = 3  # entries: a request that changes nothing wastes as many ids
 
-_NEXT_IDS = Kept(
+_NEXT_IDS = CompiledStatement(
     sa.text(
         "SELECT nextval(pg_get_serial_sequence('request_specs', 'id')) FROM generate_series(1, CAST(:count AS INTEGER))"
     )
@@ -53,7 +54,7 @@ class Entry(t.NamedTuple):
 
 def new_ids(tx: Transaction, count: int) -> list[int]:
     """Ids for new entries."""
-    if tx.dialect.name == "postgresql":
+    if tx.database_kind.has_sequences:
         return [int(key) for (key,) in _NEXT_IDS.tuples(tx, {"count": count})]
     last = int(tx.execute(sa.select(sa.func.coalesce(sa.func.max(request_specs.c.id), 0))).scalar_one())
     return list(range(last + 1, last + 1 + count))
@@ -65,7 +66,7 @@ class IdsAhead:
 
     def __init__(self, tx: Transaction, count: int):
         self.ids: list[int] = []
-        if count <= FEW and tx.dialect.name == "postgresql":
+        if count <= FEW and tx.database_kind.has_sequences:
             _NEXT_IDS.later(tx, {"count": count}, lambda rows: self.ids.extend(int(key) for (key,) in rows))
 
     def take(self, tx: Transaction, count: int) -> list[int]:
@@ -90,7 +91,7 @@ def specs(tx: Transaction, ids: t.Iterable[int]) -> dict[int, SpecRow]:
     if not wanted:
         return {}
     parameters = {"ids": bulk.listed(tx, request_specs.c.id, wanted)}
-    found = {r.id: r for r in _specs_query(tx.dialect.name).rows(tx, SpecRow, parameters)}
+    found = {r.id: r for r in _specs_query(tx.database_kind).rows(tx, SpecRow, parameters)}
     for row in found.values():
         if row.spec_version != SPEC_VERSION and not _is_known(row.spec_version):
             raise errors.RequestTooNew(
@@ -100,9 +101,11 @@ def specs(tx: Transaction, ids: t.Iterable[int]) -> dict[int, SpecRow]:
 
 
 @functools.cache
-def _specs_query(dialect: str) -> Kept:
+def _specs_query(database: DatabaseKind) -> CompiledStatement:
     c = request_specs.c
-    return Kept(sa.select(c.id, c.spec_version, c.spec, c.digest).where(bulk.among_named(dialect, c.id, "ids")))
+    return CompiledStatement(
+        sa.select(c.id, c.spec_version, c.spec, c.digest).where(bulk.among_named(database, c.id, "ids"))
+    )
 
 
 def networks(tx: Transaction, ids: t.Iterable[int]) -> dict[int, list[dict[str, t.Any]]]:

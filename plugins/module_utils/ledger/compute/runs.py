@@ -14,11 +14,12 @@ import typing as t
 
 from ...core import errors
 from ...core.times import utc
-from ..db import bulk, this_run
-from ..db.kept import Kept
+from ..db import this_run
 from ..db.sqlalchemy_import import sa
 from ..db.this_run import RunIdentity
 from ..db.transaction import Transaction
+from ..fast import bulk
+from ..fast.compiled_statement import CompiledStatement
 from ..schema.tables import runs
 from ..schema.volume_tables import SNAPSHOTS_AT_WORK
 
@@ -38,7 +39,7 @@ class RunRow:
 
 
 # Two tasks of one run may come here at once; either lease is valid.
-_RENEW = Kept(
+_RENEW = CompiledStatement(
     sa.text(
         "INSERT INTO runs (%s) VALUES (%s) ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until"
         % (", ".join(runs.c.keys()), ", ".join(":" + n for n in runs.c.keys()))

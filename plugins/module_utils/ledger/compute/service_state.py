@@ -12,9 +12,9 @@ from __future__ import annotations
 import typing as t
 
 from ...core import errors
-from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
+from ..fast import bulk
 from ..schema.tables import compute_nodes
 from .nodes import NodeRow, lock
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 import typing as t
 
 from ...core.instances import moves, states
-from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
+from ..fast import bulk
 from ..schema.tables import cleanups, compute_nodes, instances, migrations, runs, sightings
 
 if t.TYPE_CHECKING:

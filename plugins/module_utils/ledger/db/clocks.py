@@ -23,7 +23,7 @@ def ahead(tx: Transaction, clock: t.Callable[[], float] = time.time) -> float:
 
     0 where they agree, as far as the time that the answer takes lets one see, and of a file of this machine.
     """
-    if tx.dialect.name != "postgresql":
+    if not tx.database_kind.is_server:
         return 0.0
     before = clock()
     server = float(tx.execute(_SERVER).scalar_one())

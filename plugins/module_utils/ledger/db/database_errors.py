@@ -12,7 +12,7 @@ import typing as t
 
 from ...core import errors
 from .address import LedgerAddress, normalise_url, scrubbed, shown, url_is_sqlite
-from .answers import NO_ANSWER
+from .limited_connection import NO_ANSWER
 from .sqlalchemy_import import sa
 from .sqlite_file import FOLDER_REMEDY
 from .transaction import READ_ONLY_SERVER

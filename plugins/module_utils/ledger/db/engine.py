@@ -18,7 +18,6 @@ import json
 import time
 import typing as t
 
-from . import answers
 from .address import MEMORY, LedgerAddress, hosts_as_options, normalise_url, url_is_sqlite, without_password
 from .sqlalchemy_import import sa
 from .transaction import is_of_standby
@@ -41,12 +40,15 @@ READ_ONLY = "bootflow_read_only"
 MIGRATION = "bootflow_migration"
 
 
-def make_engine(address: LedgerAddress) -> sa.Engine:
+def make_engine(address: LedgerAddress, connection_class: t.Callable[[], type[t.Any]]) -> sa.Engine:
     """The engine of a ledger.
 
-    :raises sqlalchemy.exc.ArgumentError, ValueError: not a database URL."""
+    :arg connection_class: returns the class of connections to PostgreSQL: psycopg's, with ``limit`` (seconds) and ``begins`` (statements
+        that it sends before the first one of a transaction). Is called when one is opened, as psycopg may be missing.
+    :raises sqlalchemy.exc.ArgumentError, ValueError: not a database URL.
+    """
     url = normalise_url(address.url)
-    return _sqlite(address, url) if url_is_sqlite(url) else _postgresql(address, url)
+    return _sqlite(address, url) if url_is_sqlite(url) else _postgresql(address, url, connection_class)
 
 
 # --- sqlite --------------------------------------------------------------------------------------------------------
@@ -89,7 +91,7 @@ def _sqlite(address: LedgerAddress, url: str) -> sa.Engine:
 # --- PostgreSQL ----------------------------------------------------------------------------------------------------
 
 
-def _postgresql(address: LedgerAddress, url: str) -> sa.Engine:
+def _postgresql(address: LedgerAddress, url: str, connection_class: t.Callable[[], type[t.Any]]) -> sa.Engine:
     parsed = sa.make_url(hosts_as_options(without_password(url)))
     query = {k: v for k, v in parsed.query.items() if k != "password"}
     stray = parsed.password
@@ -107,7 +109,7 @@ def _postgresql(address: LedgerAddress, url: str) -> sa.Engine:
 
     @sa.event.listens_for(engine, "do_connect")
     def on_do_connect(_dialect: t.Any, _record: t.Any, positional: t.Any, named: t.Any) -> t.Any:
-        connection: t.Any = answers.limited_connection().connect(*positional, **named)
+        connection: t.Any = connection_class().connect(*positional, **named)
         connection.limit = _answer_limit(address, address.statement_timeout)
         return connection
 

@@ -16,11 +16,11 @@ import typing as t
 import zlib
 
 from ...core.optional import optional_import
-from .kept import Kept
 from .sqlalchemy_import import sa
 from .transaction import Transaction
 
-_TAKE = Kept(sa.text("SELECT pg_advisory_xact_lock(key) FROM unnest(CAST(:keys AS BIGINT[])) AS key"))  # in their order
+# In their order; in the driver's form
+_TAKE = "SELECT pg_advisory_xact_lock(key) FROM unnest(CAST(%(keys)s AS BIGINT[])) AS key"
 
 
 def take_turns(tx: Transaction, kind: str, names: t.Iterable[str]) -> None:
@@ -28,17 +28,17 @@ def take_turns(tx: Transaction, kind: str, names: t.Iterable[str]) -> None:
 
     Two names may share a key: then they take turns, which is slower but correct.
     """
-    if tx.dialect.name != "postgresql":
+    if not tx.database_kind.locks_rows:
         return
     keys = sorted({zlib.crc32(("%s %s" % (kind, name)).encode()) for name in names})
     if keys:
-        _TAKE.later(tx, {"keys": "{%s}" % ",".join(map(str, keys))})
+        tx.later(_TAKE, {"keys": "{%s}" % ",".join(map(str, keys))})
 
 
 def insert_new(tx: Transaction, table: sa.Table, **values: t.Any) -> bool:
     """Insert a row unless one with its unique columns exists, even if another transaction is just writing it."""
-    insert = optional_import("sqlalchemy.dialects.%s" % tx.dialect.name).insert
+    insert = optional_import("sqlalchemy.dialects.%s" % tx.database_kind.name).insert
     statement = insert(table).values(**values).on_conflict_do_nothing()
-    if tx.dialect.name == "postgresql":  # which returns the new key, and then does not count
-        return tx.execute(statement.returning(sa.literal(1))).first() is not None
-    return bool(tx.execute(statement).rowcount)
+    if tx.database_kind.counts_inserted_rows:
+        return bool(tx.execute(statement).rowcount)
+    return tx.execute(statement.returning(sa.literal(1))).first() is not None

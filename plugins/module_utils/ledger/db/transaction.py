@@ -10,7 +10,7 @@ import random
 import typing as t
 from dataclasses import dataclass, field
 
-from .answers import Waiting
+from .database_kind import DatabaseKind, kind_of
 from .sqlalchemy_import import sa
 from .this_run import Context, RunIdentity
 
@@ -24,6 +24,14 @@ class Part(t.NamedTuple):
 
     text: str
     values: t.Mapping[str, t.Any]
+
+
+class Waiting(t.NamedTuple):
+    """A statement to be sent with the next one, in the driver's form."""
+
+    text: str
+    values: t.Mapping[str, t.Any]
+    take: t.Callable[[list[tuple[t.Any, ...]]], None] | None = None  # is given its rows
 
 
 def is_of_standby(error: BaseException | None, driver_connection: t.Any) -> bool:
@@ -85,7 +93,7 @@ class Transaction:
 
     def flush(self) -> None:
         """Send what waits for another statement."""
-        if self.dialect.name == "postgresql" and self._driver_connection().waiting:
+        if self.database_kind.joins_messages and self._driver_connection().waiting:
             last = self._driver_connection().waiting.pop()
             cursor = self._sent(last.text, last.values, False)
             if last.take is not None:
@@ -125,6 +133,11 @@ class Transaction:
     @property
     def dialect(self) -> sa.Dialect:
         return self.connection.dialect
+
+    @property
+    def database_kind(self) -> DatabaseKind:
+        """Names the differences between the databases."""
+        return kind_of(self.connection)
 
     def for_run(self, context: Context) -> Transaction:
         """The same transaction for another run."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..db.database_kind import kind_of
 from ..db.sqlalchemy_import import sa
 
 # Every constraint has a name, so that a later revision can change it on any database.
@@ -33,7 +34,7 @@ def _add_conditions(_metadata: sa.MetaData, connection: sa.Connection, **_how: t
     for table in metadata.tables.values():
         for index in table.indexes:
             if "where" in index.info:
-                index.dialect_kwargs["%s_where" % connection.dialect.name] = sa.text(index.info["where"])
+                index.dialect_kwargs["%s_where" % kind_of(connection).name] = sa.text(index.info["where"])
 
 
 sa.event.listen(metadata, "before_create", _add_conditions)

@@ -18,6 +18,7 @@ import hashlib
 import typing as t
 
 from ...core.scheduler.host_state import COLUMNS
+from ..db.database_kind import kind_of
 from ..db.sqlalchemy_import import sa
 from .tables import compute_nodes
 
@@ -117,7 +118,7 @@ def generate(op: t.Any) -> None:
     """
     connection = op.get_bind()
     old = [c["name"] for c in sa.inspect(connection).get_columns(compute_nodes.name) if c["name"].startswith("packed_")]
-    if connection.dialect.name == "postgresql":
+    if kind_of(connection).alters_tables:
         changes = ["DROP COLUMN %s" % name for name in old] + [
             "ADD COLUMN %s %s" % column for column in POSTGRESQL.items()
         ]

@@ -19,10 +19,10 @@ from ...core.volumes.attachment import BEGUN, DONE, ENDING, NONE, Event, State
 from ...core.volumes.pool_hosts import extract_host
 from ..compute import runs
 from ..compute.history import LastFault
-from ..db import bulk
-from ..db.kept import Kept
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
+from ..fast import bulk
+from ..fast.compiled_statement import CompiledStatement
 from ..schema.tables import cleanups, instances
 from ..schema.volume_tables import volume_attachments
 from ..schema.volume_tables import volumes as volumes_table
@@ -388,7 +388,7 @@ def instances_to_bind(tx: Transaction) -> dict[str, tuple[str, str]]:
     return {uuid: (host, node) for uuid, host, node in _TO_BIND.tuples(tx, {"run": tx.run.id})}
 
 
-_TO_BIND = Kept(
+_TO_BIND = CompiledStatement(
     sa.select(instances.c.uuid, instances.c.host, instances.c.node)
     .join(volume_attachments, _a.instance_uuid == instances.c.uuid)
     .where(

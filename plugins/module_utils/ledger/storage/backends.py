@@ -20,10 +20,10 @@ from ...core.answers.shapes import Misshapen
 from ...core.answers.storage import STORED
 from ...core.volumes.model import PoolState
 from ...core.volumes.pool_hosts import append_host
-from ..db import bulk
 from ..db.locks import insert_new
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
+from ..fast import bulk
 from ..schema.volume_tables import storage_backends, volume_cleanups, volume_snapshots, volumes
 
 THIN = "thin"

@@ -11,9 +11,9 @@ import typing as t
 from ...core import errors
 from ...core.volumes import attachment, states
 from ..compute import history
-from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
+from ..fast import bulk
 from ..schema.volume_tables import volume_snapshots
 from ..schema.volume_tables import volumes as volumes_table
 from . import attachments, snapshots, volume_history, volumes

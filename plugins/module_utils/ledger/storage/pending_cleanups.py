@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
+from ..fast import bulk
 from ..schema.volume_tables import volume_cleanups as table
 from .volumes import live_runs
 

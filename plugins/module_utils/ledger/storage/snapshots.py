@@ -11,9 +11,9 @@ import typing as t
 from ...core.reading.setting import canonical
 from ...core.volumes import states
 from ...core.volumes.model import Snapshot
-from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
+from ..fast import bulk
 from ..schema.volume_tables import SNAPSHOTS_AT_WORK
 from ..schema.volume_tables import volume_snapshots as table
 from ..schema.volume_tables import volumes as volumes_table

@@ -11,10 +11,10 @@ import typing as t
 from ...core import errors
 from ...core.times import utc
 from ..compute.history import ERROR, LastFault, text
-from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..db.this_run import Context
 from ..db.transaction import Transaction
+from ..fast import bulk
 from ..schema.volume_tables import volume_events, volume_faults, volume_notifications
 
 # A volume's id, or (volume's id, snapshot's id).

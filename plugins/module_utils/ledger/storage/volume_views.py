@@ -11,9 +11,9 @@ import typing as t
 from ...core.times import utc
 from ...core.volumes import states
 from ..compute.history import LastFault
-from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
+from ..fast import bulk
 from ..schema.tables import instances
 from ..schema.volume_tables import volume_attachments
 from ..schema.volume_tables import volumes as volumes_table

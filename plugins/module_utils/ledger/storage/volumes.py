@@ -18,9 +18,9 @@ from ...core.volumes import quotas, states
 from ...core.volumes.model import Volume, VolumeRequest
 from ...core.volumes.pool_hosts import extract_host
 from ..compute import runs
-from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
+from ..fast import bulk
 from ..schema.volume_tables import volume_attachments, volume_snapshots
 from ..schema.volume_tables import volumes as table
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ...db.database_kind import kind_of
 from ...db.sqlalchemy_import import sa
 
 revision = "0013"
@@ -22,7 +23,7 @@ TO_UNEXPORT = LIVE + " AND export = 'ending'"
 
 def upgrade(op: t.Any) -> None:
     # sqlite makes the table anew, and what it says of a table lacks its checks.
-    table = _table() if op.get_bind().dialect.name == "sqlite" else None
+    table = None if kind_of(op.get_bind()).alters_tables else _table()
     with op.batch_alter_table("volume_attachments", copy_from=table) as batch:
         batch.drop_constraint(UNIQUE, type_="unique")
         batch.add_column(sa.Column("beside", sa.String(36), nullable=False, server_default=""))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ...db.database_kind import kind_of
 from ...db.sqlalchemy_import import sa
 
 revision = "0014"
@@ -43,7 +44,7 @@ TEXTS = ("host_ip", "hypervisor_type", "disabled_reason")
 
 
 def upgrade(op: t.Any) -> None:
-    if op.get_bind().dialect.name != "postgresql":
+    if not kind_of(op.get_bind()).has_byte_functions:
         return
     columns = {
         "packed_numbers": "BYTEA GENERATED ALWAYS AS (%s) STORED" % " || ".join("%s(%s)" % n for n in NUMBERS),

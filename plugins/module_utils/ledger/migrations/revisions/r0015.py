@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ...db.database_kind import kind_of
 from ...db.sqlalchemy_import import sa
 
 revision = "0015"
@@ -40,7 +41,7 @@ RATIOS = ("ram_allocation_ratio", "disk_allocation_ratio", "cpu_allocation_ratio
 
 
 def upgrade(op: t.Any) -> None:
-    if op.get_bind().dialect.name != "sqlite":
+    if kind_of(op.get_bind()).has_byte_functions:
         return
     are_integers = "%s = '%s' AND min(%s) >= -2147483648 AND max(%s) < 2147483648" % (
         " || ".join("typeof(%s)" % value for value in INTEGERS),

@@ -22,6 +22,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute im
     instances,
     nodes,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.fast import setting_kinds
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.statements import counted
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE, SMALL, STAGES, World, at, request
@@ -312,7 +313,7 @@ def test_configuration_is_brought_in_where_it_differs(world: World) -> None:
 
 def test_many_kinds_of_settings_are_compared_by_the_database(world: World) -> None:
     """One statement where nothing differs; what differs is found whichever kind its host has."""
-    kinds = nodes.KINDS + 5
+    kinds = setting_kinds.KINDS + 5
     wanted = {"h%02d" % n: {"reserved_vcpus": n % kinds, "availability_zone": "nova"} for n in range(2 * kinds)}
     for host, settings in wanted.items():
         world.report(host, **settings)

@@ -22,6 +22,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.fi
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.host_state import HostState
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.request_spec import RequestSpec
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import dedicated_resources, fleet, nodes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.fast import packed_nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.taking import (
     A_GPU,
@@ -172,10 +173,10 @@ def test_packed_rows_are_what_a_plain_reading_finds(
     found = read(world, "h1", "h2", "h3")
 
     def refuse(_tx: t.Any) -> None:
-        raise fleet.packed_nodes.Unpackable
+        raise packed_nodes.Unpackable
 
     with monkeypatch.context() as plainly:
-        plainly.setattr(fleet.packed_nodes, "read", refuse)
+        plainly.setattr(packed_nodes, "read", refuse)
         wanted = read(world, "h1", "h2", "h3")
     assert list(found.hosts) == list(wanted.hosts)
     monkeypatch.setattr(fleet, "_unpacked", None)
@@ -190,8 +191,8 @@ def test_a_row_that_cannot_be_packed_is_read_as_it_is(world: World, value: str) 
         node(world, host)
     with world.ledger.write() as tx:
         tx.execute(sa.text("UPDATE compute_nodes SET memory_mb = %s WHERE host = 'h2'" % value))
-    with world.ledger.read() as tx, pytest.raises(fleet.packed_nodes.Unpackable):
-        fleet.packed_nodes.read(tx)
+    with world.ledger.read() as tx, pytest.raises(packed_nodes.Unpackable):
+        packed_nodes.read(tx)
     first, second = read(world, "h1", "h2").hosts
     assert first.memory_mb > 0 and not first.forced_down
     assert second.forced_down or second.memory_mb == float(value)

@@ -68,12 +68,12 @@ def test_what_libpq_is_given(monkeypatch: pytest.MonkeyPatch, hosts: str) -> Non
             given.update(named)
             raise _Connecting
 
-    monkeypatch.setattr(engine.answers, "limited_connection", lambda: Driver)
     monkeypatch.setenv("BOOTFLOW_LEDGER_PASSWORD", "from-outside")
     authority, question, options = hosts.partition("?")
     url = "postgresql://u@%s/d?%starget_session_attrs=read-write&options=-c%%20work_mem%%3D8MB"
     url %= (authority, options + "&" if question else "")
-    found = engine.make_engine(LedgerAddress(url=url, application_name="bootflow run", connect_timeout=3))
+    address = LedgerAddress(url=url, application_name="bootflow run", connect_timeout=3)
+    found = engine.make_engine(address, lambda: Driver)
     with pytest.raises(_Connecting):
         found.connect()
     expected = {

@@ -18,9 +18,10 @@ from postgres import PostgresServer, Wire
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import bulk, commits
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import commits
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.address import LedgerAddress
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.fast import bulk
 from ansible_collections.bootflow.compute.tests.unit.worlds.statements import counted
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import at
 

@@ -13,8 +13,8 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import bulk
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.fast import bulk
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.examples import examples
 from ansible_collections.bootflow.compute.tests.unit.worlds.statements import counted
@@ -156,7 +156,7 @@ def test_a_list_of_values_is_made_an_array_once(world: World) -> None:
     """A text that is cast to an array would be read again for every row: 1,000 values in 1,000 rows took minutes."""
     c = tables.instances.c
     with world.ledger.read() as tx:
-        conditions = (bulk.among(tx, c.uuid, ["a"]), bulk.among_named(tx.dialect.name, c.request_spec_id, "its"))
+        conditions = (bulk.among(tx, c.uuid, ["a"]), bulk.among_named(tx.database_kind, c.request_spec_id, "its"))
         for condition in conditions if tx.dialect.name == "postgresql" else ():
             text = str(sa.select(c.uuid).where(condition).compile(dialect=tx.dialect))
             parameter, _as, kind = text[text.index("CAST(") :].partition(" AS ")

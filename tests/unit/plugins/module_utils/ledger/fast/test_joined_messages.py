@@ -16,15 +16,15 @@ import sqlalchemy as sa
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import locks
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.kept import Kept
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.fast.compiled_statement import CompiledStatement
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
 
-ADD = Kept(
+ADD = CompiledStatement(
     sa.text("INSERT INTO node_profiles (digest, profile) VALUES (:digest, CAST('{}' AS JSON)) RETURNING digest, id > 0")
 )
-NAMES = Kept(sa.text("SELECT digest FROM node_profiles ORDER BY id"))
+NAMES = CompiledStatement(sa.text("SELECT digest FROM node_profiles ORDER BY id"))
 ODD = ("it's", 'a \\ "b"', "100 %s %(x)s %%", "\u00fc; DELETE FROM node_profiles", ":x", "$1")
 
 

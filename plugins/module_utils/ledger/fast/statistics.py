@@ -6,13 +6,16 @@
 
 Autovacuum looks at a database once a minute. A fleet that is filled in that time would be planned for as if its tables were
 nearly empty: they are read from end to end for each thousand of rows, and boots get slower with every batch.
+
+SQL: ``SELECT relname FROM pg_class ...`` and ``ANALYZE (SKIP_LOCKED) ...``, after a COMMIT that inserted many rows.
+Bench: `scripts/bench fleet`, "the last batches beside the first".
 """
 
 from __future__ import annotations
 
 import typing as t
 
-from .transaction import Transaction
+from ..db.transaction import Transaction
 
 MANY = 500  # rows that a transaction inserted into a table, from which on it is looked at
 

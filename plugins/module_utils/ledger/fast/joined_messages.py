@@ -2,45 +2,33 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A connection to PostgreSQL that waits for each answer for a limited time, and sends what needs no answer with the next statement.
-
-The server ends a statement that takes too long, and TCP ends a connection to a machine that is gone. Neither helps when the
-server's process, or a pooler, is frozen: its machine still acknowledges what it receives.
+"""A connection to PostgreSQL that sends what needs no answer with the next statement, in one message.
 
 A message and its answer cost both sides more than many a statement. What begins a transaction, the lease of its run and its locks
 go with its first query: PostgreSQL works on them one after the other, each with a snapshot of its own, as if they had come alone.
+
+SQL: ``BEGIN ISOLATION LEVEL ...; SET LOCAL ...; INSERT INTO runs ... ON CONFLICT ...; SELECT pg_advisory_xact_lock(...); SELECT ...``.
+Bench: `scripts/bench scheduling`, "boots of one by".
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import select
-import time
 import typing as t
 
 from ...core.optional import optional_import
-
-NO_ANSWER = "the server gave no answer within"
-CANCEL_SECONDS = 2.0  # for telling the server to end the statement, which it may still hear
+from ..db.limited_connection import limited_connection
+from ..db.transaction import Waiting
 
 if t.TYPE_CHECKING:
     import psycopg
 
 
-class Waiting(t.NamedTuple):
-    """A statement to be sent with the next one, in the driver's form."""
-
-    text: str
-    values: t.Mapping[str, t.Any]
-    take: t.Callable[[list[tuple[t.Any, ...]]], None] | None = None  # is given its rows
-
-
 @functools.cache
-def limited_connection() -> type[psycopg.Connection[t.Any]]:
-    """The class of these connections: psycopg's, in which all that waits for the server goes through ``wait``."""
+def joining_connection() -> type[psycopg.Connection[t.Any]]:
+    """The class of these connections: they wait for answers as limited_connection() does."""
     driver = optional_import("psycopg")
-    base: t.Any = driver.Connection
+    base: t.Any = limited_connection()
     base_cursor: t.Any = driver.Cursor
 
     class FollowingCursor(base_cursor):  # type: ignore[misc]
@@ -54,9 +42,7 @@ def limited_connection() -> type[psycopg.Connection[t.Any]]:
             self.connection.send_waiting()
             return super().executemany(*args, **kwargs)
 
-    class LimitedConnection(base):  # type: ignore[misc]
-        limit = 0.0  # seconds; 0: none
-
+    class JoiningConnection(base):  # type: ignore[misc]
         @classmethod
         def connect(cls, *args: t.Any, **kwargs: t.Any) -> t.Any:
             return super().connect(*args, **kwargs, cursor_factory=FollowingCursor)
@@ -102,26 +88,7 @@ def limited_connection() -> type[psycopg.Connection[t.Any]]:
             self.begins, self.waiting = [], []
             super().rollback()
 
-        def wait(self, gen: t.Any, *args: t.Any, **kwargs: t.Any) -> t.Any:
-            if not self.limit:
-                return super().wait(gen, *args, **kwargs)
-            try:
-                return _driven(gen, self.pgconn.socket, self.limit)
-            except _NoAnswerError:
-                self._give_up()
-                raise driver.OperationalError("%s %g s" % (NO_ANSWER, self.limit)) from None
-            except KeyboardInterrupt:
-                self._give_up()
-                raise
-
-        def _give_up(self) -> None:
-            capabilities = getattr(driver, "capabilities", None)
-            if capabilities and capabilities.has_cancel_safe():  # an older libpq waits for the server without end
-                with contextlib.suppress(driver.Error):
-                    self.cancel_safe(timeout=CANCEL_SECONDS)
-            self.close()
-
-    return t.cast("type[psycopg.Connection[t.Any]]", LimitedConnection)
+    return t.cast("type[psycopg.Connection[t.Any]]", JoiningConnection)
 
 
 def _go_on(cursor: t.Any, place: int, number: int) -> int:
@@ -132,25 +99,3 @@ def _go_on(cursor: t.Any, place: int, number: int) -> int:
         for _each in range(number - place):
             cursor.nextset()
     return number
-
-
-class _NoAnswerError(Exception):
-    pass
-
-
-def _driven(gen: t.Generator[int, int, t.Any], socket: int, limit: float) -> t.Any:
-    """What ``gen`` returns. As psycopg's, it yields what it awaits of the socket (1: input, 2: output) and is sent what is ready."""
-    end = time.monotonic() + limit
-    poll = select.poll()
-    try:
-        awaited = next(gen)
-        while True:
-            poll.register(socket, (select.POLLIN if awaited & 1 else 0) | (select.POLLOUT if awaited & 2 else 0))
-            found = poll.poll(max(0.0, end - time.monotonic()) * 1000)
-            if not found:
-                raise _NoAnswerError
-            event = found[0][1]
-            ready = (1 if event & select.POLLIN else 0) | (2 if event & select.POLLOUT else 0)
-            awaited = gen.send(ready or awaited)  # of a broken connection it finds out by using it
-    except StopIteration as e:
-        return e.value
