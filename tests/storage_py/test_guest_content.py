@@ -72,7 +72,7 @@ def host(storage: t.Any) -> t.Iterator[Host]:
         yield found
     finally:
         storage.sh(
-            "rm -f %s; udevadm control --reload; iscsiadm -m node --logout; targetctl clear;"
+            "rm -f %s; udevadm control --reload; iscsiadm -m node --logout; iscsiadm -m node -o delete; targetctl clear;"
             " rm -f /etc/rtslib-fb-target/saveconfig.json /etc/target/saveconfig.json; dmsetup remove guest-root;"
             " vgremove -q -y -f own; pvremove -q -y %s; printf '%s' >%s; pkill iscsid; sleep 1; iscsid"
             % (SETTINGS, storage.vm.disk("pv4"), kept, INITIATOR),
