@@ -31,8 +31,8 @@ _MULTIPATH = "mpath-"
 _SESSION = re.compile(r"/session(\d+)/")
 _ADDRESS = re.compile(r"/\d+:\d+:\d+:(\d+)/")
 _VOLUME_OF_TARGET = re.compile(r"volume-[0-9a-f-]{36}\Z")
-#: Hexadecimal digits of a volume's id in the WWID of its disk: LIO has room for so many.
-_DIGITS_IN_WWID = 25
+#: Hexadecimal digits of a volume's id in the WWID of its disk. LIO has room for the first 25; tgt writes a 6, for the form of the name, over the first.
+_DIGITS_IN_WWID = slice(1, 25)
 
 Identities = t.Set[t.Tuple[str, str]]
 
@@ -149,5 +149,5 @@ def _of_target(iqn: str, lun: str) -> Identities:
 
 def _of_map(wwid: str, volume_id: str) -> Identities:
     """A target's disk has the id of its volume as its identity, which a map keeps in its name where it is gone."""
-    is_volume = volume_id.replace("-", "")[:_DIGITS_IN_WWID] in wwid.lower()
+    is_volume = volume_id.replace("-", "")[_DIGITS_IN_WWID] in wwid.lower()
     return {(_MAP, wwid)} | ({(_MAP, volume_id)} if is_volume else set())

@@ -24,6 +24,7 @@ OTHER = "99999999-2222-4333-8444-555555555555"
 IQN = "iqn.2010-10.org.openstack:ledger-1a2b3c4d.volume-"
 BY_PATH = "/dev/disk/by-path/ip-192.0.2.1:3260-iscsi-" + IQN + VOLUME + "-lun-1"
 LIO = "36001405" + VOLUME.replace("-", "")[:25]  # the WWID
+TGT = "36" + VOLUME.replace("-", "")[1:]
 MAP = "/dev/disk/by-id/dm-uuid-mpath-"
 
 # As libvirt 9 shows a running guest after "virsh snapshot-create-as --disk-only --diskspec vdb,file=...": the volume is below.
@@ -191,8 +192,9 @@ def test_a_map_is_its_disks(host: Host) -> None:
 def test_a_map_that_is_gone_keeps_the_volume_in_its_name(host: Host) -> None:
     """After a start of the host, or where QEMU logs in since."""
     for source in (BY_PATH, IQN + VOLUME + "/0"):
-        assert host.is_same(by_kernel(MAP + LIO), source)
+        assert host.is_same(by_kernel(MAP + LIO), source) and host.is_same(by_kernel(MAP + TGT), source)
         assert not host.is_same(by_kernel(MAP + "36001405" + OTHER.replace("-", "")[:25]), source)
+        assert not host.is_same(by_kernel(MAP + "36" + OTHER.replace("-", "")[1:]), source)
     assert host.is_same(by_kernel(MAP + "1IET_x"), MAP + "1IET_x")
 
 
