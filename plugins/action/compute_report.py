@@ -76,7 +76,7 @@ class ActionModule(LedgerAction):
     def _settle_builds(
         self, ledger: Ledger, host: str, facts: t.Mapping[str, t.Any], asked_at: float
     ) -> dict[str, str]:
-        """Settle the builds that dead runs left here; of those that this run has taken over only what is built. Returns uuid -> vm_state."""
+        """Settle the builds of dead runs on this host; of builds that this run took over only finished ones. Returns uuid -> vm_state."""
         left = ledger.inspect(instances.builds_of_expired_runs, self.context().run.id, host)
         taken = {r.uuid: "" for r in ledger.inspect(instances.builds_taken_over, host)}
         if not left and not taken:

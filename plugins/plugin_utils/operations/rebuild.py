@@ -125,7 +125,7 @@ class Rebuilding(BuildWork):
         return {**domain, "restart": True}
 
     def shut_down(self) -> set[str]:
-        """Ask the guests to shut down: what they have in memory belongs on their volumes. Returns those that lost their power. A guest with another
+        """Ask the guests to shut down: what they have in memory belongs on their volumes. Returns the guests that lost their power. A guest with another
         disk in place of a volume is left alone.
 
         source: Nova's _rebuild_default_impl

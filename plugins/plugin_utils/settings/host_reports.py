@@ -57,7 +57,7 @@ def warn_of_guest_content(action: LedgerAction, host: str, reasons: t.Sequence[s
 
 
 def warn_of_placements(action: LedgerAction, reasons: t.Mapping[str, str]) -> None:
-    """Warn of chosen hosts whose guests run without KVM, except those that reported in this playbook: their reports warned."""
+    """Warn of chosen hosts whose guests run without KVM, except hosts that reported in this playbook: their reports warned."""
     if reasons:
         reported = of_this_run(action)
         warn_of_emulation(action, {host: reason for host, reason in reasons.items() if host not in reported})

@@ -41,8 +41,8 @@ def seen_in(facts: t.Mapping[str, t.Any]) -> dict[str, Seen]:
     found = {}
     for uuid in {*complete, *at_work, *domains}:
         domain = domains.get(uuid, {})
-        its = (domain.get("power_state"), domain.get("name") or "", domain.get("moving") or "")
-        found[uuid] = Seen(uuid in complete, *its, at_work=uuid in at_work)
+        guest = (domain.get("power_state"), domain.get("name") or "", domain.get("moving") or "")
+        found[uuid] = Seen(uuid in complete, *guest, at_work=uuid in at_work)
     return found
 
 

@@ -237,7 +237,7 @@ def repair(tx: Transaction, planned: t.Sequence[Finding], evidence: Evidence) ->
     """Repair in the ledger what was ``planned`` and is still different. Two audits take turns.
 
     This run adopts the builds of dead runs; ``todo`` has the hosts to clean before their claims are released (cleaned),
-    ``abandoned`` those that cannot be cleaned (abandon), and ``complete`` those that are not cleaned (dead_builds.settle).
+    ``abandoned`` instances that cannot be cleaned (abandon), and ``complete`` instances that are not cleaned (dead_builds.settle).
     """
     runs.renew(tx)
     take_turns(tx, "audit", ["repair"])

@@ -124,9 +124,9 @@ def _adopt(
     builds.resume(tx, rows, died)
     ended = []
     for build in builds.load(tx, rows):
-        its = seen[build.uuid]
-        name = its.name if its.name and its.name != build.row.domain_name else None
-        power_state = t.cast(int, its.power_state)
+        guest = seen[build.uuid]
+        name = guest.name if guest.name and guest.name != build.row.domain_name else None
+        power_state = t.cast(int, guest.power_state)
         ended.append(Ended(build.uuid, host, power_state, name, build.uuid in cables, machine_type=machine_type(build)))
     active, _lost = builds.spawned(tx, ended)
     return {r.uuid: r.display_name for r in rows if r.uuid in active}

@@ -30,7 +30,7 @@ class Expired(t.NamedTuple):
 
 
 def expire(tx: Transaction, asked: t.Collection[str] = ()) -> Expired:
-    """End the builds of runs whose lease has expired, except those that this run adopted.
+    """End the builds of runs whose lease has expired, except builds that this run adopted.
 
     Such an instance ends in ERROR with a fault that names the run. Its claim and addresses are released when its host has
     been cleaned (cleanups), which the boot does before scheduling. Volumes that such a run was creating, attaching or

@@ -202,7 +202,7 @@ def note_use(
 ) -> None:
     """Record that volumes are created now from these entries (by image id). The caller holds the lock of the group.
 
-    :arg records: tags of what this host has verified of an image's file; those that its entry lacks are added.
+    :arg records: tags of what this host has verified of an image's file; tags that its entry lacks are added.
     """
     now = int(time.time())
     for image_id, image in used.items():

@@ -141,7 +141,7 @@ def detached_while_away(tx: Transaction, uuids: t.Collection[str]) -> set[str]:
 def apply(tx: Transaction, rows: t.Collection[MoveRow], event: Event) -> None:
     """Apply ``event`` to these moves, whose instances are locked.
 
-    UPDATE migrations SET status = <the next one> WHERE id IN (...) AND status IN (<those that admit the event>), once for each type.
+    UPDATE migrations SET status = <the next one> WHERE id IN (...) AND status IN (<statuses that admit the event>), once for each type.
 
     :raises MigrationConflict: the status of one does not admit the event; the transaction is rolled back, as others may be written.
     """

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Backends for several volumes, one after the other; and how much more room would have been enough for those that fit on none."""
+"""Choose backends for several volumes, one after the other, and say how much more room volumes without a backend need."""
 
 from __future__ import annotations
 
@@ -130,6 +130,6 @@ def _tell(choices: t.Sequence[Choice], host: str, change: tuple[float, float], f
         )
     for choice in choices:
         error = t.cast(NoValidBackend, choice)
-        told = {"free_gb": change[0], "provisioned_gb": change[1], "volumes": count, "text": text}
-        error.details["decision"]["nearest_miss"]["smallest_change"] = told
+        smallest_change = {"free_gb": change[0], "provisioned_gb": change[1], "volumes": count, "text": text}
+        error.details["decision"]["nearest_miss"]["smallest_change"] = smallest_change
         error.remedy = "Smallest change: %s. %s" % (text, NoValidBackend.remedy)
