@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import sys
@@ -17,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.answers.lifecycle import Event
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import process_started
 from ansible_collections.bootflow.compute.plugins.plugin_utils.watch import listening
 from ansible_collections.bootflow.compute.plugins.plugin_utils.watch.listening import Heard, Listening, Lost
 
@@ -95,12 +95,6 @@ def until(listeners: Listening, kind: type, number: int = 1) -> list[t.Any]:
     return found
 
 
-def runs(pid: int) -> bool:
-    with contextlib.suppress(OSError):
-        return Path("/proc/%d/stat" % pid).read_text().rpartition(")")[2].split()[0] != "Z"
-    return False
-
-
 def test_an_event_is_heard_with_the_state_that_was_asked_after_it(host: Host) -> None:
     moments = iter(range(1000, 2000))
     with Listening({"h1": host.argv}, lambda: float(next(moments))) as listeners:
@@ -112,8 +106,8 @@ def test_an_event_is_heard_with_the_state_that_was_asked_after_it(host: Host) ->
         assert second == Heard("h1", 1001.0, {UUID: 4}, [Event(UUID, "Stopped")]) and host.asked[1:] == [[UUID]]
         assert listeners.wait(0.2) == []
         pid = host.pid
-        assert runs(pid)
-    assert not runs(pid), "nothing is left"
+        assert process_started(pid) is not None
+    assert process_started(pid) is None, "nothing is left"
 
 
 def test_events_while_a_question_is_open_are_asked_about_next(host: Host) -> None:
@@ -174,7 +168,7 @@ def test_one_that_says_nonsense_is_ended(host: Host, line: str, reason: str) -> 
         pid = host.pid
         host.print(line)
         (lost,) = until(listeners, Lost)
-        assert reason in lost.reason and not runs(pid)
+        assert reason in lost.reason and process_started(pid) is None
 
 
 def test_a_line_without_an_end_is_ended(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,6 +32,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import (
     paths,
     sysfs,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import process_started
 
 UUID = "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11"
 
@@ -96,9 +97,9 @@ def test_fail_gives_the_family_s_fields():
 def test_command_ends_in_time_and_takes_its_children_along(tmp_path):
     done = command.run(["sh", "-c", "sleep 600 & echo $! > %s/pid; wait" % tmp_path], timeout=2, check=False)
     assert done.rc == command.TIMED_OUT
-    pid = (tmp_path / "pid").read_text().strip()
+    pid = int((tmp_path / "pid").read_text())
     end = time.monotonic() + 30
-    while os.path.exists("/proc/%s" % pid) and "Z" not in open("/proc/%s/stat" % pid).read():
+    while process_started(pid) is not None:
         assert time.monotonic() < end, "its child lives on"
         time.sleep(0.05)
 
@@ -128,8 +129,8 @@ def test_what_writes_disks_ends_with_a_module_that_is_killed(program, work, tmp_
         time.sleep(0.02)
     module.kill()
     module.wait()
-    place = "/proc/%s/stat" % (tmp_path / "pid").read_text().strip()
-    while os.path.exists(place) and "Z" not in open(place).read():
+    pid = int((tmp_path / "pid").read_text())
+    while process_started(pid) is not None:
         assert time.monotonic() < end, "it lives on"
         time.sleep(0.05)
 

@@ -40,6 +40,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volumes imp
     volume_batch,
     volume_images,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import process_started
 
 GIB = 1024**3
 MIB = 1024**2
@@ -438,17 +439,9 @@ def test_a_program_dies_with_the_run_that_started_it(tmp_path):
     pid = int(mark.read_text())
     parent.send_signal(signal.SIGKILL)
     parent.wait()
-    while _lives(pid):
+    while process_started(pid) is not None:
         assert time.monotonic() < deadline
         time.sleep(0.05)
-
-
-def _lives(pid):
-    try:
-        with open("/proc/%d/stat" % pid, encoding="ascii", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def test_work_at_hand_is_seen_until_it_is_done(world):
