@@ -165,8 +165,8 @@ fingerprint:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.arriving_disks import checked_disks
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.arriving import Arriving
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.arriving_disks import checked_disks
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies.server import (
     HERE,
     Place,

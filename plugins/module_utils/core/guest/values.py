@@ -16,7 +16,7 @@ import typing as t
 from ..disks.disk_names import DEVICE_BUSES, check_bus, check_device
 from ..errors import BootflowError, InvalidInput, UnsupportedHardware
 from ..model import Flavor
-from ..scheduler import extra_specs_ops, names
+from ..reading import extra_specs_ops, platform_names
 
 # Nova also has lan9118, which is soldered to ARM boards: no machine with PCI takes it.
 VIF_MODELS = ("virtio", "e1000", "e1000e", "ne2k_pci", "pcnet", "rtl8139", "vmxnet3")
@@ -131,26 +131,26 @@ def _check_bus(properties: Properties, kind: str) -> None:
 
 def architecture(properties: Properties) -> str | None:
     """The canonical name of the image's architecture; None for none. :raises InvalidInput: an unknown one."""
-    return names.architecture(names.property_of(properties, "hw_architecture"))
+    return platform_names.architecture(platform_names.property_of(properties, "hw_architecture"))
 
 
 def _check_hypervisor(properties: Properties) -> None:
-    names.hv_type(names.property_of(properties, "img_hv_type"))
+    platform_names.hv_type(platform_names.property_of(properties, "img_hv_type"))
 
 
 def _check_vm_mode(properties: Properties) -> None:
-    names.vm_mode(names.property_of(properties, "hw_vm_mode"))
+    platform_names.vm_mode(platform_names.property_of(properties, "hw_vm_mode"))
 
 
 def _check_version(properties: Properties) -> None:
-    version = names.property_of(properties, "img_hv_requested_version")
+    version = platform_names.property_of(properties, "img_hv_requested_version")
     if version:
-        names.parse_version_range(str(version))
+        platform_names.parse_version_range(str(version))
 
 
 def _check_bits(flavor: Flavor, properties: Properties) -> None:
-    names.address_bits("hw:maxphysaddr_bits", flavor.extra_specs.get("hw:maxphysaddr_bits"))
-    names.address_bits("hw_maxphysaddr_bits", properties.get("hw_maxphysaddr_bits"))
+    platform_names.address_bits("hw:maxphysaddr_bits", flavor.extra_specs.get("hw:maxphysaddr_bits"))
+    platform_names.address_bits("hw_maxphysaddr_bits", properties.get("hw_maxphysaddr_bits"))
 
 
 def rng_number(flavor: Flavor, name: str) -> int | None:

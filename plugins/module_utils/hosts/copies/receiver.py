@@ -15,9 +15,9 @@ import os
 import shutil
 import typing as t
 
-from ...core.disks.arriving_disks import check_virtual_size, checked_disks, unknown_bytes
 from ...core.disks.local import LVM, QCOW2, QCOW2_ON_LVM, volume_name
 from ...core.errors import BootflowError, Conflict, DiskCopyFailed, InvalidDiskInfo, InvalidInput
+from ...core.guest.arriving_disks import check_virtual_size, checked_disks, unknown_bytes
 from ...core.guest.nvram import NVRAM
 from ..disks.file_disks import DiskSpec, ensure_files, grow, records_of, write_records
 from ..disks.instance_volumes import Wanted, begin, finish

@@ -16,10 +16,10 @@ import os
 import shutil
 import typing as t
 
-from ...core.disks.arriving_disks import unknown_bytes
 from ...core.disks.local import DISK, LVM, NONE, volume_name
 from ...core.errors import BootflowError, InvalidInput
 from ...core.guest.arriving import LocalDisk
+from ...core.guest.arriving_disks import unknown_bytes
 from ..disks.file_disks import records_of, write_records
 from ..disks.instance_volumes import Clearing, Wanted, begin, finish
 from ..disks.instances import refuse_present
@@ -54,7 +54,7 @@ def make_disks(
     A copy of all that the guest sees, as in a cold migration: this host needs no image for it, and another one's base may be gone. Returns of
     those that are logical volumes target -> {path, size}: the bytes that the guest sees where the volume is larger, else 0.
 
-    :arg disks: the guest's, see core.disks.arriving_disks.checked_disks(). :arg limits: bytes that each may have; 0: the ledger does not know
+    :arg disks: the guest's, see core.guest.arriving_disks.checked_disks(). :arg limits: bytes that each may have; 0: the ledger does not know
     :arg volume_group: for logical volumes. :arg made_for: the mark of the migration, see core.instances.move_mark
     :raises Conflict: the host has something of the instance already. :raises DiskFull: there is not enough room.
     :raises InvalidInput: a disk is a logical volume, and no volume group is given.
@@ -84,7 +84,7 @@ def disks_here(
 ) -> dict[str, LocalDisk]:
     """The guest's local disks as its definition has them here, by its names for them.
 
-    :arg disks: see core.disks.arriving_disks.checked_disks(). :arg devices: as make_disks() returned them
+    :arg disks: see core.guest.arriving_disks.checked_disks(). :arg devices: as make_disks() returned them
     """
     folder = instance_dir(instances_path, uuid)
     found = {}

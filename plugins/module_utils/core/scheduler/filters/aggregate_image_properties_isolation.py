@@ -6,9 +6,9 @@
 
 from __future__ import annotations
 
+from ...reading.platform_names import property_of
 from ...reading.setting import Setting
 from ..aggregates import Membership
-from ..names import property_of
 from ..options import SchedulerOptions
 from ..request_spec import RequestSpec
 from .aggregate_rule import AggregateRule

@@ -6,8 +6,8 @@
 
 from __future__ import annotations
 
+from ...reading.extra_specs_ops import match
 from ..aggregates import Membership
-from ..extra_specs_ops import match
 from ..request_spec import RequestSpec
 from .aggregate_rule import AggregateRule
 

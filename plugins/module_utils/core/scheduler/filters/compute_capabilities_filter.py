@@ -10,8 +10,8 @@ import dataclasses
 import json
 import typing as t
 
+from ...reading.extra_specs_ops import match
 from ..columns import Column, Fleet, Rows, np
-from ..extra_specs_ops import match
 from ..host_state import ON_DEMAND, HostState
 from ..request_spec import RequestSpec
 from .base import Filter, FilterResult

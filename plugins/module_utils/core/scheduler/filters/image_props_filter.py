@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import typing as t
 
+from ...reading import platform_names
 from ...reading.setting import Kind, Setting
-from .. import names
 from ..columns import Fleet, Rows
 from ..host_state import HostState
 from ..request_spec import RequestSpec
@@ -21,7 +21,7 @@ Supported = t.Tuple[t.Tuple[t.Tuple[str, ...], ...], int, t.Optional[int]]
 
 def _kind(host: HostState) -> Supported:
     maxphysaddr = host.cpu_info.get("maxphysaddr") or {}
-    supported = tuple(names.supported_instance(triple) for triple in host.supported_instances)
+    supported = tuple(platform_names.supported_instance(triple) for triple in host.supported_instances)
     return supported, int(host.hypervisor_version or 0), maxphysaddr.get("bits")
 
 
@@ -38,28 +38,29 @@ class ImagePropertiesFilter(Filter):
     settings = (
         Setting(
             "image_properties_default_architecture",
-            Kind("an architecture such as x86_64 or aarch64", names.architecture, "str"),
+            Kind("an architecture such as x86_64 or aarch64", platform_names.architecture, "str"),
             help="ImagePropertiesFilter: architecture of images that name none.",
             default_text="none; such images fit any host",
         ),
     )
 
     def evaluate(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> FilterResult:
-        props = {name: names.property_of(spec.image_properties, name) for name in names.LEGACY}
+        props = {name: platform_names.property_of(spec.image_properties, name) for name in platform_names.LEGACY}
         wanted = [
             n
             for n in (
-                names.architecture(props["hw_architecture"]) or self.conf.image_properties_default_architecture,
-                names.hv_type(props["img_hv_type"]),
-                names.vm_mode(props["hw_vm_mode"]),
+                platform_names.architecture(props["hw_architecture"])
+                or self.conf.image_properties_default_architecture,
+                platform_names.hv_type(props["img_hv_type"]),
+                platform_names.vm_mode(props["hw_vm_mode"]),
             )
             if n
         ]
         if not wanted:
             return pass_all(rows)
         version = props["img_hv_requested_version"]
-        comparisons = names.parse_version_range(str(version)) if version else []
-        bits = names.address_bits("hw_maxphysaddr_bits", spec.image_properties.get("hw_maxphysaddr_bits"))
+        comparisons = platform_names.parse_version_range(str(version)) if version else []
+        bits = platform_names.address_bits("hw_maxphysaddr_bits", spec.image_properties.get("hw_maxphysaddr_bits"))
         groups = fleet.groups("image_properties", _kind, ("supported_instances", "hypervisor_version", "cpu_info"))
         reasons = [_refusal(kind, wanted, str(version), comparisons, bits) for kind in groups.values]
         return by_group(groups, reasons, rows)
@@ -76,10 +77,14 @@ def _refusal(
             ", ".join(wanted),
             "; ".join("/".join(triple) for triple in supported),
         )
-    if number and comparisons and not names.version_in_range(names.version_tuple(number), comparisons):
+    if (
+        number
+        and comparisons
+        and not platform_names.version_in_range(platform_names.version_tuple(number), comparisons)
+    ):
         return "the image asks for hypervisor version %s, the host has %s" % (
             version,
-            ".".join(map(str, names.version_tuple(number))),
+            ".".join(map(str, platform_names.version_tuple(number))),
         )
     if bits and host_bits and host_bits < bits:
         return "the image asks for %d physical address bits, the host has %d" % (bits, host_bits)

@@ -4,7 +4,7 @@
 
 """Whether a capability satisfies a volume type's extra spec. source: Cinder's extra_specs_ops (Queens)
 
-Cinder's grammar is that of flavors (core.scheduler.extra_specs_ops) with <is> for booleans and without <all-in>; an invalid
+Cinder's grammar is that of flavors (core.reading.extra_specs_ops) with <is> for booleans and without <all-in>; an invalid
 number satisfies nothing instead of being an error. Capabilities keep their types: only <is> accepts True for "True", and
 <in> tests the members of a list or mapping. Where Cinder raises an exception (s< of a number, <in> of a boolean, <or>
 without a word) nothing is satisfied.
@@ -15,7 +15,7 @@ from __future__ import annotations
 import typing as t
 
 from ...errors import InvalidInput
-from ...scheduler import extra_specs_ops as shared
+from ...reading import extra_specs_ops as shared
 
 _TRUE_WORDS = frozenset(("1", "t", "true", "on", "y", "yes"))
 

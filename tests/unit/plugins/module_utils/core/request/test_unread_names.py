@@ -19,6 +19,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.whole_
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.config import guest_config
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.constraints import constraint_errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor, Image
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading import platform_names
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.image_rules import image_errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.unread_names import (
     EXTRA_SPECS,
@@ -28,7 +29,6 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.request.unre
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.numa.constraints import numa_constraints
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.pci.request import pci_requests
-from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler import names
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.filters.compute_capabilities_filter import (
     STATS,
 )
@@ -80,7 +80,7 @@ def names_read() -> tuple[set[str], set[str]]:
         default_bus(kind, properties, "kvm", None, "x86_64")
     image = Image("i", "i", "raw", properties=properties)
     assert list(image_errors(image, flavor)) == []
-    properties.asked.update(names.LEGACY, {"hw_maxphysaddr_bits"})  # of ImagePropertiesFilter
+    properties.asked.update(platform_names.LEGACY, {"hw_maxphysaddr_bits"})  # of ImagePropertiesFilter
     properties.asked.add("os_admin_user")  # of the config drive's vendor data
     specs.asked.add("hw:maxphysaddr_bits")  # of ComputeCapabilitiesFilter
     return specs.asked | pieces.asked | dedicated.asked | locked.asked, properties.asked

@@ -16,7 +16,7 @@ import typing as t
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.arriving_disks import checked_disks
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.arriving_disks import checked_disks
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import file_disks, instances
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.file_disks import records_of
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.live import empty_disks

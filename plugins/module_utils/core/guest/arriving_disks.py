@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ..disks.local import LVM, QCOW2, RAW
 from ..errors import InvalidDiskInfo
-from ..guest.nvram import LARGEST_NVRAM, NVRAM
-from .local import LVM, QCOW2, RAW
+from .nvram import LARGEST_NVRAM, NVRAM
 
 Disk = t.Mapping[str, t.Any]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidInput
-from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.extra_specs_ops import OPERATORS, match
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.extra_specs_ops import OPERATORS, match
 
 CASES = [
     ("1", "1", True), ("1", "", False), ("1", "3", False), ("3", "1", False), ("", "", True), (None, "x", False), ("a b", "a b", True),
