@@ -21,7 +21,7 @@ from ..module_utils.flows.boot import builds as of_ledger
 from ..module_utils.flows.boot.builds import Build
 from ..module_utils.flows.instances.operation import Selection
 from ..module_utils.flows.instances.rebuild import Wanted
-from ..module_utils.flows.moves import evacuate, evacuated
+from ..module_utils.flows.moves import evacuate, evacuate_life
 from ..module_utils.ledger.compute import history, instances
 from ..module_utils.ledger.db.transaction import Transaction
 from ..plugin_utils.builds import domain_builder
@@ -131,7 +131,7 @@ class ActionModule(LedgerAction):
             return {"changed": False, "outcomes": {}}
 
         def load(tx: Transaction) -> list[Build]:
-            rows = evacuated.built_on(tx, host, [i["uuid"] for i in items])
+            rows = evacuate_life.built_on(tx, host, [i["uuid"] for i in items])
             return of_ledger.load(tx, [r for r in rows if instances.is_placed(r)])
 
         problems: dict[str, errors.BootflowError] = {}
@@ -206,7 +206,7 @@ class ActionModule(LedgerAction):
         frames = {u: e.details["traceback"] for u, e in problems.items() if e.details.get("traceback")}
         if frames:
             with contextlib.suppress(errors.BootflowError), contextlib.closing(self.open_ledger()) as ledger:
-                ledger.transact(history.note, frames, evacuated.EVACUATE.name)
+                ledger.transact(history.note, frames, evacuate_life.EVACUATE.name)
 
     # --- finish -----------------------------------------------------------------------------------------------------------
 
@@ -225,16 +225,16 @@ class ActionModule(LedgerAction):
             ids = [each for i in items for each in i["cut_off"]]
             self.open_ledger().transact(moving.not_cut_off, ids, connectors)
 
-    def _result(self, item: Item) -> evacuated.Result:
+    def _result(self, item: Item) -> evacuate_life.Result:
         its = self._outcome(item)
         if not its:  # what the host has of it, nobody knows
             host = str(item["destination"])
             silent = _where_it_may_run(errors.RemoteError(reason="%s returned no result" % host), host)
-            return evacuated.Result(error=silent, cleaned=False, may_run=True)
+            return evacuate_life.Result(error=silent, cleaned=False, may_run=True)
         if its.get("error") and "power_state" not in its:
             problem = errors.from_dict(its["error"])
-            return evacuated.Result(error=problem, cleaned=bool(its["cleaned"]), may_run=bool(its["may_run"]))
-        return evacuated.Result(int(its["power_state"]))
+            return evacuate_life.Result(error=problem, cleaned=bool(its["cleaned"]), may_run=bool(its["may_run"]))
+        return evacuate_life.Result(int(its["power_state"]))
 
     def _finish(self) -> dict[str, t.Any]:
         begun = self._begun()
@@ -244,7 +244,7 @@ class ActionModule(LedgerAction):
         places: dict[str, tuple[str | None, str]] = {}
 
         def finish(tx: Transaction) -> dict[str, errors.BootflowError]:
-            found = evacuated.finish(tx, results)
+            found = evacuate_life.finish(tx, results)
             rows = instances.select_live(tx, uuids=sorted(results))
             places.update({r.uuid: (r.host, r.vm_state) for r in rows})
             return found
@@ -271,7 +271,7 @@ class ActionModule(LedgerAction):
             )
         lost = begun.get("not_placed", [])
         more = [line_of(i, "was evacuated before") for i in begun.get("unchanged", [])]
-        return report(self, evacuated.EVACUATE, shown, lost, self._note_of, more)
+        return report(self, evacuate_life.EVACUATE, shown, lost, self._note_of, more)
 
     def _note_of(self, item: Item) -> str:
         """What the guest lost with its host beside its local disks."""

@@ -13,28 +13,28 @@ from ..module_utils.core.settings.live import ABORT, FORCE_COMPLETE, LIVE
 from ..module_utils.core.settings.run import RUN
 from ..module_utils.core.settings.selection import INSTANCES
 from ..module_utils.flows.instances.operation import Selection
-from ..module_utils.flows.moves import live_course
+from ..module_utils.flows.moves import live_life
 from ..plugin_utils.run import host_settings, tables
 from ..plugin_utils.run.ledger_action import LedgerAction
 from ..plugin_utils.run.results import item_errors, outcome
 
 # As the playbooks register what the controller and the hosts answered.
 BEGUN, DONE = "bootflow_live_intervention", "bootflow_live_intervened"
-TELLS = {live_course.ABORT: ABORT, live_course.FORCE_COMPLETE: FORCE_COMPLETE}
+TELLS = {live_life.ABORT: ABORT, live_life.FORCE_COMPLETE: FORCE_COMPLETE}
 
 Item = t.Dict[str, t.Any]
 
 
 class ActionModule(LedgerAction):
     ARGUMENTS = {
-        "operation": {"type": "str", "choices": list(live_course.INTERVENTIONS), "required": True},
+        "operation": {"type": "str", "choices": list(live_life.INTERVENTIONS), "required": True},
         "phase": {"type": "str", "choices": ["begin", "work", "finish"], "default": "begin"},
         **INSTANCES.options(),
         **RUN.options("print_table"),
     }
 
     def act(self) -> dict[str, t.Any]:
-        self.operation = live_course.INTERVENTIONS[self.options["operation"]]
+        self.operation = live_life.INTERVENTIONS[self.options["operation"]]
         return {"begin": self._begin, "work": self._work, "finish": self._finish}[self.options["phase"]]()
 
     def _registered(self, name: str, host: str = "localhost") -> t.Mapping[str, t.Any]:
@@ -42,7 +42,7 @@ class ActionModule(LedgerAction):
 
     def _begin(self) -> dict[str, t.Any]:
         selection = Selection.from_options(self.options)
-        moving = self.write(lambda tx: live_course.under_way(tx, self.operation, selection))
+        moving = self.write(lambda tx: live_life.under_way(tx, self.operation, selection))
         items = [
             {
                 "name": m.row.display_name,
@@ -80,7 +80,7 @@ class ActionModule(LedgerAction):
             items.append({**item, **{n: its.get(n) for n in ("total", "remaining", "error")}})
         if items and not self.check_mode:
             failed = {i["uuid"]: str(i["error"]["message"]) for i in items if i["error"]}
-            self.open_ledger().transact(live_course.intervened, self.operation, failed, [i["uuid"] for i in items])
+            self.open_ledger().transact(live_life.intervened, self.operation, failed, [i["uuid"] for i in items])
         if self.options["print_table"]:
             tables.show(self._display, self._lines(items))
         listed = [errors.failed_item(i["name"], i["uuid"], i["error"], host=i["source"]) for i in items if i["error"]]

@@ -31,7 +31,7 @@ from ..module_utils.flows.boot import builds as of_ledger
 from ..module_utils.flows.boot.builds import Build
 from ..module_utils.flows.instances import cleanup
 from ..module_utils.flows.instances.operation import Outcome, Selection
-from ..module_utils.flows.moves import live, live_course, live_pins
+from ..module_utils.flows.moves import live, live_life, live_pins
 from ..module_utils.ledger.compute import instances, nodes, ports
 from ..module_utils.ledger.db.transaction import Transaction
 from ..module_utils.ledger.storage import attachments
@@ -76,7 +76,7 @@ class ActionModule(MoveAction):
     }
 
     def act(self) -> dict[str, t.Any]:
-        self.operation = live_course.LIVE_MIGRATE
+        self.operation = live_life.LIVE_MIGRATE
         return self.stage(
             {
                 "check": self._check,
@@ -173,7 +173,7 @@ class ActionModule(MoveAction):
         failed: dict[str, errors.BootflowError] = {}
 
         def again(tx: Transaction) -> live.Begun:
-            failed.update(live_course.finish(tx, others))
+            failed.update(live_life.finish(tx, others))
             return live.again(tx, wanted, refused, candidates.read, candidates.options, connectors)
 
         begun, result = self._start(candidates, again)
@@ -378,7 +378,7 @@ class ActionModule(MoveAction):
                 }
             )
         with contextlib.closing(self.open_ledger()) as ledger:
-            mine = set(ledger.transact(live_course.run, [g["uuid"] for g in guests]))
+            mine = set(ledger.transact(live_life.run, [g["uuid"] for g in guests]))
         for guest_there in guests:
             item = self.items()[guest_there["uuid"]]
             guest_there["volumes"] = self._volumes_here(item["destination"], [item["uuid"]]).get(item["uuid"], {})
@@ -443,7 +443,7 @@ class ActionModule(MoveAction):
                 problems[uuid] = its["error"]
         stay = sorted(set(problems) - set(unknown))
         ledger = self.open_ledger()
-        over = {m.uuid for m in ledger.transact(live_course.switch, left, stay)} if left or stay else set()
+        over = {m.uuid for m in ledger.transact(live_life.switch, left, stay)} if left or stay else set()
         having = [i["uuid"] for i in items.values() if i["volumes"]]
         storage_hosts = reachable(self, ledger.inspect(attachments.storage_hosts, having)) if having else []
         return {
@@ -533,7 +533,7 @@ class ActionModule(MoveAction):
 
     # --- finish -------------------------------------------------------------------------------------------------------
 
-    def _result(self, item: Item) -> live_course.Result | None:
+    def _result(self, item: Item) -> live_life.Result | None:
         """What came of an instance; None if nobody knows."""
         switched, uuid = self.registered(SWITCHED), item["uuid"]
         if uuid in switched["unknown"]:
@@ -541,7 +541,7 @@ class ActionModule(MoveAction):
         if uuid in switched["over"]:
             its = self.said(SETTLED, "settle", item["destination"], uuid)
             power_state = int(its.get("power_state", switched["stats"][uuid]["power_state"]))
-            return live_course.Result(power_state, gone=its.get("power_state") == states.NOSTATE)
+            return live_life.Result(power_state, gone=its.get("power_state") == states.NOSTATE)
         error = (
             switched["problems"].get(uuid)
             or errors.RemoteError(reason="its live migration did not take place").as_dict()
@@ -550,9 +550,9 @@ class ActionModule(MoveAction):
         cleaned = uuid not in switched["reached"] or bool(
             self.said(SETTLED, "settle", item["destination"], uuid).get("cleaned")
         )
-        return live_course.Result(outcome.power_state, outcome.error, cleaned, outcome.gone)
+        return live_life.Result(outcome.power_state, outcome.error, cleaned, outcome.gone)
 
-    def _results(self) -> tuple[dict[str, live_course.Result], dict[str, errors.BootflowError]]:
+    def _results(self) -> tuple[dict[str, live_life.Result], dict[str, errors.BootflowError]]:
         """(uuid -> what came of the instance, uuid -> the error of one of which nobody knows)."""
         found = {u: self._result(i) for u, i in self.items().items()}
         unknown = {u: self._unknown(i) for u, i in self.items().items() if found[u] is None}
@@ -560,11 +560,11 @@ class ActionModule(MoveAction):
 
     def _finish(self) -> dict[str, t.Any]:
         begun, items = self.registered(BEGUN), self.items()
-        results: dict[str, live_course.Result] = {}
+        results: dict[str, live_life.Result] = {}
         failed: dict[str, errors.BootflowError] = {}
         if items and not self.check_mode:
             results, failed = self._results()
-            failed.update(self.open_ledger().transact(live_course.finish, results))
+            failed.update(self.open_ledger().transact(live_life.finish, results))
         shown = [*begun.get("shown", ()), *self._shown(items, results, failed, {})]
         lost = begun.get("not_placed", [])
         return report(self, self.operation, shown, lost, _note)
@@ -572,7 +572,7 @@ class ActionModule(MoveAction):
     def _shown(
         self,
         items: t.Mapping[str, Item],
-        results: t.Mapping[str, live_course.Result],
+        results: t.Mapping[str, live_life.Result],
         failed: t.Mapping[str, errors.BootflowError],
         tried: t.Mapping[str, list[dict[str, t.Any]]],
     ) -> list[Item]:

@@ -27,8 +27,10 @@ from ..module_utils.core.settings.selection import MOVE
 from ..module_utils.flows.attachments import life, moving
 from ..module_utils.flows.instances.operation import Outcome, Selection
 from ..module_utils.flows.instances.operations import OPERATIONS
-from ..module_utils.flows.moves import cold, confirm, course, local_disks
+from ..module_utils.flows.moves import cold, cold_life, confirm, local_disks
 from ..module_utils.flows.moves.local_disks import Journey
+from ..module_utils.flows.moves.moving_instance import Moving
+from ..module_utils.flows.moves.revert import begin_revert, former_hosts
 from ..module_utils.flows.recovery import moves as recovery
 from ..module_utils.ledger.compute import moves as ledger_moves
 from ..module_utils.ledger.compute import nodes
@@ -55,7 +57,7 @@ from ..plugin_utils.run.results import diff, item_errors
 from ..plugin_utils.settings import apply_plan, host_reports, resize_settings, scheduler_settings, variable_names
 from ..plugin_utils.volumes.attached_volumes import come_to_host, connectors_of, leave_host, sources_on
 
-OF = {"resize": course.RESIZE, "migrate": course.MIGRATE, "revert_resize": course.REVERT}
+OF = {"resize": cold_life.RESIZE, "migrate": cold_life.MIGRATE, "revert_resize": cold_life.REVERT}
 # As playbooks/move.yml registers what the controller and the hosts answered.
 BEGUN, SWITCHED, WENT_BACK = "bootflow_move_begun", "bootflow_move_switched", "bootflow_move_went_back"
 DEPARTED, ARRIVED, SETTLED, RETURNED = (
@@ -88,7 +90,7 @@ class ActionModule(MoveAction):
 
     def act(self) -> dict[str, t.Any]:
         self.operation = OF[self.options["operation"]]
-        self.reverts = self.operation is course.REVERT
+        self.reverts = self.operation is cold_life.REVERT
         return self.stage(
             {
                 "check": self._check,
@@ -111,10 +113,10 @@ class ActionModule(MoveAction):
         )
         flavor: Flavor | None = None
         flavors: dict[str, Flavor] = {}
-        if self.operation is course.RESIZE and self.options["follow_file"]:
+        if self.operation is cold_life.RESIZE and self.options["follow_file"]:
             of_file = apply_plan.registered(self, apply_plan.BEGUN).get("flavors") or {}
             flavors = {uuid: found.flavor(name) for uuid, name in of_file.items()}
-        elif self.operation is course.RESIZE:
+        elif self.operation is cold_life.RESIZE:
             if not self.options["flavor"]:
                 raise errors.InvalidInput(
                     message="bootflow_resize_flavor is not set", remedy="Name the flavor that the instances are to get."
@@ -128,7 +130,7 @@ class ActionModule(MoveAction):
         if self.reverts:
             host_settings.check_common(self)
             ledger = self.rehearsal_ledger() if self.check_mode else self.open_ledger()
-            former = ledger.inspect(course.former_hosts, Selection.from_options(self.options))
+            former = ledger.inspect(former_hosts, Selection.from_options(self.options))
             return {
                 "changed": False,
                 "stale_hosts": self.within_limit(sorted(former.intersection(self.compute_hosts()))),
@@ -146,15 +148,15 @@ class ActionModule(MoveAction):
 
             def revert(tx: Transaction) -> tuple[cold.Begun, Flavors, set[str]]:
                 recovery.settle_on_lost(tx, selection)
-                silent = {h: _silence(h, reports.get(h) or {}) for h in course.former_hosts(tx, selection)}
+                silent = {h: _silence(h, reports.get(h) or {}) for h in former_hosts(tx, selection)}
                 told = {h: e for h, e in silent.items() if e is not None}
                 said = [h for h in silent if h not in told and reports[h].get("compute_node")]
                 has = {h: host_reports.instances_in(reports[h]) for h in said}
-                back = course.begin_revert(tx, selection, known, self.options["quotas"], told, all_of(self), has)
+                back = begin_revert(tx, selection, known, self.options["quotas"], told, all_of(self), has)
                 begun = cold.Begun(back.moving, back.failed, back.rows, back.unchanged)
                 down = nodes.forced_down(tx)
                 self._check_limit(tx, back.moving, down)
-                return begun, course.flavors_of(tx, back.moving), down
+                return begun, cold_life.flavors_of(tx, back.moving), down
 
             begun, flavors, down = self.write(revert)
             return self._begun(begun, {}, {}, flavors, down=down)
@@ -169,11 +171,11 @@ class ActionModule(MoveAction):
             journeys = local_disks.journeys(tx, [m.move for m in begun.moving])
             new = sorted({m.move.dest_compute for m in begun.moving if not ledger_moves.stays(m.move)})
             unheard = [] if self.check_mode or not new else nodes.stale_hosts(tx, new, confirm.SURE)
-            return begun, addresses, journeys, course.flavors_of(tx, begun.moving), unheard
+            return begun, addresses, journeys, cold_life.flavors_of(tx, begun.moving), unheard
 
         return self._begun(*self.write(begin))
 
-    def _check_limit(self, tx: Transaction, moving: t.Sequence[course.Moving], down: t.Collection[str] = ()) -> None:
+    def _check_limit(self, tx: Transaction, moving: t.Sequence[Moving], down: t.Collection[str] = ()) -> None:
         """:raises InvalidInput: see refuse_left_out(). :arg down: hosts that are not asked"""
         hosts = {m.move.source_compute for m in moving} | {m.move.dest_compute for m in moving}
         hosts |= {*reachable(self, life.storage_hosts_of(tx, [m.uuid for m in moving]))}
@@ -239,8 +241,8 @@ class ActionModule(MoveAction):
         def begin(host: str) -> dict[str, t.Any]:
             uuids = {u for u, i in self.items().items() if host in (i["source"], i["destination"])}
             with contextlib.closing(self.open_ledger()) as ledger:
-                self.mine = {m.uuid for m in ledger.inspect(course.load, sorted(uuids))}
-                self.lost = ledger.inspect(course.lost, uuids - self.mine)
+                self.mine = {m.uuid for m in ledger.inspect(cold_life.load, sorted(uuids))}
+                self.lost = ledger.inspect(cold_life.lost, uuids - self.mine)
             return work(host)
 
         return begin
@@ -390,7 +392,7 @@ class ActionModule(MoveAction):
         mine = [i for i in items if i["uuid"] in switched["switched"]]
         off = [i["uuid"] for i in mine if not i["runs"]]
         with contextlib.closing(self.open_ledger()) as ledger:
-            uuids = ledger.inspect(course.arrived_on, host, [i["uuid"] for i in mine])
+            uuids = ledger.inspect(cold_life.arrived_on, host, [i["uuid"] for i in mine])
         here = [{"uuid": i["uuid"]} for i in mine if i["uuid"] in uuids and _stays(i)]
         taken = self._resize_disks("resized", here)
         ready = [u for u in uuids if not taken.get(u, {}).get("error")]
@@ -482,7 +484,7 @@ class ActionModule(MoveAction):
             if its.get("error"):
                 problems[uuid] = its["error"]
         arrived = [u for u in items if u not in problems]
-        moved = {m.uuid for m in self.open_ledger().transact(course.switch, arrived)} if arrived else set()
+        moved = {m.uuid for m in self.open_ledger().transact(cold_life.switch, arrived)} if arrived else set()
         return {
             "changed": bool(moved),
             "switched": sorted(moved),
@@ -539,7 +541,7 @@ class ActionModule(MoveAction):
                 "power_state": its.get("power_state") or 0,
             }
         back = [u for u, r in results.items() if r["over"] and not r["stays"]]
-        went = {m.uuid for m in self.open_ledger().transact(course.go_back, back, lost)} if back else set()
+        went = {m.uuid for m in self.open_ledger().transact(cold_life.go_back, back, lost)} if back else set()
         at_home = [u for u, r in results.items() if not r["over"] or u in went]
         start: dict[str, list[str]] = {}
         undone: dict[str, list[str]] = {}
@@ -574,13 +576,13 @@ class ActionModule(MoveAction):
         results = self._results(items)
         failed: dict[str, errors.BootflowError] = {u: r.error for u, r in results.items() if r.error is not None}
         if results and not self.check_mode:
-            failed = self.open_ledger().transact(course.finish, self.operation, results)
+            failed = self.open_ledger().transact(cold_life.finish, self.operation, results)
         at_new = {u: r["stays"] for u, r in self.registered(WENT_BACK).get("results", {}).items()}
         shown = []
         for uuid, item in items.items():
             there = at_new.get(uuid, not self.reverts)
             problem = failed.get(uuid)
-            result = results.get(uuid, course.Result())
+            result = results.get(uuid, cold_life.Result())
             shown.append(
                 {
                     "name": item["name"],
@@ -611,7 +613,7 @@ class ActionModule(MoveAction):
         # Its module was killed between the start and the first step of its CPUs; it may also be paused by somebody.
         return "is back: unpause it" if unchanged["power_state"] == states.POWER_PAUSED else "is back: start it"
 
-    def _results(self, items: t.Mapping[str, Item]) -> dict[str, course.Result]:
+    def _results(self, items: t.Mapping[str, Item]) -> dict[str, cold_life.Result]:
         """uuid -> what came of it."""
         if self.check_mode:
             return {}
@@ -635,7 +637,7 @@ class ActionModule(MoveAction):
                 returned = self.said(RETURNED, "return", host, uuid)
                 cleaned = not returned.get("error")
                 error = error or (None if cleaned else errors.from_dict(returned["error"]))
-            found[uuid] = course.Result(outcome.power_state, error, cleaned, outcome.gone)
+            found[uuid] = cold_life.Result(outcome.power_state, error, cleaned, outcome.gone)
         return found
 
 
@@ -661,11 +663,11 @@ def _stays(item: Item) -> bool:
     return bool(item["source"] == item["destination"])
 
 
-def _vm_state(item: Item, there: bool, result: course.Result) -> str:
-    """What course.finish() writes. :arg there: it is on its new host"""
+def _vm_state(item: Item, there: bool, result: cold_life.Result) -> str:
+    """What cold_life.finish() writes. :arg there: it is on its new host"""
     if there:
         return states.RESIZED
-    return course.vm_state_at_source(states.ACTIVE if item["runs"] else states.STOPPED, result)
+    return cold_life.vm_state_at_source(states.ACTIVE if item["runs"] else states.STOPPED, result)
 
 
 def _note(item: Item) -> str:

@@ -20,7 +20,7 @@ from ...module_utils.core.instances import states
 from ...module_utils.core.instances.power_states import POWER_STATES
 from ...module_utils.core.scheduler.columns import Fleet
 from ...module_utils.flows.instances.operation import Operation
-from ...module_utils.flows.moves.course import Moving
+from ...module_utils.flows.moves.moving_instance import Moving
 from ...module_utils.ledger.compute import cleanups, fleet, history, nodes
 from ...module_utils.ledger.compute.instances import Instance
 from ...module_utils.ledger.database import Ledger

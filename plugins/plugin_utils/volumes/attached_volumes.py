@@ -27,7 +27,7 @@ from ...module_utils.core.volumes import names
 from ...module_utils.core.volumes.attachment import DONE, KERNEL, NONE, ON_THE_WAY, QEMU
 from ...module_utils.core.volumes.qemu_connection import iscsi_connection
 from ...module_utils.core.volumes.states import ATTACHED, DETACHED
-from ...module_utils.flows.attachments import beside, exports, life, moving
+from ...module_utils.flows.attachments import exports, life, migration_attachments, moving
 from ...module_utils.ledger.compute import instances, moves, nodes
 from ...module_utils.ledger.database import Ledger
 from ...module_utils.ledger.db.transaction import Transaction
@@ -398,14 +398,14 @@ def connect_beside(action: LedgerAction, uuids: t.Collection[str]) -> dict[str, 
 def disks_there(tx: Transaction, host: str, uuids: t.Collection[str]) -> dict[str, dict[str, str]]:
     """uuid -> id of the volume -> ``<disk>`` with its source on ``host``, which these instances' guests go to. With CHAP users."""
     found: dict[str, dict[str, str]] = {}
-    for each in of_rows(tx, beside.coming(tx, host, uuids)):
+    for each in of_rows(tx, migration_attachments.coming(tx, host, uuids)):
         if each.row.connection == DONE:
             found.setdefault(each.row.instance_uuid, {})[each.volume_id] = disk_xml(each)
     return found
 
 
 def _beside(tx: Transaction, host: str, uuids: t.Collection[str]) -> tuple[list[Attached], t.Mapping[str, t.Any]]:
-    found = of_rows(tx, beside.coming(tx, host, uuids))
+    found = of_rows(tx, migration_attachments.coming(tx, host, uuids))
     move = next(iter(moves.open_of(tx, {a.row.instance_uuid for a in found}).values()), None) if found else None
     return found, nodes.node_facts(tx, host, move.dest_node) if move is not None else {}
 

@@ -48,9 +48,9 @@ from ..boot import accept
 from ..instances import attach, delete, interfaces, lock, operation, redefine
 from ..instances.operations import find
 from ..moves import cold
+from ..moves.cold_life import RESIZE as RESIZING
 from ..moves.confirm import CONFIRM, is_there, silent_hosts
-from ..moves.course import RESIZE as RESIZING
-from ..moves.evacuated import EVACUATE
+from ..moves.evacuate_life import EVACUATE
 from ..moves.place import Mover
 
 BLOCK_DEVICES, NETWORKS = "block_device_mapping", "networks"

@@ -13,7 +13,7 @@ import typing as t
 from dataclasses import asdict, dataclass, field
 
 from ...core import errors
-from ...core.instances import moves, states
+from ...core.instances import moves, quotas, states
 from ...core.model import Flavor, Image
 from ...core.reading.problems import Problems
 from ...core.request.image_rules import image_errors, zero_disk_gb
@@ -29,8 +29,9 @@ from ...ledger.db.transaction import Transaction
 from ..attachments import moving
 from ..instances import cleanup, elsewhere, operation
 from ..instances.operation import Operation, Selection
-from . import confirm, course, local_disks
-from .course import MIGRATE, RESIZE, Moving, load
+from . import cold_life, confirm, local_disks
+from .cold_life import MIGRATE, RESIZE, load
+from .moving_instance import Moving
 from .place import Mover, ReadFleet, claim
 
 
@@ -117,9 +118,9 @@ def rehearse(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: Sc
     if first:  # their guests are started before
         instances.write(tx, first, vm_state=states.ACTIVE)
     begun = begin(tx, wanted, read_fleet, options)
-    moved = [m.uuid for m in course.switch(tx, [m.uuid for m in begun.moving])] if begun.moving else []
+    moved = [m.uuid for m in cold_life.switch(tx, [m.uuid for m in begun.moving])] if begun.moving else []
     if moved:
-        course.finish(tx, RESIZE, dict.fromkeys(moved, course.Result(states.RUNNING)))
+        cold_life.finish(tx, RESIZE, dict.fromkeys(moved, cold_life.Result(states.RUNNING)))
         left = confirm.confirm(tx, Selection(uuids=moved)).left
         cleanup.finish(tx, {host: [u for u in left if left[u] == host] for host in left.values()})
 
@@ -268,7 +269,28 @@ def _resized(spec: t.Mapping[str, t.Any], flavor: Flavor | None, wanted: Wanted)
 def check_quota(tx: Transaction, wanted: Wanted, movers: t.Sequence[Mover]) -> None:
     """:raises OverQuota: what the new flavors have more is too much."""
     if wanted.operation is RESIZE:
-        course.check_quota(tx, [(m.row, m.spec["flavor"]) for m in movers], wanted.quotas)
+        check_flavor_quota(tx, [(m.row, m.spec["flavor"]) for m in movers], wanted.quotas)
+
+
+def check_flavor_quota(
+    tx: Transaction,
+    wanted: t.Sequence[tuple[Instance, t.Mapping[str, t.Any]]],
+    limits: t.Mapping[str, t.Any] | None,
+) -> None:
+    """What these instances would have more with these flavors. source: Nova's upsize_quota_delta
+
+    :raises OverQuota: it is too much.
+    """
+    limited = {p for p in {row.project for row, _flavor in wanted} if quotas.limited(limits, p)}
+    used = instances.usage(tx, limited) if limited else {}
+    for project in sorted(limited):
+        mine = [(row, flavor) for row, flavor in wanted if row.project == project]
+        more = {
+            "instances": 0,
+            "cores": sum(max(0, int(flavor["vcpus"]) - row.vcpus) for row, flavor in mine),
+            "ram": sum(max(0, int(flavor["memory_mb"]) - row.memory_mb) for row, flavor in mine),
+        }
+        quotas.check_again(more, used[project], quotas.limits_of(limits, project), project)
 
 
 def _enter(tx: Transaction, wanted: Wanted, placed: t.Sequence[tuple[Mover, Candidate]]) -> None:

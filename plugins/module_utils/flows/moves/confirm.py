@@ -22,7 +22,7 @@ from ...ledger.compute.moves import MoveRow
 from ...ledger.db.transaction import Transaction
 from ..instances import operation
 from ..instances.operation import Operation, Selection
-from .course import refuse_without_move, those_that_ended
+from .cold_life import refuse_without_move, those_that_ended
 
 CONFIRM = Operation("confirm_resize", "resize.confirm")
 #: Seconds for which the report of a new host is believed. source: Nova's service_down_time

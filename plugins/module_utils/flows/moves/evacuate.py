@@ -29,7 +29,8 @@ from ..attachments import moving
 from ..instances import elsewhere, operation
 from ..instances.operation import Selection
 from ..instances.rebuild import check_guest_data, check_same_guest_data
-from .evacuated import EVACUATE, relocate
+from .evacuate_life import EVACUATE
+from .moving_instance import relocate
 from .place import Mover, ReadFleet, claim
 
 

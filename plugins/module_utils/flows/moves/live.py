@@ -27,12 +27,12 @@ from ...ledger.compute.moves import MoveRow
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments
 from ...ledger.storage.attachments import Attachment, Connector
-from ..attachments import beside, life, moving
+from ..attachments import life, migration_attachments, moving
 from ..instances import elsewhere, operation
 from ..instances.operation import Selection
 from . import live_pins
-from .course import Moving
-from .live_course import LIVE_MIGRATE, PRE, Result, end, finish, load
+from .live_life import LIVE_MIGRATE, PRE, Result, end, finish, load
+from .moving_instance import Moving
 from .place import Mover, ReadFleet, claim
 
 
@@ -105,7 +105,7 @@ def _start(
             end(tx, m, without[m.uuid], states.NOSTATE, cleaned=True)
     begun.failed.update(without)
     begun.moving = [m for m in placed if m.uuid not in without]
-    begun.with_volumes = beside.add(tx, ends)
+    begun.with_volumes = migration_attachments.add(tx, ends)
     return begun
 
 
@@ -189,7 +189,7 @@ def sort_out(
     """(uuid -> what is to be moved, uuid -> why others cannot be)."""
     dead = operation.dead_runs(tx, rows)
     has = claims.allocations_of(tx, [r.uuid for r in rows if r.spec.get("numa_topology")])
-    volumes = beside.refusals(tx, {r.uuid: r.host for r in rows}, wanted.inventory) if rows else {}
+    volumes = migration_attachments.refusals(tx, {r.uuid: r.host for r in rows}, wanted.inventory) if rows else {}
     twice = elsewhere.refusals(tx, rows)
     versions = {n.host: n.hypervisor_version for n in nodes.rows(tx, ("host", "node", "hypervisor_version"))}
     found: dict[str, Mover] = {}

@@ -18,7 +18,7 @@ from ...core.model import Flavor
 from ...core.resources.numa.topology import GuestNUMATopology, HostNUMATopology
 from ...ledger.compute import claims, nodes
 from ...ledger.db.transaction import Transaction
-from .course import Moving
+from .moving_instance import Moving
 
 
 def as_it_runs(spec: t.Mapping[str, t.Any], claimed: t.Mapping[str, t.Any] | None) -> t.Mapping[str, t.Any]:

@@ -31,10 +31,11 @@ from ...ledger.schema.identity import ledger_id
 from ..boot import failure
 from ..instances import cleanup, delete
 from ..instances.operations import BY_TASK_STATE
-from ..moves.course import AT_WORK
-from ..moves.evacuated import EVACUATE
-from ..moves.live_course import LIVE_MIGRATE
-from . import dead_builds, dead_runs, live_moves, operations, power_sync, reservations, storage_audit, volume_audit
+from ..moves import live_life
+from ..moves.cold_life import AT_WORK
+from ..moves.evacuate_life import EVACUATE
+from ..moves.live_life import LIVE_MIGRATE
+from . import dead_builds, dead_runs, operations, power_sync, reservations, storage_audit, volume_audit
 
 #: The parts of a report that are compared with the ledger, in addition to the inventory's settings.
 TOTALS = ("memory_mb", "local_gb", "vcpus", "hypervisor_type", "hypervisor_version")
@@ -343,7 +344,7 @@ class _Repair:
     def _settle(self) -> None:
         found = {str(f.host) for f in self.by_kind[audit.DEAD_OPERATION]}
         # One host's word may not do: the other one's is heard before and after it.
-        for host in [*sorted(found), *sorted(live_moves.hosts_to_hear(self.tx) if found else ())]:
+        for host in [*sorted(found), *sorted(live_life.hosts_to_hear(self.tx) if found else ())]:
             if host not in self.evidence.snapshots:
                 continue  # what it knows waits
             snapshot = self.evidence.snapshots[host]

@@ -19,7 +19,8 @@ from ...ledger.compute.instances import InstanceAtWork
 from ...ledger.db.transaction import Transaction
 from ..instances import operation
 from ..instances.operations import BY_TASK_STATE, OPERATIONS
-from . import live_moves, moves
+from ..moves import live_life
+from . import moves
 from .dead_runs import MOVING, SETTLED, left
 
 # What leads on from the vm_state that is left.
@@ -44,11 +45,11 @@ def settle(
     :arg power_states: of the reported guests; a missing guest does not exist.
     :arg asked_at: when the host was asked: rows written after that are left alone.
     :arg restarted: the host has restarted: an active guest that is off in the middle of its reboot is active still, and is started again.
-    :arg moving: of guests that migrate, see live_moves.settle().
+    :arg moving: of guests that migrate, see live_life.settle().
     :arg rescued: uuids of guests whose domains are those of a rescue; None: not known, and what depends on it waits.
     :arg at_work: uuids of guests that the module of a dead run still works on: their operations wait.
     """
-    migrated = live_moves.settle(tx, host, power_states, moving, asked_at)
+    migrated = live_life.settle(tx, host, power_states, moving, asked_at)
     migrated.update(_settle_rescues(tx, host, rescued or (), power_states, asked_at))
     found = {r.uuid: r for r in left(tx, host) if r.updated_at < asked_at and r.uuid not in at_work}
     if not found:

@@ -25,7 +25,7 @@ from ...ledger.db.locks import take_turns
 from ...ledger.db.transaction import Transaction
 from ..instances import operation
 from ..instances.operation import Operation, Selection
-from ..moves.course import Moving
+from ..moves.moving_instance import Moving
 from . import moves
 from .dead_runs import MOVING
 

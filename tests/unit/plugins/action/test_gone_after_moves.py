@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.bootflow.compute.plugins.action import instance_live_migrate, instance_move
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import live_course
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import live_life
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
@@ -110,7 +110,7 @@ def test_a_guest_that_came_and_is_gone(fleet: Fleet, said: dict[str, t.Any], pow
     (row,) = fleet.world.rows(tables.instances)
     fleet.told(instance_live_migrate.BEGUN, fleet.stage(instance_live_migrate, "begin", names=["web"]))
     with fleet.world.ledger.write() as tx:
-        live_course.run(tx.for_run(fleet.world.context("o")), [row.uuid])
+        live_life.run(tx.for_run(fleet.world.context("o")), [row.uuid])
     stats = dict.fromkeys(("seconds", "downtime", "transferred"), 1)
     for host, name, phase, outcome in (
         ("h1", instance_live_migrate.LOOKED, "look", {"guest": {}}),

@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.bootflow.compute.plugins.action import instance_live_migrate as live
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import moves, states
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import live_course
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import live_life
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
 
@@ -47,7 +47,7 @@ class Rounds(Fleet):
         if over:
             ledger = self.world.ledger
             with ledger.write() as tx:
-                live_course.run(tx.for_run(self.world.context("o")), over)
+                live_life.run(tx.for_run(self.world.context("o")), over)
         stats = {"seconds": 1.0, "downtime": 0.1, "transferred": 5 << 20, "power_state": states.RUNNING}
         tell(live.MIGRATED, "migrate", "source", lambda i: {**stats, "error": None})
         switched = self.told(live.SWITCHED, self.stage(live, "switch", **options))

@@ -18,7 +18,7 @@ from ansible_collections.bootflow.compute.plugins.action import (
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import delete
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import cold, confirm, course
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import cold, cold_life, confirm
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations as recovery
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, history, instances, runs
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import LEASE_SECONDS
@@ -220,7 +220,7 @@ def test_a_start_that_wakes_up_when_the_guest_went_to_another_host(
         with world.ledger.write() as tx:
             assert not cold.begin(tx.for_run(world.context("m")), wanted, world.fleet, world.options()).failed
         with world.ledger.write() as tx:
-            course.switch(tx.for_run(world.context("m")), [uuid])
+            cold_life.switch(tx.for_run(world.context("m")), [uuid])
 
     stands_still(monkeypatch, world, "domain_power", moves_away)
     done = hosts.play("start", names=["web"])
@@ -284,7 +284,7 @@ def moved(world: World) -> Moves:
     with world.ledger.write() as tx:
         assert not cold.begin(tx.for_run(world.context("m")), wanted, world.fleet, world.options()).failed
     with world.ledger.write() as tx:
-        course.switch(tx.for_run(world.context("m")), [uuid])
+        cold_life.switch(tx.for_run(world.context("m")), [uuid])
     moves = Moves(world)
     moves.hostvars["h1"][host_reports.REPORTED] = {"reported": True}
     return moves
@@ -324,8 +324,10 @@ def test_a_move_that_wakes_up_when_it_is_confirmed_takes_nothing_from_the_only_h
 def test_a_revert_that_wakes_up_when_the_move_is_confirmed(moved: Moves) -> None:
     world = moved.world
     with world.ledger.write() as tx:
-        done = course.finish(
-            tx.for_run(world.context("m")), course.MIGRATE, {row_of(world, "web").uuid: course.Result(states.RUNNING)}
+        done = cold_life.finish(
+            tx.for_run(world.context("m")),
+            cold_life.MIGRATE,
+            {row_of(world, "web").uuid: cold_life.Result(states.RUNNING)},
         )
         assert not done
     begun = moved.move("localhost", "revert_resize", "begin", names=["web"])
@@ -346,7 +348,9 @@ def test_a_revert_that_nobody_disturbs_cleans_the_new_host_and_starts_the_guest_
     world = moved.world
     uuid = row_of(world, "web").uuid
     with world.ledger.write() as tx:
-        assert not course.finish(tx.for_run(world.context("m")), course.MIGRATE, {uuid: course.Result(states.RUNNING)})
+        assert not cold_life.finish(
+            tx.for_run(world.context("m")), cold_life.MIGRATE, {uuid: cold_life.Result(states.RUNNING)}
+        )
     variables = moved.hostvars["localhost"]
     variables[instance_move.BEGUN] = moved.move("localhost", "revert_resize", "begin", names=["web"])
     variables[instance_move.SWITCHED] = moved.move("localhost", "revert_resize", "switch")
@@ -365,7 +369,9 @@ def test_a_guest_that_comes_back_does_not_have_a_volume_that_was_detached_meanwh
     world = moved.world
     uuid = row_of(world, "web").uuid
     with world.ledger.write() as tx:
-        assert not course.finish(tx.for_run(world.context("m")), course.MIGRATE, {uuid: course.Result(states.RUNNING)})
+        assert not cold_life.finish(
+            tx.for_run(world.context("m")), cold_life.MIGRATE, {uuid: cold_life.Result(states.RUNNING)}
+        )
     world.time += 10
     with world.ledger.write() as tx:
         history.start_actions(tx.for_run(world.context("v")), [uuid], "detach_volume", "req", "default", "ann")

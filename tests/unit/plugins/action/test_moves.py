@@ -14,7 +14,7 @@ from ansible_collections.bootflow.compute.plugins.action import instance_live_mi
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import course
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import cold_life, revert
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances, service_state
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
@@ -279,19 +279,19 @@ def test_the_same_revert_again_says_what_leads_on(fleet: Fleet, power_state: int
     fleet.stage(instance_move, "begin", **COLD, names=["web"])
     with fleet.world.ledger.write() as tx:
         tx = tx.for_run(fleet.world.context("o"))
-        course.switch(tx, [row.uuid])
-        course.finish(tx, course.MIGRATE, {row.uuid: course.Result(states.RUNNING)})
-        course.begin_revert(tx, Selection(names=["web"]), frozenset(HOSTS))
-        course.go_back(tx, [row.uuid])
-        course.finish(tx, course.REVERT, {row.uuid: course.Result(power_state, None, cleaned=True)})
+        cold_life.switch(tx, [row.uuid])
+        cold_life.finish(tx, cold_life.MIGRATE, {row.uuid: cold_life.Result(states.RUNNING)})
+        revert.begin_revert(tx, Selection(names=["web"]), frozenset(HOSTS))
+        cold_life.go_back(tx, [row.uuid])
+        cold_life.finish(tx, cold_life.REVERT, {row.uuid: cold_life.Result(power_state, None, cleaned=True)})
         instances.write(tx, [row.uuid], vm_state=states.ACTIVE, power_state=power_state)
-    revert = {"operation": "revert_resize"}
+    back = {"operation": "revert_resize"}
     fleet.hostvars["h1"]["bootflow_reported"] = {"reported": True}
-    begun = fleet.told(instance_move.BEGUN, fleet.stage(instance_move, "begin", **revert, names=["web"]))
+    begun = fleet.told(instance_move.BEGUN, fleet.stage(instance_move, "begin", **back, names=["web"]))
     assert (begun["instances"], [i["name"] for i in begun["unchanged"]]) == ([], ["web"])
     for phase, name in (("switch", instance_move.SWITCHED), ("back", instance_move.WENT_BACK)):
-        fleet.told(name, fleet.stage(instance_move, phase, **revert))
-    fleet.stage(instance_move, "finish", **revert)
+        fleet.told(name, fleet.stage(instance_move, phase, **back))
+    fleet.stage(instance_move, "finish", **back)
     assert fleet.shown[-1].endswith(told)
 
 
@@ -305,8 +305,8 @@ def test_a_revert_leads_from_the_new_host_to_the_former_one(fleet: Fleet) -> Non
     assert said["after"] == "web %s: h2, flavor large, disk 2 GiB\n" % row.uuid
     with fleet.world.ledger.write() as tx:
         tx = tx.for_run(fleet.world.context("o"))
-        course.switch(tx, [row.uuid])
-        course.finish(tx, course.RESIZE, {row.uuid: course.Result(states.RUNNING)})
+        cold_life.switch(tx, [row.uuid])
+        cold_life.finish(tx, cold_life.RESIZE, {row.uuid: cold_life.Result(states.RUNNING)})
     with pytest.raises(errors.InvalidRequest, match="bootflow_shutdown_timeout must be a number"):
         fleet.hostvars["localhost"]["bootflow_shutdown_timeout"] = "abc"
         fleet.stage(instance_move, "check", **revert, names=["web"])
@@ -352,8 +352,8 @@ def test_a_revert_from_a_new_host_that_is_lost(fleet: Fleet, down: bool, answers
     fleet.told(instance_move.BEGUN, fleet.stage(instance_move, "begin", **COLD, names=["web"]))
     with world.ledger.write() as tx:
         tx = tx.for_run(world.context("o"))
-        course.switch(tx, [row.uuid])
-        course.finish(tx, course.MIGRATE, {row.uuid: course.Result(states.RUNNING)})
+        cold_life.switch(tx, [row.uuid])
+        cold_life.finish(tx, cold_life.MIGRATE, {row.uuid: cold_life.Result(states.RUNNING)})
         if down:
             service_state.set_state(tx, ["h2"], "forced_down", "dead")
     fleet.hostvars["h1"]["bootflow_reported"] = {"reported": True, "error": None}

@@ -24,15 +24,15 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.progress import Progress
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.server_groups import ServerGroup
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import NetworkRequest
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import beside, moving
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import migration_attachments, moving
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import lock
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import (
     cold,
+    cold_life,
     confirm,
-    course,
     live,
-    live_course,
+    live_life,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, fleet, nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances as instance_rows
@@ -193,8 +193,8 @@ def move(life: Life, room: t.Mapping[str, t.Any]) -> None:
     assert host in backends and begun.moving
     life.look()
     with life.ledger.write() as tx:
-        course.switch(tx.for_run(life.context("m")), [uuid])
-        assert not course.finish(tx.for_run(life.context("m")), course.MIGRATE, {uuid: course.Result(1)})
+        cold_life.switch(tx.for_run(life.context("m")), [uuid])
+        assert not cold_life.finish(tx.for_run(life.context("m")), cold_life.MIGRATE, {uuid: cold_life.Result(1)})
         confirm.confirm(tx.for_run(life.context("m")), Selection(uuids=[uuid]))
     life.look()
 
@@ -208,9 +208,9 @@ def migrate_live(life: Life) -> None:
         assert live.begin(
             tx, live.Wanted(Selection(uuids=[uuid]), tuple(backends), backends), life.fleet, life.options(), life.end
         ).moving
-        live_course.run(tx, [uuid])
+        live_life.run(tx, [uuid])
         set_progress(tx, {uuid: (9, its)})
-        live_course.finish(tx, {uuid: live_course.Result(1, errors.RemoteError(reason="x"), cleaned=False)})
+        live_life.finish(tx, {uuid: live_life.Result(1, errors.RemoteError(reason="x"), cleaned=False)})
     life.look()
 
 
@@ -227,8 +227,8 @@ def grow(life: Life) -> None:
             return fleet.read(tx, {host}, needs=needs)
 
         assert cold.begin(tx, wanted, alone, life.options()).moving
-        course.switch(tx, [uuid])
-        assert not course.finish(tx, course.RESIZE, {uuid: course.Result(1)})
+        cold_life.switch(tx, [uuid])
+        assert not cold_life.finish(tx, cold_life.RESIZE, {uuid: cold_life.Result(1)})
         confirm.confirm(tx, Selection(uuids=[uuid]))
         assert cleanups.begin(tx, host, [uuid])
     life.look()
@@ -264,11 +264,11 @@ def volumes(life: Life) -> None:
     life.build(str(life.row(guest).host))
     with life.ledger.write() as tx:  # it begins to migrate
         moving.take(tx.for_run(life.context("m")), [guest])
-        beside.add(tx.for_run(life.context("m")), {guest: life.end("h9", {})})
+        migration_attachments.add(tx.for_run(life.context("m")), {guest: life.end("h9", {})})
     life.look()
     with life.ledger.write() as tx:
-        beside.give_up(tx.for_run(life.context("m")), [guest])
-        beside.release(tx, [guest], [life.context("m").run.id])
+        migration_attachments.give_up(tx.for_run(life.context("m")), [guest])
+        migration_attachments.release(tx, [guest], [life.context("m").run.id])
     (root,) = [a.volume_id for a in life.live_attachments()]
     life.extend(root, 20)
     life.look()

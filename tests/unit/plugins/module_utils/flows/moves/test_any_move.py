@@ -22,10 +22,11 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.o
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import OPERATIONS
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import (
     cold,
+    cold_life,
     confirm,
-    course,
     evacuate,
-    evacuated,
+    evacuate_life,
+    revert,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations as recovery
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import reset_state
@@ -60,7 +61,7 @@ class Trip:
     runs: bool  # its guest runs when all is done
     at: str = "begun"
     flavor: str = ""  # after a move
-    its: operation.Operation = course.MIGRATE
+    its: operation.Operation = cold_life.MIGRATE
 
     @property
     def stays(self) -> bool:
@@ -196,7 +197,7 @@ class Histories(RuleBasedStateMachine):
         else:
             self.hosts[trip.dest].guests[uuid] = False
             self.hosts[trip.dest].flavors[uuid] = trip.flavor
-        moved = [m.uuid for m in self.call(course.switch, [uuid])]
+        moved = [m.uuid for m in self.call(cold_life.switch, [uuid])]
         assert moved == [uuid]
         trip.at = "over"
 
@@ -208,7 +209,7 @@ class Histories(RuleBasedStateMachine):
         if not self.hosts[trip.dest].dead and trip.stays:
             self.hosts[trip.dest].take(uuid)
         if not fails and not self.hosts[trip.dest].dead:
-            assert self.call(course.arrived_on, trip.dest, [uuid]) == [uuid]
+            assert self.call(cold_life.arrived_on, trip.dest, [uuid]) == [uuid]
             self.hosts[trip.dest].guests[uuid] = trip.runs
             self.end(name, trip.its)
             return
@@ -260,8 +261,8 @@ class Histories(RuleBasedStateMachine):
         there = self.hosts[self.row(uuid).host]
         known = not there.dead
         power = states.RUNNING if there.guests.get(uuid) else states.SHUTDOWN
-        result = course.Result(power if known else states.NOSTATE, BROKEN if error else None, cleaned)
-        self.call(course.finish, its, {uuid: result})
+        result = cold_life.Result(power if known else states.NOSTATE, BROKEN if error else None, cleaned)
+        self.call(cold_life.finish, its, {uuid: result})
         del self.trips[name]
 
     # --- decided --------------------------------------------------------------------------------------------------------
@@ -282,14 +283,14 @@ class Histories(RuleBasedStateMachine):
             return
         fails = fails and not goes_on
         try:
-            (m,) = self.call(course.begin_revert, Selection(names=[name]), HOSTS).moving or [None]
+            (m,) = self.call(revert.begin_revert, Selection(names=[name]), HOSTS).moving or [None]
         except errors.BootflowError:
             return
         if m is None:
             return
         self.trips[name] = Trip("revert", m.move.source_compute, m.move.dest_compute, m.runs)
         if fails or self.hosts[m.move.dest_compute].dead:
-            self.end(name, course.REVERT, error=True, cleaned=False)
+            self.end(name, cold_life.REVERT, error=True, cleaned=False)
             return
         self.leave(self.trips[name], uuid)
         self.trips[name].at = "cleaned"
@@ -299,8 +300,8 @@ class Histories(RuleBasedStateMachine):
         trip = self.trips.get(name)
         if trip is None or trip.at != "cleaned":
             return
-        assert self.call(course.go_back, [self.uuids[name]])
-        its = course.REVERT if trip.kind == "revert" else trip.its
+        assert self.call(cold_life.go_back, [self.uuids[name]])
+        its = cold_life.REVERT if trip.kind == "revert" else trip.its
         if trip.stays and self.hosts[trip.source].dead:
             self.end(name, its, error=True, cleaned=False)
             return
@@ -347,11 +348,11 @@ class Histories(RuleBasedStateMachine):
             cleaned = cleaned and not there.dead
             if not cleaned:
                 self.has(trip.dest, uuid, starting and trip.runs and not there.dead)
-            result = evacuated.Result(error=BROKEN, cleaned=cleaned, may_run=starting and not cleaned)
+            result = evacuate_life.Result(error=BROKEN, cleaned=cleaned, may_run=starting and not cleaned)
         else:
             self.has(trip.dest, uuid, trip.runs)
-            result = evacuated.Result(states.RUNNING if trip.runs else states.SHUTDOWN)
-        self.call(evacuated.finish, {uuid: result})
+            result = evacuate_life.Result(states.RUNNING if trip.runs else states.SHUTDOWN)
+        self.call(evacuate_life.finish, {uuid: result})
         del self.trips[name]
 
     @rule(name=names, fails=st.booleans(), starting=st.booleans())

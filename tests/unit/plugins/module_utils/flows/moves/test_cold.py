@@ -17,7 +17,13 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import moves, states
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup, delete
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Outcome, Selection
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import cold, confirm, course, evacuate
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import (
+    cold,
+    cold_life,
+    confirm,
+    evacuate,
+    revert,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import audit as recovery_audit
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import moves as recovery_moves
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations as recovery
@@ -59,14 +65,14 @@ class Movers(World):
         """All the way."""
         begun = self.set_out(uuids=[uuid], flavor=flavor)
         assert not begun.failed
-        assert [m.uuid for m in self.call(course.switch, [uuid])] == [uuid]
-        its = course.MIGRATE if flavor is None else course.RESIZE
-        assert self.call(course.finish, its, {uuid: course.Result(power_state)}) == {}
+        assert [m.uuid for m in self.call(cold_life.switch, [uuid])] == [uuid]
+        its = cold_life.MIGRATE if flavor is None else cold_life.RESIZE
+        assert self.call(cold_life.finish, its, {uuid: cold_life.Result(power_state)}) == {}
 
     def revert(self, uuid: str) -> None:
-        self.call(course.begin_revert, Selection(uuids=[uuid]), tuple(QCOW2))
-        assert self.call(course.go_back, [uuid])
-        assert self.call(course.finish, course.REVERT, {uuid: course.Result(states.RUNNING)}) == {}
+        self.call(revert.begin_revert, Selection(uuids=[uuid]), tuple(QCOW2))
+        assert self.call(cold_life.go_back, [uuid])
+        assert self.call(cold_life.finish, cold_life.REVERT, {uuid: cold_life.Result(states.RUNNING)}) == {}
 
     def status(self, uuid: str) -> list[str]:
         return [r.status for r in self.rows(tables.migrations, tables.migrations.c.instance_uuid == uuid)]
@@ -127,14 +133,14 @@ def test_a_resize_confirmed(world: Movers) -> None:
     assert world.claims() >= {(uuid, "h1"), (uuid, "h2")}
     assert world.used(other(source))[0] >= 2048
 
-    world.call(course.switch, [uuid])
+    world.call(cold_life.switch, [uuid])
     assert world.state(uuid) == ("active", "resize_finish", other(source)) and world.size(uuid) == NEW
     assert world.addresses(uuid) == addresses
     assert {p.host for p in world.rows(tables.ports, tables.ports.c.instance_uuid == uuid)} == {other(source)}
     with world.ledger.read() as tx:
         kinds = {r.compute_node_id: r.kind for r in claims.rows(tx) if r.instance_uuid == uuid}
     assert sorted(kinds.values()) == ["build", "move"]
-    assert world.call(course.finish, course.RESIZE, {uuid: course.Result(states.RUNNING)}) == {}
+    assert world.call(cold_life.finish, cold_life.RESIZE, {uuid: cold_life.Result(states.RUNNING)}) == {}
     assert world.state(uuid) == ("resized", None, other(source)) and world.status(uuid) == ["finished"]
     assert world.set_out(uuids=[uuid], flavor=LARGE).unchanged, "the same again has nothing to do"
 
@@ -225,8 +231,8 @@ def test_several_flavors_in_one_run(world: Movers) -> None:
         world.set_out(uuids=[one, two, three], flavors=flavors, quotas=total)
     begun = world.set_out(uuids=[one, two, three], flavors=flavors, quotas={**total, "cores": 3 + 1 + 2 + 1})
     assert not begun.failed and len({m.move.new_request_spec_id for m in begun.moving}) == 2
-    world.call(course.switch, [one, two, three])
-    world.call(course.finish, course.RESIZE, dict.fromkeys(flavors, course.Result(states.RUNNING)))
+    world.call(cold_life.switch, [one, two, three])
+    world.call(cold_life.finish, cold_life.RESIZE, dict.fromkeys(flavors, cold_life.Result(states.RUNNING)))
     assert [world.size(u)[1:5:3] for u in (one, two, three)] == [(2, "large"), (3, "more"), (2, "large")]
     assert len(world.set_out(uuids=[one, two, three], flavors=flavors).unchanged) == 3
     world.call(confirm.confirm, Selection(uuids=[one, two, three]))
@@ -251,11 +257,11 @@ def test_a_move_that_fails(world: Movers, after_switch: bool, cleaned: bool) -> 
     source, before = world.row(uuid).host, usage(world)
     world.set_out(uuids=[uuid])
     if after_switch:
-        world.call(course.switch, [uuid])
+        world.call(cold_life.switch, [uuid])
         if cleaned:
-            world.call(course.go_back, [uuid])
+            world.call(cold_life.go_back, [uuid])
     power = states.RUNNING if cleaned else states.SHUTDOWN
-    failed = world.call(course.finish, course.MIGRATE, {uuid: course.Result(power, BROKEN, cleaned)})
+    failed = world.call(cold_life.finish, cold_life.MIGRATE, {uuid: cold_life.Result(power, BROKEN, cleaned)})
     assert list(failed) == [uuid] and "it broke" in world.fault(uuid).message
     if after_switch and not cleaned:
         assert world.state(uuid) == ("resized", None, other(source)), "it may run there: nothing is started elsewhere"
@@ -281,7 +287,7 @@ def test_no_host_fails_that_one_alone(world: Movers) -> None:
         assert world.fault(uuid).error_code == "NoValidHost"
         assert world.notified(uuid) == ["resize.prep.start", "resize.error", "resize.prep.end"]
     for m in begun.moving:
-        world.call(course.finish, course.MIGRATE, {m.uuid: course.Result(states.RUNNING, BROKEN)})
+        world.call(cold_life.finish, cold_life.MIGRATE, {m.uuid: cold_life.Result(states.RUNNING, BROKEN)})
 
 
 def test_claims_never_exceed_a_host(world: Movers) -> None:
@@ -316,7 +322,7 @@ def test_what_cannot_move(world: Movers) -> None:
     with pytest.raises(errors.InstanceInvalidState, match="Cannot 'confirmResize' instance"):
         world.call(confirm.confirm, Selection(uuids=[uuid]))
     with pytest.raises(errors.InstanceInvalidState, match="Cannot 'revertResize' instance"):
-        world.call(course.begin_revert, Selection(uuids=[uuid]), tuple(QCOW2))
+        world.call(revert.begin_revert, Selection(uuids=[uuid]), tuple(QCOW2))
     only = {"h1": "qcow2", "h2": "raw"}
     begun = world.set_out(uuids=[uuid], backends=only)
     assert begun.failed[uuid].code == "NoValidHost", "its disks are of another backend there"
@@ -334,10 +340,10 @@ def test_a_revert_to_more_counts_for_the_quota(world: Movers) -> None:
     everything = world.everything()
     limits = {"ram": 2048, "instances": -1, "cores": -1}
     with pytest.raises(errors.OverQuota):
-        world.call(course.begin_revert, Selection(uuids=[uuid]), tuple(QCOW2), limits)
+        world.call(revert.begin_revert, Selection(uuids=[uuid]), tuple(QCOW2), limits)
     assert world.everything() == everything
     limits["ram"] = 3072
-    assert world.call(course.begin_revert, Selection(uuids=[uuid]), tuple(QCOW2), limits).moving
+    assert world.call(revert.begin_revert, Selection(uuids=[uuid]), tuple(QCOW2), limits).moving
 
 
 def test_root_disks_that_are_as_large_as_their_image(world: Movers) -> None:
@@ -420,8 +426,8 @@ def test_a_guest_that_nobody_has_seen_is_not_confirmed(world: Movers) -> None:
     uuid = world.boot("web")
     source = world.row(uuid).host
     world.move(uuid, LARGE)
-    world.call(course.begin_revert, Selection(uuids=[uuid]), tuple(QCOW2))
-    assert world.call(course.finish, course.REVERT, {uuid: course.Result(error=BROKEN, cleaned=False)})
+    world.call(revert.begin_revert, Selection(uuids=[uuid]), tuple(QCOW2))
+    assert world.call(cold_life.finish, cold_life.REVERT, {uuid: cold_life.Result(error=BROKEN, cleaned=False)})
     assert world.state(uuid) == ("resized", None, other(source))
     with pytest.raises(errors.InstanceInvalidState, match="has not reported the guest") as caught:
         world.call(confirm.confirm, Selection(uuids=[uuid]))
@@ -441,13 +447,13 @@ def test_a_run_that_dies(world: Movers, moment: str) -> None:
     if moment in ("begin", "switch"):
         world.set_out(uuids=[uuid], flavor=LARGE)
         if moment == "switch":
-            world.call(course.switch, [uuid])
+            world.call(cold_life.switch, [uuid])
     else:
         world.move(uuid, LARGE)
     if moment in ("revert", "half", "back"):
-        world.call(course.begin_revert, Selection(uuids=[uuid]), tuple(QCOW2))
+        world.call(revert.begin_revert, Selection(uuids=[uuid]), tuple(QCOW2))
         if moment == "back":
-            world.call(course.go_back, [uuid])
+            world.call(cold_life.go_back, [uuid])
     host = world.row(uuid).host
     reported = {} if moment == "half" else {uuid: states.RUNNING if moment == "back" else states.SHUTDOWN}
     settled = world.settle(host, reported)
@@ -473,11 +479,11 @@ def test_delete_cleans_both_hosts(world: Movers, moment: str) -> None:
     uuid = world.boot("web")
     world.set_out(uuids=[uuid])
     if moment != "begin":
-        world.call(course.switch, [uuid])
+        world.call(cold_life.switch, [uuid])
     if moment == "finish":
-        world.call(course.finish, course.MIGRATE, {uuid: course.Result(states.RUNNING)})
+        world.call(cold_life.finish, cold_life.MIGRATE, {uuid: cold_life.Result(states.RUNNING)})
     assert world.delete(uuids=[uuid]).hosts == ["h1", "h2"]
-    assert world.call(course.switch, [uuid]) == [], "a run that still moves it has lost it"
+    assert world.call(cold_life.switch, [uuid]) == [], "a run that still moves it has lost it"
     for host in ("h1", "h2"):
         assert [i["uuid"] for i in world.of_host(host)] == [uuid]
         world.removed(host, [uuid])
@@ -511,7 +517,7 @@ def test_one_that_goes_back_is_not_soft_deleted(world: Movers) -> None:
     uuid = world.boot("web")
     world.move(uuid)
     which = Selection(uuids=[uuid])
-    world.call(course.begin_revert, which, tuple(QCOW2))
+    world.call(revert.begin_revert, which, tuple(QCOW2))
     before = world.everything()
     with pytest.raises(errors.InstanceInvalidState, match="task_state resize_reverting") as refused:
         world.call(lambda tx: delete.begin(tx, which, soft=True), run="d")
@@ -526,8 +532,8 @@ def test_one_whose_new_host_may_have_lost_it_is_not_soft_deleted(world: Movers) 
     source = world.row(uuid).host
     world.move(uuid)
     which = Selection(uuids=[uuid])
-    world.call(course.begin_revert, which, tuple(QCOW2))
-    assert world.call(course.finish, course.REVERT, {uuid: course.Result(error=BROKEN, cleaned=False)})
+    world.call(revert.begin_revert, which, tuple(QCOW2))
+    assert world.call(cold_life.finish, cold_life.REVERT, {uuid: cold_life.Result(error=BROKEN, cleaned=False)})
     before = world.everything()
     with pytest.raises(errors.InstanceInvalidState, match="vm_state resized") as refused:
         world.call(lambda tx: delete.begin(tx, which, soft=True), run="d")
@@ -574,13 +580,13 @@ def test_the_audit_settles_what_a_dead_run_left(world: Movers, moment: str) -> N
     source = world.row(uuid).host
     if moment in ("revert", "half", "back"):
         world.move(uuid)
-        world.call(course.begin_revert, Selection(uuids=[uuid]), tuple(QCOW2))
+        world.call(revert.begin_revert, Selection(uuids=[uuid]), tuple(QCOW2))
         if moment == "back":
-            world.call(course.go_back, [uuid])
+            world.call(cold_life.go_back, [uuid])
     else:
         world.set_out(uuids=[uuid])
     if moment == "switch":
-        world.call(course.switch, [uuid])
+        world.call(cold_life.switch, [uuid])
     world.time += 100_000
     domains = [core_audit.Domain(uuid, "web", power_state=states.SHUTDOWN)]
     has = {h: [] if moment in ("half", "back") and h != source else domains for h in ("h1", "h2")}
@@ -609,8 +615,8 @@ def test_the_request_that_a_resize_brings_outlives_a_purge_beside_it(world: Move
     assert not world.set_out(uuids=[uuid], flavor=LARGE).failed
     far = world.time + 10**9
     assert "request_specs" not in {**world.ledger.inspect(purge.plan, far), **purge.purge(world.ledger, far)}
-    world.call(course.switch, [uuid])
-    assert world.call(course.finish, course.RESIZE, {uuid: course.Result(states.RUNNING)}) == {}
+    world.call(cold_life.switch, [uuid])
+    assert world.call(cold_life.finish, cold_life.RESIZE, {uuid: cold_life.Result(states.RUNNING)}) == {}
     assert world.size(uuid) == NEW
     world.revert(uuid)
     purge.purge(world.ledger, far)
@@ -627,8 +633,8 @@ def test_hosts_that_get_other_hostnames_while_an_instance_moves(world: Movers) -
     world.set_out(uuids=[uuid], flavor=LARGE)
     for host in ("h1", "h2"):
         world.report(host, node="new-" + host, host_uuid="uuid-%s" % host)
-    world.call(course.switch, [uuid])
-    assert world.call(course.finish, course.RESIZE, {uuid: course.Result(states.RUNNING)}) == {}
+    world.call(cold_life.switch, [uuid])
+    assert world.call(cold_life.finish, cold_life.RESIZE, {uuid: cold_life.Result(states.RUNNING)}) == {}
     assert (world.row(uuid).host, world.row(uuid).node) == (other(source), "new-" + other(source))
     world.revert(uuid)
     assert (world.row(uuid).host, world.row(uuid).node) == (source, "new-" + source) and world.size(uuid) == OLD
@@ -658,7 +664,7 @@ def test_two_runs_want_the_last_place(world: Movers) -> None:
     assert [len(b.moving) for b in found] == [1, 0] and found[0].moving[0].move.dest_compute == "h3"
     assert found[1].failed[two].code == "ComputeResourcesUnavailable"
     assert world.used("h3")[0] == 2048
-    world.call(course.finish, course.RESIZE, {one: course.Result(states.RUNNING, BROKEN)})
+    world.call(cold_life.finish, cold_life.RESIZE, {one: cold_life.Result(states.RUNNING, BROKEN)})
 
 
 @pytest.mark.parametrize("far", ["not at all", "over and back"])
@@ -671,9 +677,9 @@ def test_what_an_earlier_move_left_keeps_its_claim(world: Movers, far: str) -> N
     (moving,) = world.set_out(uuids=[uuid]).moving
     assert (moving.move.source_compute, moving.move.dest_compute) == (other(first), "h3"), "it is still to be cleaned"
     if far == "over and back":
-        world.call(course.switch, [uuid])
-        world.call(course.go_back, [uuid])
-    world.call(course.finish, course.MIGRATE, {uuid: course.Result(states.RUNNING, BROKEN)})
+        world.call(cold_life.switch, [uuid])
+        world.call(cold_life.go_back, [uuid])
+    world.call(cold_life.finish, cold_life.MIGRATE, {uuid: cold_life.Result(states.RUNNING, BROKEN)})
     assert world.row(uuid).host == other(first) and not any(world.used("h3"))
     assert any(world.used(first)) and world.used(first) == world.used(other(first))
     world.cleaned(first)
@@ -712,7 +718,7 @@ def test_the_same_revert_again_goes_on_with_those_that_failed(world: Movers) -> 
     world.move(back)
     world.move(left)
     world.revert(back)
-    found = world.call(course.begin_revert, Selection(uuids=[back, left]), tuple(QCOW2))
+    found = world.call(revert.begin_revert, Selection(uuids=[back, left]), tuple(QCOW2))
     assert ([m.uuid for m in found.moving], [r.uuid for r in found.unchanged]) == ([left], [back])
     assert world.state(back)[:2] == (states.ACTIVE, None) and world.status(back) == [moves.REVERTED]
     with pytest.raises(errors.InstanceInvalidState, match="Cannot 'confirmResize' instance"):
@@ -728,9 +734,9 @@ def test_an_instance_whose_former_host_does_not_answer_is_not_brought_back(world
     world.move(second)
     which = Selection(uuids=[first, second])
     with world.ledger.read() as tx:
-        assert course.former_hosts(tx.for_run(world.context("m")), which) == {"h1", "h2"}
+        assert revert.former_hosts(tx.for_run(world.context("m")), which) == {"h1", "h2"}
     silent = {gone: errors.HostUnreachable(host=gone, reason="no route")}
-    found = world.call(course.begin_revert, which, tuple(QCOW2), None, silent)
+    found = world.call(revert.begin_revert, which, tuple(QCOW2), None, silent)
     assert ([m.uuid for m in found.moving], list(found.failed)) == ([second], [first])
     assert world.state(first)[:2] == (states.RESIZED, None) and world.status(first) == [moves.FINISHED]
     world.call(confirm.confirm, Selection(uuids=[first]))  # it may stay where it is
@@ -744,7 +750,7 @@ def test_the_same_confirmation_again_has_nothing_to_do(world: Movers) -> None:
     again = world.call(confirm.confirm, Selection(uuids=[uuid]))
     assert (again.rows, [r.uuid for r in again.unchanged]) == ([], [uuid]) and world.everything() == everything
     with pytest.raises(errors.InstanceInvalidState, match="Cannot 'revertResize' instance"):
-        world.call(course.begin_revert, Selection(uuids=[uuid]), tuple(QCOW2))
+        world.call(revert.begin_revert, Selection(uuids=[uuid]), tuple(QCOW2))
 
 
 def test_a_refused_flavor_names_the_instances_that_it_does_not_suit(world: Movers) -> None:
@@ -767,7 +773,7 @@ def test_the_run_died_when_it_had_gone_over_and_its_new_host_is_lost(world: Move
     """Its former host has all of its disks: the way out was to delete it."""
     uuid = world.boot("web")
     source = world.row(uuid).host
-    assert world.set_out(uuids=[uuid], flavor=LARGE).moving and world.call(course.switch, [uuid])
+    assert world.set_out(uuids=[uuid], flavor=LARGE).moving and world.call(cold_life.switch, [uuid])
     there, chosen = other(source), Selection(uuids=[uuid])
     world.time += 100_000
     with pytest.raises(errors.InstanceInvalidState) as refused:
@@ -776,18 +782,18 @@ def test_the_run_died_when_it_had_gone_over_and_its_new_host_is_lost(world: Move
     world.call(recovery_moves.settle_on_lost, chosen, run="z")
     assert world.state(uuid) == ("active", "resize_finish", there), "its report will come"
     world.call(service_state.set_state, [there], "forced_down")
-    assert world.call(course.former_hosts, chosen, run="z") == {source}
+    assert world.call(revert.former_hosts, chosen, run="z") == {source}
     world.call(recovery_moves.settle_on_lost, chosen, run="z")
     assert world.state(uuid) == ("resized", None, there)
     with pytest.raises(errors.InstanceInvalidState) as refused:
         world.call(evacuate.check, evacuate.Wanted(chosen))
     assert "revert_resize" in refused.value.remedy, "evacuated it would lose what it has"
     with pytest.raises(errors.ComputeHostNotFound) as unknown:
-        world.call(course.begin_revert, chosen, (source,), run="z")
+        world.call(revert.begin_revert, chosen, (source,), run="z")
     assert "delete" not in unknown.value.remedy
-    assert world.call(course.begin_revert, chosen, tuple(QCOW2), run="z").moving
-    assert world.call(course.go_back, [uuid], [uuid], run="z")
-    assert world.call(course.finish, course.REVERT, {uuid: course.Result(states.RUNNING)}, run="z") == {}
+    assert world.call(revert.begin_revert, chosen, tuple(QCOW2), run="z").moving
+    assert world.call(cold_life.go_back, [uuid], [uuid], run="z")
+    assert world.call(cold_life.finish, cold_life.REVERT, {uuid: cold_life.Result(states.RUNNING)}, run="z") == {}
     assert world.state(uuid) == ("active", None, source) and world.size(uuid) == OLD
     assert world.cleanups() == {(uuid, there)} and world.claims() == {(uuid, source), (uuid, there)}
     world.cleaned(there)

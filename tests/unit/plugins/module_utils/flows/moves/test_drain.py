@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import cold, confirm, course, drain
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import cold, cold_life, confirm, drain
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import nodes, service_state
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
@@ -103,7 +103,7 @@ def test_a_move_under_way_keeps_the_host(world: Movers) -> None:
     world.report("h2")
     assert [m.uuid for m in world.set_out(uuids=[uuid]).moving] == [uuid]
     assert uuid in world.call(drain.left, "h1")
-    world.call(course.switch, [uuid])
+    world.call(cold_life.switch, [uuid])
     assert world.call(drain.to_confirm, "h1") == [] and uuid in world.call(drain.left, "h1")
 
 

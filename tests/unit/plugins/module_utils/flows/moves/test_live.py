@@ -23,7 +23,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.nu
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import delete, interfaces
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import live, live_course, live_pins
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import live, live_life, live_pins
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import audit as recovery_audit
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import dead_runs
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations as recovery
@@ -55,7 +55,7 @@ class LiveMovers(Movers):
         self, uuid: str, error: errors.BootflowError, hosts: t.Collection[str], cleaned: bool, backends: t.Any
     ) -> live.Begun:
         wanted = live.Wanted(Selection(uuids=[uuid]), tuple(backends), backends)
-        refused = {uuid: live.Refused(live_course.Result(RUNS, error, cleaned), hosts)}
+        refused = {uuid: live.Refused(live_life.Result(RUNS, error, cleaned), hosts)}
         return t.cast(live.Begun, self.call(live.again, wanted, refused, self.fleet, self.options(), BootWorld.end))
 
     def put(self, uuid: str, **values: t.Any) -> None:
@@ -100,14 +100,14 @@ def test_all_the_way(world: LiveMovers) -> None:
     assert (moving.move.source_compute, moving.move.dest_compute) == (source, other(source))
     assert world.state(uuid) == ("active", "migrating", source) and world.status(uuid) == [moves.PREPARING]
     assert world.claims() >= {(uuid, "h1"), (uuid, "h2")}
-    assert world.call(live_course.run, [uuid]) == [uuid] and world.status(uuid) == [moves.RUNNING]
+    assert world.call(live_life.run, [uuid]) == [uuid] and world.status(uuid) == [moves.RUNNING]
     with pytest.raises(errors.InstanceBusy):
         world.go(uuid, run="b")
 
-    assert [m.uuid for m in world.call(live_course.switch, [uuid])] == [uuid]
+    assert [m.uuid for m in world.call(live_life.switch, [uuid])] == [uuid]
     assert world.state(uuid) == ("active", "migrating", other(source)) and world.addresses(uuid) == addresses
     assert world.row(uuid).launched_on == other(source) and (uuid, source) in world.cleanups()
-    assert world.call(live_course.finish, {uuid: live_course.Result(RUNS)}) == {}
+    assert world.call(live_life.finish, {uuid: live_life.Result(RUNS)}) == {}
     assert world.state(uuid) == ("active", None, other(source)) and world.status(uuid) == [moves.COMPLETED]
     assert ("live-migration", None) in world.actions(uuid)
     post = ["live_migration._post", "live_migration.post.dest"]
@@ -125,10 +125,10 @@ def test_what_a_guest_is_losing_goes_with_it(world: LiveMovers, seen: bool) -> N
     entry = NamedInterface("interfaces[0]", uuid, network="net-1")
     (left,) = world.call(interfaces.begin_detach, [entry], ["net-1"], None, ["h1", "h2"], run="i").found
     world.go(uuid)
-    world.call(live_course.run, [uuid])
+    world.call(live_life.run, [uuid])
     if seen:
-        world.call(live_course.switch, [uuid])
-        world.call(live_course.finish, {uuid: live_course.Result(RUNS)})
+        world.call(live_life.switch, [uuid])
+        world.call(live_life.finish, {uuid: live_life.Result(RUNS)})
     else:
         world.report_guest(other(source), uuid, RUNS)
     assert world.state(uuid) == ("active", None, other(source)) and (uuid, source) in world.cleanups()
@@ -149,7 +149,7 @@ def test_a_guest_that_stays(world: LiveMovers, cleaned: bool, error: errors.Boot
     uuid = world.boot("web")
     source = world.row(uuid).host
     world.go(uuid)
-    assert world.call(live_course.finish, {uuid: live_course.Result(RUNS, error, cleaned)}) == {uuid: error}
+    assert world.call(live_life.finish, {uuid: live_life.Result(RUNS, error, cleaned)}) == {uuid: error}
     assert world.state(uuid) == ("active", None, source) and world.status(uuid) == [status]
     assert world.actions(uuid)[-1] == ("live-migration", "Error")
     there = ["live_migration.rollback.dest.start", "live_migration.rollback.dest.end"] if cleaned else []
@@ -178,7 +178,7 @@ def test_progress(world: LiveMovers) -> None:
             return views.migrations(tx, [uuid])[uuid]
 
     assert "progress" not in tell()[0], "it has not begun"
-    world.call(live_course.run, [uuid])
+    world.call(live_life.run, [uuid])
     assert "progress" not in tell("b")[0], "another run's"
     (seen,) = tell()
     assert (seen["progress"], seen["memory_processed_bytes"], seen["disk_remaining_bytes"]) == (70, 700, 1)
@@ -187,8 +187,8 @@ def test_progress(world: LiveMovers) -> None:
         {**view, **dict.fromkeys(("actions", "events", "faults", "notifications"), ())}
     )
     assert "70 % (left: disks 0 of 0 MiB, memory 0 of 0 MiB)" in shown[-1]
-    world.call(live_course.switch, [uuid])
-    world.call(live_course.finish, {uuid: live_course.Result(RUNS)})
+    world.call(live_life.switch, [uuid])
+    world.call(live_life.finish, {uuid: live_life.Result(RUNS)})
 
 
 def test_what_is_refused(world: LiveMovers) -> None:
@@ -215,8 +215,8 @@ def test_what_is_refused(world: LiveMovers) -> None:
     world.put(uuid, locked_by=None)
     assert world.state(uuid) == ("paused", None, source) and world.claims() == {(uuid, source)}
     assert world.go(uuid, to=other(source)).moving
-    world.call(live_course.switch, [uuid])
-    world.call(live_course.finish, {uuid: live_course.Result(states.POWER_PAUSED)})
+    world.call(live_life.switch, [uuid])
+    world.call(live_life.finish, {uuid: live_life.Result(states.POWER_PAUSED)})
     assert world.state(uuid) == ("paused", None, other(source))
 
 
@@ -254,7 +254,7 @@ def test_hosts_that_refused_the_guest_come_last(world: LiveMovers) -> None:
     def tried(error: errors.BootflowError | None, to: str | None = None) -> str:
         (moving,) = world.go(uuid, to=to, backends=backends).moving
         if error is not None:
-            world.call(live_course.finish, {uuid: live_course.Result(RUNS, error, True)})
+            world.call(live_life.finish, {uuid: live_life.Result(RUNS, error, True)})
         return str(moving.move.dest_compute)
 
     best = tried(aborted)
@@ -297,7 +297,7 @@ def test_what_another_run_has_taken_is_not_tried_again(world: LiveMovers) -> Non
     world.report("h3")
     uuid = world.boot("web")
     world.go(uuid, backends=backends)
-    world.call(live_course.finish, {uuid: live_course.Result(RUNS, BROKEN)})
+    world.call(live_life.finish, {uuid: live_life.Result(RUNS, BROKEN)})
     before = (world.state(uuid), world.status(uuid), world.claims())
     begun = world.again(uuid, BROKEN, set(), True, backends)
     assert [e.code for e in begun.failed.values()] == ["UnexpectedTaskStateError"] and not begun.moving
@@ -352,9 +352,9 @@ def test_a_guest_with_cpus_of_its_own(world: LiveMovers, over: bool) -> None:
         "memory": "1",
     }
     if over:
-        world.call(live_course.switch, [uuid])
+        world.call(live_life.switch, [uuid])
     error = None if over else BROKEN
-    world.call(live_course.finish, {uuid: live_course.Result(RUNS, error)})
+    world.call(live_life.finish, {uuid: live_life.Result(RUNS, error)})
     if over:
         world.cleaned(source)
     with world.ledger.read() as tx:
@@ -375,13 +375,13 @@ def test_a_guest_keeps_the_size_of_its_pages(world: LiveMovers) -> None:
     with_cells(world, "h2", pages=(4, 1 << 20))
     begun = world.go(uuid)
     assert begun.moving and pins_of(world, begun)[uuid]["memory"] == "0"
-    world.call(live_course.finish, {uuid: live_course.Result(RUNS, BROKEN)})
+    world.call(live_life.finish, {uuid: live_life.Result(RUNS, BROKEN)})
 
 
 def test_a_guest_without_cells_has_no_pins(world: LiveMovers) -> None:
     uuid = world.boot("web")
     assert pins_of(world, world.go(uuid)) == {uuid: {}}
-    world.call(live_course.finish, {uuid: live_course.Result(RUNS, BROKEN)})
+    world.call(live_life.finish, {uuid: live_life.Result(RUNS, BROKEN)})
 
 
 @pytest.mark.parametrize("field", ["pci_requests", "whole_disks"])
@@ -398,7 +398,7 @@ def test_one_that_migrates_is_not_soft_deleted(world: LiveMovers) -> None:
     """One of its hosts has its disks as they are, the other would be cleaned, and libvirt alone knows which is which."""
     uuid = world.boot("web")
     world.go(uuid)
-    world.call(live_course.run, [uuid])
+    world.call(live_life.run, [uuid])
     before = world.everything()
     with pytest.raises(errors.InstanceInvalidState, match="task_state migrating") as refused:
         world.call(lambda tx: delete.begin(tx, Selection(uuids=[uuid]), soft=True), run="d")
@@ -409,23 +409,23 @@ def test_one_that_migrates_is_not_soft_deleted(world: LiveMovers) -> None:
 def test_interventions_need_a_migration_that_runs(world: LiveMovers) -> None:
     uuid = world.boot("web")
     chosen = Selection(uuids=[uuid])
-    for its in live_course.INTERVENTIONS.values():
+    for its in live_life.INTERVENTIONS.values():
         with pytest.raises(errors.InstanceInvalidState):
-            world.call(live_course.under_way, its, chosen)
+            world.call(live_life.under_way, its, chosen)
     world.go(uuid)
     with pytest.raises(errors.InvalidMigrationState, match="state of instance .* is preparing"):
-        world.call(live_course.under_way, live_course.ABORT, chosen, run="b")
-    world.call(live_course.run, [uuid])
-    for its in live_course.INTERVENTIONS.values():
-        assert [m.uuid for m in world.call(live_course.under_way, its, chosen, run="b")] == [uuid]
-    world.call(live_course.intervened, live_course.ABORT, {}, [uuid], run="b")
-    world.call(live_course.intervened, live_course.FORCE_COMPLETE, {uuid: "it broke"}, [uuid], run="b")
+        world.call(live_life.under_way, live_life.ABORT, chosen, run="b")
+    world.call(live_life.run, [uuid])
+    for its in live_life.INTERVENTIONS.values():
+        assert [m.uuid for m in world.call(live_life.under_way, its, chosen, run="b")] == [uuid]
+    world.call(live_life.intervened, live_life.ABORT, {}, [uuid], run="b")
+    world.call(live_life.intervened, live_life.FORCE_COMPLETE, {uuid: "it broke"}, [uuid], run="b")
     assert world.actions(uuid)[-2:] == [("live_migration_cancel", None), ("live_migration_force_complete", "Error")]
     assert world.event_types(uuid)[-3:] == [
         "live.migration.abort.start", "live.migration.abort.end", "live.migration.force.complete.start",
     ]  # fmt: skip
     with pytest.raises(errors.InstanceNotFound):
-        world.call(live_course.under_way, live_course.ABORT, Selection(uuids=["0e7a7fc4-6d5b-5a5e-9d3a-0a4c6e2f7b11"]))
+        world.call(live_life.under_way, live_life.ABORT, Selection(uuids=["0e7a7fc4-6d5b-5a5e-9d3a-0a4c6e2f7b11"]))
 
 
 # --- dead runs ------------------------------------------------------------------------------------------------------------
@@ -460,7 +460,7 @@ def test_reports_settle_what_a_dead_run_left(
     source = world.row(uuid).host
     hosts = {SOURCE: source, TARGET: other(source)}
     world.go(uuid)
-    world.call(live_course.run, [uuid])
+    world.call(live_life.run, [uuid])
     for which, power_state, moving in reports:
         world.report_guest(hosts[which], uuid, power_state, moving)
     assert world.status(uuid) == [status]
@@ -480,8 +480,8 @@ def test_a_run_that_died_after_the_switch(world: LiveMovers) -> None:
     source = world.row(uuid).host
     target = other(source)
     world.go(uuid)
-    world.call(live_course.run, [uuid])
-    world.call(live_course.switch, [uuid])
+    world.call(live_life.run, [uuid])
+    world.call(live_life.switch, [uuid])
     notified = world.event_types(uuid)
     assert world.report_guest(target, uuid, RUNS) == {uuid: "active"}
     assert (world.state(uuid), world.status(uuid)) == (("active", None, target), [moves.COMPLETED])

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import plan as core_audit
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import moves, states
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import beside, moving
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import migration_attachments, moving
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import (
@@ -23,7 +23,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves impor
     confirm,
     drain,
     live,
-    live_course,
+    live_life,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import leases, volume_audit, volume_leases
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations as recovery
@@ -64,7 +64,7 @@ class LiveMovers(Movers):
     def come(self, host: str, uuids: t.Collection[str]) -> set[str]:
         """The new host connects to what is exported to it. Returns the instances of which it has all."""
         with self.ledger.read() as tx:
-            rows = beside.coming(tx.for_run(self.context(self.run)), host, uuids)
+            rows = migration_attachments.coming(tx.for_run(self.context(self.run)), host, uuids)
         lacking = {r.instance_uuid for r in rows if r.export != "done"}
         done = self.connect_rows(host, [r for r in rows if r.export == "done"], self.run)
         assert done == {r.id for r in rows if r.export == "done"}
@@ -84,7 +84,7 @@ class LiveMovers(Movers):
             if mine and not self.fails():
                 ready |= self.come(host, mine)
                 ready = set() if self.fails() else ready
-        went = self.ask(live_course.run, sorted(ready))
+        went = self.ask(live_life.run, sorted(ready))
         for uuid in went:
             self.travels[uuid] = ends[uuid]
         unknown = set(went) if self.fails() else set()  # the former host does not answer
@@ -96,19 +96,19 @@ class LiveMovers(Movers):
                 del self.travels[uuid]
         over = [u for u in went if u in self.left]
         stay = sorted(set(ends) - set(over) - unknown)
-        self.ask(live_course.switch, over, stay)
-        results = {u: live_course.Result(states.RUNNING) for u in over}
+        self.ask(live_life.switch, over, stay)
+        results = {u: live_life.Result(states.RUNNING) for u in over}
         for uuid in stay:
             cleaned = uuid not in reached or not self.fails()
             if cleaned:
                 self.leave(ends[uuid][1], [uuid], self.run)
-            results[uuid] = live_course.Result(states.RUNNING, BROKEN, cleaned)
+            results[uuid] = live_life.Result(states.RUNNING, BROKEN, cleaned)
         for uuid in over:
             if not self.fails():
                 self.cleaned_of(ends[uuid][0], uuid)
         self.ask_storage(self.ask(attachments.storage_hosts, sorted(ends)))
         self.fails()
-        self.ask(live_course.finish, results)
+        self.ask(live_life.finish, results)
         if unknown:  # the lease of the run is over some time
             self.time += 100_000
 
@@ -181,10 +181,10 @@ def test_volumes_go_along_while_the_guest_runs(world: LiveMovers) -> None:
     assert {len(names) for names in world.initiators.values()} == {2}
     assert world.come(other, [uuid]) == {uuid}
     assert world.connections == {(h, v) for h in HOSTS for v in before}
-    world.ask(live_course.run, [uuid])
+    world.ask(live_life.run, [uuid])
     world.travels[uuid] = (source, other)
     world.arrives(uuid)
-    world.ask(live_course.switch, [uuid])
+    world.ask(live_life.switch, [uuid])
     own = [r for r in attachments_of(world) if not r.beside]
     assert {r.attached_host for r in own} == {other} and not {r.id for r in own} & {r.id for r in before.values()}
     assert {(r.mountpoint, r.volume_id, r.delete_on_termination) for r in own} == {
@@ -192,7 +192,7 @@ def test_volumes_go_along_while_the_guest_runs(world: LiveMovers) -> None:
     }
     world.cleaned_of(source, uuid)
     world.ask_storage(world.ask(attachments.storage_hosts, [uuid]))
-    world.ask(live_course.finish, {uuid: live_course.Result(states.RUNNING)})
+    world.ask(live_life.finish, {uuid: live_life.Result(states.RUNNING)})
     well(world, uuid, other)
     assert world.state(uuid) == ("active", None, other) and len(world.disks(uuid)) == 2
     assert {r.rescan for r in attachments_of(world)} == {False}
@@ -229,23 +229,23 @@ def test_a_refused_guest_takes_its_volumes_to_another_host(world: LiveMovers) ->
     (second,) = set(hosts) - {home, first}
     world.ask_storage(world.ask(moving.storage_hosts))
     assert world.come(first, [uuid]) == {uuid}
-    world.ask(live_course.switch, [], [uuid])
+    world.ask(live_life.switch, [], [uuid])
     world.leave(first, [uuid], world.run)
     world.ask_storage(world.ask(attachments.storage_hosts, [uuid]))
 
-    refused = {uuid: live.Refused(live_course.Result(states.RUNNING, errors.InvalidCPUInfo(reason="x")), {first})}
+    refused = {uuid: live.Refused(live_life.Result(states.RUNNING, errors.InvalidCPUInfo(reason="x")), {first})}
     begun = world.ask(live.again, wanted, refused, world.fleet, world.options(), world.connector)
     assert [m.move.dest_compute for m in begun.moving] == [second] and begun.with_volumes == {uuid}
     assert {(r.attached_host, bool(r.beside)) for r in attachments_of(world)} == {(home, False), (second, True)}
     world.ask_storage(world.ask(moving.storage_hosts))
     assert world.come(second, [uuid]) == {uuid} and {h for h, _v in world.connections} == {home, second}
-    assert world.ask(live_course.run, [uuid]) == [uuid]
+    assert world.ask(live_life.run, [uuid]) == [uuid]
     world.travels[uuid] = (home, second)
     world.arrives(uuid)
-    world.ask(live_course.switch, [uuid])
+    world.ask(live_life.switch, [uuid])
     world.cleaned_of(home, uuid)
     world.ask_storage(world.ask(attachments.storage_hosts, [uuid]))
-    world.ask(live_course.finish, {uuid: live_course.Result(states.RUNNING)})
+    world.ask(live_life.finish, {uuid: live_life.Result(states.RUNNING)})
     well(world, uuid, second)
 
 
@@ -354,10 +354,10 @@ def test_a_volume_that_grows_meanwhile_is_read_again(world: LiveMovers) -> None:
     world.ask_storage(world.ask(moving.storage_hosts))
     world.come(other, [uuid])
     world.ask(attachments.mark_grown, [world.volume("data").id])
-    world.ask(live_course.run, [uuid])
+    world.ask(live_life.run, [uuid])
     world.travels[uuid] = (source, other)
     world.arrives(uuid)
-    world.ask(live_course.switch, [uuid])
+    world.ask(live_life.switch, [uuid])
     with world.ledger.read() as tx:
         assert [r.volume_id for r in attachments.to_rescan(tx, other)] == [world.volume("data").id]
         assert attachments.to_rescan(tx, source) == []

@@ -17,7 +17,13 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.instances im
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import BlockDevice
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import attach
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import course, evacuate, local_disks
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import (
+    cold_life,
+    evacuate,
+    local_disks,
+    revert,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves.moving_instance import Moving
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances, service_state
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import SMALL, World
@@ -49,7 +55,7 @@ def disks(world: Movers, uuid: str) -> list[Disk]:
     return [(d["name"], d["device_name"], d["size_mb"] or d["size_gb"]) for d in found]
 
 
-def journey(world: Movers, moving: course.Moving) -> local_disks.Journey:
+def journey(world: Movers, moving: Moving) -> local_disks.Journey:
     with world.ledger.read() as tx:
         return local_disks.journeys(tx, [moving.move])[moving.uuid]
 
@@ -72,11 +78,11 @@ def test_grown_and_as_before(world: Movers) -> None:
     assert on_the_way.limits == {"disk": GIB, "disk.eph0": 2 * GIB}, "as they are before"
     assert [(d["name"], d["size_mb"]) for d in on_the_way.made] == [("disk.swap", 32)]
     assert disks(world, uuid) == OLD and world.used(other(source))[1] == 5
-    world.call(course.switch, [uuid])
+    world.call(cold_life.switch, [uuid])
     new = [("disk", "/dev/vda", 2), ("disk.eph0", "/dev/vdb", 3), ("disk.swap", "/dev/vdc", 32)]
     row = world.row(uuid)
     assert disks(world, uuid) == new and (row.root_gb, row.ephemeral_gb, row.swap_mb) == (2, 3, 32)
-    world.call(course.finish, course.RESIZE, {uuid: course.Result(states.RUNNING)})
+    world.call(cold_life.finish, cold_life.RESIZE, {uuid: cold_life.Result(states.RUNNING)})
     world.revert(uuid)
     row = world.row(uuid)
     assert disks(world, uuid) == OLD and (row.root_gb, row.ephemeral_gb, row.swap_mb) == (1, 2, 64)
@@ -94,16 +100,16 @@ def test_made_and_left(world: Movers) -> None:
     assert local_disks.changes(moving.move.old_disks or (), moving.move.new_disks or ()) == [
         "disk 1 GiB -> 2 GiB", "disk.eph0 none -> 3 GiB", "disk.swap none -> 32 MiB",
     ]  # fmt: skip
-    world.call(course.switch, [uuid])
-    world.call(course.finish, course.RESIZE, {uuid: course.Result(states.RUNNING)})
+    world.call(cold_life.switch, [uuid])
+    world.call(cold_life.finish, cold_life.RESIZE, {uuid: cold_life.Result(states.RUNNING)})
     assert disks(world, uuid) == [("disk", "/dev/vda", 2), ("disk.eph0", "/dev/vdb", 3), ("disk.swap", "/dev/vdc", 32)]
     world.revert(uuid)
     assert disks(world, uuid) == plain
     uuid = world.boot("swaps", flavor=dataclasses.replace(WIDE, ephemeral_gb=3))
     (moving,) = world.set_out(uuids=[uuid], flavor=BARE).moving
     assert journey(world, moving).left == ["disk.swap"] and journey(world, moving).made == []
-    world.call(course.switch, [uuid])
-    world.call(course.finish, course.RESIZE, {uuid: course.Result(states.RUNNING)})
+    world.call(cold_life.switch, [uuid])
+    world.call(cold_life.finish, cold_life.RESIZE, {uuid: cold_life.Result(states.RUNNING)})
     assert disks(world, uuid) == [("disk", "/dev/vda", 2), ("disk.eph0", "/dev/vdb", 3)]
     with world.ledger.read() as tx:
         (row,) = instances.select_live(tx, uuids=[uuid])
@@ -129,9 +135,9 @@ def test_a_migration_makes_swap_anew(world: Movers) -> None:
     on_the_way = journey(world, moving)
     assert on_the_way.sizes == {"disk": 0, "disk.eph0": 0} and on_the_way.left == ["disk.swap"]
     assert [(d["name"], d["size_mb"]) for d in on_the_way.made] == [("disk.swap", 64)]
-    world.call(course.switch, [uuid])
+    world.call(cold_life.switch, [uuid])
     assert disks(world, uuid) == OLD
-    world.call(course.finish, course.MIGRATE, {uuid: course.Result(states.RUNNING)})
+    world.call(cold_life.finish, cold_life.MIGRATE, {uuid: cold_life.Result(states.RUNNING)})
 
 
 def test_several_that_the_request_gave(world: Movers) -> None:
@@ -172,7 +178,7 @@ def test_the_same_disks_are_not_written(world: Movers) -> None:
     (moving,) = world.set_out(uuids=[uuid], flavor=dataclasses.replace(WIDE, name="fast", vcpus=2)).moving
     assert moving.move.old_disks is None and moving.move.new_disks is None
     assert journey(world, moving).sizes == {"disk": 0, "disk.eph0": 0}
-    world.call(course.switch, [uuid])
+    world.call(cold_life.switch, [uuid])
     assert disks(world, uuid) == OLD and world.row(uuid).vcpus == 2
 
 
@@ -181,10 +187,10 @@ def test_a_move_that_began_before_the_lists_were_kept(world: Movers) -> None:
     world.move(uuid, LARGE)
     with world.ledger.write() as tx:
         tx.execute(tables.migrations.update().values(old_disks=None, new_disks=None))
-    world.call(course.begin_revert, Selection(uuids=[uuid]), tuple(QCOW2))
-    world.call(course.go_back, [uuid])
+    world.call(revert.begin_revert, Selection(uuids=[uuid]), tuple(QCOW2))
+    world.call(cold_life.go_back, [uuid])
     assert disks(world, uuid)[0][2] == 1
-    assert world.call(course.finish, course.REVERT, {uuid: course.Result(states.RUNNING)}) == {}
+    assert world.call(cold_life.finish, cold_life.REVERT, {uuid: cold_life.Result(states.RUNNING)}) == {}
 
 
 def test_whole_disks_stay_where_they_are(world: Movers) -> None:

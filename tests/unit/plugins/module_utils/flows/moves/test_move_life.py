@@ -24,11 +24,12 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import (
     cold,
+    cold_life,
     confirm,
-    course,
     evacuate,
-    evacuated,
-    live_course,
+    evacuate_life,
+    live_life,
+    revert,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import (
     claims,
@@ -65,7 +66,7 @@ class Walker(LiveMovers):
 
     @property
     def its(self) -> t.Any:
-        return course.MIGRATE if self.journey == moves.MIGRATION else course.RESIZE
+        return cold_life.MIGRATE if self.journey == moves.MIGRATION else cold_life.RESIZE
 
     def next_run(self, dead: bool = False) -> None:
         self.age += 1
@@ -110,21 +111,21 @@ class Walker(LiveMovers):
             self.leave(self.source, [self.uuid], self.run)
 
     def leaving(self) -> t.Iterator[None]:
-        assert self.ask(live_course.run, [self.uuid])
+        assert self.ask(live_life.run, [self.uuid])
         yield
 
     def switched(self) -> t.Iterator[None]:
         if self.journey != moves.LIVE_MIGRATION:
-            assert self.ask(course.switch, [self.uuid])
+            assert self.ask(cold_life.switch, [self.uuid])
             yield
             self.connect_there(self.destination)
         else:
-            assert self.ask(live_course.switch, [self.uuid])
+            assert self.ask(live_life.switch, [self.uuid])
             yield
 
     def arrived(self) -> t.Iterator[None]:
         if self.journey == moves.EVACUATION:
-            self.ask(evacuated.finish, {self.uuid: evacuated.Result(RUNS)})
+            self.ask(evacuate_life.finish, {self.uuid: evacuate_life.Result(RUNS)})
         else:
             self.end_with(None, cleaned=True)
         yield
@@ -132,7 +133,7 @@ class Walker(LiveMovers):
 
     def failed(self) -> t.Iterator[None]:
         if self.journey == moves.EVACUATION:
-            self.ask(evacuated.finish, {self.uuid: evacuated.Result(error=BROKEN, cleaned=False, may_run=True)})
+            self.ask(evacuate_life.finish, {self.uuid: evacuate_life.Result(error=BROKEN, cleaned=False, may_run=True)})
         else:
             self.end_with(BROKEN, cleaned=self.clean)
         yield
@@ -143,38 +144,38 @@ class Walker(LiveMovers):
 
     def end_with(self, error: errors.BootflowError | None, cleaned: bool, its: t.Any = None) -> None:
         if self.journey == moves.LIVE_MIGRATION:
-            self.ask(live_course.finish, {self.uuid: live_course.Result(RUNS, error, cleaned)})
+            self.ask(live_life.finish, {self.uuid: live_life.Result(RUNS, error, cleaned)})
             return
         if self.journey == ON_ITS_HOST and self.status_now() == moves.REVERTING:
             cleaned = True  # else the host is to define the guest again, too
-        self.ask(course.finish, its or self.its, {self.uuid: course.Result(RUNS, error, cleaned)})
+        self.ask(cold_life.finish, its or self.its, {self.uuid: cold_life.Result(RUNS, error, cleaned)})
 
     def brought_back(self) -> t.Iterator[None]:
         if self.journey == moves.EVACUATION:
             if self.clean:
                 self.leave(self.destination, [self.uuid], self.run)
-            self.ask(evacuated.finish, {self.uuid: evacuated.Result(error=BROKEN, cleaned=self.clean)})
+            self.ask(evacuate_life.finish, {self.uuid: evacuate_life.Result(error=BROKEN, cleaned=self.clean)})
             yield
             return
         if self.clean:
             self.leave(self.destination, [self.uuid], self.run)
         else:
             self.lose(self.destination)
-        assert self.ask(course.go_back, [self.uuid], [] if self.clean else [self.uuid])
+        assert self.ask(cold_life.go_back, [self.uuid], [] if self.clean else [self.uuid])
         yield
         self.connect_there(self.source)
 
     def revert_begun(self) -> t.Iterator[None]:
         self.next_run(dead=self.status_now() == moves.REVERTING)
-        assert self.ask(course.begin_revert, Selection(uuids=[self.uuid]), HOSTS).moving
+        assert self.ask(revert.begin_revert, Selection(uuids=[self.uuid]), HOSTS).moving
         yield
 
     def revert_failed(self) -> t.Iterator[None]:
-        self.end_with(BROKEN, cleaned=False, its=course.REVERT)
+        self.end_with(BROKEN, cleaned=False, its=cold_life.REVERT)
         yield
 
     def reverted(self) -> t.Iterator[None]:
-        self.end_with(None, cleaned=True, its=course.REVERT)
+        self.end_with(None, cleaned=True, its=cold_life.REVERT)
         yield
 
     def confirmed(self) -> t.Iterator[None]:

@@ -18,9 +18,15 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.instances im
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.server_groups import ServerGroup
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup, delete
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Outcome, Selection
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import cold, confirm, course, evacuate
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves.evacuated import Result
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves.evacuated import finish as evacuated
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import (
+    cold,
+    cold_life,
+    confirm,
+    evacuate,
+    revert,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves.evacuate_life import Result
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves.evacuate_life import finish as evacuated
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import audit as recovery_audit
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import claims, cleanups, service_state
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
@@ -42,8 +48,8 @@ class Here(Movers):
 
     def resized(self, uuid: str) -> None:
         assert [m.uuid for m in self.resize(uuid).moving] == [uuid]
-        assert [m.uuid for m in self.call(course.switch, [uuid])] == [uuid]
-        assert self.call(course.finish, course.RESIZE, {uuid: course.Result(states.RUNNING)}) == {}
+        assert [m.uuid for m in self.call(cold_life.switch, [uuid])] == [uuid]
+        assert self.call(cold_life.finish, cold_life.RESIZE, {uuid: cold_life.Result(states.RUNNING)}) == {}
 
     def parts(self) -> dict[tuple[str, str], str]:
         return {(r.instance_uuid, r.host): r.part for r in self.rows(tables.cleanups)}
@@ -73,10 +79,10 @@ def test_both_flavors_are_claimed_until_it_is_confirmed(world: Here) -> None:
     assert (moving.move.source_compute, moving.move.dest_compute, moving.over) == ("h1", "h1", False)
     both = tuple(a + b for a, b in zip(before, (2048, 3, 2, 0)))
     assert world.used("h1") == both and world.size(uuid) == OLD
-    world.call(course.switch, [uuid])
+    world.call(cold_life.switch, [uuid])
     assert world.state(uuid) == ("active", "resize_finish", "h1") and world.size(uuid) == NEW
     assert world.used("h1") == both and world.findings() == {}
-    world.call(course.finish, course.RESIZE, {uuid: course.Result(states.RUNNING)})
+    world.call(cold_life.finish, cold_life.RESIZE, {uuid: cold_life.Result(states.RUNNING)})
     assert (
         world.state(uuid) == ("resized", None, "h1") and world.status(uuid) == ["finished"] and world.findings() == {}
     )
@@ -105,11 +111,11 @@ def test_it_fails(world: Here, over: bool, cleaned: bool) -> None:
     before = world.used("h1")
     world.resize(uuid)
     if over:
-        world.call(course.switch, [uuid])
+        world.call(cold_life.switch, [uuid])
         if cleaned:
-            assert world.call(course.go_back, [uuid])
-    failed = course.Result(states.RUNNING, BROKEN, cleaned)
-    assert world.call(course.finish, course.RESIZE, {uuid: failed}) == {uuid: BROKEN}
+            assert world.call(cold_life.go_back, [uuid])
+    failed = cold_life.Result(states.RUNNING, BROKEN, cleaned)
+    assert world.call(cold_life.finish, cold_life.RESIZE, {uuid: failed}) == {uuid: BROKEN}
     if over and not cleaned:
         assert world.state(uuid) == ("resized", None, "h1")
         world.revert(uuid)
@@ -127,11 +133,11 @@ def test_a_run_that_dies(world: Here, moment: str) -> None:
         world.resize(uuid)
     else:
         world.resized(uuid)
-        world.call(course.begin_revert, Selection(uuids=[uuid]), ("h1",))
+        world.call(revert.begin_revert, Selection(uuids=[uuid]), ("h1",))
     if moment == "switch":
-        world.call(course.switch, [uuid])
+        world.call(cold_life.switch, [uuid])
     if moment == "back":
-        world.call(course.go_back, [uuid])
+        world.call(cold_life.go_back, [uuid])
     settled = world.settle("h1", {} if moment == "half" else {uuid: states.SHUTDOWN})
     vm_state = "resized" if moment in ("switch", "revert") else "stopped"
     assert settled == {uuid: vm_state} and world.size(uuid) == (NEW if vm_state == "resized" else OLD)
@@ -194,9 +200,9 @@ def test_deleted(world: Here, moment: str) -> None:
     uuid = world.boot("web")
     world.resize(uuid)
     if moment != "begin":
-        world.call(course.switch, [uuid])
+        world.call(cold_life.switch, [uuid])
     if moment in ("finish", "confirmed"):
-        world.call(course.finish, course.RESIZE, {uuid: course.Result(states.RUNNING)})
+        world.call(cold_life.finish, cold_life.RESIZE, {uuid: cold_life.Result(states.RUNNING)})
     if moment == "confirmed":
         world.call(confirm.confirm, Selection(uuids=[uuid]))
     assert world.delete(uuids=[uuid]).hosts == ["h1"]

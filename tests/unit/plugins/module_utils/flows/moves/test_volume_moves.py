@@ -21,10 +21,11 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.o
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import OPERATIONS
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import (
     cold,
+    cold_life,
     confirm,
-    course,
     evacuate,
-    evacuated,
+    evacuate_life,
+    revert,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations as recovery
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import fleet, service_state
@@ -122,19 +123,19 @@ class Movers(BootWorld):
             off = not self.fails()
             if off:
                 self.leave(source, [uuid], self.run)
-        over = off and not self.fails() and bool(self.ask(course.switch, [uuid]))
+        over = off and not self.fails() and bool(self.ask(cold_life.switch, [uuid]))
         hosts, _lacking = self.ask(moving.follow, [uuid], self.end)
         self.ask_storage(hosts)
         done = over and self.connected(uuid, dest)
         if over and not done:
             if self.fails():  # the new host does not answer: what it has, nobody knows
-                self.ended(uuid, course.MIGRATE, BROKEN, cleaned=False)
+                self.ended(uuid, cold_life.MIGRATE, BROKEN, cleaned=False)
                 return
             self.leave(dest, [uuid], self.run)
-            assert self.ask(course.go_back, [uuid])
+            assert self.ask(cold_life.go_back, [uuid])
         if not done:
             self.at_home(uuid, source)
-        self.ended(uuid, course.MIGRATE, None if done else BROKEN)
+        self.ended(uuid, cold_life.MIGRATE, None if done else BROKEN)
 
     def at_home(self, uuid: str, source: str) -> None:
         hosts, lacking = self.ask(moving.follow, [uuid], self.end)
@@ -145,17 +146,17 @@ class Movers(BootWorld):
             self.connected(uuid, source)
 
     def revert(self, uuid: str) -> None:
-        (m,) = self.ask(course.begin_revert, Selection(uuids=[uuid]), HOSTS).moving
+        (m,) = self.ask(revert.begin_revert, Selection(uuids=[uuid]), HOSTS).moving
         source, dest = m.move.source_compute, m.move.dest_compute
         if self.fails():
-            self.ended(uuid, course.REVERT, BROKEN, cleaned=False)
+            self.ended(uuid, cold_life.REVERT, BROKEN, cleaned=False)
             return
         self.guests.pop(uuid, None)
         self.leave(dest, [uuid], self.run)
         self.fails()
-        assert self.ask(course.go_back, [uuid])
+        assert self.ask(cold_life.go_back, [uuid])
         self.at_home(uuid, source)
-        self.ended(uuid, course.REVERT, None)
+        self.ended(uuid, cold_life.REVERT, None)
 
     def evacuate(self, uuid: str) -> None:
         old = self.row(uuid).host
@@ -174,8 +175,8 @@ class Movers(BootWorld):
         cleaned = done or not self.fails()
         if not done and cleaned:
             self.leave(new, [uuid], self.run)
-        result = evacuated.Result(states.RUNNING) if done else evacuated.Result(error=BROKEN, cleaned=cleaned)
-        self.ask(evacuated.finish, {uuid: result})
+        result = evacuate_life.Result(states.RUNNING) if done else evacuate_life.Result(error=BROKEN, cleaned=cleaned)
+        self.ask(evacuate_life.finish, {uuid: result})
         self.fails()
         if let_in:
             self.ask(moving.not_cut_off, begun.volumes[uuid], self.end)
@@ -189,7 +190,7 @@ class Movers(BootWorld):
 
     def ended(self, uuid: str, its: operation.Operation, error: t.Any, cleaned: bool = True) -> None:
         power = states.RUNNING if self.guests.get(uuid) == self.row(uuid).host else states.SHUTDOWN
-        self.ask(course.finish, its, {uuid: course.Result(power, error, cleaned)})
+        self.ask(cold_life.finish, its, {uuid: cold_life.Result(power, error, cleaned)})
 
     # --- what goes on beside ----------------------------------------------------------------------------------------------
 
@@ -332,9 +333,9 @@ def test_resized_on_its_own_host(world: Movers) -> None:
     assert m.move.dest_compute == host
     world.guests.clear()
     world.leave(host, [uuid], world.run)
-    world.ask(course.switch, [uuid])
+    world.ask(cold_life.switch, [uuid])
     world.at_home(uuid, host)
-    world.ended(uuid, course.RESIZE, None)
+    world.ended(uuid, cold_life.RESIZE, None)
     well(world, uuid, host)
     assert world.state(uuid)[0] == "resized" and world.row(uuid).swap_mb == 64
     world.age += 1
@@ -369,12 +370,12 @@ def test_back_from_a_host_that_is_lost(world: Movers) -> None:
     had = world.connections.copy()
     world.down = [lost]
     world.ask(service_state.set_state, [lost], service_state.FORCED_DOWN)
-    assert world.ask(course.begin_revert, Selection(uuids=[uuid]), HOSTS).moving
+    assert world.ask(revert.begin_revert, Selection(uuids=[uuid]), HOSTS).moving
     world.guests.pop(uuid)
     world.asked.clear()
-    assert world.ask(course.go_back, [uuid], [uuid])
+    assert world.ask(cold_life.go_back, [uuid], [uuid])
     world.at_home(uuid, source)
-    world.ended(uuid, course.REVERT, None)
+    world.ended(uuid, cold_life.REVERT, None)
     assert [s for s, _v in world.asked] == ["absent", "absent", "present", "present"]
     assert not had & world.connections
     well(world, uuid, source)
@@ -521,7 +522,7 @@ def test_a_storage_host_that_no_play_reaches(world: Movers) -> None:
     assert world.state(uuid) == ("active", None, host)
     world.migrate(uuid)
     with unreached:
-        world.ask(lambda tx: course.begin_revert(tx, chosen, HOSTS, inventory=HOSTS))
+        world.ask(lambda tx: revert.begin_revert(tx, chosen, HOSTS, inventory=HOSTS))
     assert world.state(uuid)[:2] == ("resized", None)
     world.age += 1
     world.revert(uuid)

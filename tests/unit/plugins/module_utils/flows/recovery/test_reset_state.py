@@ -16,7 +16,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.instances im
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import lock, operation
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Outcome, Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import OPERATIONS
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import cold, course, evacuate
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import cold, cold_life, evacuate
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves.moving_instance import Moving
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import reset_state
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history, service_state
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
@@ -148,10 +149,10 @@ def test_a_soft_deleted_one_counts_again_and_is_meant_by_name(world: World) -> N
     assert (world.row(uuid).vm_state, world.row(uuid).deleted_at) == ("error", None)
 
 
-def move(world: World, name: str) -> course.Moving:
+def move(world: World, name: str) -> Moving:
     wanted = cold.Wanted(Selection(names=[name]), ("h1", "h2"), BACKENDS, None)
     (moving,) = call(world, "o", cold.begin, wanted, world.fleet, world.options()).moving
-    assert isinstance(moving, course.Moving)
+    assert isinstance(moving, Moving)
     return moving
 
 
@@ -179,7 +180,7 @@ def test_a_move_whose_disks_had_arrived_and_one_that_waits_are_kept(world: World
     uuid = world.boot("web")
     world.report("h2")
     move(world, "web")
-    call(world, "o", course.switch, [uuid])
+    call(world, "o", cold_life.switch, [uuid])
     lose(world, "h1", "h2")
     with pytest.raises(errors.InstanceInvalidState, match="resize_finish") as refused:
         reset(world, names=["web"])

@@ -2,12 +2,12 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The course of a resize or cold migration after its beginning: over to the new host, back, confirmed or reverted, in the ledger.
+"""The life of a resize or cold migration, or of its revert, in the ledger: from its beginning (cold, revert) to its end, or to the death of its run.
 
-Until the disks have arrived the instance is on its source host, which keeps guest and disks as they are; then switch() takes it over
-in one transaction: host, flavor, claim, addresses. What fails before that leaves it where it was, what fails afterwards brings it back
-(go_back) once its new host has nothing of it.
-source: Nova's ComputeManager.resize_instance, finish_resize and revert_resize
+Until the disks have arrived the instance is on its source host, which keeps guest and disks as they are. Then switch() writes the destination, the
+flavor, the claim and the addresses in one transaction. A failure before that leaves the instance where it is; a failure afterwards brings it back
+(go_back), once the destination has nothing of it.
+source: Nova's ComputeManager.resize_instance, finish_resize, revert_resize, and init_host after the death of a run
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ...core import errors
-from ...core.instances import move_life, moves, quotas, states
+from ...core.instances import move_life, moves, states
 from ...core.instances.move_life import Event
 from ...core.model import Flavor
 from ...core.request.image_rules import local_root_gb
@@ -24,12 +24,12 @@ from ...ledger.compute import claims, cleanups, history, instances, ports, reque
 from ...ledger.compute import moves as ledger_moves
 from ...ledger.compute.instances import Instance
 from ...ledger.compute.moves import MoveRow
-from ...ledger.db.locks import take_turns
 from ...ledger.db.transaction import Transaction
 from ..attachments import moving as of_volumes
 from ..instances import operation
-from ..instances.operation import Operation, Selection
+from ..instances.operation import Operation
 from . import local_disks
+from .moving_instance import Moving
 
 RESIZE = Operation("resize", "resize")
 MIGRATE = Operation("migrate", "resize")
@@ -39,38 +39,6 @@ OF_TYPE = {moves.RESIZE: RESIZE, moves.MIGRATION: MIGRATE}
 
 #: The task_states in which an instance moves, or goes back.
 AT_WORK = states.RESIZING
-
-
-@dataclass(frozen=True)
-class Moving:
-    """An instance on its way, with the row of its move."""
-
-    row: Instance
-    move: MoveRow
-
-    @property
-    def uuid(self) -> str:
-        return self.row.uuid
-
-    @property
-    def over(self) -> bool:
-        """Whether it is where its move takes it."""
-        return ledger_moves.is_over(self.move, self.row.host, self.row.request_spec_id)
-
-    @property
-    def of_new(self) -> str:
-        """What is cleaned of it where it was to go to, but does not."""
-        return cleanups.NEW if ledger_moves.stays(self.move) else cleanups.ALL
-
-    @property
-    def made_for(self) -> str:
-        """The mark that its new host gives what it makes for the move."""
-        return ledger_moves.made_for(self.move)
-
-    @property
-    def runs(self) -> bool:
-        """Whether its guest runs when all is done."""
-        return self.move.old_vm_state == states.ACTIVE
 
 
 def load(tx: Transaction, uuids: t.Sequence[str], lock: bool = False) -> list[Moving]:
@@ -189,90 +157,7 @@ def _relocate(tx: Transaction, moving: t.Sequence[Moving], to_new: bool) -> None
     claims.exchange(tx, places)
 
 
-# --- revert -------------------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Reverting:
-    moving: list[Moving]  # owned by this run
-    unchanged: list[Instance]  # came back before
-    failed: dict[str, errors.BootflowError]  # uuid -> why it stays where it is
-    rows: dict[str, Instance]  # of all
-
-
-def former_hosts(tx: Transaction, selection: Selection) -> set[str]:
-    """The hosts to which a revert would bring the selected instances back: other ones than those where they are. Writes nothing.
-
-    :raises InvalidInput: see operation.select().
-    """
-    rows = operation.select(tx, selection, lock=False)
-    over = [r.uuid for r in rows if r.vm_state == states.RESIZED or r.task_state == states.RESIZE_FINISH]
-    found = ledger_moves.open_of(tx, over)
-    return {m.source_compute for m in found.values() if not ledger_moves.stays(m)}
-
-
-def begin_revert(
-    tx: Transaction,
-    selection: Selection,
-    known_hosts: t.Collection[str],
-    limits: t.Mapping[str, t.Any] | None = None,
-    silent: t.Mapping[str, errors.BootflowError] | None = None,
-    inventory: t.Collection[str] | None = None,
-    has: t.Mapping[str, t.Collection[str]] | None = None,
-) -> Reverting:
-    """Begin to bring the selected instances back: all of them, or with an error none. One whose former host is ``silent``, or says that it has nothing
-    of it, fails alone, and is left alone: the host where it is would be cleaned of its disks, and it could run nowhere.
-
-    :arg has: host -> UUIDs of the instances that it reported in this run; hosts that did not report are left out
-    :arg limits: bootflow_quotas. :arg silent: host -> why it does not answer
-    :arg inventory: the hosts that plays reach, those of storage among them; None: any host
-    :raises BootflowError: see operation.begin(). :raises InvalidVolume, VolumeLocked: another run works on a volume of one of them.
-    :raises MoveNotSupported: no play reaches the storage host of a volume.
-    :raises OverQuota: the former flavor has more, and that is too much now.
-    """
-    if limits:  # take turns with others that add to the usage, before any row is locked
-        take_turns(tx, "project", {r.project for r in operation.select(tx, selection, lock=False)})
-    rows = operation.select(tx, selection)
-    operation.refuse_unknown(tx, rows, selection, known_hosts)
-    unchanged = those_that_ended(tx, rows, moves.REVERTED)
-    able = [r for r in rows if r not in unchanged]
-    failed = _without_host(tx, able, silent or {}, has or {})
-    try:
-        begun = operation.enter(tx, REVERT, [r for r in able if r.uuid not in failed], known_hosts)
-    except errors.ComputeHostNotFound as e:  # the former host has all of the disks: nobody is told to delete them
-        e.remedy = "Put the host into the inventory. One that is lost and forced down need not answer."
-        raise
-    history.start_events_on(tx, {r.uuid: r.host for r in begun.rows}, REVERT.name)
-    operation.refuse(list(of_volumes.refusals(tx, {r.uuid: r.host for r in begun.rows}, inventory=inventory).values()))
-    of_volumes.take(tx, [r.uuid for r in begun.rows])
-    found = ledger_moves.open_of(tx, [r.uuid for r in begun.rows])
-    refuse_without_move(begun.rows, found, REVERT)
-    moving = [Moving(r, found[r.uuid]) for r in begun.rows]
-    specs = requests.specs(tx, {m.move.old_request_spec_id for m in moving}) if limits and moving else {}
-    check_quota(tx, [(m.row, specs[m.move.old_request_spec_id].spec["flavor"]) for m in moving if specs], limits)
-    ledger_moves.apply(tx, list(found.values()), move_life.REVERT_BEGUN)
-    return Reverting(moving, unchanged, failed, {r.uuid: r for r in rows})
-
-
-def _without_host(
-    tx: Transaction,
-    rows: t.Sequence[Instance],
-    silent: t.Mapping[str, errors.BootflowError],
-    has: t.Mapping[str, t.Collection[str]],
-) -> dict[str, errors.BootflowError]:
-    """uuid -> why its former host cannot take it back."""
-    waiting = [r.uuid for r in rows if r.vm_state == states.RESIZED] if silent or has else []
-    found = ledger_moves.open_of(tx, waiting)
-    failed = {u: silent[m.source_compute] for u, m in found.items() if m.source_compute in silent}
-    for uuid, move in found.items():
-        if uuid not in has.get(move.source_compute, (uuid,)):
-            failed[uuid] = errors.InstanceInvalidState(
-                message="Cannot '%s' instance %s: host %s, which it came from, has nothing of it"
-                % (REVERT.called, uuid, move.source_compute),
-                remedy="The ledger may have been restored from a backup, from before the move was confirmed. If the instance runs on %s, confirm it:"
-                " bootflow.compute.confirm_resize." % move.dest_compute,
-            )
-    return failed
+# --- confirmed or reverted: who may be ---
 
 
 def those_that_ended(tx: Transaction, rows: t.Sequence[Instance], status: str) -> list[Instance]:
@@ -284,27 +169,6 @@ def those_that_ended(tx: Transaction, rows: t.Sequence[Instance], status: str) -
     found = ledger_moves.all_of(tx, [r.uuid for r in able])
     ended = {u: [m.status for m in its if m.migration_type in OF_TYPE] for u, its in found.items()}
     return [r for r in able if ended[r.uuid][-1:] == [status]]
-
-
-def check_quota(
-    tx: Transaction,
-    wanted: t.Sequence[tuple[Instance, t.Mapping[str, t.Any]]],
-    limits: t.Mapping[str, t.Any] | None,
-) -> None:
-    """What these instances would have more with these flavors. source: Nova's upsize_quota_delta
-
-    :raises OverQuota: it is too much.
-    """
-    limited = {p for p in {row.project for row, _flavor in wanted} if quotas.limited(limits, p)}
-    used = instances.usage(tx, limited) if limited else {}
-    for project in sorted(limited):
-        mine = [(row, flavor) for row, flavor in wanted if row.project == project]
-        more = {
-            "instances": 0,
-            "cores": sum(max(0, int(flavor["vcpus"]) - row.vcpus) for row, flavor in mine),
-            "ram": sum(max(0, int(flavor["memory_mb"]) - row.memory_mb) for row, flavor in mine),
-        }
-        quotas.check_again(more, used[project], quotas.limits_of(limits, project), project)
 
 
 def refuse_without_move(rows: t.Sequence[Instance], found: t.Mapping[str, MoveRow], its: Operation) -> None:
@@ -447,3 +311,43 @@ def end(tx: Transaction, endings: t.Sequence[Ending]) -> None:
         instances.swap(tx, [m.uuid for m in group], [task_state], None, notify, run_id=tx.run.id, **values)
     for same in by_event.values():
         ledger_moves.apply(tx, [each.moving.move for each in same], same[0].event)
+
+
+# --- after the death of a run -------------------------------------------------------------------------------------------
+
+DIED = "the run that moved it died"
+
+
+def settle(tx: Transaction, m: Moving, power_state: int | None) -> str:
+    """The run that moved this locked instance is dead. Returns its vm_state now.
+
+    :arg power_state: of its guest where it is; None: there is none.
+    """
+    reverts = m.row.task_state == states.RESIZE_REVERTING
+    its = REVERT if reverts else OF_TYPE[m.move.migration_type]
+    over = m.over
+    if over and reverts and power_state is None:
+        # The new host began to be cleaned: the instance goes back, and the rest of it is removed there.
+        return_to_source(tx, [m])
+        cleanups.add(tx, cleanups.Due(m.move.dest_compute, m.uuid, m.row.domain_name, DIED, m.of_new))
+        vm_state, event = states.STOPPED, move_life.REVERTED
+    elif over:
+        vm_state, event = states.RESIZED, move_life.REVERT_FAILED if reverts else move_life.ARRIVED
+    else:
+        vm_state = states.ACTIVE if power_state == states.RUNNING else states.STOPPED
+        event = move_life.REVERTED if reverts else move_life.FAILED
+        if m.row.task_state == states.RESIZE_MIGRATING or ledger_moves.stays(m.move):
+            leave_new_hosts(tx, [Leaving(m, cleaned=False, reason=DIED)])
+    end(tx, [Ending(m, vm_state, event, states.NOSTATE if power_state is None else power_state)])
+    remedy = (
+        "Confirm it, or revert it."
+        if vm_state == states.RESIZED
+        else "The instance is %s on its former host." % vm_state
+    )
+    error = errors.RemoteError(
+        reason="run %s died while it did '%s' with instance %s" % (m.row.run_id or "unknown", its.called, m.uuid),
+        remedy=remedy,
+    )
+    done = reverts and vm_state == m.move.old_vm_state
+    journal(tx, its, [m.uuid] if done else [], {} if done else {m.uuid: error}, {m.uuid: m.row.host})
+    return vm_state

@@ -2,8 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Evacuations after their beginning: what new hosts made of the instances, or dead runs left of them, in the ledger.
+"""The life of an evacuation in the ledger: from its beginning (evacuate) to its end, or to the death of its run.
 
+It is apart from the beginning, as the reports of hosts settle evacuations, and should not load the scheduler for that.
 source: Nova's ComputeManager.rebuild_instance with recreate
 """
 
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 
 from ...core import errors
 from ...core.instances import move_life, moves, states
-from ...ledger.compute import claims, cleanups, history, instances, ports, runs
+from ...ledger.compute import claims, cleanups, history, instances, runs
 from ...ledger.compute import moves as ledger_moves
 from ...ledger.compute.instances import Instance
 from ...ledger.compute.moves import MoveRow
@@ -22,6 +23,7 @@ from ...ledger.db.transaction import Transaction
 from ..attachments import moving
 from ..instances import operation
 from ..instances.operation import Operation
+from .moving_instance import relocate
 
 EVACUATE = Operation("evacuate", "rebuild")
 
@@ -34,14 +36,6 @@ class Result:
     error: errors.BootflowError | None = None
     cleaned: bool = True  # after an error: it has nothing of the instance
     may_run: bool = False  # after an error: nobody knows whether the guest runs there
-
-
-def relocate(tx: Transaction, places: t.Sequence[tuple[str, str, str, dict[str, t.Any] | None]]) -> None:
-    """Write where these locked instances are. :arg places: (uuid, host, node, limits of the claim)"""
-    if places:
-        names = ("uuid", "host", "node", "limits")
-        instances.relocate(tx, [{**dict(zip(names, p)), "launched_on": p[1]} for p in places])
-        ports.bind_each(tx, {p[0]: p[1] for p in places})
 
 
 def built_on(tx: Transaction, host: str, uuids: t.Sequence[str]) -> list[Instance]:

@@ -2,10 +2,13 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The course of a live migration after its beginning: over or not, in the ledger; and what other runs do about it.
+"""The life of a live migration in the ledger: from its beginning (live) to its end, or to the death of its run; and the interventions of other runs.
 
-Until libvirt says that the guest went over, the instance is on its source host, and the claim on the other one is the move's. switch()
-takes it over in one transaction, in which the source host becomes one that owes a cleanup. Nothing brings it back then.
+Until libvirt says that the migration completed, the instance is on its source host, and the claim on the destination is the move's. switch() then
+writes the destination in one transaction, after which the source host owes a cleanup. Nothing brings the instance back then.
+
+A migration goes on without the run that began it. As long as it does, nothing is decided, and nothing is started or removed on either host. libvirt
+alone knows where the guest is, so the reports of both hosts settle it.
 source: Nova's ComputeManager.live_migration
 """
 
@@ -16,17 +19,18 @@ from dataclasses import dataclass
 
 from ...core import errors
 from ...core.instances import move_life, moves, states
+from ...core.instances.moves import ENDED_HERE, Seen, went_over
+from ...core.instances.power_states import CRASHED, SHUTDOWN
 from ...ledger.compute import claims, cleanups, history, instances, ports, runs
 from ...ledger.compute import moves as ledger_moves
 from ...ledger.compute.instances import Instance
 from ...ledger.compute.moves import MoveRow
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments
-from ..attachments import beside
+from ..attachments import migration_attachments
 from ..instances import operation
 from ..instances.operation import Operation, Selection
-from .course import Moving
-from .evacuated import relocate
+from .moving_instance import Moving, relocate
 
 LIVE_MIGRATE = Operation("live_migrate")
 PRE, POST, ROLLBACK = "live_migration.pre", "live_migration._post", "live_migration._rollback"
@@ -61,7 +65,7 @@ def switch(tx: Transaction, uuids: t.Sequence[str], stay: t.Sequence[str] = ()) 
     runs.renew(tx)
     moving = load(tx, [*uuids, *stay], lock=True)
     attachments.lock(tx, [m.uuid for m in moving])  # before any node is locked
-    beside.give_up(tx, [m.uuid for m in moving if m.uuid in stay])
+    migration_attachments.give_up(tx, [m.uuid for m in moving if m.uuid in stay])
     over = [m for m in moving if m.uuid not in stay]
     for m in over:
         go_over(tx, m.row, m.move)
@@ -72,7 +76,7 @@ def go_over(tx: Transaction, row: Instance, move: MoveRow) -> None:
     """This instance, which is locked with its volumes, is on its new host: address, volumes, claim, and what its former host owes."""
     if row.host == move.dest_compute:
         return  # the run that migrated it died after this: a second exchange would give the instance the claim of its source host
-    beside.take_over(tx, [row.uuid])
+    migration_attachments.take_over(tx, [row.uuid])
     reason = "it was migrated live to %s" % move.dest_compute
     cleanups.add(tx, cleanups.Due(move.source_compute, row.uuid, row.domain_name, reason))
     relocate(tx, [(row.uuid, move.dest_compute, move.dest_node, move.dest_limits)])
@@ -127,7 +131,7 @@ def end(
     over = m.row.host == m.move.dest_compute
     event = move_life.ARRIVED
     if not over:
-        beside.give_up(tx, [m.uuid])
+        migration_attachments.give_up(tx, [m.uuid])
         aborted = isinstance(error, errors.LiveMigrationAborted)
         event = move_life.ABORTED if aborted else move_life.FAILED
         if cleaned:
@@ -136,7 +140,7 @@ def end(
             reason = reason or "its live migration failed"
             due = cleanups.Due(m.move.dest_compute, m.uuid, m.row.domain_name, reason, made_for=m.made_for)
             cleanups.add(tx, due)
-    beside.release(tx, [m.uuid], {m.row.run_id, tx.run.id})
+    migration_attachments.release(tx, [m.uuid], {m.row.run_id, tx.run.id})
     values: dict[str, t.Any] = {"power_state": power_state} if gone or power_state != states.NOSTATE else {}
     if over:
         values["launched_at"] = tx.now
@@ -165,6 +169,80 @@ def _journal(tx: Transaction, m: Moving, error: errors.BootflowError | None, cle
         told = {"host": m.move.dest_compute}
         history.notify(tx, [m.uuid], "compute.instance.%s.%s" % (ROLLBACK_THERE, moment), told)
     history.notify_each(tx, fault, "compute.instance.%s.end" % ROLLBACK)
+
+
+# --- after the death of a run -------------------------------------------------------------------------------------------
+
+DIED = "the run that migrated it died"
+_OFF = (SHUTDOWN, CRASHED)
+#: What the source said of a guest that is off, kept as the power state until the other host reports: whether it knew that it ended there.
+_SAID = {SHUTDOWN: Seen(SHUTDOWN, ENDED_HERE), CRASHED: Seen(SHUTDOWN)}
+
+
+def hosts_to_hear(tx: Transaction) -> set[str]:
+    """The hosts whose reports would settle migrations of dead runs."""
+    return {host for m in _of_dead_runs(tx) for host in (m.move.source_compute, m.move.dest_compute)}
+
+
+def _of_dead_runs(tx: Transaction, host: str | None = None) -> list[Moving]:
+    """Those from or to ``host``."""
+    rows = instances.in_task_states(tx, [str(LIVE_MIGRATE.during)])
+    dead = runs.dead_among(tx, [r.run_id for r in rows])
+    uuids = [r.uuid for r in rows if not r.run_id or r.run_id in dead]
+    found = ledger_moves.open_of(tx, uuids)
+    mine = [u for u, m in found.items() if host is None or host in (m.source_compute, m.dest_compute)]
+    return [Moving(r, found[r.uuid]) for r in instances.select_live(tx, uuids=sorted(mine))] if mine else []
+
+
+def settle(
+    tx: Transaction, host: str, power_states: t.Mapping[str, int], moving: t.Mapping[str, str] | None, asked_at: float
+) -> dict[str, str]:
+    """Settle the migrations from and to ``host``. Returns uuid -> its vm_state, of those that are settled.
+
+    :arg moving: uuid -> one of core.instances.moves.MOVING; None: not known, and all waits.
+    :arg asked_at: when the host was asked: rows written after that are left alone.
+    """
+    if moving is None:
+        return {}
+    settled = {}
+    left = [m for m in _of_dead_runs(tx, host) if m.row.updated_at < asked_at]
+    rows = {r.uuid: r for r in instances.select_live(tx, uuids=[m.uuid for m in left], lock=True)} if left else {}
+    attachments.lock(tx, rows)  # before any node is locked
+    for m in left:
+        row = rows.get(m.uuid)
+        if row is None or (row.run_id, row.updated_at) != (m.row.run_id, m.row.updated_at):
+            continue  # another run was faster
+        seen = Seen(power_states.get(m.uuid), moving.get(m.uuid, ""))
+        here: Seen | None = seen
+        there: Seen | None = None
+        if host != m.move.source_compute:
+            here, there = _SAID.get(m.row.power_state), seen
+        elif seen.power_state in _OFF or seen.power_state is None:  # the report of the other host is to know it
+            instances.write(tx, [m.uuid], power_state=SHUTDOWN if seen.moving == ENDED_HERE else CRASHED)
+        over = went_over(here, there)
+        if over is not None:
+            _end_settled(tx, m, over, seen if (host == m.move.dest_compute) == over else None)
+            settled[m.uuid] = m.row.vm_state if over or here is None or here.goes_on else states.STOPPED
+    return settled
+
+
+def _end_settled(tx: Transaction, m: Moving, over: bool, seen: Seen | None) -> None:
+    """:arg seen: the guest on the host where it is, if that is who reported"""
+    if over:
+        go_over(tx, m.row, m.move)
+        m = Moving(instances.select_live(tx, uuids=[m.uuid])[0], m.move)
+    power_state = states.NOSTATE if seen is None or seen.power_state is None else seen.power_state
+    off = not over and (seen is None or not seen.goes_on)
+    remedy = "The instance is on %s." % (m.move.dest_compute if over else m.move.source_compute)
+    error = errors.RemoteError(
+        reason="run %s died while it did '%s' with instance %s"
+        % (m.row.run_id or "unknown", LIVE_MIGRATE.called, m.uuid),
+        remedy=remedy + (" Start it." if off else ""),
+    )
+    end(tx, m, error, SHUTDOWN if off else power_state, cleaned=False, reason=DIED)
+    if off:
+        notify = tx.context.notify_on_state_change
+        instances.swap(tx, [m.uuid], [None], None, notify, vm_state=states.STOPPED)
 
 
 # --- by another run -----------------------------------------------------------------------------------------------------

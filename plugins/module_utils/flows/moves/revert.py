@@ -1,0 +1,110 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The beginning of a revert: which instances may go back to the hosts that they came from, with the flavors that they had.
+
+source: Nova's compute.api.API.revert_resize
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ...core import errors
+from ...core.instances import move_life, moves, states
+from ...ledger.compute import history, requests
+from ...ledger.compute import moves as ledger_moves
+from ...ledger.compute.instances import Instance
+from ...ledger.db.locks import take_turns
+from ...ledger.db.transaction import Transaction
+from ..attachments import moving as of_volumes
+from ..instances import operation
+from ..instances.operation import Selection
+from .cold import check_flavor_quota
+from .cold_life import REVERT, refuse_without_move, those_that_ended
+from .moving_instance import Moving
+
+
+@dataclass
+class Reverting:
+    moving: list[Moving]  # owned by this run
+    unchanged: list[Instance]  # came back before
+    failed: dict[str, errors.BootflowError]  # uuid -> why it stays where it is
+    rows: dict[str, Instance]  # of all
+
+
+def former_hosts(tx: Transaction, selection: Selection) -> set[str]:
+    """The hosts to which a revert would bring the selected instances back: other ones than those where they are. Writes nothing.
+
+    :raises InvalidInput: see operation.select().
+    """
+    rows = operation.select(tx, selection, lock=False)
+    over = [r.uuid for r in rows if r.vm_state == states.RESIZED or r.task_state == states.RESIZE_FINISH]
+    found = ledger_moves.open_of(tx, over)
+    return {m.source_compute for m in found.values() if not ledger_moves.stays(m)}
+
+
+def begin_revert(
+    tx: Transaction,
+    selection: Selection,
+    known_hosts: t.Collection[str],
+    limits: t.Mapping[str, t.Any] | None = None,
+    silent: t.Mapping[str, errors.BootflowError] | None = None,
+    inventory: t.Collection[str] | None = None,
+    has: t.Mapping[str, t.Collection[str]] | None = None,
+) -> Reverting:
+    """Begin to bring the selected instances back: all of them, or with an error none. One whose former host is ``silent``, or says that it has nothing
+    of it, fails alone, and is left alone: the host where it is would be cleaned of its disks, and it could run nowhere.
+
+    :arg has: host -> UUIDs of the instances that it reported in this run; hosts that did not report are left out
+    :arg limits: bootflow_quotas. :arg silent: host -> why it does not answer
+    :arg inventory: the hosts that plays reach, those of storage among them; None: any host
+    :raises BootflowError: see operation.begin(). :raises InvalidVolume, VolumeLocked: another run works on a volume of one of them.
+    :raises MoveNotSupported: no play reaches the storage host of a volume.
+    :raises OverQuota: the former flavor has more, and that is too much now.
+    """
+    if limits:  # take turns with others that add to the usage, before any row is locked
+        take_turns(tx, "project", {r.project for r in operation.select(tx, selection, lock=False)})
+    rows = operation.select(tx, selection)
+    operation.refuse_unknown(tx, rows, selection, known_hosts)
+    unchanged = those_that_ended(tx, rows, moves.REVERTED)
+    able = [r for r in rows if r not in unchanged]
+    failed = _without_host(tx, able, silent or {}, has or {})
+    try:
+        begun = operation.enter(tx, REVERT, [r for r in able if r.uuid not in failed], known_hosts)
+    except errors.ComputeHostNotFound as e:  # the former host has all of the disks: nobody is told to delete them
+        e.remedy = "Put the host into the inventory. One that is lost and forced down need not answer."
+        raise
+    history.start_events_on(tx, {r.uuid: r.host for r in begun.rows}, REVERT.name)
+    operation.refuse(list(of_volumes.refusals(tx, {r.uuid: r.host for r in begun.rows}, inventory=inventory).values()))
+    of_volumes.take(tx, [r.uuid for r in begun.rows])
+    found = ledger_moves.open_of(tx, [r.uuid for r in begun.rows])
+    refuse_without_move(begun.rows, found, REVERT)
+    moving = [Moving(r, found[r.uuid]) for r in begun.rows]
+    specs = requests.specs(tx, {m.move.old_request_spec_id for m in moving}) if limits and moving else {}
+    check_flavor_quota(tx, [(m.row, specs[m.move.old_request_spec_id].spec["flavor"]) for m in moving if specs], limits)
+    ledger_moves.apply(tx, list(found.values()), move_life.REVERT_BEGUN)
+    return Reverting(moving, unchanged, failed, {r.uuid: r for r in rows})
+
+
+def _without_host(
+    tx: Transaction,
+    rows: t.Sequence[Instance],
+    silent: t.Mapping[str, errors.BootflowError],
+    has: t.Mapping[str, t.Collection[str]],
+) -> dict[str, errors.BootflowError]:
+    """uuid -> why its former host cannot take it back."""
+    waiting = [r.uuid for r in rows if r.vm_state == states.RESIZED] if silent or has else []
+    found = ledger_moves.open_of(tx, waiting)
+    failed = {u: silent[m.source_compute] for u, m in found.items() if m.source_compute in silent}
+    for uuid, move in found.items():
+        if uuid not in has.get(move.source_compute, (uuid,)):
+            failed[uuid] = errors.InstanceInvalidState(
+                message="Cannot '%s' instance %s: host %s, which it came from, has nothing of it"
+                % (REVERT.called, uuid, move.source_compute),
+                remedy="The ledger may have been restored from a backup, from before the move was confirmed. If the instance runs on %s, confirm it:"
+                " bootflow.compute.confirm_resize." % move.dest_compute,
+            )
+    return failed
