@@ -10,6 +10,8 @@ import typing as t
 from dataclasses import dataclass, field
 
 from .image_access import ImageAccess
+from .networks.subnet import Subnet
+from .networks.types.registry import DEFAULT, NETWORK_TYPES
 
 
 @dataclass(frozen=True)
@@ -46,40 +48,23 @@ class Image:
 
 
 @dataclass(frozen=True)
-class Subnet:
-    id: str
-    name: str
-    cidr: str
-    gateway_ip: str | None = None
-    enable_dhcp: bool = False
-    dns_nameservers: tuple[str, ...] = ()
-    host_routes: tuple[t.Mapping[str, str], ...] = ()  # {destination, nexthop}
-    allocation_pools: tuple[t.Mapping[str, str], ...] = ()  # {start, end}, inclusive
-    ipv6_address_mode: str | None = None  # slaac, dhcpv6-stateful, dhcpv6-stateless; None: a static address
-
-    @property
-    def ip_version(self) -> int:
-        return 6 if ":" in self.cidr else 4
-
-
-@dataclass(frozen=True)
 class Network:
     """A network of the inventory (bootflow_networks)."""
 
     id: str
     name: str
     subnets: tuple[Subnet, ...] = ()
-    type: str = "network"  # network: a libvirt network; bridge: a Linux bridge of the host
-    source: str = ""  # the libvirt network's name, or the bridge's
+    type: str = DEFAULT.name  # of NETWORK_TYPES
+    source: str = ""  # its name on the hosts
     mtu: int | None = None
     enforce_allocation_pools: bool = False
-    manage: bool = False  # True: the collection defines and starts the libvirt network where it is missing
-    forward: str = "none"  # of a managed libvirt network: none, nat, route, open
+    manage: bool = False  # True: the collection defines and starts it where it is missing, if its type can be managed
+    forward: str = "none"  # of a managed network: none, nat, route, open
 
     @property
     def is_managed(self) -> bool:
-        """Whether each host has a libvirt network for it that the collection defines, with its gateways as addresses of the host."""
-        return self.manage and self.type == "network"
+        """Whether each host has a network of its own for it, which the collection defines, with the gateways as addresses of the host."""
+        return self.manage and NETWORK_TYPES[self.type].can_be_managed
 
     @property
     def host_ranges(self) -> list[str]:

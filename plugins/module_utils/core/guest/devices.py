@@ -12,6 +12,7 @@ import typing as t
 from ..disks.block_devices import PlannedDisk
 from ..disks.disk_names import check_bus, check_device, default_bus, free_name
 from ..errors import HostLacksHardware, InvalidInput, VirtualInterfaceCreateException
+from ..networks.types.registry import NETWORK_TYPES
 from ..resources.pci.spec import split_address
 from . import constraints, values
 from .constraints import CACHE_MODES, is_true
@@ -309,7 +310,7 @@ def interface_configs(guest: GuestSpec, virt_type: str) -> tuple[InterfaceConfig
     """One interface per VIF of network_info; the guest finds them in this order.
 
     :raises UnsupportedHardware: an unknown hw_vif_model.
-    :raises VirtualInterfaceCreateException: a VIF whose type is not bridge or network, or without the name of one.
+    :raises VirtualInterfaceCreateException: a VIF whose type is not one of networks.types, or without a name on the host.
     """
     model = str(values.model(guest.image_properties, "hw_vif_model", "virtio", virt_type))
     queues = None
@@ -321,31 +322,25 @@ def interface_configs(guest: GuestSpec, virt_type: str) -> tuple[InterfaceConfig
 def _interface(guest: GuestSpec, vif: t.Mapping[str, t.Any], model: str, queues: int | None) -> InterfaceConfig:
     network = vif.get("network") or {}
     meta = network.get("meta") or {}
-    kind = vif.get("type")
-    name = None
-    if kind == "network":
-        name = (vif.get("details") or {}).get("libvirt_network") or meta.get("libvirt_network")
-    elif kind == "bridge":
-        name = network.get("bridge")
-    else:
-        raise VirtualInterfaceCreateException(reason="Unexpected vif_type=%s" % kind)
-    if not name:
+    kind = NETWORK_TYPES.get(str(vif.get("type")))
+    if kind is None:
+        raise VirtualInterfaceCreateException(reason="Unexpected vif_type=%s" % vif.get("type"))
+    source = kind.source_of(vif)
+    if not source:
         raise VirtualInterfaceCreateException(
-            reason="the VIF %s names no %s of the host" % (vif.get("id"), kind),
+            reason="the VIF %s names no %s of the host" % (vif.get("id"), kind.name),
             remedy="Set source on the network in bootflow_networks.",
         )
     bandwidth: dict[str, t.Any] = {  # 0 is no limit, which libvirt's schema has no number for
         name: values.quota_number(guest.flavor, "vif_%s" % name) or None for name in values.VIF_LIMITS
     }
     return InterfaceConfig(
-        type=str(kind),
         mac=str(vif["address"]).lower(),
-        source_network=name if kind == "network" else None,
-        source_bridge=name if kind == "bridge" else None,
         target_dev=vif.get("devname") or None,
         model=model,
         driver_queues=queues,
         mtu=int(meta["mtu"]) if meta.get("mtu") else None,
+        **kind.interface(source),
         **bandwidth,
     )
 

@@ -25,7 +25,7 @@ from ..errors import (
 )
 
 if t.TYPE_CHECKING:  # hosts load this file, and need no more
-    from ..model import Subnet
+    from .subnet import Subnet
 
 IPNetwork = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 IPAddress = t.Union[ipaddress.IPv4Address, ipaddress.IPv6Address]

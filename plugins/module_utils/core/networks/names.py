@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Kinds of networks, and their names on a host."""
+"""Names of network interfaces on a host."""
 
 from __future__ import annotations
 
@@ -10,13 +10,8 @@ import re
 
 from ..errors import InvalidInput
 
-NETWORK, BRIDGE = "network", "bridge"
-TYPES = (NETWORK, BRIDGE)
-FORWARDS = ("none", "nat", "route", "open")
-
 # IFNAMSIZ is 16 with the terminating zero
 _INTERFACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}\Z")
-_LIBVIRT_NETWORK = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}\Z")
 
 
 def check_interface(name: str) -> str:
@@ -25,17 +20,5 @@ def check_interface(name: str) -> str:
         raise InvalidInput(
             message="%r is not the name of a network interface (such as a bridge)" % (name,),
             remedy="A bridge has 1 to 15 letters, digits, _ . or -, and begins with a letter or digit.",
-        )
-    return name
-
-
-def check_source(kind: str, name: str) -> str:
-    """The name of a bridge or libvirt network on its host. :raises InvalidInput:"""
-    if kind == BRIDGE:
-        return check_interface(name)
-    if not isinstance(name, str) or not _LIBVIRT_NETWORK.match(name):
-        raise InvalidInput(
-            message="%r is not the name of a libvirt network" % (name,),
-            remedy="A libvirt network has 1 to 255 letters, digits, _ . or -, and begins with a letter or digit.",
         )
     return name

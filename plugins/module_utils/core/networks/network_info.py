@@ -14,7 +14,9 @@ import typing as t
 from dataclasses import dataclass
 
 from ..errors import NetworkNotFound, SubnetNotFound
-from ..model import Network, Subnet
+from ..model import Network
+from .subnet import Subnet
+from .types.registry import NETWORK_TYPES
 
 Data = t.Dict[str, t.Any]
 
@@ -103,12 +105,13 @@ def _vif(port: PortRecord, networks: t.Mapping[str, Network], project_id: str) -
         raise NetworkNotFound(
             network_id=port.network_id, remedy="Put the network of port %s back into bootflow_networks." % port.id
         )
+    place = NETWORK_TYPES[network.type].vif(network.source)
     return {
         "id": port.id,
         "address": port.mac_address,
-        "network": _network(port, network, project_id),
+        "network": _network(port, network, project_id, place["bridge"]),
         "type": network.type,
-        "details": {"libvirt_network": network.source} if network.type == "network" else {},
+        "details": place["details"],
         "devname": ("tap" + port.id)[:DEVNAME_LENGTH],
         "ovs_interfaceid": None,
         "qbh_params": None,
@@ -122,10 +125,10 @@ def _vif(port: PortRecord, networks: t.Mapping[str, Network], project_id: str) -
     }
 
 
-def _network(port: PortRecord, network: Network, project_id: str) -> Data:
+def _network(port: PortRecord, network: Network, project_id: str, bridge: str | None) -> Data:
     return {
         "id": network.id,
-        "bridge": network.source if network.type == "bridge" else None,
+        "bridge": bridge,
         "label": network.name,
         "subnets": _subnets(port, network),
         "meta": {

@@ -10,18 +10,19 @@ import ipaddress
 import typing as t
 
 from ..errors import BootflowError, InvalidInput
-from ..model import Network, Subnet
+from ..model import Network
 from ..networks.ipam import IPNetwork, default_pools, overlap, validate_pools
-from ..networks.names import FORWARDS, TYPES, check_source
+from ..networks.subnet import Subnet
+from ..networks.types.registry import DEFAULT, NETWORK_TYPES
 from ..reading.fields import Fields, catalogue_id
 
 
 def read_network(fields: Fields, name: str) -> Network:
     """A network of the inventory; its errors are noted in ``fields``."""
-    kind = fields.choice("type", TYPES, "network")
+    kind = NETWORK_TYPES[fields.choice("type", tuple(NETWORK_TYPES), DEFAULT.name)]
     source = fields.text("source") or name
     try:
-        check_source(kind, source)
+        kind.check_source(source)
     except InvalidInput as error:
         if source != name or not any(e["path"] == fields.at("name") for e in fields.problems.errors):
             fields.wrong("source", error.message, error.remedy)
@@ -41,60 +42,16 @@ def read_network(fields: Fields, name: str) -> Network:
         _read_subnet(Fields(data, path, fields.problems), name, index, subnets, networks)
     if mtu is not None and mtu < 1280 and any(net.version == 6 for net in networks):
         fields.wrong("mtu", "must be 1280 or more with an IPv6 subnet")
-    network = Network(
+    return Network(
         id=fields.name("id", catalogue_id("network", name)),
         name=name,
         subnets=tuple(subnets),
-        type=kind,
+        type=kind.name,
         source=source,
         mtu=mtu,
         enforce_allocation_pools=fields.boolean("enforce_allocation_pools"),
-        manage=fields.boolean("manage"),
-        forward=fields.choice("forward", FORWARDS, "none"),
+        **kind.read(fields, subnets),
     )
-    if network.is_managed:
-        _check_gateways(network, fields)
-        _check_dhcp(network, fields)
-    return network
-
-
-def _check_gateways(network: Network, fields: Fields) -> None:
-    """Note the gateways that the hosts of a managed network cannot have as their addresses in it."""
-    for index, subnet in enumerate(network.subnets):
-        if subnet.gateway_ip is None or ipaddress.ip_address(subnet.gateway_ip) in ipaddress.ip_network(subnet.cidr):
-            continue
-        fields.problems.add(
-            "%s.subnets[%d].gateway_ip" % (fields.path, index),
-            InvalidInput(
-                message="%s is not in %s; in a managed network it is the address of each host"
-                % (subnet.gateway_ip, subnet.cidr),
-                remedy="Write an address of the range, or null for none. A gateway outside is possible with type: bridge, and without manage.",
-            ),
-        )
-
-
-def _check_dhcp(network: Network, fields: Fields) -> None:
-    """Note the subnets of a managed network that libvirt's DHCP server cannot serve."""
-    served = [subnet for subnet in network.subnets if subnet.enable_dhcp]
-    for index, subnet in enumerate(network.subnets):
-        if not subnet.enable_dhcp:
-            continue
-        first = next(other for other in served if other.ip_version == subnet.ip_version)
-        if subnet.ip_version == 6:
-            reason = "libvirt reserves IPv6 addresses by DUID, which a guest chooses when it starts"
-        elif subnet.gateway_ip is None:
-            reason = "gateway_ip, which is to be the address of the server, is null"
-        elif first is not subnet:
-            reason = "libvirt serves DHCP in one IPv4 subnet of a network, and subnet %s has it" % first.name
-        else:
-            continue
-        fields.problems.add(
-            "%s.subnets[%d].enable_dhcp" % (fields.path, index),
-            InvalidInput(
-                message="enable_dhcp is not possible here: %s" % reason,
-                remedy="Leave enable_dhcp out: cloud-init configures the address from the config drive.",
-            ),
-        )
 
 
 def _read_subnet(fields: Fields, network: str, index: int, subnets: list[Subnet], networks: list[IPNetwork]) -> None:

@@ -19,8 +19,9 @@ from ..errors import (
     NetworkDuplicated,
     NotSupportedYet,
 )
-from ..model import Network, NetworkRequest, Subnet
+from ..model import Network, NetworkRequest
 from ..networks.ipam import check_fixed_ip, overlap, parse_cidr
+from ..networks.subnet import Subnet
 from ..reading.problems import Problems
 from .catalogue import Catalogue, find_subnet
 from .options import RequestOptions

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ...core.networks.names import FORWARDS
+from ...core.networks.types.network_type import FORWARDS
+from ...core.networks.types.registry import DEFAULT, NETWORK_TYPES
 from ..os.batch import run_batch
 from .connection import LIBVIRT_ARGUMENTS, connect
 from .dhcp import RESERVATIONS_ARGUMENT, Reservation, reserve
@@ -22,7 +23,7 @@ NETWORK_BATCH_ARGUMENTS: dict[str, dict[str, t.Any]] = {
         "default": [],
         "options": {
             "name": {"type": "str", "required": True},
-            "type": {"type": "str", "choices": ["network", "bridge"], "default": "network"},
+            "type": {"type": "str", "choices": list(NETWORK_TYPES), "default": DEFAULT.name},
             "source": {"type": "str"},
             "manage": {"type": "bool", "default": False},
             "forward": {"type": "str", "choices": list(FORWARDS), "default": "none"},

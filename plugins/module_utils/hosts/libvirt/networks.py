@@ -21,7 +21,8 @@ from dataclasses import dataclass, field
 from ...core.errors import CommandFailed, InvalidInput, NetworkError
 from ...core.guest.domain.element import parse, to_text
 from ...core.networks import dhcp
-from ...core.networks.names import check_interface, check_source
+from ...core.networks.names import check_interface
+from ...core.networks.types.registry import NETWORK_TYPES
 from ...core.optional import optional_import, require
 from ..os.batch import attempt, progress
 from ..os.command import program, run
@@ -80,7 +81,7 @@ def ensure_network(connection: t.Any, spec: NetworkSpec, check_mode: bool = Fals
     """
     if spec.type == "bridge":
         return _check_bridge(spec)
-    check_source(spec.type, spec.real_name)
+    NETWORK_TYPES[spec.type].check_source(spec.real_name)
     if not spec.manage:
         return _check_network(find_network(connection, spec.real_name), spec)
     if check_mode:
@@ -190,7 +191,7 @@ def _bridge_of(network: t.Any) -> str:
 
 def _check_bridge(spec: NetworkSpec) -> dict[str, t.Any]:
     name = spec.real_name
-    check_source(spec.type, name)
+    NETWORK_TYPES[spec.type].check_source(name)
     if not is_bridge(name):
         raise NetworkError(
             message="Linux bridge %s does not exist on %s" % (name, host_name()),

@@ -15,9 +15,10 @@ import random
 import typing as t
 
 from ...core import errors
-from ...core.model import Network, NetworkRequest, Subnet
+from ...core.model import Network, NetworkRequest
 from ...core.networks import ipam
 from ...core.networks.network_info import PortRecord
+from ...core.networks.subnet import Subnet
 from ..db.locks import take_turns
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction

@@ -18,6 +18,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import quotas, retry
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Image
 from ansible_collections.bootflow.compute.plugins.module_utils.core.networks import ipam, names
+from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.types.registry import NETWORK_TYPES
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.hostname import sanitize_hostname
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.server_request import parse_az
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.numa.topology import reserved_pages
@@ -50,7 +51,7 @@ READERS = [
     drive_files.check_path,
     device_places,
     names.check_interface,
-    lambda value: names.check_source("network", value),
+    NETWORK_TYPES["network"].check_source,
     lambda value: image_checks.check_info(value, "raw", "i"),
     lambda value: image_checks.check_info(_info(value), "qcow2", "i"),
     lambda value: image_checks.check_info(_info({"data": value}), "qcow2", "i"),

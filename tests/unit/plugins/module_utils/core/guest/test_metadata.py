@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import drive_files, metadata
-from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Network, Subnet
+from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Network
 from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.network_info import (
     PortRecord,
     build_network_info,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.subnet import Subnet
 
 UUID = "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11"
 VERSIONS = [

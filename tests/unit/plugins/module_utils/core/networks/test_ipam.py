@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Subnet
 from ansible_collections.bootflow.compute.plugins.module_utils.core.networks import ipam
+from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.subnet import Subnet
 from ansible_collections.bootflow.compute.tests.unit.worlds.work import lines_run
 
 

@@ -1,0 +1,16 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The types of networks, by the word that bootflow_networks and the ledger have for each."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .bridge import Bridge
+from .network import LibvirtNetwork
+from .network_type import NetworkType
+
+DEFAULT: NetworkType = LibvirtNetwork()
+NETWORK_TYPES: t.Mapping[str, NetworkType] = {kind.name: kind for kind in (DEFAULT, Bridge())}
