@@ -15,7 +15,7 @@ import jsonschema
 import yaml
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.namespaces import OWNER_NAMESPACE
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import networks
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.network_types import network
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -77,7 +77,7 @@ def test_nothing_names_an_address_that_is_not_ours():
     galaxy = yaml.safe_load((ROOT / "galaxy.yml").read_text())
     for name in ("repository", "documentation", "homepage", "issues"):
         assert galaxy[name].startswith("https://github.com/bootflow/bootflow.compute"), name
-    assert networks.NETWORK_NAMESPACE.startswith("urn:bootflow:") and OWNER_NAMESPACE.startswith("urn:bootflow:")
+    assert network.NETWORK_NAMESPACE.startswith("urn:bootflow:") and OWNER_NAMESPACE.startswith("urn:bootflow:")
     found = [
         str(path.relative_to(ROOT))
         for path in sorted(ROOT.rglob("*"))
@@ -85,7 +85,9 @@ def test_nothing_names_an_address_that_is_not_ours():
         and not {".cache", ".git", ".venv"} & set(path.parts)
         if "bootflow." + "example.org" in path.read_text()
     ]
-    assert found == ["plugins/module_utils/hosts/libvirt/networks.py"], "the former namespace, which is read only"
+    assert found == ["plugins/module_utils/hosts/libvirt/network_types/network.py"], (
+        "the former namespace, which is read only"
+    )
 
 
 def test_the_readme_has_the_sections_of_automation_hub_and_full_links():

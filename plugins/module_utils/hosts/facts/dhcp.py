@@ -13,7 +13,8 @@ from ...core.guest.domain.element import parse
 from ..libvirt.connection import tolerating
 from ..libvirt.dhcp import reservations_of
 from ..libvirt.domains import definitions
-from ..libvirt.networks import is_ours, unplugged
+from ..libvirt.network_types.network import is_ours
+from ..libvirt.taps import unplugged
 from ..os.module_errors import as_bootflow_error
 
 

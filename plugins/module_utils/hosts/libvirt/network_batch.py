@@ -9,11 +9,12 @@ from __future__ import annotations
 import typing as t
 
 from ...core.networks.types.network_type import FORWARDS
-from ...core.networks.types.registry import DEFAULT, NETWORK_TYPES
+from ...core.networks.types.registry import DEFAULT
 from ..os.batch import run_batch
 from .connection import LIBVIRT_ARGUMENTS, connect
 from .dhcp import RESERVATIONS_ARGUMENT, Reservation, reserve
-from .networks import NetworkSpec, ensure_network
+from .network_types.network_type import NetworkSpec
+from .network_types.registry import HOST_NETWORK_TYPES, ensure_network
 
 NETWORK_BATCH_ARGUMENTS: dict[str, dict[str, t.Any]] = {
     **LIBVIRT_ARGUMENTS,
@@ -23,7 +24,7 @@ NETWORK_BATCH_ARGUMENTS: dict[str, dict[str, t.Any]] = {
         "default": [],
         "options": {
             "name": {"type": "str", "required": True},
-            "type": {"type": "str", "choices": list(NETWORK_TYPES), "default": DEFAULT.name},
+            "type": {"type": "str", "choices": list(HOST_NETWORK_TYPES), "default": DEFAULT.name},
             "source": {"type": "str"},
             "manage": {"type": "bool", "default": False},
             "forward": {"type": "str", "choices": list(FORWARDS), "default": "none"},

@@ -18,7 +18,11 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.instances im
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import (
     connection as libvirt_connection,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import network_batch, networks
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import network_batch, taps
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.network_types import bridge
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.network_types import (
+    network as libvirt_network,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.program import read_arguments
 from ansible_collections.bootflow.compute.plugins.modules import virtual_network
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
@@ -64,9 +68,10 @@ def words_of_a_boot(
     codes = types.SimpleNamespace(
         libvirtError=NoNetwork, VIR_ERR_NO_NETWORK=43, VIR_FROM_REMOTE=13, VIR_FROM_RPC=7, VIR_ERR_NO_CONNECT=-1
     )
-    for module in (libvirt_connection, networks):
+    for module in (libvirt_connection, libvirt_network, taps):
         monkeypatch.setattr(module, "libvirt", codes)
-        monkeypatch.setattr(module, "host_name", lambda: HOST, raising=False)
+    for module in (bridge, libvirt_network):
+        monkeypatch.setattr(module, "host_name", lambda: HOST)
     monkeypatch.setattr(network_batch, "connect", lambda *_address: contextlib.nullcontext(there))
 
     def run_module(name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

@@ -19,7 +19,11 @@ import pytest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import RemoteError
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import unused_images
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import connection as libvirt_connection
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domains, networks
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domains, taps
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.network_types import network
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.network_types.network_type import (
+    NetworkSpec,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import time_limit
 from ansible_collections.bootflow.compute.plugins.modules import compute_unused
 
@@ -61,7 +65,7 @@ class Network:
         return "bf-missing"
 
     def XMLDesc(self, _flags: int) -> str:
-        return str(networks.network_xml(networks.NetworkSpec(self._name, manage=True)))
+        return str(network.network_xml(NetworkSpec(self._name, manage=True)))
 
     def destroy(self) -> None:
         if self.refuses == "destroy":
@@ -124,10 +128,10 @@ def host(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     codes = dict.fromkeys(("VIR_ERR_NO_CONNECT", "VIR_ERR_INVALID_CONN", "VIR_ERR_RPC", "VIR_ERR_SYSTEM_ERROR"), -1)
     codes.update(dict.fromkeys(("VIR_ERR_INTERNAL_ERROR", "VIR_ERR_NO_DOMAIN", "VIR_ERR_NO_NETWORK"), -1))
     flags = {"VIR_NETWORK_XML_INACTIVE": 1, "VIR_DOMAIN_XML_INACTIVE": 2, "VIR_FROM_REMOTE": 13, "VIR_FROM_RPC": 7}
-    for module in (libvirt_connection, domains, networks):
+    for module in (libvirt_connection, domains, network, taps):
         monkeypatch.setattr(module, "libvirt", types.SimpleNamespace(libvirtError=Refused, **codes, **flags))
-    monkeypatch.setattr(networks, "LOCK_ROOT", str(tmp_path / "run"))
-    monkeypatch.setattr(networks, "_NEEDED", str(tmp_path / "run" / "networks"))
+    monkeypatch.setattr(network, "LOCK_ROOT", str(tmp_path / "run"))
+    monkeypatch.setattr(network, "_NEEDED", str(tmp_path / "run" / "networks"))
     return Host(tmp_path)
 
 

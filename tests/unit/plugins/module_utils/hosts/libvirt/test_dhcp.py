@@ -17,9 +17,18 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.answers impo
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import NetworkError
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.facts import dhcp as facts
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import connection as libvirt_connection
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import dhcp, networks
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import dhcp, taps
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.dhcp import Reservation
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.networks import NetworkSpec, network_xml
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.network_types import (
+    network as libvirt_network,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.network_types.network import network_xml
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.network_types.network_type import (
+    NetworkSpec,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.network_types.registry import (
+    ensure_network,
+)
 
 INACTIVE, CONFIG, LIVE, DELETE, ADD_LAST, NO_SUPPORT, NO_NETWORK = 1, 2, 1, 2, 3, 3, 43
 SUBNET = {"cidr": "10.3.0.0/24", "gateway_ip": "10.3.0.1", "enable_dhcp": True, "dns_nameservers": ["9.9.9.9"]}
@@ -97,7 +106,7 @@ def network(monkeypatch):
         "VIR_ERR_NO_SUPPORT": NO_SUPPORT,
         "libvirtError": Error,
     }
-    for module in (libvirt_connection, dhcp, networks):
+    for module in (libvirt_connection, dhcp, libvirt_network, taps):
         monkeypatch.setattr(module, "libvirt", types.SimpleNamespace(**names))
     return FakeNetwork(network_xml(SPEC))
 
@@ -248,7 +257,7 @@ def test_other_programs_networks_are_left_alone(network, sent):
     with pytest.raises(NetworkError, match="hands out free addresses"):
         dhcp.reserve(there, WANTED)
     with pytest.raises(NetworkError, match="has a DHCP range"):
-        networks.ensure_network(there, SPEC, check_mode=True)
+        ensure_network(there, SPEC, check_mode=True)
 
 
 @pytest.mark.parametrize(("name", "address"), [("bf-n", "10.5.0.5"), ("gone", "10.3.0.5")])
@@ -259,11 +268,11 @@ def test_a_network_without_the_address_is_an_error(network, name, address):
 
 def test_an_existing_network_has_to_serve_what_is_promised(network):
     there = connection_to(network)
-    assert not networks.ensure_network(there, SPEC, check_mode=True)["changed"]
+    assert not ensure_network(there, SPEC, check_mode=True)["changed"]
     more = [{**SUBNET, "dns_nameservers": ["1.1.1.1"]}, {**SUBNET, "cidr": "10.6.0.0/24", "gateway_ip": "10.6.0.1"}]
     for subnet, part in zip(more, ("dns-server,1.1.1.1", "does not have the address 10.6.0.1")):
         with pytest.raises(NetworkError, match=part):
-            networks.ensure_network(
+            ensure_network(
                 there, NetworkSpec("n", source="bf-n", manage=True, mtu=1400, subnets=(subnet,)), check_mode=True
             )
 

@@ -14,13 +14,17 @@ import pytest
 from lxml import etree
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import LibvirtError, NetworkRangeInUse
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import (
-    connection,
-    dhcp,
-    networks,
-    used_ranges,
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import connection, dhcp, taps
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.network_types import (
+    network as libvirt_network,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.networks import NetworkSpec, ensure_network
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.network_types import used_ranges
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.network_types.network_type import (
+    NetworkSpec,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.network_types.registry import (
+    ensure_network,
+)
 
 INTERNAL_ERROR, INVALID, NO_NETWORK = 1, 55, 43
 
@@ -137,10 +141,10 @@ def host(monkeypatch):
         **dict.fromkeys(("VIR_ERR_SYSTEM_ERROR", "VIR_ERR_NO_DOMAIN"), 42),
         "libvirtError": Error,
     }
-    for module in (connection, dhcp, networks, used_ranges):
+    for module in (connection, dhcp, libvirt_network, taps, used_ranges):
         monkeypatch.setattr(module, "libvirt", types.SimpleNamespace(**names), raising=False)
-    monkeypatch.setattr(networks, "host_lock", lambda *_arguments: contextlib.nullcontext())
-    monkeypatch.setattr(networks, "_mark_needed", lambda _network: None)
+    monkeypatch.setattr(libvirt_network, "host_lock", lambda *_arguments: contextlib.nullcontext())
+    monkeypatch.setattr(libvirt_network, "_mark_needed", lambda _network: None)
     made = FakeHost()
     monkeypatch.setattr(used_ranges, "run", made.run)
     return made

@@ -2,37 +2,34 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The networks of guests: active libvirt networks, or existing bridges."""
+"""Networks that are a libvirt network of this host: the check of those that exist, managed ones defined and started, and the removal of managed ones
+that nothing uses.
+"""
 
 from __future__ import annotations
 
-import array
 import contextlib
-import fcntl
 import ipaddress
-import json
 import os
-import socket
-import struct
 import time
 import typing as t
-from dataclasses import dataclass, field
 
-from ...core.errors import CommandFailed, InvalidInput, NetworkError
-from ...core.guest.domain.element import parse, to_text
-from ...core.networks import dhcp
-from ...core.networks.names import check_interface
-from ...core.networks.types.registry import NETWORK_TYPES
-from ...core.optional import optional_import, require
-from ..os.batch import attempt, progress
-from ..os.command import program, run
-from ..os.files import opened, remove_files
-from ..os.locks import LOCK_ROOT, host_lock
-from ..os.paths import make_dirs
-from .connection import is_code, libvirt, libvirt_errors
-from .dhcp import find_network, range_of
-from .domain_waits import host_name
-from .domains import definitions
+from ....core.errors import InvalidInput, NetworkError
+from ....core.guest.domain.element import parse, to_text
+from ....core.networks import dhcp
+from ....core.networks.names import check_interface
+from ....core.networks.types.network import LibvirtNetwork
+from ....core.optional import optional_import, require
+from ...os.batch import attempt, progress
+from ...os.files import opened, remove_files
+from ...os.locks import LOCK_ROOT, host_lock
+from ...os.paths import make_dirs
+from ..connection import is_code, libvirt, libvirt_errors
+from ..dhcp import find_network, range_of
+from ..domain_waits import host_name
+from ..domains import definitions
+from ..taps import bridge_of, plug_in, unplugged
+from .network_type import NetworkSpec, found_as_it_is
 from .used_ranges import check_unused, refused
 
 etree = optional_import("lxml.etree")
@@ -45,49 +42,32 @@ FORMER_NETWORK_NAMESPACE = "https://bootflow.example.org/xmlns/libvirt/network/1
 _NEEDED = os.path.join(LOCK_ROOT, "networks")
 _LOCK = "networks"
 
-_SIOCETHTOOL, _ETHTOOL_GDRVINFO = 0x8946, 3
 _DNSMASQ = "http://libvirt.org/schemas/network/dnsmasq/1.0"
 
 
-@dataclass(frozen=True)
-class NetworkSpec:
-    """A requested network. ``subnets`` have cidr, gateway_ip, enable_dhcp, dns_nameservers, host_routes as in core.model."""
+class HostLibvirtNetwork:
+    """The libvirt networks of this host."""
 
-    name: str
-    type: str = "network"  # network, bridge
-    source: str = ""  # "": the name
-    manage: bool = False
-    forward: str = "none"
-    bridge: str = ""  # of a managed libvirt network; "": libvirt chooses virbrN
-    mtu: int | None = None
-    subnets: tuple[t.Mapping[str, t.Any], ...] = field(default=())
+    kind = LibvirtNetwork()
 
-    @property
-    def real_name(self) -> str:
-        """The name on the host."""
-        return self.source or self.name
+    def ensure(self, connection: t.Any, spec: NetworkSpec, check_mode: bool) -> dict[str, t.Any]:
+        """Ensure that one network exists; {changed, type, source, bridge, defined, started}.
 
+        Only managed libvirt networks are defined, started or set to autostart. An existing network keeps its definition. Interfaces of running
+        guests that lost a network with its bridge are plugged in again when it starts.
 
-def ensure_network(connection: t.Any, spec: NetworkSpec, check_mode: bool = False) -> dict[str, t.Any]:
-    """Ensure that one network exists; {changed, type, source, bridge, defined, started}.
-
-    Only managed libvirt networks are defined, started or set to autostart. An existing network keeps its definition. Interfaces of running guests that
-    lost a network with its bridge are plugged in again when it starts.
-
-    :raises InvalidInput: the spec is not valid.
-    :raises NetworkError: the network does not exist or is not active, and is not managed; or the definition of a managed one does
-        not serve DHCP as requested.
-    :raises NetworkRangeInUse: the host already has the addresses of a managed network that has to be started.
-    """
-    if spec.type == "bridge":
-        return _check_bridge(spec)
-    NETWORK_TYPES[spec.type].check_source(spec.real_name)
-    if not spec.manage:
-        return _check_network(find_network(connection, spec.real_name), spec)
-    if check_mode:
-        return _ensure_managed(connection, spec, True)
-    with host_lock(LOCK_ROOT, _LOCK):
-        return _ensure_managed(connection, spec, False)
+        :raises InvalidInput: the spec is not valid.
+        :raises NetworkError: the network does not exist or is not active, and is not managed; or the definition of a managed one does
+            not serve DHCP as requested.
+        :raises NetworkRangeInUse: the host already has the addresses of a managed network that has to be started.
+        """
+        self.kind.check_source(spec.real_name)
+        if not spec.manage:
+            return _check_network(find_network(connection, spec.real_name), spec)
+        if check_mode:
+            return _ensure_managed(connection, spec, True)
+        with host_lock(LOCK_ROOT, _LOCK):
+            return _ensure_managed(connection, spec, False)
 
 
 def _ensure_managed(connection: t.Any, spec: NetworkSpec, check_mode: bool) -> dict[str, t.Any]:
@@ -103,7 +83,7 @@ def _ensure_managed(connection: t.Any, spec: NetworkSpec, check_mode: bool) -> d
         check_unused(connection, definition, spec.name, not defined)
     result = {
         "changed": start or autostart,
-        "type": "network",
+        "type": spec.type,
         "source": spec.real_name,
         "defined": defined,
         "started": start,
@@ -111,7 +91,7 @@ def _ensure_managed(connection: t.Any, spec: NetworkSpec, check_mode: bool) -> d
     if defined:
         result["diff"] = {"before": "", "after": definition, "after_header": spec.real_name}
     if check_mode:
-        result["bridge"] = spec.bridge if network is None else _bridge_of(network)
+        result["bridge"] = spec.bridge if network is None else bridge_of(network)
         return result
     if result["changed"]:
         progress.mark_changed()
@@ -125,7 +105,7 @@ def _ensure_managed(connection: t.Any, spec: NetworkSpec, check_mode: bool) -> d
     if start:  # guests that run have lost the former one
         plug_in(unplugged(connection, spec.real_name))
     _mark_needed(network)
-    result["bridge"] = _bridge_of(network)
+    result["bridge"] = bridge_of(network)
     return result
 
 
@@ -174,43 +154,7 @@ def _check_network(network: t.Any | None, spec: NetworkSpec) -> dict[str, t.Any]
                 remedy="Start it (virsh net-start %s), or set manage: true for network %s."
                 % (spec.real_name, spec.name),
             )
-    return _existing(spec, _bridge_of(network))
-
-
-def _existing(spec: NetworkSpec, bridge: str) -> dict[str, t.Any]:
-    found = {"type": spec.type, "source": spec.real_name, "bridge": bridge}
-    return {"changed": False, **found, "defined": False, "started": False}
-
-
-def _bridge_of(network: t.Any) -> str:
-    try:
-        return str(network.bridgeName() or "")
-    except libvirt.libvirtError:
-        return ""  # a network without a bridge, such as macvtap or SR-IOV
-
-
-def _check_bridge(spec: NetworkSpec) -> dict[str, t.Any]:
-    name = spec.real_name
-    NETWORK_TYPES[spec.type].check_source(name)
-    if not is_bridge(name):
-        raise NetworkError(
-            message="Linux bridge %s does not exist on %s" % (name, host_name()),
-            remedy="Create bridge %s in the network configuration of the host, or correct the source of network %s."
-            % (name, spec.name),
-        )
-    return _existing(spec, name)
-
-
-def is_bridge(name: str) -> bool:
-    """Whether ``name`` is a Linux bridge in our network namespace (/sys may show that of another namespace)."""
-    answer = array.array("B", struct.pack("I", _ETHTOOL_GDRVINFO).ljust(256, b"\0"))
-    request = struct.pack("16sP", name.encode("ascii"), answer.buffer_info()[0])
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        try:
-            fcntl.ioctl(sock.fileno(), _SIOCETHTOOL, request.ljust(40, b"\0"))
-        except OSError:
-            return False
-    return answer.tobytes()[4:36].split(b"\0")[0] == b"bridge"
+    return found_as_it_is(spec, bridge_of(network))
 
 
 def network_xml(spec: NetworkSpec) -> str:
@@ -313,7 +257,7 @@ def purge_networks(
 
 def _purge(network: t.Any, used: t.Collection[str], min_age: float, check_mode: bool) -> dict[str, t.Any]:
     with libvirt_errors():
-        names = {network.name(), _bridge_of(network)}
+        names = {network.name(), bridge_of(network)}
         if not names.isdisjoint(used) or _has_ports(network) or _unneeded_for(network) < min_age:
             return {"changed": False}
         definition = str(network.XMLDesc(libvirt.VIR_NETWORK_XML_INACTIVE))
@@ -349,7 +293,7 @@ def _has_ports(network: t.Any) -> bool:
     """Whether something other than a domain of this libvirt uses it: of another driver, or an interface in its bridge."""
     if network.isActive() and hasattr(network, "listAllPorts") and network.listAllPorts(0):
         return True
-    bridge = _bridge_of(network)
+    bridge = bridge_of(network)
     try:
         return any(name != bridge + "-nic" for name in os.listdir("/sys/class/net/%s/brif" % bridge))
     except OSError:
@@ -372,75 +316,3 @@ def _unneeded_for(network: t.Any) -> float:
         return time.time() - os.stat(_needed_file(network)).st_mtime
     except FileNotFoundError:
         return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-# --- guests that lost their network: libvirt plugs them in again when its daemon starts, not when the network does -------------------
-
-
-@dataclass(frozen=True)
-class Tap:
-    """An interface of a running guest, on the host."""
-
-    uuid: str  # of the guest
-    device: str  # vnet0
-    mac: str
-    source: str  # name of its libvirt network or bridge
-    bridge: str  # that it belongs to; "": the network is not active
-
-
-def unplugged(connection: t.Any, network: str = "") -> list[Tap]:
-    """The interfaces of running guests that belong to a bridge and are on none.
-
-    :arg network: only those of this libvirt network.
-    """
-    found = list(_taps(connection, network))
-    masters = _masters() if found else {}
-    return [tap for tap in found if tap.device in masters and not masters[tap.device]]
-
-
-def plug_in(taps: t.Iterable[Tap]) -> list[Tap]:
-    """Put interfaces on their bridges again. Returns those that are there; the audit tells of the others."""
-    done = []
-    for tap in taps:
-        if tap.bridge:
-            progress.mark_changed()
-            with contextlib.suppress(CommandFailed):  # the guest ended meanwhile
-                run([program("ip", "iproute2"), "link", "set", "dev", tap.device, "master", tap.bridge], timeout=60)
-                done.append(tap)
-    return done
-
-
-def _taps(connection: t.Any, network: str) -> t.Iterator[Tap]:
-    bridges: dict[str, str] = {}
-    with libvirt_errors():
-        domains = connection.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)
-    for domain in domains:
-        try:
-            uuid, xml = domain.UUIDString(), domain.XMLDesc(0)
-        except libvirt.libvirtError:
-            continue  # it ended meanwhile
-        for interface in parse(xml).iterfind("devices/interface"):
-            source, target, mac = interface.find("source"), interface.find("target"), interface.find("mac")
-            if source is None or target is None or not target.get("dev") or mac is None:
-                continue
-            # Of a running guest, where a libvirt network has a bridge, its name stands there, too.
-            bridge, name = source.get("bridge") or "", source.get("network") or ""
-            if not bridge or (network and name != network) or interface.find("virtualport") is not None:
-                continue  # Open vSwitch and its like have no bridge of Linux
-            if name:
-                if name not in bridges:
-                    bridges[name] = _active_bridge(connection, name)
-                bridge = bridges[name]
-            yield Tap(uuid, str(target.get("dev")), str(mac.get("address")).lower(), name or bridge, bridge)
-
-
-def _active_bridge(connection: t.Any, name: str) -> str:
-    network = find_network(connection, name)
-    with libvirt_errors():
-        return _bridge_of(network) if network is not None and network.isActive() else ""
-
-
-def _masters() -> dict[str, str]:
-    """Interface of the host -> what it is on; "": nothing."""
-    answer = run([program("ip", "iproute2"), "-json", "link", "show"], timeout=60)
-    return {str(link["ifname"]): str(link.get("master") or "") for link in json.loads(answer.stdout or "[]")}

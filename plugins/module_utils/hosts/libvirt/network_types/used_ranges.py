@@ -15,12 +15,12 @@ import json
 import re
 import typing as t
 
-from ...core.errors import NetworkRangeInUse
-from ...core.guest.domain.element import parse
-from ...core.networks.ipam import overlap
-from ..os.command import program, run
-from .connection import is_code, libvirt_errors
-from .dhcp import range_of
+from ....core.errors import NetworkRangeInUse
+from ....core.guest.domain.element import parse
+from ....core.networks.ipam import overlap
+from ...os.command import program, run
+from ..connection import is_code, libvirt_errors
+from ..dhcp import range_of
 
 _ATTEMPTS = 20  # lists of interfaces that the kernel ends early; the last one is taken as it is
 

@@ -1,0 +1,53 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The protocol of a type of network on a host, and the networks that it is asked for. Each type is an object in a file of its own; ``registry``
+lists the types.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ....core.networks.types.network_type import NetworkType
+from ....core.networks.types.registry import DEFAULT
+
+
+@dataclass(frozen=True)
+class NetworkSpec:
+    """A requested network. ``subnets`` have cidr, gateway_ip, enable_dhcp, dns_nameservers, host_routes as in core.model."""
+
+    name: str
+    type: str = DEFAULT.name
+    source: str = ""  # "": the name
+    manage: bool = False
+    forward: str = "none"
+    bridge: str = ""  # of a managed libvirt network; "": libvirt chooses virbrN
+    mtu: int | None = None
+    subnets: tuple[t.Mapping[str, t.Any], ...] = field(default=())
+
+    @property
+    def real_name(self) -> str:
+        """The name on the host."""
+        return self.source or self.name
+
+
+class HostNetworkType(t.Protocol):
+    """The networks of one type on this host. ``kind``: the same type in the core."""
+
+    @property
+    def kind(self) -> NetworkType: ...
+
+    def ensure(self, connection: t.Any, spec: NetworkSpec, check_mode: bool) -> dict[str, t.Any]:
+        """Ensure that a network of this type exists; {changed, type, source, bridge, defined, started}.
+
+        :raises InvalidInput: the spec is not valid. :raises NetworkError: the network does not exist, and this type does not make it.
+        """
+
+
+def found_as_it_is(spec: NetworkSpec, bridge: str) -> dict[str, t.Any]:
+    """Return the outcome of a network that exists and is not changed."""
+    found = {"type": spec.type, "source": spec.real_name, "bridge": bridge}
+    return {"changed": False, **found, "defined": False, "started": False}

@@ -1,0 +1,21 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The types of networks on this host, by the word that bootflow_networks has for each."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .bridge import HostBridge
+from .network import HostLibvirtNetwork
+from .network_type import HostNetworkType, NetworkSpec
+
+_TYPES: tuple[HostNetworkType, ...] = (HostLibvirtNetwork(), HostBridge())
+HOST_NETWORK_TYPES: t.Mapping[str, HostNetworkType] = {each.kind.name: each for each in _TYPES}
+
+
+def ensure_network(connection: t.Any, spec: NetworkSpec, check_mode: bool = False) -> dict[str, t.Any]:
+    """Ensure that a network exists, as its type does that; see HostNetworkType.ensure()."""
+    return HOST_NETWORK_TYPES[spec.type].ensure(connection, spec, check_mode)
