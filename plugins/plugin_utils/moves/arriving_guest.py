@@ -64,9 +64,7 @@ def limits_of(
         "iotune": {} if disk_limits is None else dataclasses.asdict(disk_limits),
         "interfaces": {
             str(each.mac): {
-                "type": each.type,
-                "network": each.source_network,
-                "bridge": each.source_bridge,
+                **each.place,
                 "dev": each.target_dev,
                 "bandwidth": {name: getattr(each, name) for name in VIF_LIMITS},
             }

@@ -467,8 +467,8 @@ def _check_interface(node: Node, guest: Arriving) -> None:
     wanted = (guest.limits.get("interfaces") or {}).get(mac)
     if wanted is None:
         raise _refused(guest, "has the interface %s, which the ledger does not have" % mac)
-    its = {"type": known.type, "network": known.source_network, "bridge": known.source_bridge}
-    if its != {name: wanted.get(name) for name in its}:
+    place = known.place
+    if place != {name: wanted.get(name) for name in place}:
         raise _refused(guest, "has interface %s on %s" % (mac, known.source_network or known.source_bridge))
     if known.target_dev not in (None, wanted.get("dev")):
         raise _refused(guest, "has interface %s as %s on its host" % (mac, known.target_dev))

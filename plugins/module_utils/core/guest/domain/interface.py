@@ -63,3 +63,8 @@ class InterfaceConfig(Element):
     boot_order: t.Optional[int] = at("boot/@order", "int")
     alias: t.Optional[str] = at("alias/@name")
     address: t.Optional[AddressConfig] = one(AddressConfig)
+
+    @property
+    def place(self) -> t.Dict[str, t.Optional[str]]:
+        """The type of the interface, and the names of the libvirt network and of the bridge that it is plugged into."""
+        return {"type": self.type, "network": self.source_network, "bridge": self.source_bridge}
