@@ -67,7 +67,7 @@ def copy(where: pathlib.Path) -> pathlib.Path:
         ("boot_schedule", "hosts"),
         (
             "instance_operation",
-            "hosts flows.boot plugin_utils.operations.operation_works plugin_utils.volumes.attached_volumes",
+            "hosts flows.boot plugin_utils.builds plugin_utils.operations.hard_reboot plugin_utils.volumes.attached_volumes",
         ),
     ],
 )

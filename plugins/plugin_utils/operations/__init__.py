@@ -2,4 +2,4 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The work of operations on the hosts of instances."""
+"""Operations on instances: their stages, and the work of each on the hosts of instances."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import typing as t
 
 from ...module_utils.core import errors
+from ...module_utils.core.instances.operation_outcomes import Answers
 from ...module_utils.flows.boot import builds as of_ledger
 from ...module_utils.flows.boot.builds import Build
 from ...module_utils.ledger.compute import instances
@@ -23,13 +24,19 @@ from ..run.ledger_action import LedgerAction
 from ..run.results import item_errors
 from ..volumes import attached_volumes
 from ..volumes.attached_volumes import Attached
+from .work import Items, Work, uuids_of
 
-Outcomes = t.Dict[str, t.Dict[str, t.Any]]
+
+class HardReboot(Work):
+    """Restarts guests by domains that are written again from the ledger."""
+
+    def on_host(self, items: Items, fresh: t.Collection[str]) -> tuple[Answers, build_parts.Problems]:
+        return reboot(self.action, uuids_of(items), fresh=fresh)
 
 
 def reboot(
     action: LedgerAction, uuids: t.Sequence[str], off: t.Collection[str] = (), fresh: t.Collection[str] = ()
-) -> tuple[Outcomes, build_parts.Problems]:
+) -> tuple[Answers, build_parts.Problems]:
     """Reboot these. A guest loses its power only when its networks and volumes are there and libvirt has taken its definition.
 
     :arg off: those that are only defined, and not started. :arg fresh: attachments that this run has connected with new credentials

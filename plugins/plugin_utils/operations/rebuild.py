@@ -15,20 +15,23 @@ import typing as t
 from ...module_utils.core import errors
 from ...module_utils.core.amounts import GIB
 from ...module_utils.core.instances import states
+from ...module_utils.core.instances.operation_outcomes import Answers, Item, Outcome
 from ...module_utils.core.model import Image
 from ...module_utils.core.request.catalogue import parse_catalogue, parse_images
 from ...module_utils.core.request.catalogue_images import find_image
 from ...module_utils.core.request.guest_data import GuestSecrets, SecretsOfRequest
 from ...module_utils.core.settings.request import CATALOGUE, QUOTA, REQUEST
 from ...module_utils.flows.boot.builds import Build
+from ...module_utils.flows.instances import rebuild as flow
+from ...module_utils.flows.instances.operation import Begun, Operation, Selection
 from ...module_utils.flows.instances.operations import OPERATIONS
-from ...module_utils.flows.instances.rebuild import Wanted
+from ...module_utils.flows.instances.rebuild import Before, Wanted
 from ...module_utils.ledger.compute import instances
 from ...module_utils.ledger.compute.instances import Instance
 from ...module_utils.ledger.db.transaction import Transaction
 from ..builds import build_parts, domain_builder, kept_guest_data
 from ..builds.build_work import BuildWork
-from ..run import host_settings
+from ..run import host_settings, tables
 from ..run.ledger_action import LedgerAction, read_settings
 from ..run.results import item_errors
 from ..settings import image_upload
@@ -36,7 +39,7 @@ from ..volumes import attached_volumes
 from ..volumes.attached_volumes import Attached
 from . import hard_reboot
 from .cleaning import remove_instances
-from .hard_reboot import Outcomes
+from .work import Items, Work, uuids_of
 
 # Variables, which no other operation has to render.
 _VARIABLES = {
@@ -45,6 +48,56 @@ _VARIABLES = {
     "instances": REQUEST.named("instances").but(required=False),
     "project": QUOTA.named("project"),
 }
+
+
+class Rebuild(Work):
+    """Makes guests again on their hosts, from an image."""
+
+    image_variable = "bootflow_rebuild_image"
+
+    def __init__(self, action: LedgerAction):
+        super().__init__(action)
+        self._before: dict[str, Before] = {}
+        # uuid -> the names of the images that it was made from and is rebuilt from
+        self._images: dict[str, tuple[str | None, str | None]] = {}
+
+    def prepare(self) -> None:
+        options = self.action.options
+        self._wanted = wanted(self.action, options["rebuild_image"], options["follow_file"])
+
+    def begin(
+        self, tx: Transaction, its: Operation, selection: Selection, known_hosts: t.Collection[str], ask: bool
+    ) -> Begun:
+        begun, self._before = flow.begin(tx, its, selection, known_hosts, self._wanted)
+        check_files(self.action, self._wanted, begun.rows)
+        for row in begun.rows:
+            own, new = (row.spec["image"] or {}).get("name"), self._wanted.image_for(row)
+            self._images[row.uuid] = own, own if new is None else new.name
+        return begun
+
+    def item_of(self, row: Instance) -> dict[str, t.Any]:
+        item: dict[str, t.Any] = {}
+        own, new = self._images[row.uuid]
+        if own and new:
+            item["note"] = "image %s" % tables.change(own, new)
+        if row.uuid in self._before:
+            item["before"] = self._before[row.uuid]
+        return item
+
+    def change_of(self, row: Instance) -> tuple[str, str]:
+        own, new = self._images[row.uuid]
+        return ", image %s" % own, ", image %s" % new
+
+    def on_host(self, items: Items, fresh: t.Collection[str]) -> tuple[Answers, build_parts.Problems]:
+        return rebuild(self.action, uuids_of(items))
+
+    def undo(
+        self, tx: Transaction, its: Operation, items: t.Mapping[str, Item], outcomes: t.Mapping[str, Outcome]
+    ) -> None:
+        """An instance whose host touched nothing keeps what it was."""
+        kept = {u: items[u]["before"] for u, o in outcomes.items() if not o.vm_state and "before" in items[u]}
+        if kept:
+            flow.keep(tx, its, kept)
 
 
 def wanted(action: LedgerAction, image: str | None, follow_file: bool = False) -> Wanted:
@@ -236,7 +289,7 @@ class Rebuilding(BuildWork):
                 self.problems[uuid] = of_its
 
 
-def rebuild(action: LedgerAction, uuids: t.Sequence[str]) -> tuple[Outcomes, build_parts.Problems]:
+def rebuild(action: LedgerAction, uuids: t.Sequence[str]) -> tuple[Answers, build_parts.Problems]:
     """Rebuild these. A guest is asked to shut down, and loses its domain and its local disks, only when its image and its volumes are there.
 
     Returns for each what its instance is now (vm_state; without it, nothing was touched), and why instances failed.
@@ -265,7 +318,7 @@ def rebuild(action: LedgerAction, uuids: t.Sequence[str]) -> tuple[Outcomes, bui
     work.forget_machine_types()
     work.run()
     late = work.write_domains()
-    outcomes: Outcomes = {}
+    outcomes: Answers = {}
     for build in builds:
         ended = work.ended.get(build.uuid)
         if ended is not None:

@@ -24,6 +24,7 @@ from ...module_utils.core.guest import drive_files, metadata
 from ...module_utils.core.guest.nvram import RESCUE_NVRAM
 from ...module_utils.core.guest.platform import machine_type
 from ...module_utils.core.instances import states
+from ...module_utils.core.instances.operation_outcomes import Answers
 from ...module_utils.core.model import Image
 from ...module_utils.core.request.catalogue import parse_images
 from ...module_utils.core.request.catalogue_images import image_data
@@ -44,9 +45,32 @@ from ..run.results import item_errors
 from ..settings.image_upload import uploaded
 from ..volumes.attached_volumes import Attached
 from . import hard_reboot
-from .hard_reboot import Outcomes
+from .work import Items, Work, uuids_of
 
 PURPOSE = "rescue"  # of a password
+
+
+class Rescue(Work):
+    """Has guests boot a rescue image."""
+
+    image_variable = "bootflow_rescue_image_ref"
+    password_suffix = ".rescue"
+
+    def check(self, tx: Transaction, begun: operation.Begun) -> None:
+        check(self.action, tx, begun)
+
+    def on_host(self, items: Items, fresh: t.Collection[str]) -> tuple[Answers, build_parts.Problems]:
+        return rescue(self.action, uuids_of(items))
+
+    def password(self, uuid: str) -> str:
+        return password_of(self.action, uuid)
+
+
+class Unrescue(Work):
+    """Gives rescued guests their own definitions back."""
+
+    def on_host(self, items: Items, fresh: t.Collection[str]) -> tuple[Answers, build_parts.Problems]:
+        return unrescue(self.action, uuids_of(items))
 
 
 @dataclass(frozen=True)
@@ -102,7 +126,7 @@ def _secrets(action: LedgerAction) -> GuestSecrets | None:
 # --- rescue ---------------------------------------------------------------------------------------------------------------
 
 
-def rescue(action: LedgerAction, uuids: t.Sequence[str]) -> tuple[Outcomes, build_parts.Problems]:
+def rescue(action: LedgerAction, uuids: t.Sequence[str]) -> tuple[Answers, build_parts.Problems]:
     """Rescue these. A guest is asked to shut down, and loses its power, only when the rescue's disks, the networks and the volumes are there;
     one whose rescue fails later gets its own definition back and runs if it ran.
 
@@ -115,7 +139,7 @@ def rescue(action: LedgerAction, uuids: t.Sequence[str]) -> tuple[Outcomes, buil
     saved = _definitions(action, "saved", {p.build.uuid: (p.own, True) for p in plans})
     problems.update(item_errors(saved, [p.build.uuid for p in plans]))
     begun = [p for p in plans if p.build.uuid not in problems]
-    outcomes: Outcomes = {}
+    outcomes: Answers = {}
     try:
         outcomes = _on_host(action, begun, problems)
     except Exception as e:  # the host may still answer
@@ -213,7 +237,7 @@ def _plan(action: LedgerAction, build: Build, image: Image, volumes: t.Sequence[
     return _Rescue(build, image, own, domain, disk, drive)
 
 
-def _on_host(action: LedgerAction, plans: t.Sequence[_Rescue], problems: build_parts.Problems) -> Outcomes:
+def _on_host(action: LedgerAction, plans: t.Sequence[_Rescue], problems: build_parts.Problems) -> Answers:
     """Make the disks and start the guests from them. Images that the host lacks come to it first."""
     outcomes, lacking = _parts(action, plans, problems, fetch=False)
     if lacking and action.check_mode:
@@ -236,7 +260,7 @@ def _parts(
     problems: build_parts.Problems,
     fetch: bool,
     uploads: t.Mapping[str, str] | None = None,
-) -> tuple[Outcomes, list[_Rescue]]:
+) -> tuple[Answers, list[_Rescue]]:
     """All parts in one module: the outcomes of the guests, and those whose image is not on the host."""
     if not plans:
         return {}, []
@@ -270,7 +294,7 @@ def _parts(
     return parts["domains"]["outcomes"], [p for p in lacking if p.build.uuid not in problems]
 
 
-def _undo(action: LedgerAction, plans: t.Sequence[_Rescue], saved: Outcomes, problems: build_parts.Problems) -> None:
+def _undo(action: LedgerAction, plans: t.Sequence[_Rescue], saved: Answers, problems: build_parts.Problems) -> None:
     """Give guests whose rescue failed their own definition, and power if they had it."""
     back = {
         p.build.uuid: (p.own, bool(saved[p.build.uuid].get("ran")) or p.build.row.vm_state == states.ACTIVE)
@@ -295,7 +319,7 @@ def _undo(action: LedgerAction, plans: t.Sequence[_Rescue], saved: Outcomes, pro
 # --- unrescue -------------------------------------------------------------------------------------------------------------
 
 
-def unrescue(action: LedgerAction, uuids: t.Sequence[str]) -> tuple[Outcomes, build_parts.Problems]:
+def unrescue(action: LedgerAction, uuids: t.Sequence[str]) -> tuple[Answers, build_parts.Problems]:
     """Give these their own definitions back and start them. Returns the outcomes of the module domain_rescue, and why instances failed."""
     builds, volumes, problems = _guests(action, uuids)
     settings = host_settings.of(action)

@@ -17,7 +17,8 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ...core import errors
-from ...core.instances import quotas, states
+from ...core.instances import operation_outcomes, quotas, states
+from ...core.instances.operation_outcomes import Outcome
 from ...core.reading.nearest import suggestion
 from ...ledger import projects
 from ...ledger.compute import history, instances, nodes, runs
@@ -25,6 +26,8 @@ from ...ledger.compute.instances import Instance, InstanceRow
 from ...ledger.db.locks import take_turns
 from ...ledger.db.transaction import Transaction
 from . import elsewhere
+
+__all__ = ["Outcome"]  # flows and actions find it here, too
 
 MOST_NAMED = 5
 #: The operations that define or start a guest where the ledger has its instance. Moves check it on their own.
@@ -48,12 +51,10 @@ class Operation:
 
     name: str  # of its rule, and of its event in the journal
     notification: str = ""  # compute.instance.NOTIFICATION.start, .end and .error; empty: none
-    power: str = ""  # the guests' state set by the module domain_power; empty: the flow has host work of its own
-    connects_volumes: bool = False  # the guest's volumes are connected to the host first
-    recovers_volumes: bool = (
-        False  # what a fault left without a connection is connected again, and the domain defined anew
-    )
-    work: str = ""  # what else its host does: a name in WORKS of plugin_utils/operations/operation_works
+    #: On its hosts: a state of the module domain_power, or a name in plugin_utils/operations/works.py. Empty: the flow has its own stages.
+    work: str = ""
+    #: Volumes that a fault left without a connection are connected again, and the domain is defined again.
+    recovers_volumes: bool = False
     fails_to: str | None = None  # vm_state after a failure whose guest does not run; None: always as before
     forced: str = ""  # what people are told of a guest that had to be forced
     gone: str = ""  # and of one without a domain, where that is as good as the result; empty: it is an error
@@ -135,25 +136,6 @@ class Begun:
     rows: list[Instance] = field(default_factory=list)  # owned by this run now
     unchanged: list[Instance] = field(default_factory=list)  # already as requested
     ask: set[str] = field(default_factory=set)  # hosts that have to be asked before anything begins
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The result for one instance on its host."""
-
-    power_state: int = states.NOSTATE  # after a failure: if it is known
-    error: errors.BootflowError | None = None
-    vm_state: str | None = None  # what its host made of it; None: by the operation's rule
-    gone: bool = False  # after a failure: its host has no domain of it, which is known
-
-    @classmethod
-    def of_answer(
-        cls, answer: t.Mapping[str, t.Any], error: errors.BootflowError | None, vm_state: str | None = None
-    ) -> Outcome:
-        """What a host answered. After a failure it has a ``power_state`` only if that is known: NOSTATE is that of a guest without a domain."""
-        said = answer.get("power_state")
-        gone = error is not None and (said == states.NOSTATE or isinstance(error, errors.InstanceNotFound))
-        return cls(int(said or states.NOSTATE), error, vm_state, gone)
 
 
 # --- begin --------------------------------------------------------------------------------------------------------------
@@ -601,18 +583,8 @@ def finish(tx: Transaction, operation: Operation, outcomes: t.Mapping[str, Outco
 
 
 def vm_state_after(operation: Operation, outcome: Outcome) -> str | None:
-    """The vm_state that an instance gets by the operation; None: it keeps its own. source: Nova's reboot_instance"""
-    if outcome.vm_state is not None:
-        return outcome.vm_state
-    if outcome.error is None:
-        return operation.rule.result
-    if operation.fails_to is None:
-        return None
-    if outcome.gone:
-        return operation.fails_to
-    if outcome.power_state == states.NOSTATE:  # not known
-        return None
-    return operation.rule.result if outcome.power_state == states.RUNNING else operation.fails_to
+    """The vm_state that an instance gets by the operation; None: it keeps its own."""
+    return operation_outcomes.vm_state_after(operation.rule, operation.fails_to, outcome)
 
 
 def lost(tx: Transaction, operation: Operation, uuids: t.Collection[str]) -> dict[str, errors.BootflowError]:

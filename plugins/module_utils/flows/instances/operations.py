@@ -34,14 +34,14 @@ OPERATIONS: dict[str, Operation] = {
     o.name: o
     for o in (
         # source: Nova's power_off, to which an instance that its host does not have is off
-        Operation("stop", "power_off", power="shutdown", forced=CUT_OFF, gone=GONE, details=_shutdown),
-        Operation("start", "power_on", power="running", connects_volumes=True, recovers_volumes=True),
-        Operation("pause", "pause", power="paused"),
-        Operation("unpause", "unpause", power="unpaused"),
-        Operation("suspend", "suspend", power="suspended"),
-        Operation("resume", "resume", power="running", connects_volumes=True, details=lambda row: {"restored": True}),
+        Operation("stop", "power_off", work="shutdown", forced=CUT_OFF, gone=GONE, details=_shutdown),
+        Operation("start", "power_on", work="running", recovers_volumes=True),
+        Operation("pause", "pause", work="paused"),
+        Operation("unpause", "unpause", work="unpaused"),
+        Operation("suspend", "suspend", work="suspended"),
+        Operation("resume", "resume", work="running", details=lambda row: {"restored": True}),
         # A guest that does not restart when it is asked is rebooted hard.
-        Operation("soft_reboot", "reboot", power="rebooted", forced=RESET, fails_to=ERROR),
+        Operation("soft_reboot", "reboot", work="rebooted", forced=RESET, fails_to=ERROR),
         Operation("hard_reboot", "reboot", work="hard_reboot", fails_to=ERROR, recovers_volumes=True),
         Operation(
             "rescue",
@@ -53,12 +53,12 @@ OPERATIONS: dict[str, Operation] = {
         ),
         Operation("unrescue", "unrescue", work="unrescue", fails_to=ERROR, forced=REDEFINED),
         Operation("set_admin_password", work="set_admin_password"),
-        Operation("trigger_crash_dump", "trigger_crash_dump", power="interrupted"),
+        Operation("trigger_crash_dump", "trigger_crash_dump", work="interrupted"),
         # Begun by the playbook delete; deleted_at is that of the queue, from which they are reclaimed.
         Operation(
             "soft_delete",
             "soft_delete",
-            power="shutdown",
+            work="shutdown",
             details=lambda row: {"shutdown_timeout": 0.0},
             ends=lambda now: {"deleted_at": now},
         ),

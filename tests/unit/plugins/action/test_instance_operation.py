@@ -18,6 +18,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch im
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.plugin_utils.operations.operation import BEGUN, OPERATED
 from ansible_collections.bootflow.compute.plugins.plugin_utils.settings import host_reports
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE, World, request
@@ -54,9 +55,9 @@ class Fleet:
     def play(self, operation: str, **options: t.Any) -> dict[str, t.Any]:
         kind = {k: options[k] for k in ("reboot_type",) if k in options}
         begun = self.task("localhost", operation, "begin", **options)
-        self.hostvars["localhost"][instance_operation.BEGUN] = begun
+        self.hostvars["localhost"][BEGUN] = begun
         for host in begun["hosts"]:
-            self.hostvars[host][instance_operation.OPERATED] = self.task(host, operation, "work", **kind)
+            self.hostvars[host][OPERATED] = self.task(host, operation, "work", **kind)
         return self.task("localhost", operation, "finish", **kind)
 
     def task(self, host: str, operation: str, phase: str, **options: t.Any) -> dict[str, t.Any]:
@@ -263,9 +264,9 @@ def test_one_fails_and_the_others_do_not(fleet: Fleet) -> None:
 
 def test_a_host_that_returns_nothing(fleet: Fleet) -> None:
     begun = fleet.task("localhost", "stop", "begin", names=["web-1"])
-    fleet.hostvars["localhost"][instance_operation.BEGUN] = begun
+    fleet.hostvars["localhost"][BEGUN] = begun
     (host,) = begun["hosts"]
-    fleet.hostvars[host][instance_operation.OPERATED] = {"operation": "start", "outcomes": {}}
+    fleet.hostvars[host][OPERATED] = {"operation": "start", "outcomes": {}}
     result = fleet.task("localhost", "stop", "finish")
     assert "returned no result" in result["msg"]
     assert vm_states(fleet.world)["web-1"] == (states.ACTIVE, None)
@@ -453,7 +454,7 @@ def test_the_table_has_the_power_state_that_is_known(fleet: Fleet) -> None:
 @pytest.mark.parametrize("operation", ["rebuild", "stop"])
 def test_a_limit_that_leaves_out_a_host_is_refused_before_anything_begins(fleet: Fleet, operation: str) -> None:
     """Ansible would skip the tasks there: a rebuild would be in error with its guest as it was."""
-    fleet.hostvars["localhost"][instance_operation.BEGUN] = {"ask": ["h1"], "run_limit": ["localhost", "h1"]}
+    fleet.hostvars["localhost"][BEGUN] = {"ask": ["h1"], "run_limit": ["localhost", "h1"]}
     rows = {r.host: r.display_name for r in fleet.world.rows(tables.instances)}
     before = fleet.world.everything()
     with pytest.raises(errors.InvalidInput, match="the limit of this run leaves out h2") as caught:

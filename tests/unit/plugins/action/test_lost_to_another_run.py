@@ -24,6 +24,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute im
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import LEASE_SECONDS
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.operations.cleaning import clean_host
+from ansible_collections.bootflow.compute.plugins.plugin_utils.operations.operation import BEGUN, OPERATED
 from ansible_collections.bootflow.compute.plugins.plugin_utils.run import time_limits
 from ansible_collections.bootflow.compute.plugins.plugin_utils.settings import host_reports
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
@@ -154,10 +155,10 @@ def settles(world: World, host: str = "h1", power_state: int = states.RUNNING) -
 def test_a_run_that_was_believed_dead_leaves_alone_what_it_has_lost(hosts: Hosts, operation: str) -> None:
     world = hosts.world
     begun = hosts.task("localhost", operation, "begin", names=["web"])
-    hosts.hostvars["localhost"][instance_operation.BEGUN] = begun
+    hosts.hostvars["localhost"][BEGUN] = begun
     settles(world)
     before = row_of(world, "web")
-    hosts.hostvars["h1"][instance_operation.OPERATED] = hosts.task("h1", operation, "work")
+    hosts.hostvars["h1"][OPERATED] = hosts.task("h1", operation, "work")
     assert hosts.did == [] and hosts.asked == []
     done = hosts.task("localhost", operation, "finish")
     assert [i["error"]["code"] for i in done["failed_items"]] == ["UnexpectedTaskStateError"]
@@ -250,14 +251,14 @@ def test_a_run_of_many_short_tasks_keeps_its_lease(hosts: Hosts) -> None:
     """None of them is long enough to renew it while it works, all of them are longer than a lease."""
     world = hosts.world
     begun = hosts.task("localhost", "stop", "begin", names=["web"])
-    hosts.hostvars["localhost"][instance_operation.BEGUN] = begun
+    hosts.hostvars["localhost"][BEGUN] = begun
     for _task in range(4):
         world.time += 0.9 * LEASE_SECONDS / 2
         hosts.task("h2", "stop", "work")
     with world.ledger.read() as tx:
         run = row_of(world, "web").run_id
         assert not runs.dead_among(tx.for_run(world.context("z")), [run])
-    hosts.hostvars["h1"][instance_operation.OPERATED] = hosts.task("h1", "stop", "work")
+    hosts.hostvars["h1"][OPERATED] = hosts.task("h1", "stop", "work")
     assert not hosts.task("localhost", "stop", "finish").get("failed_items")
     assert row_of(world, "web").vm_state == states.STOPPED
 

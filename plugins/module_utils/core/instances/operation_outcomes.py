@@ -1,0 +1,145 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Outcomes of an operation: from the answers of hosts to the states of instances, and what people read of them.
+
+An answer is what a host's task returns for one instance: ``changed``, ``power_state``, ``vm_state`` where the work decides it, ``error``
+(as_dict()), ``forced``, ``restarted``, ``gone``. An item is what the beginning of the operation knew of the instance.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from .. import errors
+from . import states
+
+Answer = t.Dict[str, t.Any]
+Answers = t.Dict[str, Answer]  # by the uuids of instances
+Item = t.Mapping[str, t.Any]
+Errors = t.Mapping[str, errors.BootflowError]  # by the uuids of instances
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result for one instance on its host."""
+
+    power_state: int = states.NOSTATE  # after a failure: if it is known
+    error: errors.BootflowError | None = None
+    vm_state: str | None = None  # what its host made of it; None: by the operation's rule
+    gone: bool = False  # after a failure: its host has no domain of it, which is known
+
+    @classmethod
+    def of_answer(
+        cls, answer: t.Mapping[str, t.Any], error: errors.BootflowError | None, vm_state: str | None = None
+    ) -> Outcome:
+        """What a host answered. After a failure it has a ``power_state`` only if that is known: NOSTATE is that of a guest without a domain."""
+        said = answer.get("power_state")
+        gone = error is not None and (said == states.NOSTATE or isinstance(error, errors.InstanceNotFound))
+        return cls(int(said or states.NOSTATE), error, vm_state, gone)
+
+
+def vm_state_after(rule: states.Action, fails_to: str | None, outcome: Outcome) -> str | None:
+    """Return the vm_state that an instance gets by an operation; None: it keeps its own.
+
+    :arg fails_to: vm_state after a failure whose guest does not run; None: always as before.
+    source: Nova's reboot_instance
+    """
+    if outcome.vm_state is not None:
+        return outcome.vm_state
+    if outcome.error is None:
+        return rule.result
+    if fails_to is None:
+        return None
+    if outcome.gone:
+        return fails_to
+    if outcome.power_state == states.NOSTATE:  # not known
+        return None
+    return rule.result if outcome.power_state == states.RUNNING else fails_to
+
+
+# --- on a host ----------------------------------------------------------------------------------------------------------
+
+
+def with_errors(answers: Answers, problems: t.Mapping[str, Answer]) -> Answers:
+    """Add the errors of instances to their answers. :arg problems: uuid -> {error}"""
+    return {**answers, **{uuid: {**answers.get(uuid, {}), **problem} for uuid, problem in problems.items()}}
+
+
+def accept_missing_domains(problems: Errors) -> tuple[Answers, dict[str, errors.BootflowError]]:
+    """Count a missing domain as a guest that is off, for an operation that has guests off.
+
+    Returns the answers of these instances, and the errors of the others.
+    """
+    gone = {uuid for uuid, error in problems.items() if isinstance(error, errors.InstanceNotFound)}
+    off: Answers = {uuid: {"changed": True, "power_state": states.NOSTATE, "gone": True} for uuid in gone}
+    return off, {uuid: error for uuid, error in problems.items() if uuid not in gone}
+
+
+def not_restarted(answers: t.Mapping[str, Item]) -> set[str]:
+    """Return the instances whose guests did not restart when they were asked: a hard reboot follows."""
+    return {uuid for uuid, its in answers.items() if not its.get("error") and its.get("restarted") is False}
+
+
+def with_reset_guests(answers: Answers, deaf: t.Collection[str]) -> Answers:
+    """Mark guests as forced that were rebooted hard because they did not restart. :arg deaf: see not_restarted()"""
+    return {uuid: {**its, "forced": uuid in deaf or bool(its.get("forced"))} for uuid, its in answers.items()}
+
+
+# --- on the controller --------------------------------------------------------------------------------------------------
+
+
+def answers_of_host(
+    items: t.Sequence[Item], host: str, result: t.Mapping[str, t.Any], operation: str, dies_to: str | None
+) -> Answers:
+    """Return the answer of ``host`` for each of its instances; an error where it returned nothing.
+
+    :arg result: of the host's task; empty, or of another operation: it returned nothing.
+    :arg dies_to: vm_state of an instance in which its run died. One that a dead run left in the middle of the operation has it after any
+        failure, the others after silence.
+    """
+    outcomes = result.get("outcomes", {}) if result.get("operation") == operation else {}
+    answers: Answers = {}
+    for item in items:
+        answer = outcomes.get(item["uuid"])
+        if not answer:
+            silent = errors.RemoteError(reason="%s returned no result" % host)
+            answer = {"error": silent.as_dict(), "vm_state": dies_to}
+        elif answer.get("error") and dies_to and "before" not in item:  # a dead run began it
+            answer = {"vm_state": dies_to, **answer}
+        answers[item["uuid"]] = answer
+    return answers
+
+
+def outcome_of(answer: Item, error: errors.BootflowError | None) -> Outcome:
+    """Return the outcome of an answer. :arg error: of the instance, which may be another one than its host's"""
+    return Outcome.of_answer(answer, error, answer.get("vm_state"))
+
+
+def summary_of(
+    item: Item, host: str, answer: Item, error: errors.BootflowError | None, vm_state: str | None, missing: str
+) -> dict[str, t.Any]:
+    """Return what people read of an instance at the end of an operation.
+
+    :arg vm_state: see vm_state_after(). :arg missing: the note of one whose domain is missing, where that is no error
+    """
+    gone = answer.get("gone")
+    return {
+        "name": item["name"],
+        "uuid": item["uuid"],
+        "host": host,
+        "vm_state": vm_state or item["vm_state"],
+        "power_state": states.NOSTATE if gone else answer.get("power_state") or item["power_state"],
+        "forced": bool(answer.get("forced")),
+        "note": missing if gone else item.get("note", ""),
+        "error": None if error is None else error.as_dict(),
+    }
+
+
+def note_of(summary: Item, forced: str) -> str:
+    """Return the note of an instance in the table. :arg forced: the note of a guest that had to be forced"""
+    if summary["error"]:
+        return str(summary["error"]["code"])
+    return "; ".join(filter(None, (summary["note"], forced if summary["forced"] else "")))

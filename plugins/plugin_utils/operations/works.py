@@ -1,0 +1,66 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The work of each operation, by its name in flows/instances/operations.py.
+
+The file of a work is imported when an operation needs it: what builds guests takes longer to load than a stop takes on the controller.
+"""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+
+from ..run.ledger_action import LedgerAction
+from .power_work import PowerWork
+from .work import Work
+
+
+def _hard_reboot(action: LedgerAction) -> Work:
+    from .hard_reboot import HardReboot
+
+    return HardReboot(action)
+
+
+def _rebuild(action: LedgerAction) -> Work:
+    from .rebuild import Rebuild
+
+    return Rebuild(action)
+
+
+def _rescue(action: LedgerAction) -> Work:
+    from .rescue import Rescue
+
+    return Rescue(action)
+
+
+def _unrescue(action: LedgerAction) -> Work:
+    from .rescue import Unrescue
+
+    return Unrescue(action)
+
+
+def _set_admin_password(action: LedgerAction) -> Work:
+    from .admin_password import SetAdminPassword
+
+    return SetAdminPassword(action)
+
+
+HARD_REBOOT = "hard_reboot"  # which also follows a work that sets power states, where that was not enough
+#: Any other name is a state of the module domain_power.
+WORKS: t.Mapping[str, t.Callable[[LedgerAction], Work]] = {
+    "running": functools.partial(PowerWork, state="running", starts_guests=True, connects_volumes=True),
+    "rebooted": functools.partial(PowerWork, state="rebooted", starts_guests=True),
+    HARD_REBOOT: _hard_reboot,
+    "rebuild": _rebuild,
+    "rescue": _rescue,
+    "unrescue": _unrescue,
+    "set_admin_password": _set_admin_password,
+}
+
+
+def work_of(action: LedgerAction, name: str) -> Work:
+    """Return the work of the operation whose row has this name."""
+    made = WORKS.get(name)
+    return PowerWork(action, name) if made is None else made(action)
