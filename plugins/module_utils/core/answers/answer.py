@@ -70,7 +70,7 @@ def _of(required: dict[str, Shape], optional: dict[str, Shape]) -> list[tuple[st
 
 
 _SHAPES = {module: _of(*shapes) for module, shapes in _ANSWERS.items()}
-_OTHERS = _of({}, {})
+_OTHERS = _of({}, {"outcomes": outcomes.ANY})
 _FAILED = _of(
     {"error_code": name},
     {

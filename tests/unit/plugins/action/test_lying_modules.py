@@ -77,6 +77,7 @@ ANSWERS: dict[str, dict[str, t.Any]] = {
     },
     "domain_migration_job": {"outcomes": {UUID: {**GOOD, "total": 2**33, "remaining": 0}, "b": BAD}},
     "domain_password": {"outcomes": {UUID: {**GOOD, "power_state": 1}, "b": BAD}},
+    "domain_interface": {"outcomes": {UUID: GOOD, "b": BAD}},  # as of any module without shapes of its own
     "domain_rescue": {
         "outcomes": {
             UUID: {**GOOD, "power_state": 1, "ran": True, "forced": False, "vifs_missing": []},
