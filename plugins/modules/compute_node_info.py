@@ -344,7 +344,7 @@ dhcp:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.local import BACKENDS
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.stores.registry import DEFAULT, NAMES
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.whole_disks import MEDIA
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.attachment import KERNEL, QEMU
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.facts.dhcp import dhcp_networks
@@ -374,7 +374,7 @@ def main():
             "arch": {"type": "str"},
             "pci_device_spec": {"type": "list", "elements": "dict", "default": []},
             "isolated_disks": {"type": "list", "elements": "path", "default": []},
-            "disk_backend": {"type": "str", "choices": list(BACKENDS), "default": "qcow2"},
+            "disk_backend": {"type": "str", "choices": list(NAMES), "default": DEFAULT},
             "volume_group": {"type": "str"},
             "volume_attach": {"type": "str", "choices": [KERNEL, QEMU]},
             "disk_medium": {"type": "str", "choices": ["", *MEDIA], "default": ""},

@@ -15,8 +15,7 @@ from secrets import token_hex
 
 from ...module_utils.core import errors
 from ...module_utils.core.disks.block_devices import PlannedDisk, planned_disk
-from ...module_utils.core.disks.local import DISK, LVM, QCOW2, QCOW2_ON_LVM, RAW, volume_name
-from ...module_utils.core.disks.logical_volumes import device_path
+from ...module_utils.core.disks.stores.registry import STORE_TYPES
 from ...module_utils.core.guest import config as core_guest
 from ...module_utils.core.guest import devices, metadata, platform
 from ...module_utils.core.guest.domain.domain import DomainConfig, render
@@ -224,12 +223,8 @@ def local_disk(planned: PlannedDisk, uuid: str, of_instance: str, settings: Valu
 
     :arg of_instance: the instance's folder on the host.
     """
-    if settings.disk_backend == LVM:
-        device = device_path(settings.disk_volume_group, volume_name(uuid, planned.name))
-        return planned.placed(device, RAW, source="block")
-    if settings.disk_backend == QCOW2_ON_LVM:
-        return planned.placed(posixpath.join(of_instance, DISK, planned.name), QCOW2)
-    return planned.placed(posixpath.join(of_instance, planned.name), settings.disk_backend)
+    store = STORE_TYPES[settings.disk_backend]
+    return planned.placed(*store.source(uuid, planned.name, of_instance, settings.disk_volume_group))
 
 
 def spare_names(build: Build) -> list[str]:

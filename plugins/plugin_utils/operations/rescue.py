@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from ...module_utils.core import errors
 from ...module_utils.core.disks import rescue as core_rescue
-from ...module_utils.core.disks.local import QCOW2, RAW
+from ...module_utils.core.disks.stores.registry import STORE_TYPES
 from ...module_utils.core.guest import config as core_guest
 from ...module_utils.core.guest import drive_files, metadata
 from ...module_utils.core.guest.nvram import RESCUE_NVRAM
@@ -183,7 +183,7 @@ def _plans(
 def _plan(action: LedgerAction, build: Build, image: Image, volumes: t.Sequence[Attached]) -> _Rescue:
     settings = host_settings.of(action)
     own = build_parts.definition(build, settings, volumes)
-    backend = RAW if settings.disk_backend == RAW else QCOW2
+    backend = STORE_TYPES[settings.disk_backend].rescue_format
     guest = domain_builder.guest_spec(build, settings, volumes)
     host = domain_builder.host_capabilities(build)
     is_own = (build.row.spec["image"] or {}).get("id") == image.id

@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ...module_utils.core import errors
-from ...module_utils.core.disks.local import ON_LVM
+from ...module_utils.core.disks.stores.registry import STORE_TYPES
 from ...module_utils.core.reading.problems import Problems
 from ...module_utils.core.reading.setting import Table, Values
 from ...module_utils.core.settings.hosts import CONFIGURATION, HOST
@@ -153,7 +153,7 @@ def _wrong(variables: t.Mapping[str, t.Any], host: str) -> Problems:
 
 def volume_group(host: Values) -> str:
     """Where the disk backend keeps the disks; "" for files. :raises InvalidInput: it needs one, and none is set"""
-    if host.disk_backend not in ON_LVM:
+    if not STORE_TYPES[host.disk_backend].needs_group:
         return ""
     if not host.disk_volume_group:
         raise errors.InvalidInput(

@@ -16,7 +16,7 @@ import types
 import typing as t
 from pathlib import Path
 
-from ...module_utils.core.disks.local import QCOW2, QCOW2_ON_LVM
+from ...module_utils.core.disks.stores.registry import STORE_TYPES
 from ...module_utils.core.settings.run import TIME_LIMITS
 from . import host_settings
 
@@ -120,7 +120,7 @@ def _copies(arguments: Arguments) -> bool:
     if arguments.get("fetch"):
         return True
     disks = [disk for instance in arguments.get("instances") or () for disk in instance["disks"]]
-    return any(disk["kind"] == "image" and disk["backend"] not in (QCOW2, QCOW2_ON_LVM) for disk in disks)
+    return any(disk["kind"] == "image" and not STORE_TYPES[disk["backend"]].is_layered for disk in disks)
 
 
 # Options of a module, or fields of its items, that say how long it may wait for an item, which starts or shuts down.

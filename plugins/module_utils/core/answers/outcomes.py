@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..disks.stores.registry import RECORD_FORMATS
 from ..instances.power_states import POWER_STATES
 from ..instances.progress import FIELDS
 from .shapes import (
@@ -76,7 +77,7 @@ def _disk_of(*formats: str) -> Shape:
     return record({"format": choice(*formats), "virtual_size": _bytes}, more)
 
 
-_disk_record: Shape = _disk_of("qcow2", "raw", "lvm")
+_disk_record: Shape = _disk_of(*RECORD_FORMATS)
 _offered: dict[str, Shape] = {"record": maybe(_disk_record), "mounted": flag}
 _file: Shape = record({"name": name, "size": _bytes, "allocated": _bytes}, _offered)
 OFFERED: Shape = _outcomes({"files": items(_file)})

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Backends of local disks, the names of their logical volumes, and the place of images. source: Nova's images_type"""
+"""Formats and names of local disks, and the place of images. stores/ has the types of stores."""
 
 from __future__ import annotations
 
@@ -10,19 +10,14 @@ import posixpath
 import re
 import typing as t
 
-from ..errors import InvalidInput
-from .logical_volumes import checked_lvm_name
-
-QCOW2, RAW, LVM, QCOW2_ON_LVM = "qcow2", "raw", "lvm", "qcow2_on_lvm"
-BACKENDS = (QCOW2, RAW, LVM, QCOW2_ON_LVM)
-#: Backends that use a volume group.
-ON_LVM = (LVM, QCOW2_ON_LVM)
+#: Formats in which QEMU opens local disks.
+QCOW2, RAW = "qcow2", "raw"
 ZERO, SHRED, NONE = "zero", "shred", "none"
 #: How the data of a deleted instance's logical volume are cleared.
 CLEARS = (ZERO, SHRED, NONE)
 #: Of ephemeral disks.
 FILE_SYSTEMS = ("ext4", "ext3", "ext2", "xfs", "vfat", NONE)
-#: With qcow2_on_lvm: the instance's one logical volume, and the folder where it is mounted.
+#: Of an instance with a file system for its disks: its one logical volume, and the folder where that is mounted.
 DISK = "disk"
 #: Below instances_path: verified images.
 BASE = "_base"
@@ -71,18 +66,3 @@ def image_marker(image_id: str) -> str:
 
 def image_marker_path(instances_path: str, image_id: str) -> str:
     return posixpath.join(instances_path, BASE, image_marker(image_id))
-
-
-def checked_group(backend: str, volume_group: str) -> str:
-    """The volume group of a backend that uses one; "" for the others.
-
-    :raises InvalidInput: the volume group is not set or has an invalid name.
-    """
-    if backend not in ON_LVM:
-        return ""
-    if not volume_group:
-        raise InvalidInput(
-            reason="disk backend %s requires a volume group" % backend,
-            remedy="Set bootflow_disk_volume_group for the host.",
-        )
-    return checked_lvm_name(volume_group, "volume group")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..disks.local import LVM, QCOW2, RAW
+from ..disks.stores.registry import RECORD_FORMATS, STORE_TYPES
 from ..errors import InvalidDiskInfo
 from .nvram import LARGEST_NVRAM, NVRAM
 
@@ -20,11 +20,6 @@ CONFIG_DRIVE = "disk.config"
 LARGEST_DRIVE = 512 * 1024**2
 #: What goes along without a record: its name -> how it is called, and the bytes that it may have.
 _BESIDE = {CONFIG_DRIVE: ("a config drive", LARGEST_DRIVE), NVRAM: ("an NVRAM", LARGEST_NVRAM)}
-#: Bytes that a logical volume may be larger than its disk: another host has larger extents.
-_EXTENT = 256 * 1024**2
-#: What a qcow2 file has beside its data: tables, and internal snapshots of a guest that has some.
-_METADATA, _SNAPSHOTS = 64 * 1024**2, 2
-_SECTORS = 4096  # bytes that a raw file is rounded up by
 _LARGEST = 2**62
 _KINDS = ("image", "ephemeral", "swap")
 _ID = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,254}$")
@@ -97,7 +92,7 @@ def _checked(disk: t.Any, limits: t.Mapping[str, int], uuid: str) -> dict[str, t
 
 def _record(name: str, record: t.Any, uuid: str) -> dict[str, t.Any]:
     """The record for disk.info here. The base image and the volume group that the disk has there are not this host's."""
-    if not isinstance(record, dict) or record.get("format") not in (QCOW2, RAW, LVM):
+    if not isinstance(record, dict) or record.get("format") not in RECORD_FORMATS:
         raise _refused(uuid, "disk %s of an unknown format" % name)
     image_id, kind = record.get("image_id"), record.get("kind")
     if kind not in _KINDS or not (image_id in (None, "") or (isinstance(image_id, str) and _ID.match(image_id))):
@@ -109,15 +104,9 @@ def _record(name: str, record: t.Any, uuid: str) -> dict[str, t.Any]:
 
 
 def _check_size(disk: Disk, limit: int, uuid: str) -> None:
-    name, record = disk["name"], disk["record"]
-    size, form = record["virtual_size"], record["format"]
-    if limit and size > limit + (_EXTENT if form == LVM else 0):
+    name, size, store = disk["name"], disk["record"]["virtual_size"], STORE_TYPES[disk["record"]["format"]]
+    if limit and size > limit + store.rounding:
         raise _refused(uuid, "disk %s of %d MiB, where its flavor has %d" % (name, size >> 20, limit >> 20))
     sent = disk.get("size")
-    if sent is None:
-        return
-    if form == QCOW2:
-        if not 0 < sent <= _SNAPSHOTS * size + _METADATA:
-            raise _refused(uuid, "a file of %d bytes for disk %s of %d" % (sent, name, size))
-    elif (form == RAW and abs(sent - size) >= _SECTORS) or (form == LVM and not size <= sent <= size + _EXTENT):
-        raise _refused(uuid, "%d bytes for disk %s of %d" % (sent, name, size))
+    if sent is not None and not store.has_length(sent, size):
+        raise _refused(uuid, "%s for disk %s of %d" % (store.content % sent, name, size))

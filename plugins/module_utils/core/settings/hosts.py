@@ -10,8 +10,9 @@ import json
 import typing as t
 
 from ..disks.image_checks import VMDK_CREATE_TYPES
-from ..disks.local import BACKENDS, CLEARS, FILE_SYSTEMS
+from ..disks.local import CLEARS, FILE_SYSTEMS
 from ..disks.logical_volumes import checked_lvm_name
+from ..disks.stores.registry import DEFAULT, NAMES
 from ..disks.whole_disks import CLEARS as WHOLE_DISK_CLEARS
 from ..disks.whole_disks import MEDIA
 from ..errors import BootflowError
@@ -218,10 +219,10 @@ COMPUTE = Table(
         Setting(
             "disk_backend",
             str,
-            "qcow2",
+            DEFAULT,
             "Storage of guests' local disks: `qcow2` (overlay on the base image), `raw`, `lvm` (each a logical volume) or"
             " `qcow2_on_lvm` (overlays on one logical volume for each instance); see [architecture](architecture.md#local-disks).",
-            choices=BACKENDS,
+            choices=NAMES,
         ),
         Setting(
             "disk_volume_group",

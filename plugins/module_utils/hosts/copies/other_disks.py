@@ -15,9 +15,9 @@ import copy
 import os
 import typing as t
 
-from ...core.disks.local import LVM, QCOW2_ON_LVM, local_disks, volume_name
-from ...core.disks.logical_volumes import device_path
+from ...core.disks.local import local_disks
 from ...core.disks.rescue import is_rescue
+from ...core.disks.stores.registry import type_of_record
 from ...core.errors import GuestDisksDiffer, GuestHasSnapshots
 from ...core.guest.domain.element import parse, to_text
 from ..disks.file_disks import records_of
@@ -37,14 +37,14 @@ def recorded_paths(folder: str) -> dict[str, tuple[str, t.Mapping[str, t.Any], b
     """Where each disk of disk.info is -> (its name, its record, whether it is in a file system on a logical volume)."""
     found: dict[str, tuple[str, t.Mapping[str, t.Any], bool]] = {}
     for name, record in records_of(folder).items():
-        place = os.path.join(folder, name)
-        if record.get("format") == QCOW2_ON_LVM:
-            found.update({os.path.join(place, n): (n, its, True) for n, its in records_of(place).items()})
-        elif record.get("format") == LVM:
-            device = device_path(str(record.get("volume_group")), volume_name(os.path.basename(folder), name))
-            found[device] = (name, record, False)
-        else:
+        place, store = os.path.join(folder, name), type_of_record(record)
+        if store is None:
             found[place] = (name, record, False)
+        elif store.is_file_system:
+            found.update({os.path.join(place, n): (n, its, True) for n, its in records_of(place).items()})
+        else:
+            source = store.source(os.path.basename(folder), name, folder, str(record.get("volume_group")))
+            found[source.path] = (name, record, False)
     return found
 
 

@@ -15,7 +15,8 @@ import os
 import shutil
 import typing as t
 
-from ...core.disks.local import LVM, QCOW2, QCOW2_ON_LVM, volume_name
+from ...core.disks.local import QCOW2, volume_name
+from ...core.disks.stores.registry import STORE_TYPES, type_of_record
 from ...core.errors import BootflowError, Conflict, DiskCopyFailed, InvalidDiskInfo, InvalidInput
 from ...core.guest.arriving_disks import check_virtual_size, checked_disks, unknown_bytes
 from ...core.guest.nvram import NVRAM
@@ -115,7 +116,7 @@ def _remove(folder: str, local: LocalVolumes) -> None:
 def _check_room(instances_path: str, files: t.Sequence[t.Mapping[str, t.Any]], limits: t.Mapping[str, int]) -> None:
     path = checked_instances_path(instances_path)
     make_dirs(path)
-    here = [f for f in files if not f.get("mounted") and (f["record"] or {}).get("format") != LVM]
+    here = [f for f in files if not f.get("mounted") and not _is_volume(f)]
     check_room(path, max(sum(int(f["allocated"]) for f in here), unknown_bytes(here, limits)))
 
 
@@ -145,9 +146,9 @@ class _Arrival:
         :raises DiskFull: the volume group has no room for them.
         """
         inside = {checked_disk_name(f["name"]): self._bytes(f) for f in files if f.get("mounted")}
-        inside.update({spec.name: spec.size for spec in self.made if spec.backend == QCOW2_ON_LVM})
+        inside.update({spec.name: spec.size for spec in self.made if STORE_TYPES[spec.backend].is_file_system})
         whole = {checked_disk_name(f["name"]): self._bytes(f) for f in files if _is_volume(f)}
-        on_lvm = inside or whole or any(spec.backend == LVM for spec in self.made)
+        on_lvm = inside or whole or any(STORE_TYPES[spec.backend].is_volume for spec in self.made)
         if on_lvm and not self.vg:
             raise InvalidInput(
                 reason="the disks of instance %s are logical volumes, and no volume group is given" % self.uuid
@@ -181,7 +182,7 @@ class _Arrival:
         """All disks have arrived, and were compared. Those that are new are made."""
         if self.made and self.mounted:
             ensure_files(self.mounted, [dataclasses.replace(s, backend=QCOW2) for s in self.made], {}, False)
-        elif self.made and self.made[0].backend == LVM:
+        elif self.made and STORE_TYPES[self.made[0].backend].is_volume:
             ensure_volumes(self.vg, self.folder, self.made, {}, False)
         elif self.made:
             ensure_files(self.folder, self.made, {}, False)
@@ -192,7 +193,8 @@ class _Arrival:
 
 
 def _is_volume(file: t.Mapping[str, t.Any]) -> bool:
-    return (file["record"] or {}).get("format") == LVM
+    store = type_of_record(file["record"])
+    return store is not None and store.is_volume
 
 
 def _fetch(

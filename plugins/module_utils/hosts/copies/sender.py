@@ -22,9 +22,10 @@ import threading
 import typing as t
 from dataclasses import dataclass, field
 
-from ...core.disks.local import LVM, QCOW2_ON_LVM, volume_name
+from ...core.disks.local import volume_name
 from ...core.disks.logical_volumes import checked_lvm_name
 from ...core.disks.rescue import DISK as RESCUE
+from ...core.disks.stores.registry import type_of_record
 from ...core.errors import InvalidDiskInfo
 from ...core.guest.nvram import NVRAM
 from ..disks.file_disks import records_of
@@ -73,9 +74,10 @@ def prepare(
         for name, record in sorted(records_of(folder).items()):
             if name == RESCUE or name in left:  # the first: what a killed run left of it
                 continue
-            if record.get("format") == LVM:
+            store = type_of_record(record)
+            if store is not None and store.is_volume:
                 described.append(_volume(offer, os.path.basename(folder), name, record))
-            elif record.get("format") == QCOW2_ON_LVM:
+            elif store is not None and store.is_file_system:
                 place = os.path.join(folder, checked_disk_name(name))
                 found = sorted((n, r) for n, r in records_of(place).items() if n not in left)
                 described += [{**_file(offer, folder, place, n, r), "mounted": True} for n, r in found]

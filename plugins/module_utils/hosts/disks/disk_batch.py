@@ -10,7 +10,8 @@ import contextlib
 import typing as t
 
 from ...core.amounts import GIB, MIB
-from ...core.disks.local import BACKENDS, FILE_SYSTEMS
+from ...core.disks.local import FILE_SYSTEMS
+from ...core.disks.stores.registry import NAMES
 from ...core.errors import BootflowError, FlavorDiskSmallerThanImage, ImageUnacceptable, InvalidInput, from_dict
 from ..images.fetch import UNLIMITED, FetchLimits
 from ..images.images import (
@@ -38,7 +39,7 @@ DISK_ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "size_gb": {"type": "int"},
     "size_mb": {"type": "int"},
     "max_size_gb": {"type": "int"},
-    "backend": {"type": "str", "choices": list(BACKENDS), "default": DiskSpec.backend},
+    "backend": {"type": "str", "choices": list(NAMES), "default": DiskSpec.backend},
     "fs": {"type": "str", "choices": list(FILE_SYSTEMS), "default": DiskSpec.fs},
     "label": {"type": "str"},
 }

@@ -17,7 +17,8 @@ import typing as t
 from dataclasses import dataclass
 
 from ...core.disks.image_checks import check_fits_disk
-from ...core.disks.local import BACKENDS, FILE_SYSTEMS, QCOW2, RAW, local_disks
+from ...core.disks.local import FILE_SYSTEMS, QCOW2, RAW, local_disks
+from ...core.disks.stores.registry import DEFAULT, NAMES
 from ...core.errors import FlavorDiskSmallerThanImage, InvalidDiskInfo, InvalidInput
 from ...core.guest.domain.element import parse, to_text
 from ..images.backing import name_chains
@@ -41,7 +42,7 @@ class DiskSpec:
     name: str
     kind: str  # image, ephemeral, swap
     size: int
-    backend: str = "qcow2"
+    backend: str = DEFAULT
     image_id: str = ""
     fs: str = "ext4"  # of an ephemeral disk
     label: str = ""
@@ -52,7 +53,7 @@ class DiskSpec:
         checked_disk_name(self.name)
         for value, words, what in (
             (self.kind, KINDS, "kind"),
-            (self.backend, BACKENDS, "backend"),
+            (self.backend, NAMES, "backend"),
             (self.fs, FILE_SYSTEMS, "fs"),
         ):
             if value not in words:

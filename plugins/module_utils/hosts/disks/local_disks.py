@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import typing as t
 
-from ...core.disks.local import LVM, ON_LVM, checked_group
+from ...core.disks.stores.registry import NEED_GROUP, STORE_TYPES
 from ...core.errors import InvalidInput
 from ..images.images import BaseImage
 from ..os.locks import host_lock
@@ -61,15 +61,16 @@ _Maker = t.Callable[[str, t.Sequence[DiskSpec], t.Mapping[str, BaseImage], bool]
 
 def _maker(uuid: str, specs: t.Sequence[DiskSpec], volume_group: str) -> _Maker:
     backends = {spec.backend for spec in specs}
-    if not backends.intersection(ON_LVM):
+    if not backends.intersection(NEED_GROUP):
         return ensure_files
     if len(backends) > 1:
         raise InvalidInput(
             reason="disks of instance %s must all have one backend, got %s" % (uuid, ", ".join(sorted(backends)))
         )
-    vg = checked_group(specs[0].backend, volume_group)
+    store = STORE_TYPES[specs[0].backend]
+    vg = store.checked_group(volume_group)
     # Only where they are needed: a module loads its files each time that it runs.
-    if specs[0].backend == LVM:
+    if store.is_volume:
         from .lvm_disks import ensure_volumes as ensure
     else:
         from .mounted_disks import ensure_mounted as ensure

@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ...core.amounts import GIB
-from ...core.disks.local import QCOW2_ON_LVM, checked_group
+from ...core.disks.stores.registry import STORE_TYPES
 from ...core.errors import DriverNotInitialized
 from ..lvm import lvm
 from .instance_tags import by_instance
@@ -24,7 +24,8 @@ def group_facts(backend: str, volume_group: str, ledger_id: str = "") -> dict[st
     :raises InvalidInput: the group is not set.
     :raises DriverNotInitialized: the group does not exist or is not usable.
     """
-    vg = checked_group(backend, volume_group)
+    store = STORE_TYPES[backend]
+    vg = store.checked_group(volume_group)
     try:
         group = lvm.read_group(vg, ledger_id)
         lvm.check_group(group)
@@ -36,7 +37,7 @@ def group_facts(backend: str, volume_group: str, ledger_id: str = "") -> dict[st
         ) from None
 
     def gb(room: int) -> int:
-        return promised_gb(room, group.extent_size) if backend == QCOW2_ON_LVM else room // GIB
+        return promised_gb(room, group.extent_size) if store.is_file_system else room // GIB
 
     total, free = gb(group.size), gb(group.free)
     return {

@@ -14,7 +14,8 @@ import dataclasses
 import os
 import typing as t
 
-from ...core.disks.local import DISK, QCOW2, QCOW2_ON_LVM, volume_name
+from ...core.disks.local import DISK, QCOW2, volume_name
+from ...core.disks.stores.qcow2_on_lvm import Qcow2OnLvm
 from ...core.errors import InvalidDiskInfo
 from ..images.images import BaseImage
 from ..lvm import lvm
@@ -91,7 +92,7 @@ def mount_again(vg: str, folder: str) -> str:
 
 def holder_record(vg: str, size: int) -> dict[str, t.Any]:
     """The record of the logical volume in disk.info. :arg size: in bytes"""
-    return {"kind": DISK, "format": QCOW2_ON_LVM, "virtual_size": size, "volume_group": vg}
+    return {"kind": DISK, "format": Qcow2OnLvm.name, "virtual_size": size, "volume_group": vg}
 
 
 def _described(place: str, spec: DiskSpec, bases: t.Mapping[str, BaseImage]) -> dict[str, t.Any]:

@@ -19,8 +19,9 @@ import shutil
 import typing as t
 from dataclasses import replace
 
-from ...core.disks.local import LVM, ON_LVM, QCOW2, QCOW2_ON_LVM
+from ...core.disks.local import QCOW2
 from ...core.disks.rescue import DISK as RESCUE
+from ...core.disks.stores.registry import STORE_TYPES
 from ...core.errors import BootflowError, Conflict, InvalidDiskInfo
 from ...core.guest.domain.element import parse
 from ...core.guest.nvram import NVRAM
@@ -69,7 +70,7 @@ def prepare(
         try:
             _remove(folder, NEW, PART)
             of_disks = volumes.recorded(group, folder)
-            if of_disks.vg or all(spec.backend not in ON_LVM for spec in made):
+            if of_disks.vg or all(not STORE_TYPES[spec.backend].needs_group for spec in made):
                 group = of_disks
             records = _copied(group, folder, sizes, left, made)
             os.rename(part, os.path.join(folder, NEW))
@@ -94,10 +95,10 @@ def _copied(
     if missing:
         raise InvalidDiskInfo(reason="folder %s has no disk %s" % (place, ", ".join(missing)))
     records = {n: r for n, r in there.items() if n != RESCUE and n not in left}
-    on_lvm = {n: r for n, r in records.items() if r.get("format") == LVM}
+    on_lvm = {n: r for n, r in records.items() if volumes.is_volume(r)}
     files = {n: r for n, r in records.items() if n not in on_lvm}
     needed = _check(place, files)
-    own_system = place != folder or any(spec.backend == QCOW2_ON_LVM for spec in made)
+    own_system = place != folder or any(STORE_TYPES[spec.backend].is_file_system for spec in made)
     if own_system and place == folder and records:
         raise InvalidDiskInfo(
             reason="the disks in folder %s are not in a file system of their own" % folder,
@@ -121,8 +122,10 @@ def _copied(
     check_room(folder, needed)
     if group.vg:
         write_records(part, volumes.of_group(group))  # before one is created, because back() finds the group here
-        write_records(part, volumes.copied(group, uuid, on_lvm, sizes, [s for s in made if s.backend == LVM]))
-    return _fill(folder, part, files, sizes, [s for s in made if s.backend != LVM])
+        write_records(
+            part, volumes.copied(group, uuid, on_lvm, sizes, [s for s in made if STORE_TYPES[s.backend].is_volume])
+        )
+    return _fill(folder, part, files, sizes, [s for s in made if not STORE_TYPES[s.backend].is_volume])
 
 
 def _check(folder: str, records: t.Mapping[str, t.Mapping[str, t.Any]]) -> int:

@@ -15,7 +15,8 @@ import contextlib
 import os
 import typing as t
 
-from ...core.disks.local import DISK, QCOW2_ON_LVM, volume_name
+from ...core.disks.local import DISK, volume_name
+from ...core.disks.stores.registry import type_of_record
 from ..lvm import lvm
 from ..os import fstab, mounts
 from .file_disks import records_of, write_records
@@ -28,8 +29,8 @@ from .resized_volumes import NEW, Group
 
 def is_holder(records: t.Mapping[str, t.Any]) -> bool:
     """Whether the records of an instance's folder are those of a file system in which it has its disks."""
-    record = records.get(DISK)
-    return isinstance(record, dict) and record.get("format") == QCOW2_ON_LVM
+    store = type_of_record(records.get(DISK))
+    return store is not None and store.is_file_system
 
 
 def place_of(group: Group, folder: str) -> str:

@@ -18,7 +18,9 @@ import contextlib
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ...core.disks.local import DISK, LVM, ON_LVM, volume_name
+from ...core.disks.local import DISK, volume_name
+from ...core.disks.stores.lvm import Lvm
+from ...core.disks.stores.registry import NEED_GROUP, type_of_record
 from ...core.errors import BootflowError, InvalidDiskInfo
 from ..lvm import lvm
 from ..lvm.lvm_tags import DELETING
@@ -51,14 +53,20 @@ def recorded(given: Group, *folders: str) -> Group:
         str(record.get("volume_group"))
         for folder in folders
         for record in records_of(folder).values()
-        if isinstance(record, dict) and record.get("format") in ON_LVM
+        if isinstance(record, dict) and record.get("format") in NEED_GROUP
     }
     return replace(given, vg=min(found, default=""))
 
 
+def is_volume(record: t.Mapping[str, t.Any]) -> bool:
+    """Return whether the disk with this record is a logical volume."""
+    store = type_of_record(record)
+    return store is not None and store.is_volume
+
+
 def of_group(group: Group) -> dict[str, t.Any]:
     """Records from which recorded() gives the group, before there are disks."""
-    return {DISK: {"format": LVM, "volume_group": group.vg}}
+    return {DISK: {"format": Lvm.name, "volume_group": group.vg}}
 
 
 def copied(

@@ -22,7 +22,8 @@ import typing as t
 from dataclasses import dataclass
 from functools import partial
 
-from ...core.disks.local import DISK, QCOW2_ON_LVM, image_marker, image_of_base, is_confinable
+from ...core.disks.local import DISK, image_marker, image_of_base, is_confinable
+from ...core.disks.stores.registry import places, type_of_record
 from ...core.errors import InvalidDiskInfo, RemoteError, WaitTimeout
 from ...core.guest.domain.element import parse
 from ..images.backing import read_backing
@@ -83,7 +84,7 @@ def purge_images(
 
 def mark_bases_used(folder: str) -> None:
     """Before the disks in the directory of an instance are removed: the age of their base images counts from now."""
-    for place in (folder, os.path.join(folder, DISK)):
+    for place in places(folder):
         for record in records_of(place).values():
             name = record.get("base") if isinstance(record, dict) else None
             if isinstance(name, str) and image_of_base(name) and os.path.basename(name) == name:
@@ -217,8 +218,8 @@ def _of_folders(instances_path: str) -> list[str]:
         # Of the folders of instances only: one that is resized has copies that use the same base images.
         records = records_of(parent) if os.path.dirname(parent) == root else {}
         for record in records.values():
-            place = os.path.join(parent, DISK)
-            if isinstance(record, dict) and record.get("format") == QCOW2_ON_LVM and not os.path.ismount(place):
+            store, place = type_of_record(record), os.path.join(parent, DISK)
+            if store is not None and store.is_file_system and not os.path.ismount(place):
                 raise InvalidDiskInfo(
                     reason="the disks of instance %s are not mounted on %s, so the base images that they use are unknown"
                     % (os.path.basename(parent), place),

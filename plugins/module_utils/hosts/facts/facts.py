@@ -14,8 +14,8 @@ import typing as t
 from xml.sax.saxutils import escape, quoteattr
 
 from ...core.amounts import GIB
-from ...core.disks.local import ON_LVM
 from ...core.disks.rescue import is_rescue
+from ...core.disks.stores.registry import DEFAULT, STORE_TYPES
 from ...core.errors import BootflowError, InvalidInput
 from ...core.guest.domain.element import parse, to_text
 from ...core.guest.domain.metadata import NovaInstanceConfig
@@ -62,7 +62,7 @@ def compute_node(
     write_cache: bool = True,
     pci_device_spec: t.Any = (),
     isolated_disk_paths: t.Sequence[str] = (),
-    disk_backend: str = "qcow2",
+    disk_backend: str = DEFAULT,
     volume_group: str = "",
     disk_medium: str = "",
     ledger_id: str = "",
@@ -129,7 +129,7 @@ def compute_node(
             "initiator": initiator_name(),
             "qemu_iscsi": qemu_opens_iscsi(),
         }
-        if disk_backend in ON_LVM:
+        if STORE_TYPES[disk_backend].needs_group:
             node.update(group_facts(disk_backend, volume_group, ledger_id))
         else:
             node.update(disk_facts(instances_path))
@@ -137,7 +137,7 @@ def compute_node(
         node["stats"] = {"disk_backend": disk_backend, **({"disk_medium": disk_medium} if disk_medium else {})}
         node["vcpus_used"] = vcpus_used(domains)
     connects = (volume_attach == KERNEL and bool(node["initiator"])) or bool(isolated_disk_paths)
-    node["guest_content"] = guest_rules.exposed(connects) if connects or disk_backend in ON_LVM else []
+    node["guest_content"] = guest_rules.exposed(connects) if connects or STORE_TYPES[disk_backend].needs_group else []
     if node["guest_content"]:
         node["stats"]["guest_content"] = "; ".join(node["guest_content"])[:255]
     if virt_type == "auto" and verdict.virt_type == "qemu":

@@ -16,7 +16,8 @@ import os
 import shutil
 import typing as t
 
-from ...core.disks.local import DISK, LVM, NONE, volume_name
+from ...core.disks.local import DISK, NONE, volume_name
+from ...core.disks.stores.registry import STORE_TYPES
 from ...core.errors import BootflowError, InvalidInput
 from ...core.guest.arriving import LocalDisk
 from ...core.guest.arriving_disks import unknown_bytes
@@ -107,8 +108,8 @@ class _Coming:
         self.ledger_id = ledger_id
         self.vg = vg
         self.inside = [d for d in disks if d.get("mounted")]  # in a file system on a logical volume
-        self.volumes = [d for d in disks if not d.get("mounted") and d["record"]["format"] == LVM]
-        self.files = [d for d in disks if not d.get("mounted") and d["record"]["format"] != LVM]
+        self.volumes = [d for d in disks if not d.get("mounted") and STORE_TYPES[d["record"]["format"]].is_volume]
+        self.files = [d for d in disks if not d.get("mounted") and not STORE_TYPES[d["record"]["format"]].is_volume]
 
     def check_group(self) -> None:
         """Check that there is a volume group where the guest needs one."""

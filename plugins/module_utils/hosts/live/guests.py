@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import typing as t
 
-from ...core.disks.local import LVM
+from ...core.disks.stores.registry import RECORD_FORMATS
 from ...core.errors import BootflowError, InstanceNotFound, MigrationPreCheckError
 from ...core.guest.domain.disk import identify_disk
 from ...core.guest.domain.element import parse, to_text
@@ -24,7 +24,6 @@ from ..os.paths import instance_dir
 from .channels import sockets_of
 from .state import moving_of
 
-_FORMATS = ("qcow2", "raw", LVM)
 _UNCACHED = ("none", "directsync")  # source: libvirt's qemuMigrationSrcIsSafe
 
 
@@ -143,7 +142,7 @@ def _disks(domain: t.Any, xml: t.Any, folder: str, uuid: str) -> t.Iterator[dict
         if path in ("", os.path.join(folder, CONFIG_DRIVE)) or _volume_of(disk) is not None:
             continue
         name, record, mounted = known.get(path, ("", {}, False))
-        if record.get("format") not in _FORMATS:
+        if record.get("format") not in RECORD_FORMATS:
             raise MigrationPreCheckError(reason="disk %s of guest %s is %s" % (target, uuid, path))
         with libvirt_errors():
             size, allocated = domain.blockInfo(target)[:2]

@@ -13,7 +13,7 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import plan as core_audit
-from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.local import BACKENDS
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.stores.registry import NAMES
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.server_groups import ServerGroup
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup, delete
@@ -165,7 +165,7 @@ def test_only_where_it_is_allowed(world: Here) -> None:
     assert begun.failed and "same_host" not in begun.failed[uuid].remedy, "a migration goes to another host"
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", NAMES)
 def test_every_backend_may_stay(world: Here, backend: str) -> None:
     uuid = world.boot("web")
     wanted = cold.Wanted(Selection(uuids=[uuid]), ("h1",), {"h1": backend}, LARGE)

@@ -1,0 +1,32 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The types of stores by their names, and by the records of disks."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .lvm import Lvm
+from .qcow2 import Qcow2
+from .qcow2_on_lvm import Qcow2OnLvm
+from .raw import Raw
+from .store_type import StoreType
+
+STORE_TYPES: dict[str, StoreType] = {each.name: each for each in (Qcow2(), Raw(), Lvm(), Qcow2OnLvm())}
+NAMES = tuple(STORE_TYPES)
+DEFAULT = Qcow2.name
+#: Formats in the records of disks.
+RECORD_FORMATS = tuple(dict.fromkeys(each.record_format for each in STORE_TYPES.values()))
+NEED_GROUP = tuple(name for name, each in STORE_TYPES.items() if each.needs_group)
+
+
+def type_of_record(record: t.Any) -> StoreType | None:
+    """Return the type that made a disk, or the file system of an instance, by its record in disk.info; None: no type did."""
+    return STORE_TYPES.get(str(record.get("format"))) if isinstance(record, dict) else None
+
+
+def places(folder: str) -> list[str]:
+    """Return the folders in which an instance can have a disk.info. :arg folder: of the instance"""
+    return list(dict.fromkeys(each.place(folder) for each in STORE_TYPES.values()))

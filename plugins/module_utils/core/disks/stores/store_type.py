@@ -1,0 +1,81 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A type of store for the local disks of guests: where their disks are, in which format, and which records disk.info has of them.
+
+hosts/disks/stores does the work on a host. source: Nova's images_type
+"""
+
+from __future__ import annotations
+
+import abc
+import posixpath
+import typing as t
+
+from ...errors import InvalidInput
+from ..local import QCOW2
+from ..logical_volumes import checked_lvm_name
+
+
+class Source(t.NamedTuple):
+    """Where QEMU finds a disk, and how it opens the disk. The fields are those of PlannedDisk.placed()."""
+
+    path: str
+    driver_format: str
+    source: str = "file"
+
+
+class StoreType(abc.ABC):
+    """A type of store. ``name``: its value of bootflow_disk_backend."""
+
+    name: str
+    #: The field ``format`` in the record of each disk.
+    record_format: str
+    #: Whether the store needs a volume group of the host.
+    needs_group = False
+    #: Whether the disk of an image is a layer over the base image of the host. If not, it is a copy.
+    is_layered = False
+    #: The format of the disk of a rescue, which is always a file in the folder of the instance.
+    rescue_format = QCOW2
+    #: Whether a disk is a logical volume.
+    is_volume = False
+    #: Whether a record of this format describes a file system of an instance, whose own records describe its disks.
+    is_file_system = False
+    #: Bytes that a disk may be larger than its flavor says: another host may have larger extents.
+    rounding = 0
+    #: The content of a disk on its way to another host, in a message.
+    content = "%d bytes"
+
+    @abc.abstractmethod
+    def source(self, uuid: str, disk: str, folder: str, volume_group: str) -> Source:
+        """Return where a disk is. :arg disk: its name. :arg folder: the folder of the instance on its host"""
+
+    def place(self, folder: str) -> str:
+        """Return the folder of the disk.info that records the disks. :arg folder: of the instance"""
+        return folder
+
+    @abc.abstractmethod
+    def has_length(self, sent: int, size: int) -> bool:
+        """Return whether ``sent`` bytes can be the content of a disk of ``size`` bytes."""
+
+    def checked_group(self, volume_group: str) -> str:
+        """Return the volume group of a store that needs one; "" for other stores.
+
+        :raises InvalidInput: the volume group is not set or has an invalid name.
+        """
+        if not self.needs_group:
+            return ""
+        if not volume_group:
+            raise InvalidInput(
+                reason="disk backend %s requires a volume group" % self.name,
+                remedy="Set bootflow_disk_volume_group for the host.",
+            )
+        return checked_lvm_name(volume_group, "volume group")
+
+
+class FilesType(StoreType):
+    """A store whose disks are files in the folder of the instance."""
+
+    def source(self, uuid: str, disk: str, folder: str, volume_group: str) -> Source:
+        return Source(posixpath.join(folder, disk), self.record_format)
