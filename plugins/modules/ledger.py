@@ -95,19 +95,19 @@ revision:
   description: Current revision (in check mode, the revision after the upgrade).
   type: str
   returned: success and state is migrated
-  sample: "0001"
+  sample: "0020"
 applied:
   description: Applied revisions.
   type: list
   elements: str
   returned: success and state is migrated
-  sample: ["0001"]
+  sample: ["0020"]
 plan:
   description: Revisions that were, or in check mode would be, applied, with their descriptions.
   type: list
   elements: dict
   returned: success and state is migrated
-  sample: [{"revision": "0001", "description": "First shape of the ledger"}]
+  sample: [{"revision": "0020", "description": "First shape of the ledger"}]
 clean_first:
   description:
     - Compute hosts with a pending cleanup that may still use a volume. The playbook boot lets them report before it accepts a

@@ -55,3 +55,13 @@ class LedgerTooOld(LedgerError):
 
     msg_fmt = "The ledger %(url)s is at revision %(revision)s, this version needs %(head)s"
     remedy = "Run bootflow.compute.ledger with state: migrated (playbook bootflow.compute.ledger)."
+
+
+class LedgerBeforeRelease(LedgerError):
+    """A version before the first release made the ledger, and no newer one upgraded it."""
+
+    msg_fmt = "The ledger %(url)s is at revision %(revision)s, from before the first release; this version upgrades ledgers from revision %(first)s on"
+    remedy = (
+        "Nothing was changed. Install commit 51acb29f of bootflow.compute and run its playbook bootflow.compute.ledger, then this version (docs/upgrade.md)."
+        " Or name a new file or database in bootflow_ledger_url."
+    )
