@@ -10,7 +10,7 @@ import typing as t
 
 from ..module_utils.core import errors
 from ..module_utils.core.amounts import counted
-from ..module_utils.core.model import Network
+from ..module_utils.core.networks.network import Network
 from ..module_utils.core.request.catalogue import parse_catalogue
 from ..module_utils.core.settings.request import CATALOGUE
 from ..module_utils.core.settings.run import PURGE, RUN

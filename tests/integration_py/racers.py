@@ -25,13 +25,9 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import power_states, states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.request import ServerRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.server_groups import ServerGroup
-from ansible_collections.bootflow.compute.plugins.module_utils.core.model import (
-    Flavor,
-    Image,
-    Network,
-    NetworkRequest,
-    Subnet,
-)
+from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor, Image, NetworkRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.network import Network
+from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.subnet import Subnet
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.options import SchedulerOptions
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept, builds, failure
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import schedule as scheduling

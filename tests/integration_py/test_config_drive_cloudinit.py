@@ -17,8 +17,8 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import metadata
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.password_hash import sha512_crypt
-from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Network
 from ansible_collections.bootflow.compute.plugins.module_utils.core.networks import network_info
+from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.network import Network
 from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.subnet import Subnet
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import config_drive
 

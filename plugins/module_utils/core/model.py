@@ -10,8 +10,6 @@ import typing as t
 from dataclasses import dataclass, field
 
 from .image_access import ImageAccess
-from .networks.subnet import Subnet
-from .networks.types.registry import DEFAULT, NETWORK_TYPES
 
 
 @dataclass(frozen=True)
@@ -45,31 +43,6 @@ class Image:
     status: str = "active"
     properties: t.Mapping[str, t.Any] = field(default_factory=dict)  # hw_*, os_*, img_*: Glance's names
     access: ImageAccess = ImageAccess()
-
-
-@dataclass(frozen=True)
-class Network:
-    """A network of the inventory (bootflow_networks)."""
-
-    id: str
-    name: str
-    subnets: tuple[Subnet, ...] = ()
-    type: str = DEFAULT.name  # of NETWORK_TYPES
-    source: str = ""  # its name on the hosts
-    mtu: int | None = None
-    enforce_allocation_pools: bool = False
-    manage: bool = False  # True: the collection defines and starts it where it is missing, if its type can be managed
-    forward: str = "none"  # of a managed network: none, nat, route, open
-
-    @property
-    def is_managed(self) -> bool:
-        """Whether each host has a network of its own for it, which the collection defines, with the gateways as addresses of the host."""
-        return self.manage and NETWORK_TYPES[self.type].can_be_managed
-
-    @property
-    def host_ranges(self) -> list[str]:
-        """The CIDRs of a managed network in which each host has an address."""
-        return [s.cidr for s in self.subnets if s.gateway_ip is not None] if self.is_managed else []
 
 
 @dataclass(frozen=True)

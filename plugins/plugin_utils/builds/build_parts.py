@@ -12,8 +12,9 @@ from dataclasses import asdict
 from ...module_utils.core import errors
 from ...module_utils.core.disks.local import image_marker_path
 from ...module_utils.core.guest.drive_files import pack_files
-from ...module_utils.core.model import Image, Network
+from ...module_utils.core.model import Image
 from ...module_utils.core.networks import dhcp
+from ...module_utils.core.networks.network import Network
 from ...module_utils.core.reading.setting import Values
 from ...module_utils.core.request.catalogue import parse_images
 from ...module_utils.core.request.catalogue_images import find_image

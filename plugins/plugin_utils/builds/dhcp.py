@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ...module_utils.core import errors
-from ...module_utils.core.model import Network
+from ...module_utils.core.networks.network import Network
 from ...module_utils.flows.recovery import reservations
 from ..run import host_settings
 from ..run.ledger_action import LedgerAction

@@ -12,7 +12,8 @@ import typing as t
 from ...module_utils.core.guest import constraints, devices, platform
 from ...module_utils.core.guest.spec import GuestSpec
 from ...module_utils.core.guest.values import VIF_LIMITS
-from ...module_utils.core.model import Flavor, Network
+from ...module_utils.core.model import Flavor
+from ...module_utils.core.networks.network import Network
 from ...module_utils.core.networks.network_info import PortRecord, build_network_info
 from ...module_utils.core.reading.setting import Values
 from ...module_utils.core.resources.numa.realtime import is_realtime

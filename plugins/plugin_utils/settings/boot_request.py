@@ -12,7 +12,7 @@ import typing as t
 from ...module_utils.core.errors import InvalidInput
 from ...module_utils.core.instances import quotas
 from ...module_utils.core.instances.request import ServerRequest
-from ...module_utils.core.model import Network
+from ...module_utils.core.networks.network import Network
 from ...module_utils.core.reading.problems import Problems
 from ...module_utils.core.request import catalogue as catalogue_module
 from ...module_utils.core.request import expand, server_request

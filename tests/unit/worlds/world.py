@@ -20,10 +20,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.model import
     Flavor,
     Image,
     ImageAccess,
-    Network,
     NetworkRequest,
-    Subnet,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.network import Network
+from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.subnet import Subnet
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.options import SchedulerOptions
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept, builds, failure
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import schedule as scheduling

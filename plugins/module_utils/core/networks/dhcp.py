@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 if t.TYPE_CHECKING:  # hosts load this file, and need no more
-    from ..model import Network
+    from .network import Network
 
 
 def options(subnet: t.Mapping[str, t.Any], forward: str, mtu: int | None) -> list[str]:

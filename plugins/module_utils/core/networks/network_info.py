@@ -14,7 +14,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..errors import NetworkNotFound, SubnetNotFound
-from ..model import Network
+from .network import Network
 from .subnet import Subnet
 from .types.registry import NETWORK_TYPES
 

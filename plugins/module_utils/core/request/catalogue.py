@@ -24,7 +24,8 @@ from ..errors import (
     SubnetNotFound,
 )
 from ..instances.server_groups import ServerGroup
-from ..model import Flavor, Image, Network
+from ..model import Flavor, Image
+from ..networks.network import Network
 from ..networks.subnet import Subnet
 from ..reading.fields import Fields, catalogue_id, entries_of
 from ..reading.nearest import suggestion

@@ -10,8 +10,8 @@ import ipaddress
 import typing as t
 
 from ..errors import BootflowError, InvalidInput
-from ..model import Network
 from ..networks.ipam import IPNetwork, default_pools, overlap, validate_pools
+from ..networks.network import Network
 from ..networks.subnet import Subnet
 from ..networks.types.registry import DEFAULT, NETWORK_TYPES
 from ..reading.fields import Fields, catalogue_id

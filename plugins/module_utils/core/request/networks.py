@@ -19,8 +19,9 @@ from ..errors import (
     NetworkDuplicated,
     NotSupportedYet,
 )
-from ..model import Network, NetworkRequest
+from ..model import NetworkRequest
 from ..networks.ipam import check_fixed_ip, overlap, parse_cidr
+from ..networks.network import Network
 from ..networks.subnet import Subnet
 from ..reading.problems import Problems
 from .catalogue import Catalogue, find_subnet

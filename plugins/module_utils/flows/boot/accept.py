@@ -20,7 +20,8 @@ from ...core.guest import config_drive_rules
 from ...core.guest.names import domain_name, short_domain_names
 from ...core.instances import quotas, states
 from ...core.instances.request import ServerRequest
-from ...core.model import Network, NetworkRequest
+from ...core.model import NetworkRequest
+from ...core.networks.network import Network
 from ...core.reading import identifiers
 from ...core.reading.problems import Problems
 from ...core.request import expand

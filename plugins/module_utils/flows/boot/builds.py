@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from ...core import errors
 from ...core.instances import build_outcome, states
-from ...core.model import Network
+from ...core.networks.network import Network
 from ...core.networks.network_info import PortRecord, build_network_info
 from ...ledger.compute import claims, history, instances, nodes, ports, runs
 from ...ledger.compute.claims import Claimed

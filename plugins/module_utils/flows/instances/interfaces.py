@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from ...core import errors
 from ...core.instances import quotas
 from ...core.interfaces.entries import STATUSES, NamedInterface, WantedInterface, take_met
-from ...core.model import Network
+from ...core.networks.network import Network
 from ...core.networks.network_info import PortRecord
 from ...core.reading.problems import Problems
 from ...core.request.networks import check_overlap

@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import asdict
 
 from ...core.instances.request import ServerRequest
-from ...core.model import Network
+from ...core.networks.network import Network
 from ...core.request import expand
 from ...core.request.hostname import instance_hostname
 from ...ledger.compute import instances, ports, requests

@@ -15,8 +15,9 @@ import random
 import typing as t
 
 from ...core import errors
-from ...core.model import Network, NetworkRequest
+from ...core.model import NetworkRequest
 from ...core.networks import ipam
+from ...core.networks.network import Network
 from ...core.networks.network_info import PortRecord
 from ...core.networks.subnet import Subnet
 from ..db.locks import take_turns

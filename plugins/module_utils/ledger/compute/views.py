@@ -12,7 +12,7 @@ import typing as t
 
 from ...core.instances import states
 from ...core.instances.progress import FIELDS
-from ...core.model import Network
+from ...core.networks.network import Network
 from ...core.networks.network_info import PortRecord
 from ...core.times import utc
 from ..db.transaction import Transaction

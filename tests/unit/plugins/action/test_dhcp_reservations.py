@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ansible_collections.bootflow.compute.plugins.action import audit, boot_build
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import LibvirtError
-from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Network
+from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.network import Network
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import reservations
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of

@@ -29,7 +29,7 @@ class NetworkType(t.Protocol):
         """Check the name of such a network on a host. :raises InvalidInput: a host cannot have this name."""
 
     def read(self, fields: Fields, subnets: t.Sequence[Subnet]) -> dict[str, t.Any]:
-        """Read the fields of the catalogue's entry that depend on the type, as fields of core.model.Network. Errors are noted in ``fields``."""
+        """Read the fields of the catalogue's entry that depend on the type, as fields of core.networks.network.Network. Errors are noted in ``fields``."""
 
     def vif(self, source: str) -> dict[str, t.Any]:
         """Return what network_info has of the network's place on the host: the ``bridge`` of the network and the ``details`` of the VIF."""

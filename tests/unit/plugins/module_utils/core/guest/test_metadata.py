@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import drive_files, metadata
-from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Network
+from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.network import Network
 from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.network_info import (
     PortRecord,
     build_network_info,

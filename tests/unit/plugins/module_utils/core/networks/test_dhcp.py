@@ -10,8 +10,8 @@ import dataclasses
 
 import pytest
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Network
 from ansible_collections.bootflow.compute.plugins.module_utils.core.networks import dhcp
+from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.network import Network
 from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.subnet import Subnet
 
 ROUTES = ({"destination": "10.9.0.0/16", "nexthop": "10.3.0.9"},)

@@ -7,8 +7,8 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Network
 from ansible_collections.bootflow.compute.plugins.module_utils.core.networks import network_info
+from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.network import Network
 from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.subnet import Subnet
 
 PORT_ID = "1b2c3d4e-5f60-4718-89ab-cdef01234567"

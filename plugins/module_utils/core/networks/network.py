@@ -1,0 +1,37 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A network of the catalogue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .subnet import Subnet
+from .types.registry import DEFAULT, NETWORK_TYPES
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network of the inventory (bootflow_networks)."""
+
+    id: str
+    name: str
+    subnets: tuple[Subnet, ...] = ()
+    type: str = DEFAULT.name  # of NETWORK_TYPES
+    source: str = ""  # its name on the hosts
+    mtu: int | None = None
+    enforce_allocation_pools: bool = False
+    manage: bool = False  # True: the collection defines and starts it where it is missing, if its type can be managed
+    forward: str = "none"  # of a managed network: none, nat, route, open
+
+    @property
+    def is_managed(self) -> bool:
+        """Whether each host has a network of its own for it, which the collection defines, with the gateways as addresses of the host."""
+        return self.manage and NETWORK_TYPES[self.type].can_be_managed
+
+    @property
+    def host_ranges(self) -> list[str]:
+        """The CIDRs of a managed network in which each host has an address."""
+        return [s.cidr for s in self.subnets if s.gateway_ip is not None] if self.is_managed else []
