@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from .. import errors
 from . import states
+from .verdicts.answer import guest_of
 
 Answer = t.Dict[str, t.Any]
 Answers = t.Dict[str, Answer]  # by the uuids of instances
@@ -35,10 +36,9 @@ class Outcome:
     def of_answer(
         cls, answer: t.Mapping[str, t.Any], error: errors.BootflowError | None, vm_state: str | None = None
     ) -> Outcome:
-        """What a host answered. After a failure it has a ``power_state`` only if that is known: NOSTATE is that of a guest without a domain."""
-        said = answer.get("power_state")
-        gone = error is not None and (said == states.NOSTATE or isinstance(error, errors.InstanceNotFound))
-        return cls(int(said or states.NOSTATE), error, vm_state, gone)
+        """Return what a host answered. See guest_of()."""
+        power_state, gone = guest_of(answer, error)
+        return cls(power_state, error, vm_state, gone)
 
 
 def vm_state_after(rule: states.Action, fails_to: str | None, outcome: Outcome) -> str | None:

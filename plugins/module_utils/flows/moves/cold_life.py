@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from ...core import errors
 from ...core.instances import move_life, moves, states
 from ...core.instances.move_life import Event
+from ...core.instances.verdicts.cold import vm_state_at_source
 from ...core.model import Flavor
 from ...core.request.image_rules import local_root_gb
 from ...ledger.compute import claims, cleanups, history, instances, ports, requests, runs
@@ -251,17 +252,9 @@ def _ending(its: Operation, m: Moving, result: Result) -> Ending:
     if m.over:
         stays = move_life.REVERT_FAILED if its is REVERT else move_life.ARRIVED
         return Ending(m, states.RESIZED, stays, result.power_state, launched=its is not REVERT)
-    vm_state = vm_state_at_source(m.move.old_vm_state, result)
+    vm_state = vm_state_at_source(m.move.old_vm_state, result.power_state, result.gone)
     event = move_life.REVERTED if its is REVERT else move_life.FAILED
     return Ending(m, vm_state, event, result.power_state, launched=its is REVERT)
-
-
-def vm_state_at_source(before: str, result: Result) -> str:
-    """The vm_state of an instance that did not move, or came back. :arg before: the one with which it set out"""
-    if result.gone:
-        return states.ERROR
-    known = result.power_state != states.NOSTATE  # else the next report tells
-    return states.STOPPED if known and result.power_state != states.RUNNING else before
 
 
 class Leaving(t.NamedTuple):

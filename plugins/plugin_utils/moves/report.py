@@ -1,0 +1,93 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Instances in the results of moves: as the stage ``begin`` returns them, and in the report of the stage ``finish``."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...module_utils.core.instances import states
+from ...module_utils.core.instances.power_states import POWER_STATES
+from ...module_utils.flows.moves.moving_instance import Moving
+from ...module_utils.ledger.compute.instances import Instance
+from ..run import tables
+from ..run.stages import Failed, Item, Items, Result, Stages
+
+#: What to do after a resize or cold migration.
+WHAT_NOW = (
+    "%s: bootflow.compute.confirm_resize keeps this, bootflow.compute.revert_resize brings back what was. Until then the room of"
+    " both is reserved."
+)
+
+
+def item_of(m: Moving) -> Item:
+    """Return what all stages must know of an instance."""
+    return {
+        "uuid": m.uuid,
+        "name": m.row.display_name,
+        "domain": m.row.domain_name,
+        "source": m.move.source_compute,
+        "destination": m.move.dest_compute,
+        "vm_state": m.row.vm_state,
+        "made_for": m.made_for,
+    }
+
+
+def as_it_is(row: Instance) -> Item:
+    """Return an instance with which the operation does nothing, for the result of the stage ``begin``."""
+    return {
+        "name": row.display_name,
+        "uuid": row.uuid,
+        "host": row.host,
+        "vm_state": row.vm_state,
+        "power_state": row.power_state,
+    }
+
+
+def not_placed(rows: t.Mapping[str, Instance], failed: Failed) -> list[Item]:
+    """Return the instances for which no host was found. :arg rows: of these, and of others"""
+    return [{**as_it_is(rows[u]), "error": e.as_dict()} for u, e in failed.items()]
+
+
+def line_of(unchanged: Item, why: str) -> tuple[t.Any, ...]:
+    """Return a row of the table, for ``more`` of report(). :arg unchanged: see as_it_is()"""
+    power = POWER_STATES.get(unchanged["power_state"])
+    return unchanged["name"], unchanged["uuid"], None, unchanged["host"], unchanged["vm_state"], power, why
+
+
+def report(
+    stages: Stages,
+    shown: t.Sequence[Item],
+    lost: Items,
+    note_of: t.Callable[[Item], str] = lambda item: "",
+    more: t.Sequence[t.Sequence[t.Any]] = (),
+    back: bool = False,
+    before: t.Mapping[str, str] | None = None,
+) -> Result:
+    """Return the result of the stage ``finish``, which failed if an instance did. People get its table, if they want one.
+
+    :arg shown: each has its name, uuid, source, destination, host, vm_state, power_state and error. :arg lost: not_placed()
+    :arg note_of: what the table says of one of ``shown`` that has no error. :arg more: further rows of it, see line_of()
+    :arg back: the instances return to their sources. :arg before: uuid -> the vm_state that check mode tells, too
+    """
+    check_mode = stages.action.check_mode
+    rows: list[t.Sequence[t.Any]] = []
+    for i in shown:
+        note = i["error"]["code"] if i["error"] else note_of(i)
+        ends = (i["destination"], i["source"]) if back else (i["source"], i["destination"])
+        was = (before or {}).get(i["uuid"], i["vm_state"]) if check_mode else i["vm_state"]
+        rows.append((i["name"], i["uuid"], *ends, tables.change(was, i["vm_state"]), _power(i), note))
+    rows += [(i["name"], i["uuid"], i["host"], None, i["vm_state"], _power(i), i["error"]["code"]) for i in lost]
+    rows += more
+    waiting = [row[0] for row in rows if row[4] == states.RESIZED]
+    if check_mode or stages.options.get("follow_file"):  # apply confirms them itself
+        waiting = []
+    head = ("INSTANCE", "UUID", "FROM", "TO", "VM_STATE", "POWER_STATE", "NOTE")
+    stages.table(head, rows, [WHAT_NOW % ", ".join(waiting)] if waiting else [])
+    return stages.finish([*shown, *lost], shown)
+
+
+def _power(item: t.Mapping[str, t.Any]) -> str | None:
+    return POWER_STATES.get(item["power_state"]) if item["power_state"] else None
