@@ -30,7 +30,6 @@ LONGER = {
     "instance_info",
     "instance_interface",
     "instance_operation",
-    "power_sync",
     "volume_extend",
     "volume_schedule",
     "watch",

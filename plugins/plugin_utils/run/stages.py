@@ -99,9 +99,11 @@ class Stages:
         """Whether a host's result is of this stage and round."""
         return result.get("phase") == stage and result.get("attempt", 1) == self.attempt()
 
-    def answers(self, stage: str) -> dict[str, Answer]:
-        """Return what the hosts of all items answered in ``stage``, by UUID: silence() where a host answered nothing."""
-        items, field = self.items(), self.answered_by[stage]
+    def answers(self, stage: str, items: t.Mapping[str, Item] | None = None) -> dict[str, Answer]:
+        """Return what hosts answered of items in ``stage``, by UUID: silence() where a host answered nothing. :arg items: None: all"""
+        if items is None:
+            items = self.items()
+        field = self.answered_by[stage]
         results = self._results(stage, sorted({str(i[field]) for i in items.values()}))
         outcomes = {h: r.get("outcomes") or {} for h, r in results.items() if r and self.is_current(r, stage)}
         return {u: outcomes.get(i[field], {}).get(u) or silence(i[field]) for u, i in items.items()}
