@@ -10,13 +10,13 @@ import typing as t
 
 from ...module_utils.core.settings.live import ABORT, FORCE_COMPLETE, LIVE
 from ...module_utils.flows.instances.operation import Selection
-from ...module_utils.flows.moves import live_course
+from ...module_utils.flows.moves import live_life
 from ..run import host_settings
 from ..run.ledger_action import LedgerAction
 from ..run.results import item_errors
 from ..run.stages import Failed, Item, Outcomes, Result, Stages
 
-ACTION = {live_course.ABORT: ABORT, live_course.FORCE_COMPLETE: FORCE_COMPLETE}  # of the module
+ACTION = {live_life.ABORT: ABORT, live_life.FORCE_COMPLETE: FORCE_COMPLETE}  # of the module
 
 
 class Intervention(Stages):
@@ -29,7 +29,7 @@ class Intervention(Stages):
     def __init__(self, action: LedgerAction, registered: t.Mapping[str, str]):
         super().__init__(action, registered)
         self.called = self.options["operation"]
-        self.operation = live_course.INTERVENTIONS[self.called]
+        self.operation = live_life.INTERVENTIONS[self.called]
 
     def on_controller(self) -> t.Mapping[str, t.Callable[[], Result]]:
         return {"begin": self._begin, "finish": self._finish}
@@ -40,7 +40,7 @@ class Intervention(Stages):
     def _begin(self) -> Result:
         """Select the instances whose migrations run. Returns them, and their source hosts."""
         selection = Selection.from_options(self.options)
-        moving = self.action.write(lambda tx: live_course.under_way(tx, self.operation, selection))
+        moving = self.action.write(lambda tx: live_life.under_way(tx, self.operation, selection))
         items = [
             {
                 "name": m.row.display_name,
@@ -77,7 +77,7 @@ class Intervention(Stages):
         if items and not self.action.check_mode:
             failed = {i["uuid"]: str(i["error"]["message"]) for i in items if i["error"]}
             uuids = [i["uuid"] for i in items]
-            self.action.open_ledger().transact(live_course.intervened, self.operation, failed, uuids)
+            self.action.open_ledger().transact(live_life.intervened, self.operation, failed, uuids)
         rows = [(i["name"], i["uuid"], i["source"], i["destination"], self._note(i)) for i in items]
         self.table(("INSTANCE", "UUID", "FROM", "TO", "NOTE"), rows)
         return self.finish(items, host="source")

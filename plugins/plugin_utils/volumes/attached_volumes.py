@@ -4,16 +4,13 @@
 
 """The compute host's part of attachments: volumes connected and disconnected on the current host, and as a guest's disks.
 
-Two connectors (the variable bootflow_volume_attach of the host): ``kernel``, the host logs in and the guest gets a block device;
-``qemu``, QEMU logs in by itself, with a secret from libvirt.
+The variable bootflow_volume_attach of the host selects the connector (core.volumes.connectors).
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
-import re
 import typing as t
 from dataclasses import dataclass, replace
 
@@ -24,8 +21,9 @@ from ...module_utils.core.guest.devices import volume_source
 from ...module_utils.core.guest.domain.element import to_text
 from ...module_utils.core.settings.hosts import HOST
 from ...module_utils.core.volumes import names
-from ...module_utils.core.volumes.attachment import DONE, KERNEL, NONE, ON_THE_WAY, QEMU
-from ...module_utils.core.volumes.qemu_connection import iscsi_connection
+from ...module_utils.core.volumes.attachment import DONE, NONE, ON_THE_WAY
+from ...module_utils.core.volumes.connectors.initiator import host_initiator
+from ...module_utils.core.volumes.connectors.registry import CONNECTOR_TYPES, connector_type
 from ...module_utils.core.volumes.states import ATTACHED, DETACHED
 from ...module_utils.flows.attachments import exports, life, migration_attachments, moving
 from ...module_utils.ledger.compute import instances, moves, nodes
@@ -34,10 +32,11 @@ from ...module_utils.ledger.db.transaction import Transaction
 from ...module_utils.ledger.storage import attachments, volumes
 from ...module_utils.ledger.storage.attachments import Attachment, Connector
 from ...module_utils.ledger.storage.volumes import VolumeRow
-from ..run import host_settings, host_variables
+from ..run import host_variables
 from ..run.ledger_action import LedgerAction
 from ..run.results import item_errors
-from .volume_secrets import chap_of
+from .connectors.host_connector import chap
+from .connectors.registry import HOST_CONNECTORS, HOST_LOGINS
 
 Problems = t.Dict[str, errors.BootflowError]
 
@@ -75,7 +74,7 @@ class Attached:
     @property
     def key(self) -> str:
         """Its key in a module's outcomes."""
-        return self.secret if self.row.connector == QEMU else self.volume_id
+        return HOST_CONNECTORS[connector_type(self.row.connector).name].key(self)
 
 
 def load(tx: Transaction, uuids: t.Collection[str]) -> dict[str, list[Attached]]:
@@ -139,34 +138,14 @@ def connectors_of(
 
 
 def connector_of(host: str, kind: str, facts: t.Mapping[str, t.Any]) -> Connector:
-    """The connector of ``host``: volumes of its instances are exported to this initiator.
-
-    :arg facts: the host's report. QEMU accepts any initiator name, so a host without one gets a name derived from its
-        name in the inventory.
-    """
-    word = re.sub(r"[^a-z0-9_.-]+", "-", host.lower()).strip("-.")[:128] or "host"
-    if word != host:  # another host may become the same word
-        word += "-" + hashlib.sha256(host.encode()).hexdigest()[:8]
-    made = names.INITIATOR_PREFIX + word
-    return Connector(host, str(facts.get("initiator") or made), kind)
+    """The connector of ``host``: volumes of its instances are exported to this initiator. :arg facts: the host's report"""
+    return Connector(host, host_initiator(host, facts.get("initiator")), kind)
 
 
 def check_host(host: str, connector: str | None, facts: t.Mapping[str, t.Any]) -> None:
     """:raises HostLacksHardware: the host cannot use this connector; another host may."""
-    if connector == KERNEL and not facts.get("initiator"):
-        raise errors.HostLacksHardware(
-            host=host,
-            model="iSCSI initiator",
-            reason="/etc/iscsi/initiatorname.iscsi contains no valid name",
-            remedy="Install open-iscsi there (bootflow.compute.prepare does), or set bootflow_volume_attach: qemu.",
-        )
-    if connector == QEMU and facts.get("qemu_iscsi") is False:
-        raise errors.HostLacksHardware(
-            host=host,
-            model="iSCSI driver of QEMU",
-            reason="block-iscsi.so is not installed",
-            remedy="Install qemu-block-extra there (bootflow.compute.prepare does), or set bootflow_volume_attach: kernel.",
-        )
+    if connector is not None:
+        CONNECTOR_TYPES[connector].check_host(host, facts)
 
 
 # --- as a guest's disk --------------------------------------------------------------------------------------------------
@@ -196,14 +175,8 @@ def guest_disk(disk: PlannedDisk, attached: Attached | None) -> PlannedDisk:
         "readonly": disk.readonly or row.attach_mode == "ro",
         "shareable": bool(volume is not None and volume.multiattach),
     }
-    if row.connector == QEMU and row.iqn:
-        portals = [names.split_portal(p) for p in row.portals or ()]
-        user = _chap(attached).user
-        connection = iscsi_connection(
-            row.iqn, t.cast(int, row.lun), portals, user, row.initiator or "", attached.secret
-        )
-        return disk.placed("", "raw", "network", connection=connection, **more)
-    return disk.placed(row.device_path or names.device_to_come(row.volume_id), "raw", "block", io="native", **more)
+    place = connector_type(row.connector).disk(row, lambda: chap(attached).user, attached.secret)
+    return disk.placed(**place, **more)
 
 
 # --- connecting -------------------------------------------------------------------------------------------------------
@@ -232,11 +205,11 @@ def connect(
     usable = [a for a in usable if a.id in allowed]
     served = ledger.inspect(exports.served, sorted(allowed)) if allowed else set()
     paths: dict[str, str | None] = {}
-    log_in = functools.partial(_initiator, action, "connected", served=served)
-    for connector, work in ((KERNEL, log_in), (QEMU, functools.partial(_secrets, action, "present"))):
-        done, failed = _done(action, [a for a in usable if a.row.connector == connector], work)
+    for name, connector in HOST_CONNECTORS.items():
+        mine = [a for a in usable if a.row.connector == name]
+        done, failed = _done(action, mine, functools.partial(connector.connect, action, served=served))
         problems.update(failed)
-        paths.update({i: outcome.get("path") if connector == KERNEL else None for i, outcome in done.items()})
+        paths.update({i: outcome.get("path") if connector.kind.host_logs_in else None for i, outcome in done.items()})
     if paths:
         ledger.transact(life.connected, paths)
     return problems
@@ -257,15 +230,14 @@ def disconnect(
     """
     problems: Problems = {}
     free = []
-    log_out = functools.partial(_initiator, action, "disconnected")
-    for connector, work in ((KERNEL, log_out), (QEMU, functools.partial(_secrets, action, "absent"))):
-        mine = [a for a in found if a.row.connector == connector]
+    for name, connector in HOST_CONNECTORS.items():
+        mine = [a for a in found if a.row.connector == name]
         begun = [a for a in mine if a.row.iqn and a.row.connection != NONE]
         touched = [a for a in begun if a.alone or a.volume_id not in shared]
-        done, failed = _done(action, touched, work)
+        done, failed = _done(action, touched, functools.partial(connector.disconnect, action))
         free += [a for a in mine if a not in touched or a.id in done]
         problems.update(failed)
-    free += [a for a in found if a.row.connector not in (KERNEL, QEMU)]
+    free += [a for a in found if a.row.connector not in HOST_CONNECTORS]
     if free:
         ledger.transact(ended, [a.id for a in free])
     return problems
@@ -300,10 +272,7 @@ def forget(action: LedgerAction, ledger: Ledger, uuids: t.Collection[str]) -> Pr
     connector = HOST.of(host_variables.of_host(action.task_vars["hostvars"], host)).volume_attach
     free = [a for a in found if a.alone or a.volume_id not in shared]
     mine = [replace(a, row=a.row._replace(connector=connector)) for a in free]
-    work = _initiator if connector == KERNEL else _secrets
-    problems = _done(
-        action, mine, functools.partial(work, action, "disconnected" if connector == KERNEL else "absent")
-    )[1]
+    problems = _done(action, mine, functools.partial(HOST_CONNECTORS[connector].disconnect, action))[1]
     return {a.row.instance_uuid: problems[a.id] for a in mine if a.id in problems}
 
 
@@ -324,10 +293,8 @@ def connected_to(tx: Transaction, host: str, uuids: t.Collection[str]) -> list[A
 
 
 def source_of(row: Attachment) -> str:
-    """Where the guest's host has the volume: the path of its device, or IQN/LUN with QEMU's connector; "" if it is not known."""
-    if row.connector == QEMU:
-        return "%s/%d" % (row.iqn, row.lun) if row.iqn and row.lun is not None else ""
-    return row.device_path or ""
+    """Where the guest's host has the volume, as its connector has it; "" if it is not known."""
+    return connector_type(row.connector).source_of(row)
 
 
 def sources_on(tx: Transaction, host: str, uuids: t.Collection[str] | None = None) -> dict[str, dict[str, str]]:
@@ -426,7 +393,7 @@ def _coming(tx: Transaction, host: str, uuids: t.Collection[str]) -> tuple[list[
 def reconnect(action: LedgerAction, found: t.Sequence[Attached]) -> Problems:
     """Log the current host in to these again if it is not, with the credentials of its own records. Those that no guest has are left alone.
 
-    With QEMU's connector there is nothing to do: libvirt has the secret, as long as libvirtd runs.
+    Where guests log in there is nothing to do: libvirt has the secrets, as long as libvirtd runs.
     """
     host = action.task_vars["inventory_hostname"]
     lost = {
@@ -439,17 +406,23 @@ def reconnect(action: LedgerAction, found: t.Sequence[Attached]) -> Problems:
         for a in found
         if a.row.attach_status == ATTACHED and (a.row.attached_host, a.row.connection) != (host, DONE)
     }
-    mine = [a for a in found if a.row.connector == KERNEL and a.id not in lost and _is_had(a.row)]
-    log_in = functools.partial(_initiator, action, "connected", served=[a.id for a in mine])
-    return {**lost, **_done(action, mine, log_in)[1]}
+    problems: Problems = {**lost}
+    for name, connector in HOST_LOGINS.items():
+        mine = [a for a in found if a.row.connector == name and a.id not in lost and _is_had(a.row)]
+        log_in = functools.partial(connector.connect, action, served=[a.id for a in mine])
+        problems = {**problems, **_done(action, mine, log_in)[1]}
+    return problems
 
 
 def rescan(action: LedgerAction, found: t.Sequence[Attached]) -> Problems:
     """Update the size of these on the host; QEMU does this by itself when the guest's disk is resized."""
-    mine = {a.id: a for a in found if a.row.connector == KERNEL}
-    done, problems = _done(action, list(mine.values()), functools.partial(_initiator, action, "rescanned"))
-    small = {i: _too_small(outcome, mine[i]) for i, outcome in done.items()}
-    return {**problems, **{i: problem for i, problem in small.items() if problem is not None}}
+    problems: Problems = {}
+    for name, connector in HOST_LOGINS.items():
+        mine = {a.id: a for a in found if a.row.connector == name}
+        done, failed = _done(action, list(mine.values()), functools.partial(connector.rescan, action))
+        small = {i: _too_small(outcome, mine[i]) for i, outcome in done.items()}
+        problems = {**problems, **failed, **{i: problem for i, problem in small.items() if problem is not None}}
+    return problems
 
 
 def _too_small(outcome: t.Mapping[str, t.Any], attached: Attached) -> errors.BootflowError | None:
@@ -477,40 +450,3 @@ def _done(
     problems = item_errors({"outcomes": outcomes}, {a.key for a in found})
     bad = {a.id: problems[a.key] for a in found if a.key in problems}
     return {a.id: outcomes[a.key] for a in found if a.id not in bad}, bad
-
-
-def _initiator(
-    action: LedgerAction, state: str, found: t.Sequence[Attached], served: t.Collection[str] = ()
-) -> dict[str, t.Any]:
-    """:arg served: attachments whose host already has a session for another guest, whose CHAP secret is no longer known."""
-    connections = {}
-    for each in found:  # one for each volume: several instances share its session
-        row = each.row
-        connections[each.volume_id] = {
-            "volume_id": each.volume_id,
-            "state": state,
-            "iqn": row.iqn,
-            "lun": row.lun,
-            "portals": list(row.portals or ()),
-        }
-        if each.id in served:
-            connections[each.volume_id]["shared"] = True
-        elif state == "connected":
-            chap = _chap(each)
-            connections[each.volume_id].update(chap_user=chap.user, chap_secret=chap.secret)
-    workers = host_settings.workers(action, len(connections))
-    result = action.run_module("iscsi_initiator", {"connections": list(connections.values()), "workers": workers})
-    return t.cast("dict[str, t.Any]", result["outcomes"])
-
-
-def _chap(attached: Attached) -> names.ChapCredentials:
-    return chap_of(attached.volume_id, str(attached.row.initiator))
-
-
-def _secrets(action: LedgerAction, state: str, found: t.Sequence[Attached]) -> dict[str, t.Any]:
-    desired = {
-        a.secret: {"state": state} if state == "absent" else {"state": state, "value": _chap(a).secret} for a in found
-    }
-    secrets = [{"iqn": iqn, **fields} for iqn, fields in desired.items()]
-    result = action.run_module("iscsi_secret", {**host_settings.libvirt_arguments(action), "secrets": secrets})
-    return t.cast("dict[str, t.Any]", result["outcomes"])

@@ -31,9 +31,6 @@ from .states import ATTACHED, ATTACHING, DETACHED, ERROR_ATTACHING, RESERVED
 NONE, BEGUN, DONE, ENDING = "none", "begun", "done", "ending"
 PROGRESS = (NONE, BEGUN, DONE, ENDING)
 
-#: Connectors: the kernel's initiator logs in and the guest gets a block device, or QEMU logs in by itself.
-KERNEL, QEMU = "kernel", "qemu"
-
 ON_THE_WAY = (RESERVED, ATTACHING, ERROR_ATTACHING)
 
 #: A target may be made, and its host connect: for a new attachment, or for a guest that has the volume and comes to another host.

@@ -14,7 +14,8 @@ import typing as t
 
 from ...core import errors
 from ...core.volumes import attach_rules, attachment, model, names, pool_hosts, states
-from ...core.volumes.attachment import DONE, IDLE, NONE, ON_THE_WAY, QEMU
+from ...core.volumes.attachment import DONE, IDLE, NONE, ON_THE_WAY
+from ...core.volumes.connectors.registry import CONNECTOR_TYPES
 from ...ledger.compute import history, instances, nodes
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, backends, deletions, volume_history, volumes
@@ -198,9 +199,11 @@ def bound_to(connector: Connector, row: Attachment, volume: VolumeRow | None) ->
 
 
 def _initiator(connector: Connector, row: Attachment, volume: VolumeRow | None) -> str:
-    """The host's initiator, whose one session serves all guests; with QEMU each guest of a shared volume, or of one that two hosts have, has its own."""
+    """The host's initiator, whose one session serves all guests. Where guests log in, each guest of a shared volume, or of one that two hosts have, has
+    an initiator of its own.
+    """
     shared = row.beside != attachments.OWN or (volume is not None and volume.multiattach)
-    if connector.kind == QEMU and shared:
+    if shared and not CONNECTOR_TYPES[connector.kind].host_logs_in:
         return names.attachment_initiator(row.id)
     return connector.initiator
 

@@ -15,7 +15,8 @@ import typing as t
 
 from ...core import errors
 from ...core.volumes import attachment, states
-from ...core.volumes.attachment import DONE, ENDING, NONE, QEMU
+from ...core.volumes.attachment import DONE, ENDING, NONE
+from ...core.volumes.connectors.registry import connector_type
 from ...ledger.compute import instances, nodes
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, volumes
@@ -89,11 +90,15 @@ def take_unconnected(
 ) -> list[str]:
     """Take what a fault has left without a connection, to be connected where these locked instances are. Returns their uuids.
 
-    :arg places: uuid -> its host. :arg gone: those of them whose domains their hosts have lost: where QEMU logs in, only these had the users
+    :arg places: uuid -> its host. :arg gone: those of them whose domains their hosts have lost: where guests log in, only these had the users
     :raises InvalidVolume, VolumeLocked: another host may still be connected, or another run works on it.
     """
     its = attachments.select(tx, instance_uuids=gone, attach_statuses=(states.ATTACHED,)) if gone else []
-    left = {r.id: r.instance_uuid for r in its if r.connector == QEMU and attachment.QEMU_GONE.admits(r.state)}
+    left = {
+        r.id: r.instance_uuid
+        for r in its
+        if not connector_type(r.connector).host_logs_in and attachment.QEMU_GONE.admits(r.state)
+    }
     lost = sorted({*left.values(), *(r.instance_uuid for r in _unconnected(tx, places))})
     if not lost:
         return []

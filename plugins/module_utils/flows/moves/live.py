@@ -17,7 +17,7 @@ from ...core.instances import moves, states
 from ...core.instances.power_states import POWER_STATES
 from ...core.reading.nearest import suggestion
 from ...core.scheduler.options import SchedulerOptions
-from ...core.volumes.attachment import KERNEL
+from ...core.volumes.connectors.registry import CONNECTOR_TYPES
 from ...core.volumes.names import normal_name
 from ...ledger.compute import claims, history, instances, nodes
 from ...ledger.compute import moves as ledger_moves
@@ -164,7 +164,7 @@ def _connectors(
 def _check_initiator(connector: Connector, rows: t.Sequence[Attachment]) -> None:
     """:raises HostLacksHardware: the kernels of both hosts log in under one name, so that no target can tell them apart."""
     taken = {normal_name(r.initiator) for r in rows if r.initiator}
-    if connector.kind == KERNEL and normal_name(connector.initiator) in taken:
+    if CONNECTOR_TYPES[connector.kind].host_logs_in and normal_name(connector.initiator) in taken:
         raise errors.HostLacksHardware(
             host=connector.host,
             model="iSCSI initiator",

@@ -23,7 +23,7 @@ from ...core.guest.domain.namespaces import NOVA_NAMESPACE
 from ...core.guest.names import cpu_flag_name
 from ...core.instances.move_mark import is_complete
 from ...core.instances.power_states import power_state_of
-from ...core.volumes.attachment import KERNEL
+from ...core.volumes.connectors.registry import CONNECTOR_TYPES
 from ...core.volumes.names import check_initiator
 from ..copies.other_disks import other_disks
 from ..disks.devices import isolated_disks
@@ -79,7 +79,7 @@ def compute_node(
     :arg isolated_disk_paths: physical disks that can be given to guests as a whole.
     :arg disk_backend: storage of the local disks of guests; with lvm and qcow2_on_lvm the sizes are those of ``volume_group``.
     :arg ledger_id: folders and logical volumes of other ledgers are not reported; their domains are, with their ledger.
-    :arg volume_attach: how guests of this host get volumes: kernel or qemu; "": not known, and nothing is reported of it.
+    :arg volume_attach: how guests of this host get volumes, one of CONNECTOR_TYPES; "": not known, and nothing is reported of it.
     :arg cpu_flags: CPU features that guests are to have or not to have, such as ``+pcid``; those that libvirt does not know are reported.
     :arg volumes: also list the disks of guests that are not the instances'; uuid -> id of a volume that it has -> where this host has it.
     :arg disk_medium: medium of the local disks as configured: hdd, ssd, nvme.
@@ -136,7 +136,8 @@ def compute_node(
             node["disk_available_least"] = (free_bytes(instances_path) - overcommitted_bytes(domains)) // GIB
         node["stats"] = {"disk_backend": disk_backend, **({"disk_medium": disk_medium} if disk_medium else {})}
         node["vcpus_used"] = vcpus_used(domains)
-    connects = (volume_attach == KERNEL and bool(node["initiator"])) or bool(isolated_disk_paths)
+    logs_in = bool(volume_attach) and CONNECTOR_TYPES[volume_attach].host_logs_in
+    connects = (logs_in and bool(node["initiator"])) or bool(isolated_disk_paths)
     node["guest_content"] = guest_rules.exposed(connects) if connects or STORE_TYPES[disk_backend].needs_group else []
     if node["guest_content"]:
         node["stats"]["guest_content"] = "; ".join(node["guest_content"])[:255]

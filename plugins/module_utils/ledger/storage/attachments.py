@@ -16,6 +16,7 @@ from ...core import errors
 from ...core.instances import states as vm_states
 from ...core.volumes import attachment, names, states
 from ...core.volumes.attachment import BEGUN, DONE, ENDING, NONE, Event, State
+from ...core.volumes.connectors.registry import DEFAULT
 from ...core.volumes.pool_hosts import extract_host
 from ..compute import runs
 from ..compute.history import LastFault
@@ -70,11 +71,11 @@ class Attachment(t.NamedTuple):
 
 
 class Connector(t.NamedTuple):
-    """How a compute host reaches volumes. ``kind``: KERNEL (the host logs in) or QEMU (QEMU logs in)."""
+    """How a compute host reaches volumes. ``kind``: the name of its ConnectorType."""
 
     host: str  # the inventory's name
     initiator: str  # IQN
-    kind: str = attachment.KERNEL
+    kind: str = DEFAULT.name
 
 
 class Reservation(t.NamedTuple):

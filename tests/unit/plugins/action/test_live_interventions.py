@@ -13,13 +13,13 @@ import pytest
 from ansible_collections.bootflow.compute.plugins.action import instance_live_intervene as intervene
 from ansible_collections.bootflow.compute.plugins.action import instance_live_migrate
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import live_course
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import live_life
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
 
 from .test_moves import Fleet
 
-OPERATIONS = list(live_course.INTERVENTIONS)
+OPERATIONS = list(live_life.INTERVENTIONS)
 LEFT = {"changed": True, "total": 4 << 20, "remaining": 3 << 20, "error": None}
 
 
@@ -52,12 +52,12 @@ def fleet(world: World) -> Telling:
     fleet = Telling(world)
     (item,) = fleet.stage(instance_live_migrate, "begin", names=["web"])["instances"]
     with world.ledger.write() as tx:
-        live_course.run(tx.for_run(world.context("o")), [item["uuid"]])
+        live_life.run(tx.for_run(world.context("o")), [item["uuid"]])
     return fleet
 
 
 def journal(world: World, operation: str) -> list[tuple[str, str]]:
-    event = live_course.INTERVENTIONS[operation].name
+    event = live_life.INTERVENTIONS[operation].name
     return [(str(e.result), str(e.details)) for e in world.rows(tables.instance_action_events) if e.event == event]
 
 

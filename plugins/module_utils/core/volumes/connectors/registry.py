@@ -1,0 +1,21 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The types of connectors, by the word that bootflow_volume_attach and the ledger have for each."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .connector_type import ConnectorType
+from .kernel import Kernel
+from .qemu import Qemu
+
+DEFAULT: ConnectorType = Kernel()
+CONNECTOR_TYPES: t.Mapping[str, ConnectorType] = {each.name: each for each in (DEFAULT, Qemu())}
+
+
+def connector_type(name: str | None) -> ConnectorType:
+    """Return the connector of an attachment; the default for one that no host is bound to, of which nothing is known in any of them."""
+    return DEFAULT if name is None else CONNECTOR_TYPES[name]
