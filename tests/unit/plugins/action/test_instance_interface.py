@@ -16,8 +16,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.interfaces.e
     NamedInterface,
     WantedInterface,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.core.interfaces.interface_outcomes import stays_in_ledger
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import NetworkRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import interfaces
+from ansible_collections.bootflow.compute.plugins.plugin_utils.operations.interfaces import BEGUN, item_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, network
 
@@ -25,7 +27,7 @@ from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, 
 def test_an_error_of_several_interfaces_is_told_once_of_each() -> None:
     one = errors.HypervisorUnavailable(host="h1", reason="no socket")
     before = one.as_dict()
-    first, second = (instance_interface._kept(one) for _number in range(2))
+    first, second = (stays_in_ledger(one) for _number in range(2))
     assert one.as_dict() == before
     for each in (first, second):
         assert (each.code, each.message) == (one.code, one.message)
@@ -68,8 +70,8 @@ class Host:
             mine = tx.for_run(self.world.context("a"))
             begun = interfaces.begin_attach(mine, [entry], self.world.networks, None, ["h1"], {})
         (found,) = begun.found
-        work = {"h1": [instance_interface._item(found, True)]}
-        hostvars = {"localhost": {instance_interface.BEGUN: {"work": work}}, "h1": {}}
+        work = {"h1": [item_of(found, True)]}
+        hostvars = {"localhost": {BEGUN: {"work": work}}, "h1": {}}
         groups = {"all": ["localhost", "h1"], "bootflow_compute": ["h1"]}
         variables = {"inventory_hostname": "h1", "groups": groups, "hostvars": hostvars}
         options = {"operation": "attach_interface", "phase": "work", "interfaces": []}
