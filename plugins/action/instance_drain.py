@@ -122,7 +122,7 @@ class ActionModule(LedgerAction):
             why.update({i["uuid"]: i["error"] for i in self._registered(before).get("not_placed", [])})
             why.update({i["uuid"]: i["error"] for i in self._registered(after).get("instances", []) if i["error"]})
         with contextlib.closing(self.rehearsal_ledger() if self.check_mode else self.open_ledger()) as ledger:
-            left = ledger.inspect(drain.left, self.host)
+            left = ledger.inspect(drain.remaining_instances, self.host)
         if self.check_mode:  # they would have left
             left = {u: its for u, its in left.items() if u in why}
         unknown = errors.RemoteError(reason="it was not migrated").as_dict()

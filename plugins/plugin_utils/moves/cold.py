@@ -23,7 +23,7 @@ from ...module_utils.flows.instances.operation import Selection
 from ...module_utils.flows.instances.operations import OPERATIONS
 from ...module_utils.flows.moves import cold, cold_life, confirm, local_disks, revert
 from ...module_utils.flows.moves.local_disks import Journey
-from ...module_utils.flows.moves.moving_instance import Moving
+from ...module_utils.flows.moves.moving_instance import MovingInstance
 from ...module_utils.flows.recovery import moves as recovery
 from ...module_utils.ledger.compute import moves as ledger_moves
 from ...module_utils.ledger.compute import nodes
@@ -102,7 +102,7 @@ class ColdMove(ColdHosts):
         reports = host_reports.of_this_run(self.action)
 
         def begin(tx: Transaction) -> tuple[revert.Reverting, Flavors, set[str]]:
-            recovery.settle_on_lost(tx, selection)
+            recovery.settle_on_lost_hosts(tx, selection)
             found = {h: silence_in(h, reports.get(h) or {}) for h in revert.former_hosts(tx, selection)}
             silent = {h: e for h, e in found.items() if e is not None}
             heard = [h for h in found if h not in silent and reports[h].get("compute_node")]
@@ -111,7 +111,7 @@ class ColdMove(ColdHosts):
             begun = revert.begin_revert(tx, selection, known, limits, silent, inventory, has)
             down = nodes.forced_down(tx)
             self._check_limit(tx, begun.moving, down)
-            return begun, cold_life.flavors_of(tx, begun.moving), down
+            return begun, cold_life.flavor_names(tx, begun.moving), down
 
         back, flavors, down = self.action.write(begin)
         items = [self._item(m, Journey(), flavors[m.uuid], down=down) for m in back.moving]
@@ -127,10 +127,10 @@ class ColdMove(ColdHosts):
             self._check_limit(tx, begun.moving)
             addresses = {r.host: r.host_ip for r in nodes.rows(tx, ("host", "node", "host_ip"))}
             journeys = local_disks.journeys(tx, [m.move for m in begun.moving])
-            new = sorted({m.move.dest_compute for m in begun.moving if not ledger_moves.stays(m.move)})
+            new = sorted({m.move.dest_compute for m in begun.moving if not ledger_moves.is_same_host_resize(m.move)})
             # Destinations that are asked before a guest is shut down for them.
             unheard = [] if self.action.check_mode or not new else nodes.stale_hosts(tx, new, confirm.SURE)
-            return begun, addresses, journeys, cold_life.flavors_of(tx, begun.moving), unheard
+            return begun, addresses, journeys, cold_life.flavor_names(tx, begun.moving), unheard
 
         begun, addresses, journeys, flavors, unheard = self.action.write(begin)
         items = [
@@ -139,7 +139,7 @@ class ColdMove(ColdHosts):
         ]
         return self._begun(begun, items, flavors, unheard)
 
-    def _check_limit(self, tx: Transaction, moves: t.Sequence[Moving], down: t.Collection[str] = ()) -> None:
+    def _check_limit(self, tx: Transaction, moves: t.Sequence[MovingInstance], down: t.Collection[str] = ()) -> None:
         """Refuse moves whose hosts the limit of the run leaves out. :arg down: hosts that are not asked
 
         :raises InvalidInput: see refuse_left_out().
@@ -150,7 +150,7 @@ class ColdMove(ColdHosts):
 
     def _item(
         self,
-        m: Moving,
+        m: MovingInstance,
         journey: Journey,
         flavors: tuple[str, str],
         address: str | None = None,
@@ -182,7 +182,7 @@ class ColdMove(ColdHosts):
         """Return what is before the operation, and after it."""
         return (new, former) if self.reverts else (former, new)
 
-    def _described(self, m: Moving, flavors: tuple[str, str]) -> tuple[str, str]:
+    def _described(self, m: MovingInstance, flavors: tuple[str, str]) -> tuple[str, str]:
         """Return the lines of the diff: an instance before and after."""
         ends = (
             (m.move.source_compute, flavors[0], m.move.old_disks),
@@ -248,7 +248,7 @@ class ColdMove(ColdHosts):
         """
         hosts_of_items = {i[end] for i in self.items().values() for end in ("source", "destination")}
         connectors = connectors_of(self.action.task_vars["hostvars"], hosts_of_items)
-        hosts, lacking = self.action.open_ledger().transact(moving.follow, sorted(uuids), connectors)
+        hosts, lacking = self.action.open_ledger().transact(moving.rebind_to_current_host, sorted(uuids), connectors)
         return reachable(self.action, hosts), lacking
 
     # --- back -----------------------------------------------------------------------------------------------------------
@@ -261,7 +261,7 @@ class ColdMove(ColdHosts):
         items, found = self.items(), self._verdicts()
         back = [u for u, verdict in found.items() if verdict.comes_back]
         lost = [u for u, verdict in found.items() if verdict.lost]
-        went = {m.uuid for m in self.action.open_ledger().transact(cold_life.go_back, back, lost)} if back else set()
+        went = {m.uuid for m in self.action.open_ledger().transact(cold_life.roll_back, back, lost)} if back else set()
         at_home = [u for u, verdict in found.items() if not verdict.over or u in went]
         taken_over = self.result("switch")["lost"]
         owned = [u for u in at_home if u not in taken_over]

@@ -58,7 +58,7 @@ class ColdHosts(Stages):
 
     def lost_in(self, tx: Transaction, uuids: t.Collection[str]) -> Failed:
         kept = {m.uuid for m in cold_life.load(tx, sorted(uuids))}
-        return cold_life.lost(tx, set(uuids) - kept)
+        return cold_life.ownership_errors(tx, set(uuids) - kept)
 
     def _lost_on(self, host: str) -> Failed:
         """Return why instances that come to this host or leave it are no longer this run's."""
@@ -225,7 +225,7 @@ class ColdHosts(Stages):
         """Start the guests of instances that have arrived. Returns their outcomes, and the UUIDs of the instances whose start was tried."""
         off = [i["uuid"] for i in items if not i["runs"]]
         with contextlib.closing(self.action.open_ledger()) as ledger:
-            uuids = ledger.inspect(cold_life.arrived_on, host, [i["uuid"] for i in items])
+            uuids = ledger.inspect(cold_life.arrivals_on, host, [i["uuid"] for i in items])
         resized = self._resize_disks(
             "resized", [{"uuid": i["uuid"]} for i in items if i["uuid"] in uuids and on_one_host(i)]
         )

@@ -113,7 +113,9 @@ class Evacuation(Stages):
             return []
         hosts = {str(r.host) for r in begun.rows if r.uuid in begun.volumes}
         connectors = attached_volumes.connectors_of(self.action.task_vars["hostvars"], hosts)
-        found, _lacking = self.action.open_ledger().transact(moving.follow, sorted(begun.volumes), connectors)
+        found, _lacking = self.action.open_ledger().transact(
+            moving.rebind_to_current_host, sorted(begun.volumes), connectors
+        )
         return reachable(self.action, found)
 
     # --- build ----------------------------------------------------------------------------------------------------------
@@ -148,7 +150,7 @@ class Evacuation(Stages):
         """Read the instances that this run still builds here. :arg work: gets the work to do"""
 
         def load(tx: Transaction) -> list[Build]:
-            rows = evacuate_life.built_on(tx, host, [i["uuid"] for i in items])
+            rows = evacuate_life.instances_built_on(tx, host, [i["uuid"] for i in items])
             return of_ledger.load(tx, [r for r in rows if instances.is_placed(r)])
 
         work.append(rebuild.Rebuilding(self.action, self.action.open_ledger().inspect(load)))
@@ -166,7 +168,7 @@ class Evacuation(Stages):
         work.builds = {b.uuid: b for b in work.good(work.builds.values())}
         volumes = [i["uuid"] for i in items if i["cut_off"] is not None and i["uuid"] in work.builds]
         if volumes:
-            let_in.update(self.action.open_ledger().inspect(moving.still_let_in, volumes))
+            let_in.update(self.action.open_ledger().inspect(moving.open_exports, volumes))
             cut_off = [u for u in volumes if u not in let_in]
             work.problems.update({**let_in, **attached_volumes.come_to_host(self.action, cut_off)[1]})
             work.builds = {b.uuid: b for b in work.good(work.builds.values())}
@@ -200,7 +202,7 @@ class Evacuation(Stages):
             hosts = {i["source"] for i in items}
             connectors = attached_volumes.connectors_of(self.action.task_vars["hostvars"], hosts)
             ids = [each for i in items for each in i["cut_off"]]
-            self.action.open_ledger().transact(moving.not_cut_off, ids, connectors)
+            self.action.open_ledger().transact(moving.restore_to_source_host, ids, connectors)
 
     def _finish(self) -> Result:
         begun, items, answers = self.result("begin"), self.items(), self.answers("build")

@@ -40,7 +40,7 @@ class Intervention(Stages):
     def _begin(self) -> Result:
         """Select the instances whose migrations run. Returns them, and their source hosts."""
         selection = Selection.from_options(self.options)
-        moving = self.action.write(lambda tx: live_life.under_way(tx, self.operation, selection))
+        moving = self.action.write(lambda tx: live_life.running_migrations(tx, self.operation, selection))
         items = [
             {
                 "name": m.row.display_name,
@@ -77,7 +77,7 @@ class Intervention(Stages):
         if items and not self.action.check_mode:
             failed = {i["uuid"]: str(i["error"]["message"]) for i in items if i["error"]}
             uuids = [i["uuid"] for i in items]
-            self.action.open_ledger().transact(live_life.intervened, self.operation, failed, uuids)
+            self.action.open_ledger().transact(live_life.journal_intervention, self.operation, failed, uuids)
         rows = [(i["name"], i["uuid"], i["source"], i["destination"], self._note(i)) for i in items]
         self.table(("INSTANCE", "UUID", "FROM", "TO", "NOTE"), rows)
         return self.finish(items, host="source")

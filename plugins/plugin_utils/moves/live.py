@@ -86,7 +86,7 @@ class LiveMigration(LiveHosts):
             refuse_left_out(asked, action.within_limit(sorted(asked)))
             addresses = {r.host: r.host_ip for r in nodes.rows(tx, ("host", "node", "host_ip"))}
             storage_hosts = reachable(action, moving.storage_hosts(tx)) if begun.with_volumes else []
-            return begun, addresses, live_pins.of(tx, begun.moving), storage_hosts
+            return begun, addresses, live_pins.pins_on_destination(tx, begun.moving), storage_hosts
 
         begun, addresses, pins, storage_hosts = action.write(begin)
         items = [
@@ -115,14 +115,14 @@ class LiveMigration(LiveHosts):
         """End the migrations of the last round. A guest that its destination refused gets another one, claimed in the same transaction."""
         last, items, wanted = self.result("begin"), self.items(), self._wanted()
         endings, unknown = self._endings()
-        refused: dict[str, live.Refused] = {}
+        refused: dict[str, live.Refusal] = {}
         tried: dict[str, list[dict[str, t.Any]]] = {}
         for uuid in self.result("switch")["refused"]:
             item, its = items[uuid], endings[uuid]
             if its.error is not None and verdicts.may_try_again(its, item["volumes"]):
                 tried[uuid] = [*item.get("tried", ()), {"host": item["destination"], **its.error.as_dict()}]
                 hosts = {str(each["host"]) for each in tried[uuid]}
-                refused[uuid] = live.Refused(live_life.Result(*its), hosts)
+                refused[uuid] = live.Refusal(live_life.Result(*its), hosts)
         others = {u: live_life.Result(*its) for u, its in endings.items() if u not in refused}
         candidates = Candidates(self.action)
         connectors = live_settings.connectors(self.action, wanted.known_hosts)
@@ -130,7 +130,7 @@ class LiveMigration(LiveHosts):
 
         def again(tx: Transaction) -> live.Begun:
             failed.update(live_life.finish(tx, others))
-            return live.again(tx, wanted, refused, candidates.read, candidates.options, connectors)
+            return live.retry_elsewhere(tx, wanted, refused, candidates.read, candidates.options, connectors)
 
         begun, result = self._start(candidates, again)
         for uuid, error in begun.failed.items():

@@ -214,7 +214,7 @@ class LiveHosts(Stages):
         ]
         to_send = {i["uuid"]: self._to_send(i, looked[i["uuid"]]["guest"], prepared[i["uuid"]]) for i in ready}
         with contextlib.closing(self.action.open_ledger()) as ledger:
-            owned = set(ledger.transact(live_life.run, list(to_send)))
+            owned = set(ledger.transact(live_life.mark_running, list(to_send)))
         items = [i for i in ready if i["uuid"] in owned]
         volumes = {i["uuid"]: self._volumes_here(i["destination"], [i["uuid"]]).get(i["uuid"], {}) for i in items}
         settings = host_settings.values(self.action, LIVE)

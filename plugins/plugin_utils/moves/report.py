@@ -10,7 +10,7 @@ import typing as t
 
 from ...module_utils.core.instances import states
 from ...module_utils.core.instances.power_states import POWER_STATES
-from ...module_utils.flows.moves.moving_instance import Moving
+from ...module_utils.flows.moves.moving_instance import MovingInstance
 from ...module_utils.ledger.compute.instances import Instance
 from ..run import tables
 from ..run.stages import Failed, Item, Items, Result, Stages
@@ -22,7 +22,7 @@ WHAT_NOW = (
 )
 
 
-def item_of(m: Moving) -> Item:
+def item_of(m: MovingInstance) -> Item:
     """Return what all stages must know of an instance."""
     return {
         "uuid": m.uuid,

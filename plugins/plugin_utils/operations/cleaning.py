@@ -77,7 +77,7 @@ def clean_host(action: LedgerAction, instances: list[dict[str, t.Any]]) -> Clean
             # A guest that still exists keeps the session, which it may share with another.
             gone = [uuid for uuid in uuids if uuid not in problems]
             shared = ledger.inspect(attachments.shared_on, host, [a.volume_id for a in volumes], gone)
-            connected = attached_volumes.disconnect(action, ledger, volumes, shared, moving.left_host)
+            connected = attached_volumes.disconnect(action, ledger, volumes, shared, moving.mark_disconnected)
             for volume in volumes:
                 if volume.id in connected:
                     problems.setdefault(volume.row.instance_uuid, connected[volume.id])

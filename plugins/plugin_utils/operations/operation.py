@@ -142,7 +142,7 @@ class InstanceOperation:
             # Its definition is written anew. A start would not know that the guest runs.
             anew = [] if self.work.sets_power else begun.rows
             gone = [r.uuid for r in anew if r.uuid in found.with_volumes and r.power_state == NOSTATE]
-            unconnected = moving.take_unconnected(tx, places, self._connector, gone)
+            unconnected = moving.adopt_unconnected(tx, places, self._connector, gone)
             if unconnected:
                 if limit is not None:
                     from ...module_utils.flows.attachments import life
@@ -389,7 +389,7 @@ class InstanceOperation:
             if lacking:
                 from ...module_utils.flows.attachments import moving
 
-                moving.kept(tx, lacking)
+                moving.release_moved(tx, lacking)
             return operation.finish(tx, self.operation, outcomes)
 
         with contextlib.closing(self.action.open_ledger()) as ledger:

@@ -256,7 +256,7 @@ def leave_host(action: LedgerAction, uuids: t.Collection[str]) -> Problems:
         if not volumes:
             return {}
         shared = ledger.inspect(shared_beside, host, volumes)
-        left = disconnect(action, ledger, volumes, shared, moving.left_host)
+        left = disconnect(action, ledger, volumes, shared, moving.mark_disconnected)
         return {a.row.instance_uuid: left[a.id] for a in volumes if a.id in left}
 
 
@@ -331,7 +331,7 @@ def come_to_host(action: LedgerAction, uuids: t.Collection[str]) -> tuple[set[st
     host = action.task_vars["inventory_hostname"]
     with contextlib.closing(action.open_ledger()) as ledger:
         found, facts = ledger.inspect(_coming, host, uuids)
-        let_in = ledger.inspect(moving.still_let_in, uuids)
+        let_in = ledger.inspect(moving.open_exports, uuids)
         ready = [a for a in found if a.row.export == DONE]
         problems = connect(action, ledger, ready, facts) if ready else {}
     for each in found:
@@ -365,14 +365,14 @@ def connect_beside(action: LedgerAction, uuids: t.Collection[str]) -> dict[str, 
 def disks_there(tx: Transaction, host: str, uuids: t.Collection[str]) -> dict[str, dict[str, str]]:
     """uuid -> id of the volume -> ``<disk>`` with its source on ``host``, which these instances' guests go to. With CHAP users."""
     found: dict[str, dict[str, str]] = {}
-    for each in of_rows(tx, migration_attachments.coming(tx, host, uuids)):
+    for each in of_rows(tx, migration_attachments.on_destination(tx, host, uuids)):
         if each.row.connection == DONE:
             found.setdefault(each.row.instance_uuid, {})[each.volume_id] = disk_xml(each)
     return found
 
 
 def _beside(tx: Transaction, host: str, uuids: t.Collection[str]) -> tuple[list[Attached], t.Mapping[str, t.Any]]:
-    found = of_rows(tx, migration_attachments.coming(tx, host, uuids))
+    found = of_rows(tx, migration_attachments.on_destination(tx, host, uuids))
     move = next(iter(moves.open_of(tx, {a.row.instance_uuid for a in found}).values()), None) if found else None
     return found, nodes.node_facts(tx, host, move.dest_node) if move is not None else {}
 
@@ -384,7 +384,7 @@ def disk_xml(attached: Attached) -> str:
 
 
 def _coming(tx: Transaction, host: str, uuids: t.Collection[str]) -> tuple[list[Attached], t.Mapping[str, t.Any]]:
-    found = of_rows(tx, moving.to_connect(tx, host, uuids))
+    found = of_rows(tx, moving.attachments_to_connect(tx, host, uuids))
     rows = instances.select_live(tx, uuids=sorted({a.row.instance_uuid for a in found})) if found else []
     node = next((str(r.node) for r in rows if r.host == host), None)
     return found, nodes.node_facts(tx, host, node) if node is not None else {}

@@ -181,7 +181,7 @@ class BootWorld(VolumeWorld):
             shared = attachments.shared_on(tx, host, [r.volume_id for r in rows], list(uuids))
         self.connections -= {(host, r.volume_id) for r in rows if r.volume_id not in shared}
         with self.ledger.write() as tx:
-            moving.left_host(tx.for_run(self.context(run)), [r.id for r in rows])
+            moving.mark_disconnected(tx.for_run(self.context(run)), [r.id for r in rows])
 
     def build(self, host: str, until: str = "active", run: str = "a") -> list[str]:
         """The same as without volumes, which are connected in the stage block_device_mapping."""

@@ -17,7 +17,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from ..instances import dead_builds, states
-from ..instances.moves import Seen, went_over
+from ..instances.moves import Seen, migration_completed
 from .storage_evidence import StorageEvidence
 
 # --- repairs ---
@@ -537,7 +537,7 @@ class _Plan:
     def _live_migration(self, instance: Instance) -> None:
         """The run that migrated it is dead; libvirt knows where the guest is."""
         here, there = self._seen(instance, instance.host or ""), self._seen(instance, instance.goes_to)
-        over = went_over(here, there)
+        over = migration_completed(here, there)
         now = "%s on %s" % (instance.vm_state, instance.host)
         then, waits = now, ""
         if over is None:

@@ -65,7 +65,7 @@ class Seen:
         return self.power_state in (power_states.RUNNING, power_states.POWER_PAUSED) and not self.moving
 
 
-def went_over(source: Seen | None, destination: Seen | None) -> bool | None:
+def migration_completed(source: Seen | None, destination: Seen | None) -> bool | None:
     """Whether a guest is on the host that it was to go to; None: that is not to be said yet.
 
     libvirt never lets it run on both. Where a guest is off on both hosts, and its former host has forgotten why, the definition tells: libvirt keeps

@@ -49,7 +49,7 @@ from ..instances import attach, delete, interfaces, lock, operation, redefine
 from ..instances.operations import find
 from ..moves import cold
 from ..moves.cold_life import RESIZE as RESIZING
-from ..moves.confirm import CONFIRM, is_there, silent_hosts
+from ..moves.confirm import CONFIRM, is_reported, silent_hosts
 from ..moves.evacuate_life import EVACUATE
 from ..moves.place import Mover
 
@@ -124,7 +124,7 @@ def hosts_to_ask(tx: Transaction, file: File) -> list[str]:
     rows = _rows(tx, file)
     entries, _digests = _names(file, rows)
     followed = [rows[k] for k, index in entries.items() if k in rows and file.requests[index].state is not None]
-    followed += [rows[k] for k in entries if k in rows and _is_built(rows[k]) and not is_there(rows[k])]
+    followed += [rows[k] for k in entries if k in rows and _is_built(rows[k]) and not is_reported(rows[k])]
     return sorted({r.host for r in followed if r.host is not None})
 
 
@@ -299,7 +299,7 @@ def _is_built(row: Instance) -> bool:
 
 def _is_lost(row: Instance) -> bool:
     """Whether its host has said last that it does not have its domain."""
-    return _is_built(row) and row.vm_state in planning.UP and not is_there(row)
+    return _is_built(row) and row.vm_state in planning.UP and not is_reported(row)
 
 
 def _redefine(tx: Transaction, file: File, found: _Read, fields: t.Mapping[Key, t.Iterable[str]]) -> None:

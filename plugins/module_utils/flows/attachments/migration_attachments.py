@@ -43,7 +43,7 @@ def refusals(
     return found
 
 
-def add(tx: Transaction, connectors: t.Mapping[str, Connector]) -> set[str]:
+def reserve_on_destination(tx: Transaction, connectors: t.Mapping[str, Connector]) -> set[str]:
     """The volumes of these instances, which this run has taken, are to be exported to their new hosts, too. {uuid: the new host}
 
     Returns the instances that have volumes.
@@ -53,14 +53,14 @@ def add(tx: Transaction, connectors: t.Mapping[str, Connector]) -> set[str]:
     if not rows:
         return set()
     known = attachments.volumes_of(tx, rows)
-    ids = attachments.reserve(tx, [_beside(r, known[r.volume_id].pool_host) for r in rows])
+    ids = attachments.reserve(tx, [_second_reservation(r, known[r.volume_id].pool_host) for r in rows])
     fresh = attachments.select(tx, ids=ids)
     bound = {r.id: life.bound_to(connectors[r.instance_uuid], r, known[r.volume_id]) for r in fresh}
     attachments.apply(tx, fresh, attachment.BIND_HOST, bound)
     return {r.instance_uuid for r in rows}
 
 
-def _beside(row: Attachment, pool_host: str | None) -> Reservation:
+def _second_reservation(row: Attachment, pool_host: str | None) -> Reservation:
     return Reservation(
         volume_id=row.volume_id,
         instance_uuid=row.instance_uuid,
@@ -73,7 +73,7 @@ def _beside(row: Attachment, pool_host: str | None) -> Reservation:
     )
 
 
-def coming(tx: Transaction, host: str, uuids: t.Iterable[str]) -> list[Attachment]:
+def on_destination(tx: Transaction, host: str, uuids: t.Iterable[str]) -> list[Attachment]:
     """The attachments of these instances, which this run migrates, to their new host."""
     return attachments.select(
         tx, instance_uuids=uuids, attached_host=host, run_id=tx.run.id, attach_statuses=ON_THE_WAY, beside=True
@@ -93,7 +93,7 @@ def take_over(tx: Transaction, uuids: t.Iterable[str]) -> None:
     attachments.apply(tx, list(new.values()), attachment.ATTACHED_TO_GUEST, theirs, **fields)
 
 
-def give_up(tx: Transaction, uuids: t.Iterable[str]) -> None:
+def end_on_destination(tx: Transaction, uuids: t.Iterable[str]) -> None:
     """The guests of these instances stay where they are: the attachments to their new hosts are to end."""
     rows = attachments.select(tx, instance_uuids=uuids, attach_statuses=ON_THE_WAY, beside=True, lock=True)
     life.end_beside(tx, rows)

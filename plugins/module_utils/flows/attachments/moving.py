@@ -79,13 +79,13 @@ def _check_storage_host(row: Attachment, volume: VolumeRow | None, inventory: t.
         )
 
 
-def take(tx: Transaction, uuids: t.Iterable[str]) -> list[Attachment]:
+def adopt(tx: Transaction, uuids: t.Iterable[str]) -> list[Attachment]:
     """Take the attachments of these instances into this run, which moves them. Their volumes are locked before any node is."""
     rows = attachments.select(tx, instance_uuids=uuids, attach_statuses=(states.ATTACHED,), lock=True)
     return attachments.apply(tx, rows, attachment.RESUME, run_id=tx.run.id)
 
 
-def take_unconnected(
+def adopt_unconnected(
     tx: Transaction, places: t.Mapping[str, str | None], connectors: life.Connectors, gone: t.Collection[str] = ()
 ) -> list[str]:
     """Take what a fault has left without a connection, to be connected where these locked instances are. Returns their uuids.
@@ -99,7 +99,7 @@ def take_unconnected(
         for r in its
         if not connector_type(r.connector).host_logs_in and attachment.QEMU_GONE.admits(r.state)
     }
-    lost = sorted({*left.values(), *(r.instance_uuid for r in _unconnected(tx, places))})
+    lost = sorted({*left.values(), *(r.instance_uuid for r in _unconnected_attachments(tx, places))})
     if not lost:
         return []
     for problem in refusals(tx, {u: places[u] for u in lost}).values():
@@ -123,7 +123,7 @@ def cut_off(tx: Transaction, uuids: t.Iterable[str]) -> None:
     attachments.apply(tx, [r for r in rows if attachment.CUT_OFF.admits(r.state)], attachment.CUT_OFF)
 
 
-def still_let_in(tx: Transaction, uuids: t.Iterable[str]) -> dict[str, errors.BootflowError]:
+def open_exports(tx: Transaction, uuids: t.Iterable[str]) -> dict[str, errors.BootflowError]:
     """uuid -> why another host cannot have the volumes of this instance: a storage host still lets the former one in."""
     rows = attachments.select(tx, instance_uuids=uuids, run_id=tx.run.id, attach_statuses=(states.ATTACHED,))
     return {
@@ -137,7 +137,7 @@ def still_let_in(tx: Transaction, uuids: t.Iterable[str]) -> dict[str, errors.Bo
     }
 
 
-def not_cut_off(tx: Transaction, ids: t.Iterable[str], connectors: life.Connectors) -> None:
+def restore_to_source_host(tx: Transaction, ids: t.Iterable[str], connectors: life.Connectors) -> None:
     """These attachments, whose instances are back on hosts that are forced down, are what they were: their storage hosts did not end them."""
     rows = attachments.select(tx, ids=ids, attach_statuses=(states.ATTACHED,), lock=True)
     rows = [r for r in rows if attachment.STILL_ADMITTED.admits(r.state)]
@@ -148,40 +148,42 @@ def not_cut_off(tx: Transaction, ids: t.Iterable[str], connectors: life.Connecto
     attachments.apply(tx, attachments.apply(tx, rows, attachment.BIND_HOST, values), attachment.STILL_ADMITTED)
 
 
-def follow(tx: Transaction, uuids: t.Iterable[str], connectors: life.Connectors) -> tuple[list[str], set[str]]:
+def rebind_to_current_host(
+    tx: Transaction, uuids: t.Iterable[str], connectors: life.Connectors
+) -> tuple[list[str], set[str]]:
     """Bind the volumes that this run's instances have left to the hosts where these are now.
 
     Returns the storage hosts that have to follow, and those of ``uuids`` whose volumes are to be connected.
     """
     life.bind_waiting(tx, connectors)
-    lacking = {r.instance_uuid for r in _unconnected(tx, uuids) if r.run_id == tx.run.id}
+    lacking = {r.instance_uuid for r in _unconnected_attachments(tx, uuids) if r.run_id == tx.run.id}
     return (storage_hosts(tx) if lacking else []), lacking
 
 
-def to_connect(tx: Transaction, host: str, uuids: t.Collection[str]) -> list[Attachment]:
+def attachments_to_connect(tx: Transaction, host: str, uuids: t.Collection[str]) -> list[Attachment]:
     """What ``host`` has to connect of these instances for this run: it lacks, or may lack, these volumes of their guests."""
-    return [r for r in _unconnected(tx, uuids) if (r.attached_host, r.run_id) == (host, tx.run.id)]
+    return [r for r in _unconnected_attachments(tx, uuids) if (r.attached_host, r.run_id) == (host, tx.run.id)]
 
 
-def _unconnected(tx: Transaction, uuids: t.Iterable[str]) -> list[Attachment]:
+def _unconnected_attachments(tx: Transaction, uuids: t.Iterable[str]) -> list[Attachment]:
     rows = attachments.select(tx, instance_uuids=uuids, attach_statuses=(states.ATTACHED,))
     return [r for r in rows if r.connection != DONE]
 
 
-def left_host(tx: Transaction, ids: t.Iterable[str]) -> None:
+def mark_disconnected(tx: Transaction, ids: t.Iterable[str]) -> None:
     """The hosts of these attachments are disconnected. Those that guests have stay attached; those that are to end do so."""
     rows = attachments.select(tx, ids=ids, lock=True)
     attachments.apply(tx, [r for r in rows if r.attach_status == states.ATTACHED], attachment.LEFT_HOST)
     life.disconnected(tx, [r.id for r in rows if r.attach_status != states.ATTACHED])
 
 
-def kept(tx: Transaction, uuids: t.Iterable[str]) -> None:
+def release_moved(tx: Transaction, uuids: t.Iterable[str]) -> None:
     """This run's work on the volumes of these instances is over; what is not connected now, their next start connects."""
     rows = attachments.select(tx, instance_uuids=uuids, run_id=tx.run.id, attach_statuses=(states.ATTACHED,))
     attachments.release_ownership(tx, [r.id for r in rows])
 
 
-def given_up(tx: Transaction, uuids: t.Iterable[str]) -> None:
+def release_after_crash(tx: Transaction, uuids: t.Iterable[str]) -> None:
     """The same after the death of the run that moved these instances."""
     rows = attachments.select(tx, instance_uuids=uuids, attach_statuses=(states.ATTACHED,))
     attachments.release_ownership(tx, [r.id for r in rows])

@@ -133,8 +133,8 @@ def _end_moves(tx: Transaction, rows: t.Sequence[Instance]) -> set[str]:
         for host in {move.source_compute, move.dest_compute} - {row.host} if move is not None else ():
             reason = "it was deleted before its move was decided"
             due.append(cleanups.Due(host, row.uuid, row.domain_name, reason))
-        if move is not None and ledger_moves.stays(move):
-            is_over = row.host is not None and ledger_moves.is_over(move, row.host, row.request_spec_id)
+        if move is not None and ledger_moves.is_same_host_resize(move):
+            is_over = row.host is not None and ledger_moves.is_at_destination(move, row.host, row.request_spec_id)
             part, reason = cleanups.OLD if is_over else cleanups.NEW, "it was deleted before its resize was decided"
             due.append(cleanups.Due(move.dest_compute, row.uuid, row.domain_name, reason, part))
     cleanups.add(tx, *due)

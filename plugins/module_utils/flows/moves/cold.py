@@ -31,7 +31,7 @@ from ..instances import cleanup, elsewhere, operation
 from ..instances.operation import Operation, Selection
 from . import cold_life, confirm, local_disks
 from .cold_life import MIGRATE, RESIZE, load
-from .moving_instance import Moving
+from .moving_instance import MovingInstance
 from .place import Mover, ReadFleet, claim
 
 
@@ -63,7 +63,7 @@ class Wanted:
 
 @dataclass
 class Begun:
-    moving: list[Moving] = field(default_factory=list)  # owned by this run
+    moving: list[MovingInstance] = field(default_factory=list)  # owned by this run
     failed: dict[str, errors.BootflowError] = field(default_factory=dict)  # uuid -> why it has no host
     rows: dict[str, Instance] = field(default_factory=dict)  # of all
     unchanged: list[Instance] = field(default_factory=list)  # have the flavor already, and wait to be confirmed
@@ -74,7 +74,7 @@ class Begun:
 
 def check(tx: Transaction, wanted: Wanted) -> None:
     """What begin() raises for states and flavors, before hosts are asked for anything. Writes nothing."""
-    _check(tx, wanted, operation.select(tx, wanted.selection, lock=False, its=wanted.operation))
+    _select_movable(tx, wanted, operation.select(tx, wanted.selection, lock=False, its=wanted.operation))
 
 
 def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: SchedulerOptions) -> Begun:
@@ -86,24 +86,24 @@ def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: Sched
     if wanted.operation is RESIZE:  # take turns with others that add to the usage, before any row is locked
         take_turns(tx, "project", {r.project for r in operation.select(tx, wanted.selection, lock=False)})
     rows = operation.select(tx, wanted.selection, its=wanted.operation)
-    found = _check(tx, wanted, rows)
+    found = _select_movable(tx, wanted, rows)
     begun = Begun(rows={r.uuid: r for r in rows}, unchanged=[r for r in rows if r.uuid not in found])
     if not found:
         return begun
     its = wanted.operation
     placed = [m.row for m in found.values()]
-    moving.take(tx, [r.uuid for r in placed])  # before any node is locked
+    moving.adopt(tx, [r.uuid for r in placed])  # before any node is locked
     check_quota(tx, wanted, list(found.values()))
     operation.start(tx, its, placed, "prep.start")
     history.start_events_on(tx, {r.uuid: r.host for r in placed}, its.name)
     hosts = claim(tx, list(found.values()), read_fleet, options)
-    begun.failed = {u: _told(h, wanted) for u, h in hosts.items() if isinstance(h, errors.BootflowError)}
-    _enter(tx, wanted, [(found[u], h) for u, h in hosts.items() if isinstance(h, Candidate)])
+    begun.failed = {u: _add_same_host_hint(h, wanted) for u, h in hosts.items() if isinstance(h, errors.BootflowError)}
+    _enter_moves(tx, wanted, [(found[u], h) for u, h in hosts.items() if isinstance(h, Candidate)])
     operation.finish(tx, its, {u: operation.Outcome(error=e) for u, e in begun.failed.items()})
     of_prep = {u: h.host if isinstance(h, Candidate) else found[u].row.host for u, h in sorted(hosts.items())}
     operation.notify(tx, its, of_prep, "prep.end")
     operation.go_on(tx, its, {u: m.row.host for u, m in found.items() if u not in begun.failed})
-    moving.kept(tx, begun.failed)
+    moving.release_moved(tx, begun.failed)
     begun.moving = [m for m in load(tx, sorted(set(found) - set(begun.failed))) if m.uuid not in begun.failed]
     return begun
 
@@ -125,7 +125,7 @@ def rehearse(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: Sc
         cleanup.finish(tx, {host: [u for u in left if left[u] == host] for host in left.values()})
 
 
-def _told(error: errors.BootflowError, wanted: Wanted) -> errors.BootflowError:
+def _add_same_host_hint(error: errors.BootflowError, wanted: Wanted) -> errors.BootflowError:
     """Why there is no host, with what leads out of it where the instance's own was left out."""
     if isinstance(error, errors.NoValidHost) and wanted.operation is RESIZE and not wanted.same_host:
         hint = "With bootflow_allow_resize_to_same_host the instance's own host is tried as well."
@@ -133,7 +133,7 @@ def _told(error: errors.BootflowError, wanted: Wanted) -> errors.BootflowError:
     return error
 
 
-def _check(tx: Transaction, wanted: Wanted, rows: t.Sequence[Instance]) -> dict[str, Mover]:
+def _select_movable(tx: Transaction, wanted: Wanted, rows: t.Sequence[Instance]) -> dict[str, Mover]:
     """uuid -> what is to be moved; without those that have the flavor already and wait to be confirmed."""
     operation.refuse_unknown(tx, rows, wanted.selection, wanted.known_hosts)
     found, refused = sort_out(tx, wanted, rows)
@@ -151,7 +151,7 @@ def sort_out(
     refused: dict[str, errors.BootflowError] = {}
     able: list[Instance] = []
     for row in rows:
-        if _has_it(row, wanted.flavor_for(row.uuid)):
+        if _has_flavor_already(row, wanted.flavor_for(row.uuid)):
             continue
         try:
             operation.check(tx, its, row, dead, wanted.known_hosts)
@@ -193,13 +193,13 @@ def judge(
                 volume_backed = bool(row.spec.get("is_bfv"))
                 image_gb, ephemerals_gb = zero_disk_gb(row.spec["image"]), local_disks.ephemerals_gb(disks[row.uuid])
                 moves.check_flavor(row.spec["flavor"], flavor, volume_backed, image_gb, ephemerals_gb)
-                old, new = local_disks.local(disks[row.uuid]), local_disks.planned(row, disks[row.uuid], flavor)
+                old, new = local_disks.local(disks[row.uuid]), local_disks.planned_disks(row, disks[row.uuid], flavor)
             _check_movable(row, flavor)
             if row.uuid in problems:
                 raise problems[row.uuid]
             key = (row.request_spec_id, flavor.name if flavor is not None else "")
             if key not in specs:
-                specs[key] = _resized(row.spec, flavor, wanted)
+                specs[key] = _spec_with_flavor(row.spec, flavor, wanted)
         except errors.BootflowError as e:
             e.details.setdefault(operation.WHOSE, row.display_name)
             refused[row.uuid] = e
@@ -212,7 +212,7 @@ def judge(
     return found, refused
 
 
-def _has_it(row: Instance, flavor: Flavor | None) -> bool:
+def _has_flavor_already(row: Instance, flavor: Flavor | None) -> bool:
     """Whether the same resize was done before."""
     waits = row.vm_state == states.RESIZED and row.task_state is None
     return waits and flavor is not None and row.spec["flavor"]["name"] == flavor.name
@@ -233,7 +233,7 @@ def _check_movable(row: PlacedInstance, flavor: Flavor | None) -> None:
         )
 
 
-def _resized(spec: t.Mapping[str, t.Any], flavor: Flavor | None, wanted: Wanted) -> dict[str, t.Any]:
+def _spec_with_flavor(spec: t.Mapping[str, t.Any], flavor: Flavor | None, wanted: Wanted) -> dict[str, t.Any]:
     """The request with the new flavor, and what that asks a host for."""
     data = spec["image"] or {}
     if flavor is None:
@@ -293,7 +293,7 @@ def check_flavor_quota(
         quotas.check_again(more, used[project], quotas.limits_of(limits, project), project)
 
 
-def _enter(tx: Transaction, wanted: Wanted, placed: t.Sequence[tuple[Mover, Candidate]]) -> None:
+def _enter_moves(tx: Transaction, wanted: Wanted, placed: t.Sequence[tuple[Mover, Candidate]]) -> None:
     """Enter the moves, and the requests with the new flavor: one for the instances that share the former and the flavor."""
     resizes = wanted.operation is RESIZE
 

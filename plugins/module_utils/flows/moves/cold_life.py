@@ -30,7 +30,7 @@ from ..attachments import moving as of_volumes
 from ..instances import operation
 from ..instances.operation import Operation
 from . import local_disks
-from .moving_instance import Moving
+from .moving_instance import MovingInstance
 
 RESIZE = Operation("resize", "resize")
 MIGRATE = Operation("migrate", "resize")
@@ -42,20 +42,20 @@ OF_TYPE = {moves.RESIZE: RESIZE, moves.MIGRATION: MIGRATE}
 AT_WORK = states.RESIZING
 
 
-def load(tx: Transaction, uuids: t.Sequence[str], lock: bool = False) -> list[Moving]:
+def load(tx: Transaction, uuids: t.Sequence[str], lock: bool = False) -> list[MovingInstance]:
     """Those of these instances that move in this run."""
     rows = instances.select_live(tx, uuids=uuids, run_id=tx.run.id, lock=lock) if uuids else []
     rows = [r for r in rows if r.task_state in AT_WORK]
     found = ledger_moves.open_of(tx, [r.uuid for r in rows])
-    return [Moving(r, found[r.uuid]) for r in rows if r.uuid in found]
+    return [MovingInstance(r, found[r.uuid]) for r in rows if r.uuid in found]
 
 
-def lost(tx: Transaction, uuids: t.Collection[str]) -> dict[str, errors.BootflowError]:
+def ownership_errors(tx: Transaction, uuids: t.Collection[str]) -> dict[str, errors.BootflowError]:
     """uuid -> why this instance does not move in this run any more. :arg uuids: those that load() left out"""
     return instances.swap_errors(tx, uuids, AT_WORK)
 
 
-def flavors_of(tx: Transaction, moving: t.Sequence[Moving]) -> dict[str, tuple[str, str]]:
+def flavor_names(tx: Transaction, moving: t.Sequence[MovingInstance]) -> dict[str, tuple[str, str]]:
     """uuid -> the names of the flavors before and after its move."""
     ids = {m.uuid: (m.move.old_request_spec_id, m.move.new_request_spec_id) for m in moving}
     resized = {each for pair in ids.values() if pair[0] != pair[1] for each in pair}
@@ -66,36 +66,36 @@ def flavors_of(tx: Transaction, moving: t.Sequence[Moving]) -> dict[str, tuple[s
 # --- over, and back -----------------------------------------------------------------------------------------------------
 
 
-def switch(tx: Transaction, uuids: t.Sequence[str]) -> list[Moving]:
+def switch(tx: Transaction, uuids: t.Sequence[str]) -> list[MovingInstance]:
     """The disks of these instances have arrived: they are on their new hosts now. Returns those that are still this run's."""
     runs.renew(tx)
     moving = [m for m in load(tx, uuids, lock=True) if m.row.task_state == states.RESIZE_MIGRATING]
     passed = [states.RESIZE_MIGRATED]
-    _swap(tx, moving, states.RESIZE_FINISH, passed)
+    _swap_task_state(tx, moving, states.RESIZE_FINISH, passed)
     _relocate(tx, moving, to_new=True)
     ledger_moves.apply(tx, [m.move for m in moving], move_life.SWITCHED)
-    of_source = {m.uuid: {"host": m.move.source_compute} for m in moving}
-    of_new = {m.uuid: {"host": m.move.dest_compute} for m in moving}
-    for moment, told in (("resize.end", of_source), ("finish_resize.start", of_new)):
-        history.notify_each(tx, told, "compute.instance.%s" % moment)
+    sources = {m.uuid: {"host": m.move.source_compute} for m in moving}
+    destinations = {m.uuid: {"host": m.move.dest_compute} for m in moving}
+    for moment, payloads in (("resize.end", sources), ("finish_resize.start", destinations)):
+        history.notify_each(tx, payloads, "compute.instance.%s" % moment)
     return load(tx, [m.uuid for m in moving])
 
 
-def arrived_on(tx: Transaction, host: str, uuids: t.Sequence[str]) -> list[str]:
+def arrivals_on(tx: Transaction, host: str, uuids: t.Sequence[str]) -> list[str]:
     """Those of these instances that this run still takes to ``host``."""
     return [m.uuid for m in load(tx, uuids) if (m.row.host, m.row.task_state) == (host, states.RESIZE_FINISH)]
 
 
-def go_back(tx: Transaction, uuids: t.Sequence[str], lost: t.Collection[str] = ()) -> list[Moving]:
+def roll_back(tx: Transaction, uuids: t.Sequence[str], lost: t.Collection[str] = ()) -> list[MovingInstance]:
     """The new hosts of these instances have nothing of them: they are where they were, with the flavor that they had.
 
     :arg lost: those whose new hosts are forced down, and did not answer: they are cleaned when they do, and let in to no volume until then
     """
     runs.renew(tx)
-    moving = [m for m in load(tx, uuids, lock=True) if m.over]
+    moving = [m for m in load(tx, uuids, lock=True) if m.at_destination]
     owing = [m for m in moving if m.uuid in lost]
     of_volumes.cut_off(tx, [m.uuid for m in owing])  # before any node is locked
-    _swap(tx, moving, states.RESIZE_REVERTING)
+    _swap_task_state(tx, moving, states.RESIZE_REVERTING)
     return_to_source(tx, moving)
     reason = "it was brought back while the host did not answer"
     cleanups.add(tx, *(cleanups.Due(m.move.dest_compute, m.uuid, m.row.domain_name, reason) for m in owing))
@@ -103,19 +103,21 @@ def go_back(tx: Transaction, uuids: t.Sequence[str], lost: t.Collection[str] = (
     return load(tx, [m.uuid for m in moving])
 
 
-def return_to_source(tx: Transaction, moving: t.Sequence[Moving]) -> None:
+def return_to_source(tx: Transaction, moving: t.Sequence[MovingInstance]) -> None:
     """Host, flavor and addresses of these locked instances are the former ones; the claim of the new host is the move's."""
     _relocate(tx, moving, to_new=False)
     ledger_moves.apply(tx, [m.move for m in moving], move_life.BROUGHT_BACK)
 
 
-def _swap(tx: Transaction, moving: t.Sequence[Moving], task_state: str, through: t.Sequence[str] = ()) -> None:
+def _swap_task_state(
+    tx: Transaction, moving: t.Sequence[MovingInstance], task_state: str, through: t.Sequence[str] = ()
+) -> None:
     before = sorted({str(m.row.task_state) for m in moving})
     notify = tx.context.notify_on_state_change
     instances.swap(tx, [m.uuid for m in moving], before, None, notify, through, task_state=task_state)
 
 
-def _relocate(tx: Transaction, moving: t.Sequence[Moving], to_new: bool) -> None:
+def _relocate(tx: Transaction, moving: t.Sequence[MovingInstance], to_new: bool) -> None:
     """Write host, request and flavor of instances, the sizes of their disks, and whose their claims and ports are."""
     if not moving:
         return
@@ -149,7 +151,7 @@ def _relocate(tx: Transaction, moving: t.Sequence[Moving], to_new: bool) -> None
         for position, disk in enumerate(disks[m.uuid] if local is None else ()):
             if disk["kind"] == "image" and disk["size_gb"] != flavor.root_gb:
                 instances.replace_disk(tx, m.uuid, position, {**disk, "size_gb": flavor.root_gb})
-    local_disks.give(tx, exchanged)
+    local_disks.replace_local_disks(tx, exchanged)
     instances.relocate(tx, rows)
     ports.bind_each(tx, {row["uuid"]: row["host"] for row in rows})
     places = {
@@ -161,7 +163,7 @@ def _relocate(tx: Transaction, moving: t.Sequence[Moving], to_new: bool) -> None
 # --- confirmed or reverted: who may be ---
 
 
-def those_that_ended(tx: Transaction, rows: t.Sequence[Instance], status: str) -> list[Instance]:
+def select_ended(tx: Transaction, rows: t.Sequence[Instance], status: str) -> list[Instance]:
     """Those of these instances whose last resize or cold migration ended with ``status``: the same again has nothing to do with them.
 
     It may have failed for others of the same selection, which wait for it.
@@ -208,9 +210,9 @@ def finish(tx: Transaction, its: Operation, results: t.Mapping[str, Result]) -> 
     """
     runs.renew(tx)
     moving = {m.uuid: m for m in load(tx, sorted(results), lock=True)}
-    of_volumes.kept(tx, moving)
-    leave_new_hosts(tx, [leaving for u, m in moving.items() if (leaving := _leaving(m, results[u])) is not None])
-    end(tx, [_ending(its, m, results[u]) for u, m in moving.items()])
+    of_volumes.release_moved(tx, moving)
+    leave_destinations(tx, [leaving for u, m in moving.items() if (leaving := _departure(m, results[u])) is not None])
+    end_moves(tx, [_ending(its, m, results[u]) for u, m in moving.items()])
     failed = {u: r.error for u, r in results.items() if r.error is not None and u in moving}
     failed.update(instances.swap_errors(tx, set(results) - set(moving), AT_WORK))
     known = {u: e for u, e in failed.items() if u in moving}
@@ -241,15 +243,15 @@ def journal(
 class Ending:
     """In what a move or a revert leaves its instance."""
 
-    moving: Moving
+    moving: MovingInstance
     vm_state: str
     event: Event  # of the move
     power_state: int
     launched: bool = False  # the guest began to run on its host now
 
 
-def _ending(its: Operation, m: Moving, result: Result) -> Ending:
-    if m.over:
+def _ending(its: Operation, m: MovingInstance, result: Result) -> Ending:
+    if m.at_destination:
         stays = move_life.REVERT_FAILED if its is REVERT else move_life.ARRIVED
         return Ending(m, states.RESIZED, stays, result.power_state, launched=its is not REVERT)
     vm_state = vm_state_at_source(m.move.old_vm_state, result.power_state, result.gone)
@@ -257,40 +259,40 @@ def _ending(its: Operation, m: Moving, result: Result) -> Ending:
     return Ending(m, vm_state, event, result.power_state, launched=its is REVERT)
 
 
-class Leaving(t.NamedTuple):
+class Departure(t.NamedTuple):
     """An instance that never was on the host that it was to go to, or leaves it."""
 
-    moving: Moving
+    moving: MovingInstance
     cleaned: bool  # the host has nothing of it
     reason: str  # why it is there no longer
 
 
-def _leaving(m: Moving, result: Result) -> Leaving | None:
-    if m.over:
+def _departure(m: MovingInstance, result: Result) -> Departure | None:
+    if m.at_destination:
         return None
     if m.row.task_state == states.RESIZE_MIGRATING:
-        return Leaving(m, result.cleaned, "its move failed")
-    if ledger_moves.stays(m.move) and not result.cleaned:
-        return Leaving(m, False, "it could not be defined again as it was")
+        return Departure(m, result.cleaned, "its move failed")
+    if ledger_moves.is_same_host_resize(m.move) and not result.cleaned:
+        return Departure(m, False, "it could not be defined again as it was")
     return None
 
 
-def leave_new_hosts(tx: Transaction, leaving: t.Sequence[Leaving]) -> None:
+def leave_destinations(tx: Transaction, leaving: t.Sequence[Departure]) -> None:
     """The claims there end when the hosts have nothing of the instances."""
     claims.release_moves(tx, {(each.moving.move.dest_compute, each.moving.uuid) for each in leaving if each.cleaned})
     owing = [(each.moving, each.reason) for each in leaving if not each.cleaned]
-    cleanups.add(tx, *(_due(m, why) for m, why in owing))
+    cleanups.add(tx, *(_cleanup_due(m, why) for m, why in owing))
 
 
-def _due(m: Moving, reason: str) -> cleanups.Due:
+def _cleanup_due(m: MovingInstance, reason: str) -> cleanups.Due:
     """What its new host is to remove of an instance that never was there: what it made for the move, or of a resize on its own host the new part."""
-    made_for = m.made_for if m.of_new == cleanups.ALL else ""
-    return cleanups.Due(m.move.dest_compute, m.uuid, m.row.domain_name, reason, m.of_new, made_for)
+    made_for = m.made_for if m.part_to_clean == cleanups.ALL else ""
+    return cleanups.Due(m.move.dest_compute, m.uuid, m.row.domain_name, reason, m.part_to_clean, made_for)
 
 
-def end(tx: Transaction, endings: t.Sequence[Ending]) -> None:
+def end_moves(tx: Transaction, endings: t.Sequence[Ending]) -> None:
     """Write the states in which moves or reverts leave their instances, and that these are over."""
-    alike: dict[tuple[t.Any, ...], list[Moving]] = {}
+    alike: dict[tuple[t.Any, ...], list[MovingInstance]] = {}
     by_event: dict[str, list[Ending]] = {}
     for each in endings:
         m = each.moving
@@ -311,27 +313,27 @@ def end(tx: Transaction, endings: t.Sequence[Ending]) -> None:
 DIED = "the run that moved it died"
 
 
-def settle(tx: Transaction, m: Moving, power_state: int | None) -> str:
+def settle_after_crash(tx: Transaction, m: MovingInstance, power_state: int | None) -> str:
     """The run that moved this locked instance is dead. Returns its vm_state now.
 
     :arg power_state: of its guest where it is; None: there is none.
     """
     reverts = m.row.task_state == states.RESIZE_REVERTING
     its = REVERT if reverts else OF_TYPE[m.move.migration_type]
-    over = m.over
+    over = m.at_destination
     if over and reverts and power_state is None:
         # The new host began to be cleaned: the instance goes back, and the rest of it is removed there.
         return_to_source(tx, [m])
-        cleanups.add(tx, cleanups.Due(m.move.dest_compute, m.uuid, m.row.domain_name, DIED, m.of_new))
+        cleanups.add(tx, cleanups.Due(m.move.dest_compute, m.uuid, m.row.domain_name, DIED, m.part_to_clean))
         vm_state, event = states.STOPPED, move_life.REVERTED
     elif over:
         vm_state, event = states.RESIZED, move_life.REVERT_FAILED if reverts else move_life.ARRIVED
     else:
         vm_state = states.ACTIVE if power_state == states.RUNNING else states.STOPPED
         event = move_life.REVERTED if reverts else move_life.FAILED
-        if m.row.task_state == states.RESIZE_MIGRATING or ledger_moves.stays(m.move):
-            leave_new_hosts(tx, [Leaving(m, cleaned=False, reason=DIED)])
-    end(tx, [Ending(m, vm_state, event, states.NOSTATE if power_state is None else power_state)])
+        if m.row.task_state == states.RESIZE_MIGRATING or ledger_moves.is_same_host_resize(m.move):
+            leave_destinations(tx, [Departure(m, cleaned=False, reason=DIED)])
+    end_moves(tx, [Ending(m, vm_state, event, states.NOSTATE if power_state is None else power_state)])
     remedy = (
         "Confirm it, or revert it."
         if vm_state == states.RESIZED

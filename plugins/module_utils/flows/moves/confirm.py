@@ -22,7 +22,7 @@ from ...ledger.compute.moves import MoveRow
 from ...ledger.db.transaction import Transaction
 from ..instances import operation
 from ..instances.operation import Operation, Selection
-from .cold_life import refuse_without_move, those_that_ended
+from .cold_life import refuse_without_move, select_ended
 
 CONFIRM = Operation("confirm_resize", "resize.confirm")
 #: Seconds for which the report of a new host is believed. source: Nova's service_down_time
@@ -49,21 +49,21 @@ def confirm(tx: Transaction, selection: Selection, window: float = 0.0) -> Confi
         that is not named is on a host that does not answer.
     """
     if selection.is_empty and window > 0:
-        due = _due(tx, window)
+        due = _waiting_longer(tx, window)
         away = silent_hosts(tx)
-        done = _decide(tx, [r for r in due if r.host not in away])
+        done = _confirm_entered(tx, [r for r in due if r.host not in away])
         done.waiting = [r for r in due if r.host in away]
         return done
     rows = operation.select(tx, selection)
     operation.refuse_unknown(tx, rows, selection)
-    unchanged = those_that_ended(tx, rows, moves.CONFIRMED)
+    unchanged = select_ended(tx, rows, moves.CONFIRMED)
     entered = operation.enter(tx, CONFIRM, [r for r in rows if r not in unchanged]).rows
-    _check_there(entered)
+    _check_reported(entered)
     away = silent_hosts(tx) if entered else set()
     unsure = [r for r in entered if r.host in away]
     if not selection.is_by_name:
-        operation.refuse([_may_be_lost(r) for r in unsure])
-    done = _decide(tx, entered, begun=True)
+        operation.refuse([_host_down_error(r) for r in unsure])
+    done = _confirm_entered(tx, entered, begun=True)
     done.unchanged, done.unsure = unchanged, unsure
     return done
 
@@ -75,7 +75,9 @@ def hosts_to_ask(tx: Transaction, selection: Selection, window: float) -> list[s
     """
     if selection.is_empty and window <= 0:
         return []
-    rows = _due(tx, window, lock=False) if selection.is_empty else operation.select(tx, selection, lock=False)
+    rows = (
+        _waiting_longer(tx, window, lock=False) if selection.is_empty else operation.select(tx, selection, lock=False)
+    )
     hosts = {str(r.host) for r in rows if r.vm_state == states.RESIZED} - nodes.forced_down(tx)
     return nodes.stale_hosts(tx, sorted(hosts), SURE)
 
@@ -88,18 +90,18 @@ def silent_hosts(tx: Transaction) -> set[str]:
     return {n.host for n in found if n.forced_down or n.unreachable_reason is not None}
 
 
-def _due(tx: Transaction, window: float, lock: bool = True) -> list[Instance]:
+def _waiting_longer(tx: Transaction, window: float, lock: bool = True) -> list[Instance]:
     rows = [r for r in instances.select_live(tx, vm_state=states.RESIZED, lock=lock) if r.task_state is None]
     found = ledger_moves.open_of(tx, [r.uuid for r in rows])
-    return [r for r in rows if r.uuid in found and found[r.uuid].updated_at <= tx.now - window and is_there(r)]
+    return [r for r in rows if r.uuid in found and found[r.uuid].updated_at <= tx.now - window and is_reported(r)]
 
 
-def is_there(row: Instance) -> bool:
+def is_reported(row: Instance) -> bool:
     """Whether its host has said that it has the guest. Else a revert may have removed it, whose answer was lost: only the former host has it then."""
     return row.power_state != states.NOSTATE
 
 
-def _check_there(rows: t.Sequence[Instance]) -> None:
+def _check_reported(rows: t.Sequence[Instance]) -> None:
     """:raises InstanceInvalidState: of one of them nobody knows whether its new host has it."""
     operation.refuse(
         [
@@ -108,12 +110,12 @@ def _check_there(rows: t.Sequence[Instance]) -> None:
                 remedy="bootflow.compute.heartbeat asks it; bootflow.compute.revert_resize brings the instance back.",
             )
             for row in rows
-            if not is_there(row)
+            if not is_reported(row)
         ]
     )
 
 
-def _may_be_lost(row: Instance) -> errors.InstanceInvalidState:
+def _host_down_error(row: Instance) -> errors.InstanceInvalidState:
     return errors.InstanceInvalidState(
         message="Cannot '%s' instance %s: %s, where it is now, is down" % (CONFIRM.called, row.uuid, row.host),
         remedy="The former host may have the only copy of the instance's disks: bootflow.compute.revert_resize brings the instance back there. To"
@@ -121,7 +123,7 @@ def _may_be_lost(row: Instance) -> errors.InstanceInvalidState:
     )
 
 
-def _decide(tx: Transaction, rows: t.Sequence[Instance], begun: bool = False) -> Confirmed:
+def _confirm_entered(tx: Transaction, rows: t.Sequence[Instance], begun: bool = False) -> Confirmed:
     """:arg begun: their beginning is in the journal"""
     found = ledger_moves.open_of(tx, [r.uuid for r in rows])
     refuse_without_move(rows, found, CONFIRM)
@@ -131,7 +133,7 @@ def _decide(tx: Transaction, rows: t.Sequence[Instance], begun: bool = False) ->
     notify = tx.context.notify_on_state_change
     done.left = {r.uuid: found[r.uuid].source_compute for r in rows}
     done.vm_states = {r.uuid: states.STOPPED if r.power_state in OFF else states.ACTIVE for r in rows}
-    cleanups.add(tx, *(_due_of(r, found[r.uuid]) for r in rows))
+    cleanups.add(tx, *(_cleanup_due(r, found[r.uuid]) for r in rows))
     for vm_state in sorted(set(done.vm_states.values())):
         mine = [uuid for uuid, its in done.vm_states.items() if its == vm_state]
         instances.swap(tx, mine, [None], None, notify, vm_state=vm_state)
@@ -141,8 +143,8 @@ def _decide(tx: Transaction, rows: t.Sequence[Instance], begun: bool = False) ->
     return done
 
 
-def _due_of(row: Instance, move: MoveRow) -> cleanups.Due:
+def _cleanup_due(row: Instance, move: MoveRow) -> cleanups.Due:
     part, reason = cleanups.ALL, "it went to %s" % move.dest_compute
-    if ledger_moves.stays(move):
+    if ledger_moves.is_same_host_resize(move):
         part, reason = cleanups.OLD, "it was resized there"
     return cleanups.Due(move.source_compute, row.uuid, row.domain_name, reason, part)

@@ -20,7 +20,7 @@ from ...ledger.compute.moves import MoveRow
 from ...ledger.db.transaction import Transaction
 from ..instances import operation
 from . import cold, live
-from .confirm import SURE, is_there, silent_hosts
+from .confirm import SURE, is_reported, silent_hosts
 
 REASON = "drained"
 
@@ -66,7 +66,7 @@ def hosts_to_ask(tx: Transaction, host: str) -> list[str]:
     """The hosts of those that earlier runs migrated away from ``host``, where they were not heard of lately: one that died since has nothing to confirm."""
     found = {m.instance_uuid: m for m in ledger_moves.open_from(tx, host) if m.run_id != tx.run.id}
     rows = instances.select_live(tx, uuids=sorted(found)) if found else []
-    hosts = {str(r.host) for r in rows if _is_well(r, found[r.uuid])} - nodes.forced_down(tx)
+    hosts = {str(r.host) for r in rows if _is_confirmable(r, found[r.uuid])} - nodes.forced_down(tx)
     return nodes.stale_hosts(tx, sorted(hosts), SURE)
 
 
@@ -79,16 +79,16 @@ def to_confirm(tx: Transaction, host: str) -> list[str]:
     rows = instances.select_live(tx, uuids=sorted(found)) if found else []
     away = silent_hosts(tx) if rows else set()
     able = [r for r in rows if r.host not in away and not operation.is_locked(tx, r)]
-    return [r.uuid for r in able if _is_well(r, found[r.uuid])]
+    return [r.uuid for r in able if _is_confirmable(r, found[r.uuid])]
 
 
-def _is_well(row: Instance, move: MoveRow) -> bool:
+def _is_confirmable(row: Instance, move: MoveRow) -> bool:
     if (row.vm_state, row.task_state, move.migration_type) != (states.RESIZED, None, moves.MIGRATION):
         return False
-    return row.power_state == states.RUNNING or (move.old_vm_state != states.ACTIVE and is_there(row))
+    return row.power_state == states.RUNNING or (move.old_vm_state != states.ACTIVE and is_reported(row))
 
 
-def left(tx: Transaction, host: str) -> dict[str, tuple[Instance, errors.BootflowError | None]]:
+def remaining_instances(tx: Transaction, host: str) -> dict[str, tuple[Instance, errors.BootflowError | None]]:
     """uuid -> (what the host still has something of, why; None: that is known from elsewhere)."""
     found: dict[str, tuple[Instance, errors.BootflowError | None]] = {
         r.uuid: (r, None) for r in instances.select_live(tx, hosts=[host])

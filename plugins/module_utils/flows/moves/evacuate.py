@@ -74,7 +74,7 @@ def check(tx: Transaction, wanted: Wanted) -> list[Instance]:
     :raises BootflowError: what begin() raises of states and hosts.
     """
     rows = operation.select(tx, wanted.selection, lock=False)
-    stay, unchanged = _check(tx, wanted, rows)
+    stay, unchanged = _sort_out(tx, wanted, rows)
     return [r for r in rows if r.uuid not in stay and r not in unchanged]
 
 
@@ -85,24 +85,24 @@ def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: Sched
     :raises ComputeServiceInUse: a host is not forced down. :raises BootflowError: see operation.begin().
     """
     rows = operation.select(tx, wanted.selection)
-    stay, unchanged = _check(tx, wanted, rows)
+    stay, unchanged = _sort_out(tx, wanted, rows)
     found = [r for r in rows if r.uuid not in stay and r not in unchanged]
     operation.start(tx, EVACUATE, found)
     history.start_events_on(tx, {r.uuid: r.host for r in found}, EVACUATE.name)
     movers = {r.uuid: Mover(r, r.spec) for r in found if instances.is_placed(r)}
     attachments.lock(tx, movers)  # before any node is locked
-    taken = moving.take(tx, list(movers))
+    taken = moving.adopt(tx, list(movers))
     hosts = claim(tx, list(movers.values()), read_fleet, options, kind=claims.BUILD)
     begun = Begun(sources={u: m.row.host for u, m in movers.items()}, unchanged=unchanged)
     begun.failed = {u: h for u, h in hosts.items() if isinstance(h, errors.BootflowError)}
     begun.of_failed = {u: movers[u].row for u in begun.failed} | {r.uuid: r for r in rows if r.uuid in stay}
-    moving.kept(tx, begun.failed)
+    moving.release_moved(tx, begun.failed)
     taken = [a for a in taken if a.instance_uuid not in begun.failed]
     for each in taken:
         begun.volumes.setdefault(each.instance_uuid, []).extend([each.id] if each.connection != NONE else [])
     moving.cut_off(tx, set(movers) - set(begun.failed))
     operation.finish(tx, EVACUATE, {u: operation.Outcome(error=e) for u, e in begun.failed.items()})
-    _go_over(tx, [(movers[u].row, h) for u, h in hosts.items() if isinstance(h, Candidate)])
+    _enter_evacuations(tx, [(movers[u].row, h) for u, h in hosts.items() if isinstance(h, Candidate)])
     placed = sorted(set(movers) - set(begun.failed))
     begun.rows = instances.select_live(tx, uuids=placed) if placed else []
     begun.made_for = {u: ledger_moves.made_for(m) for u, m in ledger_moves.open_of(tx, placed).items()}
@@ -110,18 +110,18 @@ def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: Sched
     return begun
 
 
-def _check(
+def _sort_out(
     tx: Transaction, wanted: Wanted, rows: t.Sequence[Instance]
 ) -> tuple[dict[str, errors.BootflowError], list[Instance]]:
     """uuid -> why an instance stays, where that keeps no other from going; and those that went before."""
     operation.refuse_unknown(tx, rows, wanted.selection)
     down = nodes.forced_down(tx)
-    unchanged = _went_before(tx, rows, down)
+    unchanged = _evacuated_before(tx, rows, down)
     rows = [r for r in rows if r not in unchanged]
     dead = operation.dead_runs(tx, rows)
     volumes = moving.refusals(tx, {r.uuid: r.host for r in rows}, down, wanted.inventory) if rows else {}
     twice = elsewhere.refusals(tx, rows)
-    away = _can_go_back(tx, [r for r in rows if r.host in down])
+    away = _former_hosts_of_resized(tx, [r for r in rows if r.host in down])
     refused: dict[str, errors.BootflowError] = {}
     for row in rows:
         try:
@@ -171,7 +171,7 @@ def _check(
     return refused, unchanged
 
 
-def _went_before(tx: Transaction, rows: t.Sequence[Instance], down: t.Collection[str]) -> list[Instance]:
+def _evacuated_before(tx: Transaction, rows: t.Sequence[Instance], down: t.Collection[str]) -> list[Instance]:
     """Those of these instances that their last move, an evacuation, brought to where they are: the same again, after it failed for others, has
     nothing to do with them.
     """
@@ -185,13 +185,13 @@ def _went_before(tx: Transaction, rows: t.Sequence[Instance], down: t.Collection
     ]
 
 
-def _can_go_back(tx: Transaction, rows: t.Sequence[Instance]) -> dict[str, str]:
+def _former_hosts_of_resized(tx: Transaction, rows: t.Sequence[Instance]) -> dict[str, str]:
     """uuid -> the former host of this instance, which waits to be confirmed or reverted: what it had is there, and no image is needed."""
     found = ledger_moves.open_of(tx, [r.uuid for r in rows if r.vm_state == states.RESIZED])
-    return {u: m.source_compute for u, m in found.items() if not ledger_moves.stays(m)}
+    return {u: m.source_compute for u, m in found.items() if not ledger_moves.is_same_host_resize(m)}
 
 
-def _go_over(tx: Transaction, placed: t.Sequence[tuple[Instance, Candidate]]) -> None:
+def _enter_evacuations(tx: Transaction, placed: t.Sequence[tuple[Instance, Candidate]]) -> None:
     """The instances are on their new hosts, whose claims are theirs; the old ones owe a cleanup."""
     due = [cleanups.Due(str(r.host), r.uuid, r.domain_name, "it was evacuated to %s" % to.host) for r, to in placed]
     cleanups.add(tx, *due)

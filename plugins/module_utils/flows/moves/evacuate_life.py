@@ -38,7 +38,7 @@ class Result:
     may_run: bool = False  # after an error: nobody knows whether the guest runs there
 
 
-def built_on(tx: Transaction, host: str, uuids: t.Sequence[str]) -> list[Instance]:
+def instances_built_on(tx: Transaction, host: str, uuids: t.Sequence[str]) -> list[Instance]:
     """Those of these instances that this run evacuates to ``host``."""
     rows = instances.select_live(tx, uuids=uuids, run_id=tx.run.id, host=host)
     return [r for r in rows if r.task_state == EVACUATE.during]
@@ -53,10 +53,10 @@ def finish(tx: Transaction, results: t.Mapping[str, Result]) -> dict[str, errors
     runs.renew(tx)
     rows = {r.uuid: r for r in instances.select_live(tx, uuids=sorted(results), run_id=tx.run.id, lock=True)}
     rows = {u: r for u, r in rows.items() if r.task_state == EVACUATE.during}
-    moving.kept(tx, rows)
+    moving.release_moved(tx, rows)
     found = ledger_moves.open_of(tx, rows)
     endings = {u: _ending(tx, row, found[u], results[u]) for u, row in sorted(rows.items())}
-    _end(tx, endings)
+    _end_evacuations(tx, endings)
     for event in (move_life.ARRIVED, move_life.BROUGHT_BACK, move_life.FAILED):
         ledger_moves.apply(tx, [found[u] for u, ending in endings.items() if ending.event == event.name], event)
     failed = {u: r.error for u, r in results.items() if r.error is not None and u in rows}
@@ -74,7 +74,7 @@ class _Ending(t.NamedTuple):
 
 def _ending(tx: Transaction, row: Instance, move: MoveRow, result: Result) -> _Ending:
     if result.error is not None:
-        goes_back = not result.may_run and _go_back(tx, row, move, result.cleaned)
+        goes_back = not result.may_run and _return_to_source(tx, row, move, result.cleaned)
         if goes_back:
             return _Ending(move.old_vm_state, states.NOSTATE, move_life.BROUGHT_BACK.name)
         return _Ending(states.ERROR, states.NOSTATE, move_life.FAILED.name)
@@ -82,7 +82,7 @@ def _ending(tx: Transaction, row: Instance, move: MoveRow, result: Result) -> _E
     return _Ending(states.STOPPED if was_off else states.ACTIVE, result.power_state, move_life.ARRIVED.name)
 
 
-def _end(tx: Transaction, endings: t.Mapping[str, _Ending]) -> None:
+def _end_evacuations(tx: Transaction, endings: t.Mapping[str, _Ending]) -> None:
     """:arg endings: by the instances' uuids; instances that end alike are written together"""
     for ending in sorted(set(endings.values())):
         values: dict[str, t.Any] = {"vm_state": ending.vm_state, "power_state": ending.power_state, "task_state": None}
@@ -93,7 +93,7 @@ def _end(tx: Transaction, endings: t.Mapping[str, _Ending]) -> None:
         instances.swap(tx, mine, [EVACUATE.during], None, notify, run_id=tx.run.id, **values)
 
 
-def _go_back(tx: Transaction, row: Instance, move: MoveRow, cleaned: bool) -> bool:
+def _return_to_source(tx: Transaction, row: Instance, move: MoveRow, cleaned: bool) -> bool:
     """Whether the old host can have the instance again: nobody has cleaned it of that meanwhile, or begun to."""
     owed = [c for c in cleanups.of_instances(tx, [row.uuid]) if c.host == move.source_compute]
     if not owed or not cleanups.forget(tx, owed[0]):
@@ -114,13 +114,13 @@ def _go_back(tx: Transaction, row: Instance, move: MoveRow, cleaned: bool) -> bo
 
 def _part_to_clean(tx: Transaction, uuid: str) -> tuple[str, str]:
     """What its old host was to remove of the instance before it was evacuated, and why: with the wrong part it would get other disks than it has."""
-    resizes = [m for m in ledger_moves.all_of(tx, [uuid])[uuid] if ledger_moves.stays(m)]
+    resizes = [m for m in ledger_moves.all_of(tx, [uuid])[uuid] if ledger_moves.is_same_host_resize(m)]
     if resizes and resizes[-1].status != moves.CONFIRMED:
         return cleanups.NEW, "its resize there failed"
     return cleanups.OLD, "it was resized there"
 
 
-def settle(tx: Transaction, row: Instance, move: MoveRow, power_state: int | None) -> str:
+def settle_after_crash(tx: Transaction, row: Instance, move: MoveRow, power_state: int | None) -> str:
     """The run that evacuated this locked instance is dead. Its new host has it, or a part of it. Returns its vm_state now."""
     runs_there = power_state == states.RUNNING and move.old_vm_state != states.STOPPED
     vm_state = states.ACTIVE if runs_there else states.ERROR

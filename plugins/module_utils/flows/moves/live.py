@@ -31,8 +31,8 @@ from ..attachments import life, migration_attachments, moving
 from ..instances import elsewhere, operation
 from ..instances.operation import Selection
 from . import live_pins
-from .live_life import LIVE_MIGRATE, PRE, Result, end, finish, load
-from .moving_instance import Moving
+from .live_life import LIVE_MIGRATE, PRE, Result, end_migration, finish, load
+from .moving_instance import MovingInstance
 from .place import Mover, ReadFleet, claim
 
 
@@ -49,7 +49,7 @@ class Wanted:
 
 @dataclass
 class Begun:
-    moving: list[Moving] = field(default_factory=list)  # owned by this run
+    moving: list[MovingInstance] = field(default_factory=list)  # owned by this run
     failed: dict[str, errors.BootflowError] = field(default_factory=dict)  # uuid -> why it has no host
     rows: dict[str, Instance] = field(default_factory=dict)  # of all
     # Those of ``moving`` whose new hosts are to be connected to their volumes.
@@ -61,7 +61,7 @@ class Begun:
 
 def check(tx: Transaction, wanted: Wanted) -> None:
     """What begin() raises for states and hosts, before hosts are asked for anything. Writes nothing."""
-    _check(tx, wanted, operation.select(tx, wanted.selection, lock=False, its=LIVE_MIGRATE))
+    _select_movable(tx, wanted, operation.select(tx, wanted.selection, lock=False, its=LIVE_MIGRATE))
 
 
 def begin(
@@ -74,10 +74,10 @@ def begin(
     :raises UnableToMigrateToSelf, ComputeHostNotFound: of the host that is asked for.
     """
     rows = operation.select(tx, wanted.selection, its=LIVE_MIGRATE)
-    return _start(tx, rows, _check(tx, wanted, rows), read_fleet, options, connectors)
+    return _begin_movable(tx, rows, _select_movable(tx, wanted, rows), read_fleet, options, connectors)
 
 
-def _start(
+def _begin_movable(
     tx: Transaction,
     rows: t.Sequence[Instance],
     found: t.Mapping[str, Mover],
@@ -89,38 +89,38 @@ def _start(
     begun = Begun(rows={r.uuid: r for r in rows})
     if not found:
         return begun
-    moving.take(tx, list(found))  # before any node is locked
+    moving.adopt(tx, list(found))  # before any node is locked
     operation.start(tx, LIVE_MIGRATE, [m.row for m in found.values()])
     history.start_events_on(tx, {u: m.row.host for u, m in found.items()}, LIVE_MIGRATE.name)
     history.notify_each(tx, {u: {"host": found[u].row.host} for u in sorted(found)}, "compute.instance.%s.start" % PRE)
     hosts = claim(tx, list(found.values()), read_fleet, options)
     begun.failed = {u: h for u, h in hosts.items() if isinstance(h, errors.BootflowError)}
-    _enter(tx, [(found[u].row, h) for u, h in hosts.items() if isinstance(h, Candidate)])
+    _enter_migrations(tx, [(found[u].row, h) for u, h in hosts.items() if isinstance(h, Candidate)])
     operation.finish(tx, LIVE_MIGRATE, {u: operation.Outcome(error=e) for u, e in begun.failed.items()})
-    moving.kept(tx, begun.failed)
+    moving.release_moved(tx, begun.failed)
     placed = load(tx, sorted(set(found) - set(begun.failed)))
-    ends, without = _connectors(tx, placed, connectors)
+    ends, without = _destination_connectors(tx, placed, connectors)
     for m in placed:
         if m.uuid in without:
-            end(tx, m, without[m.uuid], states.NOSTATE, cleaned=True)
+            end_migration(tx, m, without[m.uuid], states.NOSTATE, cleaned=True)
     begun.failed.update(without)
     begun.moving = [m for m in placed if m.uuid not in without]
-    begun.with_volumes = migration_attachments.add(tx, ends)
+    begun.with_volumes = migration_attachments.reserve_on_destination(tx, ends)
     return begun
 
 
 @dataclass(frozen=True)
-class Refused:
+class Refusal:
     """An instance whose new host refused it, before anything of its guest was touched."""
 
     result: Result
     hosts: t.Collection[str]  # that refused it in this run
 
 
-def again(
+def retry_elsewhere(
     tx: Transaction,
     wanted: Wanted,
-    refused: t.Mapping[str, Refused],
+    refused: t.Mapping[str, Refusal],
     read_fleet: ReadFleet,
     options: SchedulerOptions,
     connectors: life.Connectors,
@@ -135,14 +135,14 @@ def again(
     rows = instances.select_live(tx, uuids=ended, lock=True) if ended else []
     found, stays = sort_out(tx, wanted, rows)
     found = {u: replace(m, barred={*m.barred, *refused[u].hosts}) for u, m in found.items()}
-    begun = _start(tx, rows, found, read_fleet, options, connectors)
+    begun = _begin_movable(tx, rows, found, read_fleet, options, connectors)
     begun.failed.update(stays)
     begun.failed.update({u: e for u, e in failed.items() if u not in ended})
     return begun
 
 
-def _connectors(
-    tx: Transaction, placed: t.Sequence[Moving], connectors: life.Connectors
+def _destination_connectors(
+    tx: Transaction, placed: t.Sequence[MovingInstance], connectors: life.Connectors
 ) -> tuple[dict[str, Connector], dict[str, errors.BootflowError]]:
     """(uuid -> how the new host reaches its volumes, uuid -> why it cannot), of those with volumes."""
     having = attachments.of_instances(tx, [m.uuid for m in placed]) if placed else {}
@@ -173,7 +173,7 @@ def _check_initiator(connector: Connector, rows: t.Sequence[Attachment]) -> None
         )
 
 
-def _check(tx: Transaction, wanted: Wanted, rows: t.Sequence[Instance]) -> dict[str, Mover]:
+def _select_movable(tx: Transaction, wanted: Wanted, rows: t.Sequence[Instance]) -> dict[str, Mover]:
     operation.refuse_unknown(tx, rows, wanted.selection, wanted.known_hosts)
     if wanted.to_host is not None and wanted.to_host not in wanted.known_hosts:
         near = suggestion(wanted.to_host, wanted.known_hosts, "The list of compute hosts")
@@ -214,14 +214,14 @@ def sort_out(
             refused[row.uuid] = e
             continue
         spec = live_pins.as_it_runs(row.spec, has.get(row.uuid, {}).get("numa"))
-        found[row.uuid] = Mover(row, spec, _barred(row, wanted, versions))
+        found[row.uuid] = Mover(row, spec, _barred_hosts(row, wanted, versions))
     if wanted.to_host is None:
         past = ledger_moves.all_of(tx, list(found))
-        found = {u: replace(m, failed=_failed(m.row, past[u])) for u, m in found.items()}
+        found = {u: replace(m, failed=_hosts_that_failed(m.row, past[u])) for u, m in found.items()}
     return found, refused
 
 
-def _failed(row: PlacedInstance, past: t.Sequence[MoveRow]) -> tuple[str, ...]:
+def _hosts_that_failed(row: PlacedInstance, past: t.Sequence[MoveRow]) -> tuple[str, ...]:
     """The hosts that it did not come to by live migrations since it is where it is, each once, the last one last.
 
     source: Nova's LiveMigrationTask._find_destination, which tries others in the same request
@@ -267,7 +267,7 @@ def _check_movable(row: PlacedInstance, wanted: Wanted) -> None:
     raise errors.MoveNotSupported(instance_uuid=row.uuid, reason=reason)
 
 
-def _barred(row: PlacedInstance, wanted: Wanted, versions: t.Mapping[str, int]) -> set[str]:
+def _barred_hosts(row: PlacedInstance, wanted: Wanted, versions: t.Mapping[str, int]) -> set[str]:
     """Hosts with disks of another kind, or with an older hypervisor. source: Nova's _check_compatible_with_source_hypervisor"""
     there = wanted.backends[row.host]
     barred = {h for h, backend in wanted.backends.items() if backend != there}
@@ -277,7 +277,7 @@ def _barred(row: PlacedInstance, wanted: Wanted, versions: t.Mapping[str, int]) 
     return barred
 
 
-def _enter(tx: Transaction, placed: t.Sequence[tuple[PlacedInstance, Candidate]]) -> None:
+def _enter_migrations(tx: Transaction, placed: t.Sequence[tuple[PlacedInstance, Candidate]]) -> None:
     ledger_moves.add(
         tx,
         [

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from ...core import errors
 from ...core.instances import move_life, moves, states
-from ...core.instances.moves import ENDED_HERE, Seen, went_over
+from ...core.instances.moves import ENDED_HERE, Seen, migration_completed
 from ...core.instances.power_states import CRASHED, SHUTDOWN
 from ...ledger.compute import claims, cleanups, history, instances, ports, runs
 from ...ledger.compute import moves as ledger_moves
@@ -30,25 +30,25 @@ from ...ledger.storage import attachments
 from ..attachments import migration_attachments
 from ..instances import operation
 from ..instances.operation import Operation, Selection
-from .moving_instance import Moving, relocate
+from .moving_instance import MovingInstance, relocate
 
 LIVE_MIGRATE = Operation("live_migrate")
 PRE, POST, ROLLBACK = "live_migration.pre", "live_migration._post", "live_migration._rollback"
 POST_THERE, ROLLBACK_THERE = "live_migration.post.dest", "live_migration.rollback.dest"  # of the new host
 
 
-def load(tx: Transaction, uuids: t.Sequence[str], lock: bool = False) -> list[Moving]:
+def load(tx: Transaction, uuids: t.Sequence[str], lock: bool = False) -> list[MovingInstance]:
     """Those of these instances that migrate in this run."""
     rows = instances.select_live(tx, uuids=uuids, run_id=tx.run.id, lock=lock) if uuids else []
     rows = [r for r in rows if r.task_state == LIVE_MIGRATE.during]
     found = ledger_moves.open_of(tx, [r.uuid for r in rows])
-    return [Moving(r, found[r.uuid]) for r in rows if r.uuid in found]
+    return [MovingInstance(r, found[r.uuid]) for r in rows if r.uuid in found]
 
 
 # --- over ---------------------------------------------------------------------------------------------------------------
 
 
-def run(tx: Transaction, uuids: t.Sequence[str]) -> list[str]:
+def mark_running(tx: Transaction, uuids: t.Sequence[str]) -> list[str]:
     """The guests of these instances begin to move. Returns those that are still this run's: no other may."""
     moving = load(tx, uuids, lock=True)
     ledger_moves.apply(tx, [m.move for m in moving], move_life.LEAVING)
@@ -57,7 +57,7 @@ def run(tx: Transaction, uuids: t.Sequence[str]) -> list[str]:
     return [m.uuid for m in moving]
 
 
-def switch(tx: Transaction, uuids: t.Sequence[str], stay: t.Sequence[str] = ()) -> list[Moving]:
+def switch(tx: Transaction, uuids: t.Sequence[str], stay: t.Sequence[str] = ()) -> list[MovingInstance]:
     """The guests of these instances went over. Returns those that are still this run's.
 
     :arg stay: those whose guests are known to stay where they are: their new hosts need their volumes no longer.
@@ -65,14 +65,14 @@ def switch(tx: Transaction, uuids: t.Sequence[str], stay: t.Sequence[str] = ()) 
     runs.renew(tx)
     moving = load(tx, [*uuids, *stay], lock=True)
     attachments.lock(tx, [m.uuid for m in moving])  # before any node is locked
-    migration_attachments.give_up(tx, [m.uuid for m in moving if m.uuid in stay])
+    migration_attachments.end_on_destination(tx, [m.uuid for m in moving if m.uuid in stay])
     over = [m for m in moving if m.uuid not in stay]
     for m in over:
-        go_over(tx, m.row, m.move)
+        switch_instance(tx, m.row, m.move)
     return load(tx, [m.uuid for m in over])
 
 
-def go_over(tx: Transaction, row: Instance, move: MoveRow) -> None:
+def switch_instance(tx: Transaction, row: Instance, move: MoveRow) -> None:
     """This instance, which is locked with its volumes, is on its new host: address, volumes, claim, and what its former host owes."""
     if row.host == move.dest_compute:
         return  # the run that migrated it died after this: a second exchange would give the instance the claim of its source host
@@ -111,16 +111,16 @@ def finish(tx: Transaction, results: t.Mapping[str, Result]) -> dict[str, errors
     attachments.lock(tx, moving)  # before any node is locked
     for uuid, m in sorted(moving.items()):
         its = results[uuid]
-        end(tx, m, its.error, its.power_state, its.cleaned, gone=its.gone)
+        end_migration(tx, m, its.error, its.power_state, its.cleaned, gone=its.gone)
     return {
         **{u: its.error for u, its in results.items() if its.error is not None and u in moving},
         **instances.swap_errors(tx, set(results) - set(moving), [LIVE_MIGRATE.during]),
     }
 
 
-def end(
+def end_migration(
     tx: Transaction,
-    m: Moving,
+    m: MovingInstance,
     error: errors.BootflowError | None,
     power_state: int,
     cleaned: bool,
@@ -131,7 +131,7 @@ def end(
     over = m.row.host == m.move.dest_compute
     event = move_life.ARRIVED
     if not over:
-        migration_attachments.give_up(tx, [m.uuid])
+        migration_attachments.end_on_destination(tx, [m.uuid])
         aborted = isinstance(error, errors.LiveMigrationAborted)
         event = move_life.ABORTED if aborted else move_life.FAILED
         if cleaned:
@@ -152,7 +152,7 @@ def end(
     _journal(tx, m, None if over else error, cleaned)
 
 
-def _journal(tx: Transaction, m: Moving, error: errors.BootflowError | None, cleaned: bool) -> None:
+def _journal(tx: Transaction, m: MovingInstance, error: errors.BootflowError | None, cleaned: bool) -> None:
     """:arg cleaned: the new host has nothing of it, where it did not move"""
     if error is None:
         history.finish_events(tx, [m.uuid], LIVE_MIGRATE.name, history.SUCCESS)
@@ -179,22 +179,22 @@ _OFF = (SHUTDOWN, CRASHED)
 _SAID = {SHUTDOWN: Seen(SHUTDOWN, ENDED_HERE), CRASHED: Seen(SHUTDOWN)}
 
 
-def hosts_to_hear(tx: Transaction) -> set[str]:
+def hosts_to_ask(tx: Transaction) -> set[str]:
     """The hosts whose reports would settle migrations of dead runs."""
-    return {host for m in _of_dead_runs(tx) for host in (m.move.source_compute, m.move.dest_compute)}
+    return {host for m in _migrations_of_dead_runs(tx) for host in (m.move.source_compute, m.move.dest_compute)}
 
 
-def _of_dead_runs(tx: Transaction, host: str | None = None) -> list[Moving]:
+def _migrations_of_dead_runs(tx: Transaction, host: str | None = None) -> list[MovingInstance]:
     """Those from or to ``host``."""
     rows = instances.in_task_states(tx, [str(LIVE_MIGRATE.during)])
     dead = runs.dead_among(tx, [r.run_id for r in rows])
     uuids = [r.uuid for r in rows if not r.run_id or r.run_id in dead]
     found = ledger_moves.open_of(tx, uuids)
     mine = [u for u, m in found.items() if host is None or host in (m.source_compute, m.dest_compute)]
-    return [Moving(r, found[r.uuid]) for r in instances.select_live(tx, uuids=sorted(mine))] if mine else []
+    return [MovingInstance(r, found[r.uuid]) for r in instances.select_live(tx, uuids=sorted(mine))] if mine else []
 
 
-def settle(
+def settle_after_crash(
     tx: Transaction, host: str, power_states: t.Mapping[str, int], moving: t.Mapping[str, str] | None, asked_at: float
 ) -> dict[str, str]:
     """Settle the migrations from and to ``host``. Returns uuid -> its vm_state, of those that are settled.
@@ -205,7 +205,7 @@ def settle(
     if moving is None:
         return {}
     settled = {}
-    left = [m for m in _of_dead_runs(tx, host) if m.row.updated_at < asked_at]
+    left = [m for m in _migrations_of_dead_runs(tx, host) if m.row.updated_at < asked_at]
     rows = {r.uuid: r for r in instances.select_live(tx, uuids=[m.uuid for m in left], lock=True)} if left else {}
     attachments.lock(tx, rows)  # before any node is locked
     for m in left:
@@ -219,18 +219,18 @@ def settle(
             here, there = _SAID.get(m.row.power_state), seen
         elif seen.power_state in _OFF or seen.power_state is None:  # the report of the other host is to know it
             instances.write(tx, [m.uuid], power_state=SHUTDOWN if seen.moving == ENDED_HERE else CRASHED)
-        over = went_over(here, there)
+        over = migration_completed(here, there)
         if over is not None:
-            _end_settled(tx, m, over, seen if (host == m.move.dest_compute) == over else None)
+            _end_after_crash(tx, m, over, seen if (host == m.move.dest_compute) == over else None)
             settled[m.uuid] = m.row.vm_state if over or here is None or here.goes_on else states.STOPPED
     return settled
 
 
-def _end_settled(tx: Transaction, m: Moving, over: bool, seen: Seen | None) -> None:
+def _end_after_crash(tx: Transaction, m: MovingInstance, over: bool, seen: Seen | None) -> None:
     """:arg seen: the guest on the host where it is, if that is who reported"""
     if over:
-        go_over(tx, m.row, m.move)
-        m = Moving(instances.select_live(tx, uuids=[m.uuid])[0], m.move)
+        switch_instance(tx, m.row, m.move)
+        m = MovingInstance(instances.select_live(tx, uuids=[m.uuid])[0], m.move)
     power_state = states.NOSTATE if seen is None or seen.power_state is None else seen.power_state
     off = not over and (seen is None or not seen.goes_on)
     remedy = "The instance is on %s." % (m.move.dest_compute if over else m.move.source_compute)
@@ -239,7 +239,7 @@ def _end_settled(tx: Transaction, m: Moving, over: bool, seen: Seen | None) -> N
         % (m.row.run_id or "unknown", LIVE_MIGRATE.called, m.uuid),
         remedy=remedy + (" Start it." if off else ""),
     )
-    end(tx, m, error, SHUTDOWN if off else power_state, cleaned=False, reason=DIED)
+    end_migration(tx, m, error, SHUTDOWN if off else power_state, cleaned=False, reason=DIED)
     if off:
         notify = tx.context.notify_on_state_change
         instances.swap(tx, [m.uuid], [None], None, notify, vm_state=states.STOPPED)
@@ -255,7 +255,7 @@ METHODS = {ABORT.name: "abort live migration", FORCE_COMPLETE.name: "force compl
 INTERVENTIONS = {"live_migration_abort": ABORT, "live_migration_force_complete": FORCE_COMPLETE}
 
 
-def under_way(tx: Transaction, its: Operation, selection: Selection) -> list[Moving]:
+def running_migrations(tx: Transaction, its: Operation, selection: Selection) -> list[MovingInstance]:
     """The selected instances whose migration is to be ended, or brought to its end, by ``its``. Nothing is written of them.
 
     :raises InstanceInvalidState, InstanceIsLocked: one does not migrate, or is locked. :raises InstanceNotFound: an unknown one
@@ -281,10 +281,10 @@ def under_way(tx: Transaction, its: Operation, selection: Selection) -> list[Mov
         except errors.BootflowError as e:
             refused.append(e)
     operation.refuse(refused)
-    return [Moving(r, found[r.uuid]) for r in rows]
+    return [MovingInstance(r, found[r.uuid]) for r in rows]
 
 
-def intervened(tx: Transaction, its: Operation, failed: t.Mapping[str, str], uuids: t.Sequence[str]) -> None:
+def journal_intervention(tx: Transaction, its: Operation, failed: t.Mapping[str, str], uuids: t.Sequence[str]) -> None:
     """Journal what was done about the migrations of these instances. :arg failed: uuid -> why it was not"""
     rows = instances.select_live(tx, uuids=uuids)
     for project in sorted({r.project for r in rows}):

@@ -18,7 +18,7 @@ from ...core.model import Flavor
 from ...core.resources.numa.topology import GuestNUMATopology, HostNUMATopology
 from ...ledger.compute import claims, nodes
 from ...ledger.db.transaction import Transaction
-from .moving_instance import Moving
+from .moving_instance import MovingInstance
 
 
 def as_it_runs(spec: t.Mapping[str, t.Any], claimed: t.Mapping[str, t.Any] | None) -> t.Mapping[str, t.Any]:
@@ -34,7 +34,7 @@ def as_it_runs(spec: t.Mapping[str, t.Any], claimed: t.Mapping[str, t.Any] | Non
     return {**spec, "numa_topology": replace(asked, cells=cells).as_dict()}
 
 
-def of(tx: Transaction, moving: t.Sequence[Moving]) -> dict[str, dict[str, t.Any]]:
+def pins_on_destination(tx: Transaction, moving: t.Sequence[MovingInstance]) -> dict[str, dict[str, t.Any]]:
     """uuid -> what guest.numa.pins() says of its place on its new host; empty for a guest without cells.
 
     :raises NUMATopologyUnsupported: the new host lost a cell since it was claimed.

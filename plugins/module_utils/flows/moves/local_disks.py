@@ -63,7 +63,7 @@ def ephemerals_gb(disks: t.Iterable[Disk]) -> int:
     return sum(int(d["size_gb"]) for d in disks if d["kind"] == "ephemeral")
 
 
-def planned(row: Instance, disks: t.Sequence[Disk], flavor: Flavor) -> list[Disk]:
+def planned_disks(row: Instance, disks: t.Sequence[Disk], flavor: Flavor) -> list[Disk]:
     """The local disks of the instance with its new flavor.
 
     :raises BootflowError: see core.disks.block_devices.resized().
@@ -74,7 +74,7 @@ def planned(row: Instance, disks: t.Sequence[Disk], flavor: Flavor) -> list[Disk
     return local([d.as_dict() for d in resized(there, row.spec["flavor"], flavor, properties, kept)])
 
 
-def give(tx: Transaction, wanted: t.Mapping[str, t.Sequence[Disk]]) -> None:
+def replace_local_disks(tx: Transaction, wanted: t.Mapping[str, t.Sequence[Disk]]) -> None:
     """Instances have these local disks now: uuid -> disks. Their volumes stay."""
     there = instances.disks_of(tx, list(wanted))
     instances.exchange_disks(

@@ -18,7 +18,7 @@ from ...ledger.db.transaction import Transaction
 
 
 @dataclass(frozen=True)
-class Moving:
+class MovingInstance:
     """An instance on its way, with the row of its move."""
 
     row: Instance
@@ -29,14 +29,14 @@ class Moving:
         return self.row.uuid
 
     @property
-    def over(self) -> bool:
+    def at_destination(self) -> bool:
         """Whether it is where its move takes it."""
-        return ledger_moves.is_over(self.move, self.row.host, self.row.request_spec_id)
+        return ledger_moves.is_at_destination(self.move, self.row.host, self.row.request_spec_id)
 
     @property
-    def of_new(self) -> str:
+    def part_to_clean(self) -> str:
         """What is cleaned of it where it was to go to, but does not."""
-        return cleanups.NEW if ledger_moves.stays(self.move) else cleanups.ALL
+        return cleanups.NEW if ledger_moves.is_same_host_resize(self.move) else cleanups.ALL
 
     @property
     def made_for(self) -> str:

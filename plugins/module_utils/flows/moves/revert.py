@@ -23,13 +23,13 @@ from ..attachments import moving as of_volumes
 from ..instances import operation
 from ..instances.operation import Selection
 from .cold import check_flavor_quota
-from .cold_life import REVERT, refuse_without_move, those_that_ended
-from .moving_instance import Moving
+from .cold_life import REVERT, refuse_without_move, select_ended
+from .moving_instance import MovingInstance
 
 
 @dataclass
 class Reverting:
-    moving: list[Moving]  # owned by this run
+    moving: list[MovingInstance]  # owned by this run
     unchanged: list[Instance]  # came back before
     failed: dict[str, errors.BootflowError]  # uuid -> why it stays where it is
     rows: dict[str, Instance]  # of all
@@ -43,7 +43,7 @@ def former_hosts(tx: Transaction, selection: Selection) -> set[str]:
     rows = operation.select(tx, selection, lock=False)
     over = [r.uuid for r in rows if r.vm_state == states.RESIZED or r.task_state == states.RESIZE_FINISH]
     found = ledger_moves.open_of(tx, over)
-    return {m.source_compute for m in found.values() if not ledger_moves.stays(m)}
+    return {m.source_compute for m in found.values() if not ledger_moves.is_same_host_resize(m)}
 
 
 def begin_revert(
@@ -69,9 +69,9 @@ def begin_revert(
         take_turns(tx, "project", {r.project for r in operation.select(tx, selection, lock=False)})
     rows = operation.select(tx, selection)
     operation.refuse_unknown(tx, rows, selection, known_hosts)
-    unchanged = those_that_ended(tx, rows, moves.REVERTED)
+    unchanged = select_ended(tx, rows, moves.REVERTED)
     able = [r for r in rows if r not in unchanged]
-    failed = _without_host(tx, able, silent or {}, has or {})
+    failed = _without_source_host(tx, able, silent or {}, has or {})
     try:
         begun = operation.enter(tx, REVERT, [r for r in able if r.uuid not in failed], known_hosts)
     except errors.ComputeHostNotFound as e:  # the former host has all of the disks: nobody is told to delete them
@@ -79,17 +79,17 @@ def begin_revert(
         raise
     history.start_events_on(tx, {r.uuid: r.host for r in begun.rows}, REVERT.name)
     operation.refuse(list(of_volumes.refusals(tx, {r.uuid: r.host for r in begun.rows}, inventory=inventory).values()))
-    of_volumes.take(tx, [r.uuid for r in begun.rows])
+    of_volumes.adopt(tx, [r.uuid for r in begun.rows])
     found = ledger_moves.open_of(tx, [r.uuid for r in begun.rows])
     refuse_without_move(begun.rows, found, REVERT)
-    moving = [Moving(r, found[r.uuid]) for r in begun.rows]
+    moving = [MovingInstance(r, found[r.uuid]) for r in begun.rows]
     specs = requests.specs(tx, {m.move.old_request_spec_id for m in moving}) if limits and moving else {}
     check_flavor_quota(tx, [(m.row, specs[m.move.old_request_spec_id].spec["flavor"]) for m in moving if specs], limits)
     ledger_moves.apply(tx, list(found.values()), move_life.REVERT_BEGUN)
     return Reverting(moving, unchanged, failed, {r.uuid: r for r in rows})
 
 
-def _without_host(
+def _without_source_host(
     tx: Transaction,
     rows: t.Sequence[Instance],
     silent: t.Mapping[str, errors.BootflowError],

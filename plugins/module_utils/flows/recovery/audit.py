@@ -177,7 +177,7 @@ def _instances(
             run=r.run_id or "",
             run_dead=_worked_on(r) and (not r.run_id or r.run_id in dead),
             operation=_operation(r.task_state),
-            over=r.uuid in moving and moves.is_over(moving[r.uuid], r.host, r.request_spec_id),
+            over=r.uuid in moving and moves.is_at_destination(moving[r.uuid], r.host, r.request_spec_id),
             goes_to=moving[r.uuid].dest_compute if r.uuid in moving and r.task_state == states.MIGRATING else "",
             in_ledger=r.uuid in in_ledger,
         )
@@ -344,7 +344,7 @@ class _Repair:
     def _settle(self) -> None:
         found = {str(f.host) for f in self.by_kind[audit.DEAD_OPERATION]}
         # One host's word may not do: the other one's is heard before and after it.
-        for host in [*sorted(found), *sorted(live_life.hosts_to_hear(self.tx) if found else ())]:
+        for host in [*sorted(found), *sorted(live_life.hosts_to_ask(self.tx) if found else ())]:
             if host not in self.evidence.snapshots:
                 continue  # what it knows waits
             snapshot = self.evidence.snapshots[host]

@@ -20,10 +20,10 @@ from ..attachments import moving
 from ..instances import operation
 from ..instances.operation import Selection
 from ..moves import cold_life, evacuate_life
-from ..moves.moving_instance import Moving
+from ..moves.moving_instance import MovingInstance
 
 
-def settle(tx: Transaction, power_states: t.Mapping[str, int], uuids: t.Sequence[str]) -> dict[str, str]:
+def settle_after_crash(tx: Transaction, power_states: t.Mapping[str, int], uuids: t.Sequence[str]) -> dict[str, str]:
     """Settle the moves of these locked instances. Returns uuid -> its vm_state now.
 
     :arg power_states: of the guests of the host that has them; a missing guest does not exist.
@@ -31,16 +31,16 @@ def settle(tx: Transaction, power_states: t.Mapping[str, int], uuids: t.Sequence
     if not uuids:
         return {}
     rows = instances.select_live(tx, uuids=uuids)
-    moving.given_up(tx, uuids)
+    moving.release_after_crash(tx, uuids)
     found = ledger_moves.open_of(tx, uuids)
     settled = {}
     for row in rows:
         if row.uuid in found:
             power_state, move = power_states.get(row.uuid), found[row.uuid]
             if move.migration_type == moves.EVACUATION:
-                settled[row.uuid] = evacuate_life.settle(tx, row, move, power_state)
+                settled[row.uuid] = evacuate_life.settle_after_crash(tx, row, move, power_state)
             else:
-                settled[row.uuid] = cold_life.settle(tx, Moving(row, move), power_state)
+                settled[row.uuid] = cold_life.settle_after_crash(tx, MovingInstance(row, move), power_state)
     for row in rows:
         if row.uuid not in found:  # a ledger that was repaired by hand
             power_state = power_states.get(row.uuid)
@@ -55,7 +55,7 @@ def settle(tx: Transaction, power_states: t.Mapping[str, int], uuids: t.Sequence
     return settled
 
 
-def settle_on_lost(tx: Transaction, selection: Selection) -> None:
+def settle_on_lost_hosts(tx: Transaction, selection: Selection) -> None:
     """Settle the moves of dead runs whose instances had gone over to hosts that are forced down, and of which no report will come: their former
     hosts have all their disks still, and they can be reverted.
     """
@@ -63,4 +63,4 @@ def settle_on_lost(tx: Transaction, selection: Selection) -> None:
     rows = [r for r in operation.select(tx, selection) if r.host in down and r.task_state == states.RESIZE_FINISH]
     dead = operation.dead_runs(tx, rows)
     found = ledger_moves.open_of(tx, [r.uuid for r in rows if not r.run_id or r.run_id in dead])
-    settle(tx, {}, [u for u, m in found.items() if not ledger_moves.stays(m)])
+    settle_after_crash(tx, {}, [u for u, m in found.items() if not ledger_moves.is_same_host_resize(m)])

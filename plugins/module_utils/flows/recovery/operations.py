@@ -45,11 +45,11 @@ def settle(
     :arg power_states: of the reported guests; a missing guest does not exist.
     :arg asked_at: when the host was asked: rows written after that are left alone.
     :arg restarted: the host has restarted: an active guest that is off in the middle of its reboot is active still, and is started again.
-    :arg moving: of guests that migrate, see live_life.settle().
+    :arg moving: of guests that migrate, see live_life.settle_after_crash().
     :arg rescued: uuids of guests whose domains are those of a rescue; None: not known, and what depends on it waits.
     :arg at_work: uuids of guests that the module of a dead run still works on: their operations wait.
     """
-    migrated = live_life.settle(tx, host, power_states, moving, asked_at)
+    migrated = live_life.settle_after_crash(tx, host, power_states, moving, asked_at)
     migrated.update(_settle_rescues(tx, host, rescued or (), power_states, asked_at))
     found = {r.uuid: r for r in left(tx, host) if r.updated_at < asked_at and r.uuid not in at_work}
     if not found:
@@ -61,7 +61,7 @@ def settle(
         if (row.run_id, row.updated_at)
         == (found[row.uuid].run_id, found[row.uuid].updated_at)  # no other run was faster
     ]
-    settled = moves.settle(tx, power_states, [r.uuid for r in rows if r.task_state in MOVING])
+    settled = moves.settle_after_crash(tx, power_states, [r.uuid for r in rows if r.task_state in MOVING])
     for row in rows:
         if row.task_state in MOVING:
             continue

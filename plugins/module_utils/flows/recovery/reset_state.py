@@ -25,7 +25,7 @@ from ...ledger.db.locks import take_turns
 from ...ledger.db.transaction import Transaction
 from ..instances import operation
 from ..instances.operation import Operation, Selection
-from ..moves.moving_instance import Moving
+from ..moves.moving_instance import MovingInstance
 from . import moves
 from .dead_runs import MOVING
 
@@ -112,7 +112,7 @@ def _is_decided(row: Instance, move: MoveRow, down: t.Collection[str]) -> bool:
     """
     if row.host not in down or row.task_state not in MOVING:
         return False
-    return move.migration_type == core_moves.EVACUATION or not Moving(row, move).over
+    return move.migration_type == core_moves.EVACUATION or not MovingInstance(row, move).at_destination
 
 
 def _what_settles(row: Instance, move: MoveRow | None) -> str:
@@ -121,12 +121,12 @@ def _what_settles(row: Instance, move: MoveRow | None) -> str:
     if row.task_state == states.MIGRATING:
         hosts = (move.source_compute, move.dest_compute)
         return "the guest may be on %s or on %s, whose reports settle it (bootflow.compute.heartbeat)." % hosts
-    if move.migration_type == core_moves.EVACUATION or not Moving(row, move).over:
+    if move.migration_type == core_moves.EVACUATION or not MovingInstance(row, move).at_destination:
         return (
             "the report of %s settles it (bootflow.compute.heartbeat). If that host is lost, force it down first."
             % row.host
         )
-    if not ledger_moves.stays(move):
+    if not ledger_moves.is_same_host_resize(move):
         return (
             "the report of %s settles it (bootflow.compute.heartbeat). If that host is lost, force it down: bootflow.compute.revert_resize brings"
             " the instance back to %s then, which has its disks." % (row.host, move.source_compute)
@@ -139,7 +139,7 @@ def _what_settles(row: Instance, move: MoveRow | None) -> str:
 
 def _write(tx: Transaction, rows: t.Sequence[Instance], vm_state: str) -> None:
     """The state, with what follows for what dead runs left, and the journal. source: Nova's instance_actions.RESET_STATE"""
-    moves.settle(tx, {}, [r.uuid for r in rows if r.task_state in MOVING])
+    moves.settle_after_crash(tx, {}, [r.uuid for r in rows if r.task_state in MOVING])
     operation.end_others(tx, RESET, [r for r in rows if r.task_state is not None and r.task_state not in MOVING])
     left = instances.select_live(tx, uuids=[r.uuid for r in rows]) if rows else []
     notify = tx.context.notify_on_state_change

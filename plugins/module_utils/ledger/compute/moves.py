@@ -52,12 +52,12 @@ class MoveRow:
     disk_remaining: int | None
 
 
-def is_over(move: MoveRow, host: str | None, request_spec_id: int) -> bool:
+def is_at_destination(move: MoveRow, host: str | None, request_spec_id: int) -> bool:
     """Whether the instance, with this host and request, is where its move takes it. One that is resized on its own host is so by its request."""
-    return host == move.dest_compute and (not stays(move) or request_spec_id == move.new_request_spec_id)
+    return host == move.dest_compute and (not is_same_host_resize(move) or request_spec_id == move.new_request_spec_id)
 
 
-def stays(move: MoveRow) -> bool:
+def is_same_host_resize(move: MoveRow) -> bool:
     """Whether it is a resize on the instance's own host."""
     return move.source_compute == move.dest_compute
 

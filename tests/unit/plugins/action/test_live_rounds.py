@@ -47,7 +47,7 @@ class Rounds(Fleet):
         if over:
             ledger = self.world.ledger
             with ledger.write() as tx:
-                live_life.run(tx.for_run(self.world.context("o")), over)
+                live_life.mark_running(tx.for_run(self.world.context("o")), over)
         stats = {"seconds": 1.0, "downtime": 0.1, "transferred": 5 << 20, "power_state": states.RUNNING}
         tell(live.MIGRATED, "migrate", "source", lambda i: {**stats, "error": None})
         switched = self.told(live.SWITCHED, self.stage(live, "switch", **options))

@@ -282,7 +282,7 @@ def test_the_same_revert_again_says_what_leads_on(fleet: Fleet, power_state: int
         cold_life.switch(tx, [row.uuid])
         cold_life.finish(tx, cold_life.MIGRATE, {row.uuid: cold_life.Result(states.RUNNING)})
         revert.begin_revert(tx, Selection(names=["web"]), frozenset(HOSTS))
-        cold_life.go_back(tx, [row.uuid])
+        cold_life.roll_back(tx, [row.uuid])
         cold_life.finish(tx, cold_life.REVERT, {row.uuid: cold_life.Result(power_state, None, cleaned=True)})
         instances.write(tx, [row.uuid], vm_state=states.ACTIVE, power_state=power_state)
     back = {"operation": "revert_resize"}

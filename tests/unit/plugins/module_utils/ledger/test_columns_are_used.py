@@ -208,7 +208,7 @@ def migrate_live(life: Life) -> None:
         assert live.begin(
             tx, live.Wanted(Selection(uuids=[uuid]), tuple(backends), backends), life.fleet, life.options(), life.end
         ).moving
-        live_life.run(tx, [uuid])
+        live_life.mark_running(tx, [uuid])
         set_progress(tx, {uuid: (9, its)})
         live_life.finish(tx, {uuid: live_life.Result(1, errors.RemoteError(reason="x"), cleaned=False)})
     life.look()
@@ -263,11 +263,11 @@ def volumes(life: Life) -> None:
     life.look()
     life.build(str(life.row(guest).host))
     with life.ledger.write() as tx:  # it begins to migrate
-        moving.take(tx.for_run(life.context("m")), [guest])
-        migration_attachments.add(tx.for_run(life.context("m")), {guest: life.end("h9", {})})
+        moving.adopt(tx.for_run(life.context("m")), [guest])
+        migration_attachments.reserve_on_destination(tx.for_run(life.context("m")), {guest: life.end("h9", {})})
     life.look()
     with life.ledger.write() as tx:
-        migration_attachments.give_up(tx.for_run(life.context("m")), [guest])
+        migration_attachments.end_on_destination(tx.for_run(life.context("m")), [guest])
         migration_attachments.release(tx, [guest], [life.context("m").run.id])
     (root,) = [a.volume_id for a in life.live_attachments()]
     life.extend(root, 20)

@@ -11,7 +11,7 @@ import itertools
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import moves, power_states
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.moves import Seen, went_over
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.moves import Seen, migration_completed
 
 RUNS, OFF = power_states.RUNNING, power_states.SHUTDOWN
 SEEN = [
@@ -27,7 +27,7 @@ SEEN = [
 
 @pytest.mark.parametrize("source, destination", list(itertools.product(SEEN, SEEN)))
 def test_laws(source: Seen | None, destination: Seen | None) -> None:
-    over = went_over(source, destination)
+    over = migration_completed(source, destination)
     if destination is not None and destination.goes_on:
         assert over is True
     elif source is None or source.moving == moves.LEAVES:
@@ -47,9 +47,9 @@ def test_laws(source: Seen | None, destination: Seen | None) -> None:
 
 
 def test_a_paused_guest_goes_on() -> None:
-    assert went_over(Seen(power_states.POWER_PAUSED), Seen()) is False
-    assert went_over(Seen(OFF), Seen(power_states.POWER_PAUSED)) is True
-    assert went_over(Seen(OFF), Seen(power_states.POWER_PAUSED, moves.COMES)) is None
+    assert migration_completed(Seen(power_states.POWER_PAUSED), Seen()) is False
+    assert migration_completed(Seen(OFF), Seen(power_states.POWER_PAUSED)) is True
+    assert migration_completed(Seen(OFF), Seen(power_states.POWER_PAUSED, moves.COMES)) is None
 
 
 def test_what_is_copied() -> None:

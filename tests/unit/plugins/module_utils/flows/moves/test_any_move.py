@@ -209,7 +209,7 @@ class Histories(RuleBasedStateMachine):
         if not self.hosts[trip.dest].dead and trip.stays:
             self.hosts[trip.dest].take(uuid)
         if not fails and not self.hosts[trip.dest].dead:
-            assert self.call(cold_life.arrived_on, trip.dest, [uuid]) == [uuid]
+            assert self.call(cold_life.arrivals_on, trip.dest, [uuid]) == [uuid]
             self.hosts[trip.dest].guests[uuid] = trip.runs
             self.end(name, trip.its)
             return
@@ -300,7 +300,7 @@ class Histories(RuleBasedStateMachine):
         trip = self.trips.get(name)
         if trip is None or trip.at != "cleaned":
             return
-        assert self.call(cold_life.go_back, [self.uuids[name]])
+        assert self.call(cold_life.roll_back, [self.uuids[name]])
         its = cold_life.REVERT if trip.kind == "revert" else trip.its
         if trip.stays and self.hosts[trip.source].dead:
             self.end(name, its, error=True, cleaned=False)

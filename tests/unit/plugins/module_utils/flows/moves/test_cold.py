@@ -71,7 +71,7 @@ class Movers(World):
 
     def revert(self, uuid: str) -> None:
         self.call(revert.begin_revert, Selection(uuids=[uuid]), tuple(QCOW2))
-        assert self.call(cold_life.go_back, [uuid])
+        assert self.call(cold_life.roll_back, [uuid])
         assert self.call(cold_life.finish, cold_life.REVERT, {uuid: cold_life.Result(states.RUNNING)}) == {}
 
     def status(self, uuid: str) -> list[str]:
@@ -259,7 +259,7 @@ def test_a_move_that_fails(world: Movers, after_switch: bool, cleaned: bool) -> 
     if after_switch:
         world.call(cold_life.switch, [uuid])
         if cleaned:
-            world.call(cold_life.go_back, [uuid])
+            world.call(cold_life.roll_back, [uuid])
     power = states.RUNNING if cleaned else states.SHUTDOWN
     failed = world.call(cold_life.finish, cold_life.MIGRATE, {uuid: cold_life.Result(power, BROKEN, cleaned)})
     assert list(failed) == [uuid] and "it broke" in world.fault(uuid).message
@@ -453,7 +453,7 @@ def test_a_run_that_dies(world: Movers, moment: str) -> None:
     if moment in ("revert", "half", "back"):
         world.call(revert.begin_revert, Selection(uuids=[uuid]), tuple(QCOW2))
         if moment == "back":
-            world.call(cold_life.go_back, [uuid])
+            world.call(cold_life.roll_back, [uuid])
     host = world.row(uuid).host
     reported = {} if moment == "half" else {uuid: states.RUNNING if moment == "back" else states.SHUTDOWN}
     settled = world.settle(host, reported)
@@ -582,7 +582,7 @@ def test_the_audit_settles_what_a_dead_run_left(world: Movers, moment: str) -> N
         world.move(uuid)
         world.call(revert.begin_revert, Selection(uuids=[uuid]), tuple(QCOW2))
         if moment == "back":
-            world.call(cold_life.go_back, [uuid])
+            world.call(cold_life.roll_back, [uuid])
     else:
         world.set_out(uuids=[uuid])
     if moment == "switch":
@@ -678,7 +678,7 @@ def test_what_an_earlier_move_left_keeps_its_claim(world: Movers, far: str) -> N
     assert (moving.move.source_compute, moving.move.dest_compute) == (other(first), "h3"), "it is still to be cleaned"
     if far == "over and back":
         world.call(cold_life.switch, [uuid])
-        world.call(cold_life.go_back, [uuid])
+        world.call(cold_life.roll_back, [uuid])
     world.call(cold_life.finish, cold_life.MIGRATE, {uuid: cold_life.Result(states.RUNNING, BROKEN)})
     assert world.row(uuid).host == other(first) and not any(world.used("h3"))
     assert any(world.used(first)) and world.used(first) == world.used(other(first))
@@ -779,11 +779,11 @@ def test_the_run_died_when_it_had_gone_over_and_its_new_host_is_lost(world: Move
     with pytest.raises(errors.InstanceInvalidState) as refused:
         world.call(reset_state.reset, chosen, states.ERROR, run="z")
     assert "revert_resize" in refused.value.remedy and source in refused.value.remedy
-    world.call(recovery_moves.settle_on_lost, chosen, run="z")
+    world.call(recovery_moves.settle_on_lost_hosts, chosen, run="z")
     assert world.state(uuid) == ("active", "resize_finish", there), "its report will come"
     world.call(service_state.set_state, [there], "forced_down")
     assert world.call(revert.former_hosts, chosen, run="z") == {source}
-    world.call(recovery_moves.settle_on_lost, chosen, run="z")
+    world.call(recovery_moves.settle_on_lost_hosts, chosen, run="z")
     assert world.state(uuid) == ("resized", None, there)
     with pytest.raises(errors.InstanceInvalidState) as refused:
         world.call(evacuate.check, evacuate.Wanted(chosen))
@@ -792,7 +792,7 @@ def test_the_run_died_when_it_had_gone_over_and_its_new_host_is_lost(world: Move
         world.call(revert.begin_revert, chosen, (source,), run="z")
     assert "delete" not in unknown.value.remedy
     assert world.call(revert.begin_revert, chosen, tuple(QCOW2), run="z").moving
-    assert world.call(cold_life.go_back, [uuid], [uuid], run="z")
+    assert world.call(cold_life.roll_back, [uuid], [uuid], run="z")
     assert world.call(cold_life.finish, cold_life.REVERT, {uuid: cold_life.Result(states.RUNNING)}, run="z") == {}
     assert world.state(uuid) == ("active", None, source) and world.size(uuid) == OLD
     assert world.cleanups() == {(uuid, there)} and world.claims() == {(uuid, source), (uuid, there)}

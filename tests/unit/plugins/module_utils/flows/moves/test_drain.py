@@ -82,19 +82,19 @@ def test_migrations_are_confirmed_and_resizes_are_not(world: Movers) -> None:
     assert world.call(drain.to_confirm, "h1") == [], "h1 may have all that there is of it"
     world.call(service_state.set_state, ["h2"], "up", "")
     assert world.call(drain.to_confirm, "h1") == [migrated]
-    left = world.call(drain.left, "h1")
+    left = world.call(drain.remaining_instances, "h1")
     assert set(left) == {migrated, resized, crashed}
     assert {error.code for _row, error in left.values()} == {"InstanceInvalidState"}
 
     world.call(confirm.confirm, Selection(uuids=[migrated]))
-    left = world.call(drain.left, "h1")
+    left = world.call(drain.remaining_instances, "h1")
     assert "not cleaned" in left[migrated][1].message
     world.cleaned("h1")
-    assert set(world.call(drain.left, "h1")) == {resized, crashed}
+    assert set(world.call(drain.remaining_instances, "h1")) == {resized, crashed}
     world.revert(resized)
     world.call(confirm.confirm, Selection(uuids=[crashed]))
     world.cleaned("h1")
-    ((uuid, (row, error)),) = world.call(drain.left, "h1").items()
+    ((uuid, (row, error)),) = world.call(drain.remaining_instances, "h1").items()
     assert (uuid, row.host, error) == (resized, "h1", None), "it came back, and is there"
 
 
@@ -102,9 +102,9 @@ def test_a_move_under_way_keeps_the_host(world: Movers) -> None:
     uuid = world.boot("a")
     world.report("h2")
     assert [m.uuid for m in world.set_out(uuids=[uuid]).moving] == [uuid]
-    assert uuid in world.call(drain.left, "h1")
+    assert uuid in world.call(drain.remaining_instances, "h1")
     world.call(cold_life.switch, [uuid])
-    assert world.call(drain.to_confirm, "h1") == [] and uuid in world.call(drain.left, "h1")
+    assert world.call(drain.to_confirm, "h1") == [] and uuid in world.call(drain.remaining_instances, "h1")
 
 
 def test_one_that_somebody_locked_keeps_no_other_from_being_confirmed(world: Movers) -> None:
@@ -116,7 +116,7 @@ def test_one_that_somebody_locked_keeps_no_other_from_being_confirmed(world: Mov
     put(world, kept, locked_by="eve")
     uuids = world.call(drain.to_confirm, "h1")
     assert uuids == [free] and world.call(confirm.confirm, Selection(uuids=uuids)).left == {free: "h1"}
-    assert world.call(drain.left, "h1")[kept][1].code == "InstanceIsLocked"
+    assert world.call(drain.remaining_instances, "h1")[kept][1].code == "InstanceIsLocked"
 
 
 def test_hosts_of_what_an_earlier_run_migrated_are_asked_first(world: Movers) -> None:

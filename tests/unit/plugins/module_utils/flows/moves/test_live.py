@@ -55,8 +55,10 @@ class LiveMovers(Movers):
         self, uuid: str, error: errors.BootflowError, hosts: t.Collection[str], cleaned: bool, backends: t.Any
     ) -> live.Begun:
         wanted = live.Wanted(Selection(uuids=[uuid]), tuple(backends), backends)
-        refused = {uuid: live.Refused(live_life.Result(RUNS, error, cleaned), hosts)}
-        return t.cast(live.Begun, self.call(live.again, wanted, refused, self.fleet, self.options(), BootWorld.end))
+        refused = {uuid: live.Refusal(live_life.Result(RUNS, error, cleaned), hosts)}
+        return t.cast(
+            live.Begun, self.call(live.retry_elsewhere, wanted, refused, self.fleet, self.options(), BootWorld.end)
+        )
 
     def put(self, uuid: str, **values: t.Any) -> None:
         with self.ledger.write() as tx:
@@ -100,7 +102,7 @@ def test_all_the_way(world: LiveMovers) -> None:
     assert (moving.move.source_compute, moving.move.dest_compute) == (source, other(source))
     assert world.state(uuid) == ("active", "migrating", source) and world.status(uuid) == [moves.PREPARING]
     assert world.claims() >= {(uuid, "h1"), (uuid, "h2")}
-    assert world.call(live_life.run, [uuid]) == [uuid] and world.status(uuid) == [moves.RUNNING]
+    assert world.call(live_life.mark_running, [uuid]) == [uuid] and world.status(uuid) == [moves.RUNNING]
     with pytest.raises(errors.InstanceBusy):
         world.go(uuid, run="b")
 
@@ -125,7 +127,7 @@ def test_what_a_guest_is_losing_goes_with_it(world: LiveMovers, seen: bool) -> N
     entry = NamedInterface("interfaces[0]", uuid, network="net-1")
     (left,) = world.call(interfaces.begin_detach, [entry], ["net-1"], None, ["h1", "h2"], run="i").found
     world.go(uuid)
-    world.call(live_life.run, [uuid])
+    world.call(live_life.mark_running, [uuid])
     if seen:
         world.call(live_life.switch, [uuid])
         world.call(live_life.finish, {uuid: live_life.Result(RUNS)})
@@ -178,7 +180,7 @@ def test_progress(world: LiveMovers) -> None:
             return views.migrations(tx, [uuid])[uuid]
 
     assert "progress" not in tell()[0], "it has not begun"
-    world.call(live_life.run, [uuid])
+    world.call(live_life.mark_running, [uuid])
     assert "progress" not in tell("b")[0], "another run's"
     (seen,) = tell()
     assert (seen["progress"], seen["memory_processed_bytes"], seen["disk_remaining_bytes"]) == (70, 700, 1)
@@ -325,7 +327,7 @@ def claimed_cpus(world: LiveMovers) -> dict[tuple[str, str], list[int]]:
 
 def pins_of(world: LiveMovers, begun: live.Begun) -> dict[str, t.Any]:
     with world.ledger.read() as tx:
-        return live_pins.of(tx, begun.moving)
+        return live_pins.pins_on_destination(tx, begun.moving)
 
 
 @pytest.mark.parametrize("over", [True, False])
@@ -398,7 +400,7 @@ def test_one_that_migrates_is_not_soft_deleted(world: LiveMovers) -> None:
     """One of its hosts has its disks as they are, the other would be cleaned, and libvirt alone knows which is which."""
     uuid = world.boot("web")
     world.go(uuid)
-    world.call(live_life.run, [uuid])
+    world.call(live_life.mark_running, [uuid])
     before = world.everything()
     with pytest.raises(errors.InstanceInvalidState, match="task_state migrating") as refused:
         world.call(lambda tx: delete.begin(tx, Selection(uuids=[uuid]), soft=True), run="d")
@@ -411,21 +413,23 @@ def test_interventions_need_a_migration_that_runs(world: LiveMovers) -> None:
     chosen = Selection(uuids=[uuid])
     for its in live_life.INTERVENTIONS.values():
         with pytest.raises(errors.InstanceInvalidState):
-            world.call(live_life.under_way, its, chosen)
+            world.call(live_life.running_migrations, its, chosen)
     world.go(uuid)
     with pytest.raises(errors.InvalidMigrationState, match="state of instance .* is preparing"):
-        world.call(live_life.under_way, live_life.ABORT, chosen, run="b")
-    world.call(live_life.run, [uuid])
+        world.call(live_life.running_migrations, live_life.ABORT, chosen, run="b")
+    world.call(live_life.mark_running, [uuid])
     for its in live_life.INTERVENTIONS.values():
-        assert [m.uuid for m in world.call(live_life.under_way, its, chosen, run="b")] == [uuid]
-    world.call(live_life.intervened, live_life.ABORT, {}, [uuid], run="b")
-    world.call(live_life.intervened, live_life.FORCE_COMPLETE, {uuid: "it broke"}, [uuid], run="b")
+        assert [m.uuid for m in world.call(live_life.running_migrations, its, chosen, run="b")] == [uuid]
+    world.call(live_life.journal_intervention, live_life.ABORT, {}, [uuid], run="b")
+    world.call(live_life.journal_intervention, live_life.FORCE_COMPLETE, {uuid: "it broke"}, [uuid], run="b")
     assert world.actions(uuid)[-2:] == [("live_migration_cancel", None), ("live_migration_force_complete", "Error")]
     assert world.event_types(uuid)[-3:] == [
         "live.migration.abort.start", "live.migration.abort.end", "live.migration.force.complete.start",
     ]  # fmt: skip
     with pytest.raises(errors.InstanceNotFound):
-        world.call(live_life.under_way, live_life.ABORT, Selection(uuids=["0e7a7fc4-6d5b-5a5e-9d3a-0a4c6e2f7b11"]))
+        world.call(
+            live_life.running_migrations, live_life.ABORT, Selection(uuids=["0e7a7fc4-6d5b-5a5e-9d3a-0a4c6e2f7b11"])
+        )
 
 
 # --- dead runs ------------------------------------------------------------------------------------------------------------
@@ -460,7 +464,7 @@ def test_reports_settle_what_a_dead_run_left(
     source = world.row(uuid).host
     hosts = {SOURCE: source, TARGET: other(source)}
     world.go(uuid)
-    world.call(live_life.run, [uuid])
+    world.call(live_life.mark_running, [uuid])
     for which, power_state, moving in reports:
         world.report_guest(hosts[which], uuid, power_state, moving)
     assert world.status(uuid) == [status]
@@ -480,7 +484,7 @@ def test_a_run_that_died_after_the_switch(world: LiveMovers) -> None:
     source = world.row(uuid).host
     target = other(source)
     world.go(uuid)
-    world.call(live_life.run, [uuid])
+    world.call(live_life.mark_running, [uuid])
     world.call(live_life.switch, [uuid])
     notified = world.event_types(uuid)
     assert world.report_guest(target, uuid, RUNS) == {uuid: "active"}

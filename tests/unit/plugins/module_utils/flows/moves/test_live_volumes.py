@@ -64,7 +64,7 @@ class LiveMovers(Movers):
     def come(self, host: str, uuids: t.Collection[str]) -> set[str]:
         """The new host connects to what is exported to it. Returns the instances of which it has all."""
         with self.ledger.read() as tx:
-            rows = migration_attachments.coming(tx.for_run(self.context(self.run)), host, uuids)
+            rows = migration_attachments.on_destination(tx.for_run(self.context(self.run)), host, uuids)
         lacking = {r.instance_uuid for r in rows if r.export != "done"}
         done = self.connect_rows(host, [r for r in rows if r.export == "done"], self.run)
         assert done == {r.id for r in rows if r.export == "done"}
@@ -84,7 +84,7 @@ class LiveMovers(Movers):
             if mine and not self.fails():
                 ready |= self.come(host, mine)
                 ready = set() if self.fails() else ready
-        went = self.ask(live_life.run, sorted(ready))
+        went = self.ask(live_life.mark_running, sorted(ready))
         for uuid in went:
             self.travels[uuid] = ends[uuid]
         unknown = set(went) if self.fails() else set()  # the former host does not answer
@@ -181,7 +181,7 @@ def test_volumes_go_along_while_the_guest_runs(world: LiveMovers) -> None:
     assert {len(names) for names in world.initiators.values()} == {2}
     assert world.come(other, [uuid]) == {uuid}
     assert world.connections == {(h, v) for h in HOSTS for v in before}
-    world.ask(live_life.run, [uuid])
+    world.ask(live_life.mark_running, [uuid])
     world.travels[uuid] = (source, other)
     world.arrives(uuid)
     world.ask(live_life.switch, [uuid])
@@ -233,13 +233,13 @@ def test_a_refused_guest_takes_its_volumes_to_another_host(world: LiveMovers) ->
     world.leave(first, [uuid], world.run)
     world.ask_storage(world.ask(attachments.storage_hosts, [uuid]))
 
-    refused = {uuid: live.Refused(live_life.Result(states.RUNNING, errors.InvalidCPUInfo(reason="x")), {first})}
-    begun = world.ask(live.again, wanted, refused, world.fleet, world.options(), world.connector)
+    refused = {uuid: live.Refusal(live_life.Result(states.RUNNING, errors.InvalidCPUInfo(reason="x")), {first})}
+    begun = world.ask(live.retry_elsewhere, wanted, refused, world.fleet, world.options(), world.connector)
     assert [m.move.dest_compute for m in begun.moving] == [second] and begun.with_volumes == {uuid}
     assert {(r.attached_host, bool(r.beside)) for r in attachments_of(world)} == {(home, False), (second, True)}
     world.ask_storage(world.ask(moving.storage_hosts))
     assert world.come(second, [uuid]) == {uuid} and {h for h, _v in world.connections} == {home, second}
-    assert world.ask(live_life.run, [uuid]) == [uuid]
+    assert world.ask(live_life.mark_running, [uuid]) == [uuid]
     world.travels[uuid] = (home, second)
     world.arrives(uuid)
     world.ask(live_life.switch, [uuid])
@@ -354,7 +354,7 @@ def test_a_volume_that_grows_meanwhile_is_read_again(world: LiveMovers) -> None:
     world.ask_storage(world.ask(moving.storage_hosts))
     world.come(other, [uuid])
     world.ask(attachments.mark_grown, [world.volume("data").id])
-    world.ask(live_life.run, [uuid])
+    world.ask(live_life.mark_running, [uuid])
     world.travels[uuid] = (source, other)
     world.arrives(uuid)
     world.ask(live_life.switch, [uuid])

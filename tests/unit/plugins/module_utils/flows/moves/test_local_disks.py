@@ -23,7 +23,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves impor
     local_disks,
     revert,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves.moving_instance import Moving
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves.moving_instance import MovingInstance
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances, service_state
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import SMALL, World
@@ -55,7 +55,7 @@ def disks(world: Movers, uuid: str) -> list[Disk]:
     return [(d["name"], d["device_name"], d["size_mb"] or d["size_gb"]) for d in found]
 
 
-def journey(world: Movers, moving: Moving) -> local_disks.Journey:
+def journey(world: Movers, moving: MovingInstance) -> local_disks.Journey:
     with world.ledger.read() as tx:
         return local_disks.journeys(tx, [moving.move])[moving.uuid]
 
@@ -188,7 +188,7 @@ def test_a_move_that_began_before_the_lists_were_kept(world: Movers) -> None:
     with world.ledger.write() as tx:
         tx.execute(tables.migrations.update().values(old_disks=None, new_disks=None))
     world.call(revert.begin_revert, Selection(uuids=[uuid]), tuple(QCOW2))
-    world.call(cold_life.go_back, [uuid])
+    world.call(cold_life.roll_back, [uuid])
     assert disks(world, uuid)[0][2] == 1
     assert world.call(cold_life.finish, cold_life.REVERT, {uuid: cold_life.Result(states.RUNNING)}) == {}
 

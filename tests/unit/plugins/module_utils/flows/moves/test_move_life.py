@@ -78,10 +78,10 @@ class Walker(LiveMovers):
 
     def connect_there(self, host: str) -> None:
         """Volumes follow the instance to this host."""
-        hosts, _lacking = self.ask(moving.follow, [self.uuid], self.end)
+        hosts, _lacking = self.ask(moving.rebind_to_current_host, [self.uuid], self.end)
         self.ask_storage(hosts)
         with self.ledger.read() as tx:
-            rows = moving.to_connect(tx.for_run(self.context(self.run)), host, [self.uuid])
+            rows = moving.attachments_to_connect(tx.for_run(self.context(self.run)), host, [self.uuid])
         self.connect_rows(host, rows, self.run)
 
     # --- the events ---------------------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ class Walker(LiveMovers):
             self.leave(self.source, [self.uuid], self.run)
 
     def leaving(self) -> t.Iterator[None]:
-        assert self.ask(live_life.run, [self.uuid])
+        assert self.ask(live_life.mark_running, [self.uuid])
         yield
 
     def switched(self) -> t.Iterator[None]:
@@ -161,7 +161,7 @@ class Walker(LiveMovers):
             self.leave(self.destination, [self.uuid], self.run)
         else:
             self.lose(self.destination)
-        assert self.ask(cold_life.go_back, [self.uuid], [] if self.clean else [self.uuid])
+        assert self.ask(cold_life.roll_back, [self.uuid], [] if self.clean else [self.uuid])
         yield
         self.connect_there(self.source)
 
@@ -207,7 +207,7 @@ class Walker(LiveMovers):
             kinds = {
                 (self.node_host(r.compute_node_id), r.kind) for r in claims.rows(tx) if r.instance_uuid == self.uuid
             }
-        where = DESTINATION if ledger_moves.is_over(move, row.host, row.request_spec_id) else SOURCE
+        where = DESTINATION if ledger_moves.is_at_destination(move, row.host, row.request_spec_id) else SOURCE
         assert row.host == {SOURCE: self.source, DESTINATION: self.destination}[where]
         if self.journey == ON_ITS_HOST:
             claimed = {where if kind == claims.BUILD else OTHER[where] for _host, kind in kinds}

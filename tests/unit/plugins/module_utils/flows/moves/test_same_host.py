@@ -76,7 +76,7 @@ def test_both_flavors_are_claimed_until_it_is_confirmed(world: Here) -> None:
     uuid = world.boot("web")
     before = world.used("h1")
     (moving,) = world.resize(uuid).moving
-    assert (moving.move.source_compute, moving.move.dest_compute, moving.over) == ("h1", "h1", False)
+    assert (moving.move.source_compute, moving.move.dest_compute, moving.at_destination) == ("h1", "h1", False)
     both = tuple(a + b for a, b in zip(before, (2048, 3, 2, 0)))
     assert world.used("h1") == both and world.size(uuid) == OLD
     world.call(cold_life.switch, [uuid])
@@ -113,7 +113,7 @@ def test_it_fails(world: Here, over: bool, cleaned: bool) -> None:
     if over:
         world.call(cold_life.switch, [uuid])
         if cleaned:
-            assert world.call(cold_life.go_back, [uuid])
+            assert world.call(cold_life.roll_back, [uuid])
     failed = cold_life.Result(states.RUNNING, BROKEN, cleaned)
     assert world.call(cold_life.finish, cold_life.RESIZE, {uuid: failed}) == {uuid: BROKEN}
     if over and not cleaned:
@@ -137,7 +137,7 @@ def test_a_run_that_dies(world: Here, moment: str) -> None:
     if moment == "switch":
         world.call(cold_life.switch, [uuid])
     if moment == "back":
-        world.call(cold_life.go_back, [uuid])
+        world.call(cold_life.roll_back, [uuid])
     settled = world.settle("h1", {} if moment == "half" else {uuid: states.SHUTDOWN})
     vm_state = "resized" if moment in ("switch", "revert") else "stopped"
     assert settled == {uuid: vm_state} and world.size(uuid) == (NEW if vm_state == "resized" else OLD)

@@ -95,7 +95,7 @@ class Movers(BootWorld):
     def connected(self, uuid: str, host: str) -> bool:
         """The host connects what is exported to it. Returns whether it has all, and starts the guest."""
         with self.ledger.read() as tx:
-            rows = moving.to_connect(tx.for_run(self.context(self.run)), host, [uuid])
+            rows = moving.attachments_to_connect(tx.for_run(self.context(self.run)), host, [uuid])
         if any(r.export != "done" for r in rows) or self.fails():
             return False
         if rows:
@@ -124,7 +124,7 @@ class Movers(BootWorld):
             if off:
                 self.leave(source, [uuid], self.run)
         over = off and not self.fails() and bool(self.ask(cold_life.switch, [uuid]))
-        hosts, _lacking = self.ask(moving.follow, [uuid], self.end)
+        hosts, _lacking = self.ask(moving.rebind_to_current_host, [uuid], self.end)
         self.ask_storage(hosts)
         done = over and self.connected(uuid, dest)
         if over and not done:
@@ -132,13 +132,13 @@ class Movers(BootWorld):
                 self.ended(uuid, cold_life.MIGRATE, BROKEN, cleaned=False)
                 return
             self.leave(dest, [uuid], self.run)
-            assert self.ask(cold_life.go_back, [uuid])
+            assert self.ask(cold_life.roll_back, [uuid])
         if not done:
             self.at_home(uuid, source)
         self.ended(uuid, cold_life.MIGRATE, None if done else BROKEN)
 
     def at_home(self, uuid: str, source: str) -> None:
-        hosts, lacking = self.ask(moving.follow, [uuid], self.end)
+        hosts, lacking = self.ask(moving.rebind_to_current_host, [uuid], self.end)
         self.ask_storage(hosts)
         if uuid not in lacking:
             self.runs_there(uuid, source)
@@ -154,7 +154,7 @@ class Movers(BootWorld):
         self.guests.pop(uuid, None)
         self.leave(dest, [uuid], self.run)
         self.fails()
-        assert self.ask(cold_life.go_back, [uuid])
+        assert self.ask(cold_life.roll_back, [uuid])
         self.at_home(uuid, source)
         self.ended(uuid, cold_life.REVERT, None)
 
@@ -168,9 +168,9 @@ class Movers(BootWorld):
         self.guests.pop(uuid, None)  # it may run still, which nobody hears of
         self.fails()
         new = self.row(uuid).host
-        hosts, _lacking = self.ask(moving.follow, [uuid], self.end)
+        hosts, _lacking = self.ask(moving.rebind_to_current_host, [uuid], self.end)
         self.ask_storage(hosts)
-        let_in = self.ask(moving.still_let_in, [uuid])
+        let_in = self.ask(moving.open_exports, [uuid])
         done = not let_in and self.connected(uuid, new)
         cleaned = done or not self.fails()
         if not done and cleaned:
@@ -179,7 +179,7 @@ class Movers(BootWorld):
         self.ask(evacuate_life.finish, {uuid: result})
         self.fails()
         if let_in:
-            self.ask(moving.not_cut_off, begun.volumes[uuid], self.end)
+            self.ask(moving.restore_to_source_host, begun.volumes[uuid], self.end)
 
     def comes_back(self) -> None:
         """The host that was forced down answers again."""
@@ -233,10 +233,10 @@ class Movers(BootWorld):
         its = OPERATIONS["start" if row.vm_state == states.STOPPED else "hard_reboot"]
         begun = self.ask(operation.begin, its, Selection(uuids=[uuid]), HOSTS)
         assert begun.rows
-        lacking = self.ask(moving.take_unconnected, {uuid: row.host}, self.end)
+        lacking = self.ask(moving.adopt_unconnected, {uuid: row.host}, self.end)
         self.ask_storage(self.ask(moving.storage_hosts))
         assert self.connected(uuid, row.host)
-        self.ask(moving.kept, lacking)
+        self.ask(moving.release_moved, lacking)
         self.ask(operation.finish, its, {uuid: Outcome(states.RUNNING)})
 
 
@@ -280,11 +280,11 @@ def test_a_lost_domain_takes_the_users_of_its_logins_with_it(
     uuid = world.prepare()
     host = world.guests[uuid]
     world.age += 1
-    assert world.ask(moving.take_unconnected, {uuid: host}, world.end) == []
+    assert world.ask(moving.adopt_unconnected, {uuid: host}, world.end) == []
     assert {r.connector for r in world.live_attachments()} == {kind}
     if kind == "qemu":
         world.connections = set()  # its QEMU is gone with it
-    lacking = world.ask(moving.take_unconnected, {uuid: host}, world.end, [uuid])
+    lacking = world.ask(moving.adopt_unconnected, {uuid: host}, world.end, [uuid])
     if kind == "kernel":
         assert lacking == []
         well(world, uuid, host)
@@ -295,7 +295,7 @@ def test_a_lost_domain_takes_the_users_of_its_logins_with_it(
     }
     world.ask_storage(world.ask(moving.storage_hosts))
     assert world.connected(uuid, host)
-    world.ask(moving.kept, lacking)
+    world.ask(moving.release_moved, lacking)
     well(world, uuid, host)
 
 
@@ -373,7 +373,7 @@ def test_back_from_a_host_that_is_lost(world: Movers) -> None:
     assert world.ask(revert.begin_revert, Selection(uuids=[uuid]), HOSTS).moving
     world.guests.pop(uuid)
     world.asked.clear()
-    assert world.ask(cold_life.go_back, [uuid], [uuid])
+    assert world.ask(cold_life.roll_back, [uuid], [uuid])
     world.at_home(uuid, source)
     world.ended(uuid, cold_life.REVERT, None)
     assert [s for s, _v in world.asked] == ["absent", "absent", "present", "present"]

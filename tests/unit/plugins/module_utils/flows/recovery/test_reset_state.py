@@ -17,7 +17,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances i
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Outcome, Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import OPERATIONS
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import cold, cold_life, evacuate
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves.moving_instance import Moving
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves.moving_instance import MovingInstance
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import reset_state
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history, service_state
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
@@ -149,10 +149,10 @@ def test_a_soft_deleted_one_counts_again_and_is_meant_by_name(world: World) -> N
     assert (world.row(uuid).vm_state, world.row(uuid).deleted_at) == ("error", None)
 
 
-def move(world: World, name: str) -> Moving:
+def move(world: World, name: str) -> MovingInstance:
     wanted = cold.Wanted(Selection(names=[name]), ("h1", "h2"), BACKENDS, None)
     (moving,) = call(world, "o", cold.begin, wanted, world.fleet, world.options()).moving
-    assert isinstance(moving, Moving)
+    assert isinstance(moving, MovingInstance)
     return moving
 
 
