@@ -93,7 +93,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.disk_
     DISK_BATCH_ARGUMENTS,
     make_disks_of,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.file_disks import as_recorded
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.recorded_formats import as_recorded
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images.images import remove_uploads
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domain_batch import (
     DOMAIN_BATCH_ARGUMENTS,

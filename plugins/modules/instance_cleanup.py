@@ -137,16 +137,16 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.whole_disks import CLEARS as WHOLE_DISK_CLEARS
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.whole_disks import NONE, ZERO
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.clear import checked_disks
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.instance_volumes import (
-    CLEARING_ARGUMENTS,
-    Clearing,
-)
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.instances import (
     Condition,
     Disks,
     remove_instance,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.local_removal import LocalVolumes
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.instance_volumes import (
+    CLEARING_ARGUMENTS,
+    Clearing,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.removal import LocalVolumes
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.facts.facts import block_devices_of, list_domains
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.connection import (
     LIBVIRT_ARGUMENTS,

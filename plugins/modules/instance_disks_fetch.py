@@ -163,12 +163,12 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.disk_
     BLANK_DISKS_ARGUMENT,
     disk_spec,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.instance_volumes import (
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.instances import refuse_present
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.instance_volumes import (
     CLEARING_ARGUMENTS,
     Clearing,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.instances import refuse_present
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.local_removal import LocalVolumes
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.removal import LocalVolumes
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.connection import (
     LIBVIRT_ARGUMENTS,
     connect,

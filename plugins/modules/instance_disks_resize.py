@@ -145,11 +145,11 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.disk_
     BLANK_DISKS_ARGUMENT,
     disk_spec,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.instance_volumes import (
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.instance_volumes import (
     CLEARING_ARGUMENTS,
     Clearing,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.resized_volumes import Group
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.resized_volumes import Group
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.connection import (
     LIBVIRT_ARGUMENTS,
     connect,

@@ -24,7 +24,7 @@ from flow import CACHE
 from kernel_way import WORDS, ComputeHost
 from local_flow import FLAVORS, GIB, GROUP, HANGING, INSTANCES, MIB, LocalFlow
 
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.qcow2_room import volume_room
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.qcow2_room import volume_room
 
 pytestmark = pytest.mark.long
 

@@ -23,9 +23,11 @@ import hashlib, json, os, subprocess, sys
 sys.path.insert(0, %(modules)r)
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import BootflowError
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies import receiver, sender, server
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import file_disks, local_disks
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.instance_volumes import Clearing
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.local_removal import LocalVolumes, remove_volumes
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import local_disks
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.disk_info import records_of
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.disk_spec import DiskSpec
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.instance_volumes import Clearing
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.removal import LocalVolumes, remove_volumes
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.lvm import lvm
 
 MIB = 1024**2
@@ -33,8 +35,8 @@ uuid, ledger, backend = %(uuid)r, %(ledger)r, %(backend)r
 old, new = "/var/lib/moved/old", "/var/lib/moved/new"
 limits = {"disk.eph0": 64 * MIB, "disk.swap": 16 * MIB}
 specs = [
-    file_disks.DiskSpec("disk.eph0", "ephemeral", 64 * MIB, backend, fs="ext4"),
-    file_disks.DiskSpec("disk.swap", "swap", 16 * MIB, backend),
+    DiskSpec("disk.eph0", "ephemeral", 64 * MIB, backend, fs="ext4"),
+    DiskSpec("disk.swap", "swap", 16 * MIB, backend),
 ]
 
 
@@ -70,7 +72,7 @@ else:
 run("lvcreate", "-q", "-y", "-n", "former", "-L", "200M", %(new_group)r)
 run("sh", "-c", "head -c 200M /dev/urandom >/dev/%%s/former && sync && lvremove -q -y %%s/former" %% ((%(new_group)r,) * 2))
 told = {"disks": disks}
-swap = file_disks.DiskSpec("disk.swap", "swap", 24 * MIB, backend)
+swap = DiskSpec("disk.swap", "swap", 24 * MIB, backend)
 for attempt in ("broken", "whole"):
     offer, files = sender.prepare(old, uuid, "t" * 64, ["disk.swap"] if attempt == "whole" else [])
     told["files"] = files
@@ -89,9 +91,9 @@ for attempt in ("broken", "whole"):
     finally:
         server.stop(place, "s" * 64)
 told["there"] = state(%(new_group)r)
-told["records"] = file_disks.records_of(os.path.join(new, uuid))
+told["records"] = records_of(os.path.join(new, uuid))
 again = local_disks.ensure_disks(
-    new, uuid, [file_disks.DiskSpec("disk.eph0", "ephemeral", 96 * MIB, backend, fs="ext4"), swap], {},
+    new, uuid, [DiskSpec("disk.eph0", "ephemeral", 96 * MIB, backend, fs="ext4"), swap], {},
     volume_group=%(new_group)r, ledger_id=ledger)
 told["again"] = again
 there = {d["name"]: d["path"] for d in again["disks"]}

@@ -35,11 +35,7 @@ OWN = ("module_utils/core/disks/stores/", "module_utils/hosts/disks/stores/", "m
 NOT_YET = {
     "module_utils/hosts/copies/receiver.py",
     "module_utils/hosts/copies/sender.py",
-    "module_utils/hosts/disks/file_disks.py",
-    "module_utils/hosts/disks/lvm_disks.py",
-    "module_utils/hosts/disks/mounted_disks.py",
     "module_utils/hosts/disks/resized.py",
-    "module_utils/hosts/disks/resized_volumes.py",
 }
 
 

@@ -20,7 +20,7 @@ from ...core.disks.rescue import is_rescue
 from ...core.disks.stores.registry import type_of_record
 from ...core.errors import GuestDisksDiffer, GuestHasSnapshots
 from ...core.guest.domain.element import parse, to_text
-from ..disks.file_disks import records_of
+from ..disks.stores.disk_info import records_of
 from ..libvirt.connection import libvirt_errors
 from ..libvirt.domains import DomainSpec, definitions_of
 from ..os.paths import instance_dir

@@ -20,11 +20,13 @@ from ...core.disks.stores.registry import STORE_TYPES, type_of_record
 from ...core.errors import BootflowError, Conflict, DiskCopyFailed, InvalidDiskInfo, InvalidInput
 from ...core.guest.arriving_disks import check_virtual_size, checked_disks, unknown_bytes
 from ...core.guest.nvram import NVRAM
-from ..disks.file_disks import DiskSpec, ensure_files, grow, records_of, write_records
-from ..disks.instance_volumes import Wanted, begin, finish
-from ..disks.local_removal import NO_GROUP, LocalVolumes, remove_volumes
-from ..disks.lvm_disks import ensure_volumes
-from ..disks.mounted_disks import make_holder
+from ..disks.stores.disk_info import records_of, write_records
+from ..disks.stores.disk_spec import DiskSpec
+from ..disks.stores.files import ensure_files, grow
+from ..disks.stores.instance_volumes import Wanted, begin, finish
+from ..disks.stores.mounted import make_holder
+from ..disks.stores.removal import NO_GROUP, LocalVolumes, remove_volumes
+from ..disks.stores.volumes import ensure_volumes
 from ..images.images import check_image_file
 from ..images.nvram import check_nvram
 from ..lvm import lvm

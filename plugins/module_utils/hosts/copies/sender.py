@@ -28,8 +28,8 @@ from ...core.disks.rescue import DISK as RESCUE
 from ...core.disks.stores.registry import type_of_record
 from ...core.errors import InvalidDiskInfo
 from ...core.guest.nvram import NVRAM
-from ..disks.file_disks import records_of
-from ..disks.instance_volumes import activate, check_closed, whole
+from ..disks.stores.disk_info import records_of
+from ..disks.stores.instance_volumes import activate, check_closed, whole
 from ..images.images import QEMU_IMG_PACKAGE, convert
 from ..images.nvram import open_nvram
 from ..lvm import lvm

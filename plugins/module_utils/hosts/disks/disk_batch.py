@@ -28,8 +28,8 @@ from ..os.batch import run_batch
 from ..os.locks import BUILDS, host_place
 from ..os.ownership import LEDGER_ARGUMENTS
 from ..os.paths import checked_id, checked_instances_path, checked_uuid
-from .file_disks import KINDS, DiskSpec, check_fits
 from .local_disks import ensure_disks
+from .stores.disk_spec import KINDS, DiskSpec, check_fits
 
 # The option ``instances[].disks``.
 DISK_ARGUMENTS: dict[str, dict[str, t.Any]] = {

@@ -16,18 +16,16 @@ import stat
 import typing as t
 from dataclasses import dataclass
 
-from ...core.errors import Conflict, DriverNotInitialized, InvalidInput, MissingLibrary
+from ...core.errors import Conflict, InvalidInput
 from ...core.instances.move_mark import began_at
 from ..libvirt.domains import remove_domain
 from ..libvirt.running import find_domain
-from ..lvm import lvm
 from ..os.batch import progress
 from ..os.locks import host_lock, take_back
 from ..os.ownership import MARKS, check_owner, has_arrived, ledger_of_folder, made_for, mark_incomplete
 from ..os.paths import instance_dir
 from .clear import clear_disk
-from .instance_tags import of_instance
-from .local_removal import NO_GROUP, LocalVolumes, remove_volumes
+from .stores.removal import NO_GROUP, LocalVolumes, remove_volumes, volumes_of
 from .unused_images import mark_bases_used
 
 
@@ -84,7 +82,7 @@ def remove_instance(
     :raises LibvirtError, HypervisorUnavailable: libvirt fails or is not running; the directory is kept.
     :raises CommandFailed: a disk could not be cleared, then domain (stopped) and directory are kept; or a logical volume could
         not be cleared, then it and the directory are kept.
-    :raises VolumeIsBusy, DriverNotInitialized: see local_removal.
+    :raises VolumeIsBusy, DriverNotInitialized: see stores/removal.py.
     """
     folder = instance_dir(instances_path, uuid)
     uuid = os.path.basename(folder)
@@ -190,18 +188,8 @@ def _parts(connection: t.Any, folder: str, volume_group: str, ledger_id: str) ->
         found.append("a domain")
     if os.path.lexists(folder):
         found.append("a folder")
-    names = _volumes(folder, volume_group, ledger_id)
+    names = volumes_of(os.path.basename(folder), LocalVolumes(volume_group, ledger_id=ledger_id))
     return found + (["the logical volume %s" % names[0]] if names else [])
-
-
-def _volumes(folder: str, volume_group: str, ledger_id: str) -> list[str]:
-    if not volume_group:
-        return []
-    try:
-        group = lvm.read_group(volume_group, ledger_id)
-    except (DriverNotInitialized, MissingLibrary):  # whoever needs the group says so
-        return []
-    return [lv.name for lv in of_instance(group, os.path.basename(folder))]
 
 
 def is_removable(

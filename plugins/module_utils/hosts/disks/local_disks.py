@@ -2,20 +2,22 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The local disks of one instance in any storage backend: files, or logical volumes."""
+"""The local disks of one instance in any store."""
 
 from __future__ import annotations
 
 import os
 import typing as t
 
-from ...core.disks.stores.registry import NEED_GROUP, STORE_TYPES
+from ...core.disks.stores.registry import DEFAULT, NEED_GROUP
 from ...core.errors import InvalidInput
 from ..images.images import BaseImage
 from ..os.locks import host_lock
 from ..os.ownership import mark_folder, mark_made_at
 from ..os.paths import instance_dir
-from .file_disks import DiskSpec, ensure_files
+from .stores.disk_spec import DiskSpec
+from .stores.registry import store_of
+from .stores.store import Store
 
 
 def ensure_disks(
@@ -33,7 +35,7 @@ def ensure_disks(
     Existing disks are kept, whatever they contain.
 
     :arg bases: image id -> image in the cache.
-    :arg volume_group: for the backends lvm and qcow2_on_lvm.
+    :arg volume_group: for the backends that need one.
     :arg ledger_id: the ledger of the instance, which marks the folder and the logical volumes.
     :arg made_at: when the build began, in seconds since the epoch by the ledger; 0.0: the folder gets no such mark
     :raises Conflict: the folder belongs to another ledger.
@@ -46,32 +48,20 @@ def ensure_disks(
     names = [spec.checked().name for spec in specs]
     if len(set(names)) != len(names):
         raise InvalidInput(reason="instance %s has two disks with the same name" % uuid)
-    make = _maker(uuid, specs, volume_group)
+    store = _store(uuid, specs, volume_group)
     if check_mode:
-        return make(folder, specs, bases, True)
+        return store.ensure(folder, specs, bases, True)
     with host_lock(instances_path, "instance-" + uuid):
         marked = mark_folder(folder, ledger_id)
         mark_made_at(folder, made_at)
-        result = make(folder, specs, bases, False)
+        result = store.ensure(folder, specs, bases, False)
         return {**result, "changed": marked or result["changed"]}
 
 
-_Maker = t.Callable[[str, t.Sequence[DiskSpec], t.Mapping[str, BaseImage], bool], t.Dict[str, t.Any]]
-
-
-def _maker(uuid: str, specs: t.Sequence[DiskSpec], volume_group: str) -> _Maker:
-    backends = {spec.backend for spec in specs}
-    if not backends.intersection(NEED_GROUP):
-        return ensure_files
-    if len(backends) > 1:
+def _store(uuid: str, specs: t.Sequence[DiskSpec], volume_group: str) -> Store:
+    backends = sorted({spec.backend for spec in specs}) or [DEFAULT]
+    if len(backends) > 1 and set(backends).intersection(NEED_GROUP):
         raise InvalidInput(
-            reason="disks of instance %s must all have one backend, got %s" % (uuid, ", ".join(sorted(backends)))
+            reason="disks of instance %s must all have one backend, got %s" % (uuid, ", ".join(backends))
         )
-    store = STORE_TYPES[specs[0].backend]
-    vg = store.checked_group(volume_group)
-    # Only where they are needed: a module loads its files each time that it runs.
-    if store.is_volume:
-        from .lvm_disks import ensure_volumes as ensure
-    else:
-        from .mounted_disks import ensure_mounted as ensure
-    return lambda folder, wanted, bases, check_mode: ensure(vg, folder, wanted, bases, check_mode)
+    return store_of(backends[0], volume_group)

@@ -29,7 +29,8 @@ from ..os.locks import guest_lock, host_lock
 from ..os.module_errors import failure
 from ..os.paths import instance_dir, make_dirs
 from .config_drive import remove_leftovers
-from .file_disks import as_recorded, records_of, write_records
+from .recorded_formats import as_recorded
+from .stores.disk_info import records_of, write_records
 from .unused_images import mark_bases_used
 
 

@@ -38,9 +38,11 @@ from ..os.module_errors import as_bootflow_error
 from ..os.ownership import check_owner, ledger_of_folder
 from ..os.paths import checked_disk_name, instance_dir, make_dirs
 from ..os.room import check_room
-from . import resized_mounted as mounted
-from . import resized_volumes as volumes
-from .file_disks import RECORDS, DiskSpec, disk_size, ensure_files, grow, records_of, write_records
+from .stores import resized_mounted as mounted
+from .stores import resized_volumes as volumes
+from .stores.disk_info import RECORDS, records_of, write_records
+from .stores.disk_spec import DiskSpec, disk_size
+from .stores.files import ensure_files, grow
 
 #: Folders in that of the instance: what it gets, that while it is copied, and what it had.
 NEW, PART, OLD = "resize.new", "resize.part", "resize.old"

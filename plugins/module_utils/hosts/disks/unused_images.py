@@ -34,7 +34,7 @@ from ..os.batch import attempt, progress
 from ..os.files import read_json, remove_files
 from ..os.locks import host_lock
 from ..os.paths import base_dir, checked_instances_path, own_folder
-from .file_disks import records_of
+from .stores.disk_info import records_of
 
 _HALF = re.compile(r"(?P<id>[A-Za-z0-9][A-Za-z0-9_-]{0,127})\.(raw-)?part\Z")  # what a killed run fetched or converted
 _IN_NAME = r"[A-Za-z0-9._-]"

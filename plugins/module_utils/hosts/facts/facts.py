@@ -11,11 +11,11 @@ import glob
 import os
 import socket
 import typing as t
+from functools import partial
 from xml.sax.saxutils import escape, quoteattr
 
-from ...core.amounts import GIB
 from ...core.disks.rescue import is_rescue
-from ...core.disks.stores.registry import DEFAULT, STORE_TYPES
+from ...core.disks.stores.registry import DEFAULT
 from ...core.errors import BootflowError, InvalidInput
 from ...core.guest.domain.element import parse, to_text
 from ...core.guest.domain.metadata import NovaInstanceConfig
@@ -27,7 +27,7 @@ from ...core.volumes.connectors.registry import CONNECTOR_TYPES
 from ...core.volumes.names import check_initiator
 from ..copies.other_disks import other_disks
 from ..disks.devices import isolated_disks
-from ..disks.local_storage import group_facts
+from ..disks.stores.registry import store_of
 from ..libvirt.connection import libvirt, libvirt_errors
 from ..libvirt.domains import definitions_of, ledger_of_domain
 from ..live.state import moving_of
@@ -77,7 +77,7 @@ def compute_node(
     :arg write_cache: store the result of the probe and the CPU times below instances_path.
     :arg pci_device_spec: PCI devices that guests may use, in the format of Nova's passthrough_whitelist.
     :arg isolated_disk_paths: physical disks that can be given to guests as a whole.
-    :arg disk_backend: storage of the local disks of guests; with lvm and qcow2_on_lvm the sizes are those of ``volume_group``.
+    :arg disk_backend: storage of the local disks of guests; where it needs a volume group, the sizes are those of ``volume_group``.
     :arg ledger_id: folders and logical volumes of other ledgers are not reported; their domains are, with their ledger.
     :arg volume_attach: how guests of this host get volumes, one of CONNECTOR_TYPES; "": not known, and nothing is reported of it.
     :arg cpu_flags: CPU features that guests are to have or not to have, such as ``+pcid``; those that libvirt does not know are reported.
@@ -129,16 +129,13 @@ def compute_node(
             "initiator": initiator_name(),
             "qemu_iscsi": qemu_opens_iscsi(),
         }
-        if STORE_TYPES[disk_backend].needs_group:
-            node.update(group_facts(disk_backend, volume_group, ledger_id))
-        else:
-            node.update(disk_facts(instances_path))
-            node["disk_available_least"] = (free_bytes(instances_path) - overcommitted_bytes(domains)) // GIB
+        store = store_of(disk_backend, volume_group, ledger_id)
+        node.update(store.facts(instances_path, partial(overcommitted_bytes, domains)))
         node["stats"] = {"disk_backend": disk_backend, **({"disk_medium": disk_medium} if disk_medium else {})}
         node["vcpus_used"] = vcpus_used(domains)
     logs_in = bool(volume_attach) and CONNECTOR_TYPES[volume_attach].host_logs_in
     connects = (logs_in and bool(node["initiator"])) or bool(isolated_disk_paths)
-    node["guest_content"] = guest_rules.exposed(connects) if connects or STORE_TYPES[disk_backend].needs_group else []
+    node["guest_content"] = guest_rules.exposed(connects) if connects or store.type.needs_group else []
     if node["guest_content"]:
         node["stats"]["guest_content"] = "; ".join(node["guest_content"])[:255]
     if virt_type == "auto" and verdict.virt_type == "qemu":
@@ -191,28 +188,6 @@ def memory_used_mb(meminfo: str = "/proc/meminfo") -> int:
             values[name] = int(rest.split()[0])
     available = values.get("MemFree", 0) + values.get("Buffers", 0) + values.get("Cached", 0)
     return max(0, values.get("MemTotal", 0) - available) // 1024
-
-
-def _existing(path: str) -> str:
-    """``path``, or its nearest existing parent: the disk on which it will be."""
-    while not os.path.isdir(path):
-        path = os.path.dirname(path)
-    return path
-
-
-def disk_facts(instances_path: str) -> dict[str, int]:
-    """local_gb and local_gb_used, in GiB rounded down, of the file system of instances_path."""
-    found = os.statvfs(_existing(instances_path))
-    return {
-        "local_gb": found.f_frsize * found.f_blocks // GIB,
-        "local_gb_used": found.f_frsize * (found.f_blocks - found.f_bfree) // GIB,
-    }
-
-
-def free_bytes(instances_path: str) -> int:
-    """Bytes that the instances can still write."""
-    found = os.statvfs(_existing(instances_path))
-    return found.f_frsize * found.f_bavail
 
 
 def list_domains(connection: t.Any) -> list[dict[str, t.Any]]:

@@ -21,11 +21,11 @@ from ...core.disks.stores.registry import STORE_TYPES
 from ...core.errors import BootflowError, InvalidInput
 from ...core.guest.arriving import LocalDisk
 from ...core.guest.arriving_disks import unknown_bytes
-from ..disks.file_disks import records_of, write_records
-from ..disks.instance_volumes import Clearing, Wanted, begin, finish
 from ..disks.instances import refuse_present
-from ..disks.local_removal import LocalVolumes, remove_volumes
-from ..disks.mounted_disks import make_holder
+from ..disks.stores.disk_info import records_of, write_records
+from ..disks.stores.instance_volumes import Clearing, Wanted, begin, finish
+from ..disks.stores.mounted import make_holder
+from ..disks.stores.removal import LocalVolumes, remove_volumes
 from ..images.images import QEMU_IMG_PACKAGE
 from ..lvm import lvm
 from ..os.batch import progress

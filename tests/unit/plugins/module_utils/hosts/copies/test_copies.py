@@ -26,7 +26,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies import receiver, sender, server, stream
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies.stream import send_line
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import local_disks
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.file_disks import DiskSpec, records_of
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.disk_info import records_of
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.disk_spec import DiskSpec
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images import nvram
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import locks
 

@@ -20,7 +20,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies.othe
     refuse_to_restore,
     with_other_disks,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.file_disks import write_records
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.disk_info import write_records
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.facts import facts
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import connection as libvirt_connection
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domains

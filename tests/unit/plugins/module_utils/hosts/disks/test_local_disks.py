@@ -12,6 +12,7 @@ import subprocess
 
 import pytest
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.stores.registry import NAMES
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import (
     Conflict,
     DiskFull,
@@ -20,16 +21,14 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.errors impor
     InvalidInput,
     VolumeIsBusy,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import (
-    instance_volumes,
-    instances,
-    local_storage,
-)
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.file_disks import DiskSpec
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.instance_tags import by_instance
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.instance_volumes import Clearing
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import instances
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.local_disks import ensure_disks
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.local_removal import LocalVolumes
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores import instance_volumes
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.disk_spec import DiskSpec
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.instance_tags import by_instance
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.instance_volumes import Clearing
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.registry import store_of
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.removal import LocalVolumes
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images.images import BaseImage
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.lvm import lvm
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import fstab, mounts
@@ -43,6 +42,11 @@ IMAGE = "6a2c1f0e-3c5e-5d7b-8d3f-9f1c2b3a4d5e"
 MIB = 1024**2
 GIB = 1024**3
 HERE = LocalVolumes("vg")
+
+
+def facts(backend, group):
+    """What a host reports; in a volume group the growth of files does not count."""
+    return store_of(backend, group).facts("/", lambda: pytest.fail("the growth of files"))
 
 
 class Files(Model):
@@ -306,9 +310,9 @@ def test_volumes_without_a_folder_are_told_and_removed(host):
     host.model("vg", "lvcreate", "--name", "x", "--size", "4194304b", *tags, "bootflow.instance=../../etc", "vg")
     host.model("vg", "lvcreate", "--name", "y", "--size", "4194304b", "--addtag", "bootflow.instance=" + OTHER, "vg")
     names = [UUID + "_" + name for name in ("disk", "disk.eph0", "disk.swap")]
-    assert local_storage.group_facts("lvm", "vg")["instance_volumes"] == {UUID: names}
+    assert facts("lvm", "vg")["instance_volumes"] == {UUID: names}
     assert host.remove()["changed"] and sorted(host.model.lvs) == ["x", "y"]
-    assert local_storage.group_facts("lvm", "vg")["instance_volumes"] == {}
+    assert facts("lvm", "vg")["instance_volumes"] == {}
 
 
 def test_an_open_volume_is_not_wiped(host):
@@ -371,6 +375,22 @@ def test_what_another_ledger_has_here_stays(host, backend):
     assert not host.tags()
 
 
+def test_files_can_grow_into_the_space_that_is_free(tmp_path):
+    found = store_of("raw").facts(str(tmp_path / "missing" / "instances"), lambda: 3 * GIB)
+    status = os.statvfs(tmp_path)
+    assert set(found) == {"local_gb", "local_gb_used", "disk_available_least"}
+    assert found["local_gb"] == status.f_frsize * status.f_blocks // GIB
+    free = status.f_frsize * status.f_bavail // GIB
+    assert abs(free - 3 - found["disk_available_least"]) <= 1, "others write meanwhile"
+
+
+def test_a_store_in_a_volume_group_needs_one():
+    for backend in ("lvm", "qcow2_on_lvm"):
+        with pytest.raises(InvalidInput, match="disk backend %s requires a volume group" % backend):
+            store_of(backend)
+    assert [store_of(backend, "vg").group for backend in NAMES] == ["", "", "vg", "vg"]
+
+
 @pytest.mark.parametrize("where", ["elsewhere", "disk", "disk/deep"])
 def test_a_foreign_mount_is_refused(host, where):
     """Beside ours, over it and inside of it."""
@@ -388,14 +408,14 @@ def test_sizes_of_the_host(host):
     host.model.extents = 2000
     host.model("vg", "lvcreate", "--name", "others", "--size", "%db" % (2 * GIB), "vg")
     for backend in ("lvm", "qcow2_on_lvm"):
-        assert local_storage.group_facts(backend, "vg") == {
+        assert facts(backend, "vg") == {
             "local_gb": 7,
             "local_gb_used": 2,
             "disk_available_least": 5,
             "instance_volumes": {},
         }
     with pytest.raises(DriverNotInitialized) as missing:
-        local_storage.group_facts("lvm", "gone")
+        facts("lvm", "gone")
     assert "vgcreate gone" in missing.value.remedy and "bootflow_disk_volume_group" in missing.value.remedy
 
 

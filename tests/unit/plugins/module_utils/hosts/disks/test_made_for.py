@@ -16,9 +16,9 @@ import pytest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import Conflict
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import move_mark
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import instances
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.file_disks import DiskSpec
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.instances import Condition
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.local_disks import ensure_disks
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.disk_spec import DiskSpec
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import locks, ownership
 
 UUID = "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11"

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import CommandFailed, DiskFull
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import file_disks
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.file_disks import DiskSpec, ensure_files
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores import files
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.disk_spec import DiskSpec
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.files import ensure_files
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images.images import BaseImage
 
 MIB, GIB = 1024**2, 1024**3
@@ -32,13 +33,13 @@ def base(tmp_path):
 @pytest.fixture
 def programs(monkeypatch):
     """The arguments of each program that runs."""
-    found, real = [], file_disks.run
+    found, real = [], files.run
 
     def run(argv, **kwargs):
         found.append(argv)
         return real(argv, **kwargs)
 
-    monkeypatch.setattr(file_disks, "run", run)
+    monkeypatch.setattr(files, "run", run)
     return found
 
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import qcow2_room
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores import qcow2_room
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.command import program
 
 GIB = 1024**3

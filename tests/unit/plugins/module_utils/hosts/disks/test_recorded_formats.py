@@ -13,7 +13,7 @@ import subprocess
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.element import parse
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.file_disks import as_recorded
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.recorded_formats import as_recorded
 
 UUID = "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11"
 DISK = "<disk type='%s'><driver name='qemu' type='%s'/><source %s='%s'/></disk>"

@@ -21,8 +21,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.errors impor
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.element import parse
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies.other_disks import refuse_to_restore
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import rescue
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.file_disks import write_records
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.rescue import RescuedSpec
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.disk_info import write_records
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import connection as libvirt_connection
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domains, pci_devices, power, running
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.power import PowerSpec

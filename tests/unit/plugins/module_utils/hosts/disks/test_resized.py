@@ -22,12 +22,13 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.errors impor
     DiskFull,
     InvalidDiskInfo,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import file_disks, resized
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.file_disks import (
-    DiskSpec,
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import resized
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores import files
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.disk_info import (
     records_of,
     write_records,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.disk_spec import DiskSpec
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import connection as libvirt_connection
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domains, running
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import room
@@ -521,7 +522,7 @@ def test_a_disk_that_a_guest_uses(host: Host) -> None:
 
 
 def test_a_folder_or_guest_of_another_ledger(host: Host) -> None:
-    file_disks.make_dirs(host.folder)
+    files.make_dirs(host.folder)
     with open(host.disk("ledger"), "w", encoding="utf-8") as file:
         file.write("theirs\n")
     for call in (resized.take, resized.settle, resized.back):

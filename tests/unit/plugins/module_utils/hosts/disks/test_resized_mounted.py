@@ -25,20 +25,20 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.errors impor
     InvalidDiskInfo,
     VolumeIsBusy,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import (
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import resized
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores import (
     instance_volumes,
-    local_removal,
-    mounted_disks,
-    resized,
+    mounted,
+    removal,
     resized_mounted,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.file_disks import (
-    DiskSpec,
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.disk_info import (
     records_of,
     write_records,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.instance_volumes import Clearing
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.qcow2_room import volume_room
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.disk_spec import DiskSpec
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.instance_volumes import Clearing
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.qcow2_room import volume_room
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.lvm import lvm
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import fstab, mounts
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volumes import copy
@@ -78,7 +78,7 @@ class Host(test_resized.Host):
 
     def fill(self) -> None:
         """Give it its disks."""
-        write_records(self.folder, {"disk": mounted_disks.holder_record("vg", volume_room(HAS))})
+        write_records(self.folder, {"disk": mounted.holder_record("vg", volume_room(HAS))})
         tags = [word for tag in TAGS for word in ("--addtag", tag)]
         self.model("vg", "lvcreate", "--name", LV, "--size", "%db" % rounded(HAS), *tags)
         self.model("vg", "fullreport")
@@ -279,7 +279,7 @@ def host(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> Host:
     monkeypatch.setattr(mounts, "device_number", made.number)
     monkeypatch.setattr(mounts, "mount", made.mount)
     monkeypatch.setattr(mounts, "unmount", made.unmount)
-    monkeypatch.setattr(mounted_disks, "run", lambda argv, **_how: made.made(argv[-1]))
+    monkeypatch.setattr(mounted, "run", lambda argv, **_how: made.made(argv[-1]))
 
     def zero(path: str, _size: int) -> None:
         made.change()
@@ -296,7 +296,7 @@ def host(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> Host:
 
         return call
 
-    for module, names in ((resized_mounted, ("write_records",)), (mounted_disks, ("make_dirs",)), (fstab, ("_write",))):
+    for module, names in ((resized_mounted, ("write_records",)), (mounted, ("make_dirs",)), (fstab, ("_write",))):
         for name in names:
             monkeypatch.setattr(module, name, counted(getattr(module, name)))
     fake = types.SimpleNamespace(**{**vars(os), "rmdir": counted(os.rmdir)})
@@ -426,8 +426,8 @@ def test_removed_with_the_instance_after_every_change(host: Host) -> None:
         host.back()
 
     for _whole in host.killed_at_every_change(all_of_it, 30):
-        host.defined, here = None, local_removal.LocalVolumes("vg", Clearing(), LEDGER)
-        local_removal.remove_volumes(host.folder, UUID, here)
+        host.defined, here = None, removal.LocalVolumes("vg", Clearing(), LEDGER)
+        removal.remove_volumes(host.folder, UUID, here)
         assert not host.model.lvs and not host.mounts and not fstab.lines_of(UUID)
 
 

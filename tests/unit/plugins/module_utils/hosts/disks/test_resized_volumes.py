@@ -18,18 +18,18 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.errors impor
     InvalidDiskInfo,
     VolumeIsBusy,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import (
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import resized
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores import (
     instance_volumes,
-    local_removal,
-    resized,
+    removal,
     resized_volumes,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.file_disks import (
-    DiskSpec,
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.disk_info import (
     records_of,
     write_records,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.instance_volumes import Clearing
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.disk_spec import DiskSpec
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.instance_volumes import Clearing
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.lvm import lvm
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volumes import copy
 
@@ -388,7 +388,7 @@ def test_all_of_them_are_removed_with_the_instance(host: Host) -> None:
     host.take()
     host.model.lvs[host.lv("disk.aaa.resize.new")] = host.volume()
     host.model("vg", "fullreport")
-    local_removal.remove_volumes(host.folder, UUID, local_removal.LocalVolumes("vg", Clearing(), LEDGER))
+    removal.remove_volumes(host.folder, UUID, removal.LocalVolumes("vg", Clearing(), LEDGER))
     assert host.names() == set()
 
 

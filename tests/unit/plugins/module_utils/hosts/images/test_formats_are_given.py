@@ -14,7 +14,7 @@ import typing as t
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import ImageUnacceptable
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import lvm_disks
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores import volumes
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images import images
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volumes import copy
 
@@ -46,7 +46,7 @@ def calls_fixture(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> t.
     program.parent.mkdir()
     program.write_text('#!/bin/sh\nprintf "%%s\\n" "$*" >> %s\necho "{}"\n' % log)
     program.chmod(0o755)
-    for module in (images, lvm_disks, copy):
+    for module in (images, volumes, copy):
         monkeypatch.setattr(module, "program", lambda _name, _package: str(program))
     return lambda: [line.split() for line in log.read_text().splitlines()]
 
@@ -60,7 +60,7 @@ def test_the_format_of_the_source_is_the_checked_one(
     for driver in ("raw", "qcow2", "vmdk"):
         images.convert(source, driver, str(target))
         copy.convert(source, driver, str(target))
-    lvm_disks.write_image(source, str(target))
+    volumes.write_image(source, str(target))
     given = [words[words.index("-f") + 1] for words in calls()]
     assert given == ["raw", "raw", "qcow2", "qcow2", "vmdk", "vmdk", "raw"]
     assert all(words[0] == "convert" and words.index("-f") < words.index(source) for words in calls())

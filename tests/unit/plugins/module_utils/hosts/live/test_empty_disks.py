@@ -17,8 +17,9 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.arriving_disks import checked_disks
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import file_disks, instances
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.file_disks import records_of
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import instances
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores import disk_info
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.disk_info import records_of
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.live import empty_disks
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import fstab
 
@@ -49,7 +50,7 @@ class NewHost(Host):
         monkeypatch.setattr(instances, "find_domain", lambda _connection, _uuid: None)
         for place, name in (
             (empty_disks, "run"), (empty_disks, "write_records"), (empty_disks, "begin"), (empty_disks, "finish"),
-            (empty_disks, "fsync"), (empty_disks, "mark_folder"), (empty_disks, "make_holder"), (file_disks, "write_json"),
+            (empty_disks, "fsync"), (empty_disks, "mark_folder"), (empty_disks, "make_holder"), (disk_info, "write_json"),
         ):  # fmt: skip
             monkeypatch.setattr(place, name, self.counted(getattr(place, name)))
 

@@ -28,7 +28,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.names import domain_name, short_domain_names
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.qemu_connection import secret_uuid
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies import server
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.file_disks import write_records
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.disk_info import write_records
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import connection as libvirt_connection
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.live import (
     channels,

@@ -18,8 +18,10 @@ import time
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import file_disks, instances, local_disks
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import instances, local_disks
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.disk_batch import make_disks
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.disk_spec import DiskSpec
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.files import default_label
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.facts import virt_probe
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images import fetch
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domain_waits
@@ -112,8 +114,8 @@ HOSTS = "ansible_collections.bootflow.compute.plugins.module_utils.hosts"
     [
         ("qemu-img", "from %s.images.images import convert; convert('a', 'qcow2', 'b')"),
         ("cp", "from %s.disks.resized import _copy; _copy('a', 'b')"),
-        ("mkfs.ext4", "from %s.disks.file_disks import *; format_disk(DiskSpec('disk.eph0', 'ephemeral', 1), 'b')"),
-        ("mkswap", "from %s.disks.file_disks import *; format_disk(DiskSpec('disk.swap', 'swap', 1), 'b')"),
+        ("mkfs.ext4", "from %s.disks.stores.files import *; format_disk(DiskSpec('disk.eph0', 'ephemeral', 1), 'b')"),
+        ("mkswap", "from %s.disks.stores.files import *; format_disk(DiskSpec('disk.swap', 'swap', 1), 'b')"),
     ],
 )
 def test_what_writes_disks_ends_with_a_module_that_is_killed(program, work, tmp_path):
@@ -329,19 +331,19 @@ def test_remove_tree(tmp_path):
     ("name", "label"), [("disk.eph0", "ephemeral0"), ("disk.eph11", "ephemeral11"), ("disk.data", "data")]
 )
 def test_labels(name, label):
-    assert file_disks.default_label(name) == label
+    assert default_label(name) == label
 
 
 @pytest.mark.parametrize(
     "spec",
     [
-        file_disks.DiskSpec("disk", "image", 1),
-        file_disks.DiskSpec("disk.swap", "swap", 0),
-        file_disks.DiskSpec("disk.eph0", "ephemeral", -1),
-        file_disks.DiskSpec("disk.eph0", "ephemeral", 1, fs="ntfs"),
-        file_disks.DiskSpec("disk.eph0", "ephemeral", 1, label="-n x"),
-        file_disks.DiskSpec("disk.eph0", "ephemeral", 1, backend="zfs"),
-        file_disks.DiskSpec("disk.eph0", "blank", 1),
+        DiskSpec("disk", "image", 1),
+        DiskSpec("disk.swap", "swap", 0),
+        DiskSpec("disk.eph0", "ephemeral", -1),
+        DiskSpec("disk.eph0", "ephemeral", 1, fs="ntfs"),
+        DiskSpec("disk.eph0", "ephemeral", 1, label="-n x"),
+        DiskSpec("disk.eph0", "ephemeral", 1, backend="zfs"),
+        DiskSpec("disk.eph0", "blank", 1),
     ],
 )
 def test_bad_disk_specs(spec):

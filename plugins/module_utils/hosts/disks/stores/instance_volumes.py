@@ -16,15 +16,15 @@ import time
 import typing as t
 from dataclasses import dataclass
 
-from ...core.amounts import MIB
-from ...core.disks.local import CLEARS, NONE, SHRED, ZERO
-from ...core.errors import BootflowError, CommandFailed, Conflict, DiskFull, VolumeIsBusy
-from ..lvm import lvm
-from ..lvm.lvm import LogicalVolume, VolumeGroup
-from ..lvm.lvm_tags import DELETING, INCOMPLETE, owner_tags
-from ..os import guest_content
-from ..os.batch import progress
-from ..volumes import copy
+from ....core.amounts import MIB
+from ....core.disks.local import CLEARS, NONE, SHRED, ZERO
+from ....core.errors import BootflowError, CommandFailed, Conflict, DiskFull, VolumeIsBusy
+from ...lvm import lvm
+from ...lvm.lvm import LogicalVolume, VolumeGroup
+from ...lvm.lvm_tags import DELETING, INCOMPLETE, owner_tags
+from ...os import guest_content
+from ...os.batch import progress
+from ...volumes import copy
 from .instance_tags import INSTANCE, of_instance
 
 #: Seconds after which a volume that is still open counts as in use, because udev scans volumes that were just closed.

@@ -15,14 +15,14 @@ import contextlib
 import os
 import typing as t
 
-from ...core.disks.local import DISK, volume_name
-from ...core.disks.stores.registry import type_of_record
-from ..lvm import lvm
-from ..os import fstab, mounts
-from .file_disks import records_of, write_records
+from ....core.disks.local import DISK, volume_name
+from ....core.disks.stores.registry import type_of_record
+from ...lvm import lvm
+from ...os import fstab, mounts
+from .disk_info import records_of, write_records
 from .instance_tags import of_instance
 from .instance_volumes import finish
-from .mounted_disks import format_holder, holder_record, mount_again, mount_holder
+from .mounted import format_holder, holder_record, mount_again, mount_holder
 from .qcow2_room import volume_room
 from .resized_volumes import NEW, Group
 

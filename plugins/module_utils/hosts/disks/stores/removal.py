@@ -10,11 +10,11 @@ import os
 import typing as t
 from dataclasses import dataclass, field
 
-from ...core.disks.logical_volumes import checked_lvm_name
-from ...core.errors import DriverNotInitialized, MissingLibrary
-from ..lvm import lvm
-from ..os import fstab, mounts
-from .file_disks import records_of
+from ....core.disks.logical_volumes import checked_lvm_name
+from ....core.errors import DriverNotInitialized, MissingLibrary
+from ...lvm import lvm
+from ...os import fstab, mounts
+from .disk_info import records_of
 from .instance_tags import of_instance
 from .instance_volumes import Clearing, remove
 
@@ -40,6 +40,17 @@ class Removed:
 
     words: list[str] = field(default_factory=list)
     places: list[str] = field(default_factory=list)
+
+
+def volumes_of(uuid: str, local: LocalVolumes) -> list[str]:
+    """Return the names of the instance's logical volumes in the volume group of the host; none where the host has no such group."""
+    if not local.volume_group:
+        return []
+    try:
+        group = lvm.read_group(local.volume_group, local.ledger_id)
+    except (DriverNotInitialized, MissingLibrary):  # whoever needs the group says so
+        return []
+    return [lv.name for lv in of_instance(group, uuid)]
 
 
 def remove_volumes(folder: str, uuid: str, local: LocalVolumes, check_mode: bool = False) -> Removed:

@@ -18,19 +18,21 @@ import contextlib
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ...core.disks.local import DISK, volume_name
-from ...core.disks.stores.lvm import Lvm
-from ...core.disks.stores.registry import NEED_GROUP, type_of_record
-from ...core.errors import BootflowError, InvalidDiskInfo
-from ..lvm import lvm
-from ..lvm.lvm_tags import DELETING
-from ..os.batch import progress
-from ..os.paths import checked_disk_name
-from ..volumes.copy import flush, zero
-from .file_disks import DiskSpec, disk_size, format_disk, record_of, records_of
+from ....core.disks.local import DISK, volume_name
+from ....core.disks.stores.lvm import Lvm
+from ....core.disks.stores.registry import NEED_GROUP, type_of_record
+from ....core.errors import BootflowError, InvalidDiskInfo
+from ...lvm import lvm
+from ...lvm.lvm_tags import DELETING
+from ...os.batch import progress
+from ...os.paths import checked_disk_name
+from ...volumes.copy import flush, zero
+from .disk_info import record_of, records_of
+from .disk_spec import DiskSpec, disk_size
+from .files import format_disk
 from .instance_tags import of_instance
 from .instance_volumes import Clearing, Wanted, activate, begin, check_closed, finish, remove, whole
-from .lvm_disks import write_image
+from .volumes import write_image
 
 NEW, OLD = ".resize.new", ".resize.old"
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ...core.amounts import GIB, MIB
+from ....core.amounts import GIB, MIB
 
 #: A journal of 4 MiB, 16 MiB reserved by the kernel, and the first clusters of several files.
 _FIXED = 32 * MIB

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import contextlib
 
-from ...core.errors import InvalidInput
-from ..lvm.lvm import LogicalVolume, VolumeGroup
-from ..lvm.lvm_tags import LEDGER, OWNER, tag_value
-from ..os.ownership import is_of_another
-from ..os.paths import checked_uuid
+from ....core.errors import InvalidInput
+from ...lvm.lvm import LogicalVolume, VolumeGroup
+from ...lvm.lvm_tags import LEDGER, OWNER, tag_value
+from ...os.ownership import is_of_another
+from ...os.paths import checked_uuid
 
 INSTANCE = "instance"
 

@@ -11,19 +11,55 @@ from __future__ import annotations
 
 import typing as t
 
-from ...core.disks.local import volume_name
-from ..images.images import CONVERT_TIMEOUT, QEMU_IMG_PACKAGE, BaseImage
-from ..lvm import lvm
-from ..os.batch import progress
-from ..os.command import program
-from ..os.ownership import ledger_of_folder
-from ..os.paths import make_dirs
-from ..volumes.copy import flush
-from ..volumes.process import run_tied
-from .file_disks import DiskSpec, disk_size, format_disk, needed, record_of, recorded_size, records_of, write_records
+from ....core.amounts import GIB
+from ....core.disks.local import RAW, volume_name
+from ....core.errors import DriverNotInitialized
+from ...images.images import CONVERT_TIMEOUT, QEMU_IMG_PACKAGE, BaseImage
+from ...lvm import lvm
+from ...os.batch import progress
+from ...os.command import program
+from ...os.ownership import ledger_of_folder
+from ...os.paths import make_dirs
+from ...volumes.copy import flush
+from ...volumes.process import run_tied
+from .disk_info import record_of, recorded_size, records_of, write_records
+from .disk_spec import DiskSpec, disk_size, needed
+from .files import format_disk
+from .instance_tags import by_instance
 from .instance_volumes import Wanted, activate, begin, finish, whole
+from .store import Store
 
-RAW = "raw"
+
+class Volumes(Store):
+    """Logical volumes in a volume group of this host."""
+
+    def ensure(
+        self, folder: str, specs: t.Sequence[DiskSpec], bases: t.Mapping[str, BaseImage], check_mode: bool
+    ) -> dict[str, t.Any]:
+        return ensure_volumes(self.group, folder, specs, bases, check_mode)
+
+    def facts(self, instances_path: str, growth: t.Callable[[], int]) -> dict[str, t.Any]:
+        """See Store.facts(). A volume group is never oversubscribed: free space is really free. source: Nova's _get_local_gb_info"""
+        try:
+            group = lvm.read_group(self.group, self.ledger_id)
+            lvm.check_group(group)
+        except DriverNotInitialized as error:
+            raise DriverNotInitialized(
+                message=error.message,
+                remedy="Create it (vgcreate %s DEVICES) or repair it, or correct the host's bootflow_disk_volume_group."
+                % self.group,
+            ) from None
+        total, free = self.room_gb(group, group.size), self.room_gb(group, group.free)
+        return {
+            "local_gb": total,
+            "local_gb_used": total - free,
+            "disk_available_least": free,
+            "instance_volumes": by_instance(group),
+        }
+
+    def room_gb(self, group: lvm.VolumeGroup, size: int) -> int:
+        """Return the GiB of disks that fit into ``size`` bytes of the group."""
+        return size // GIB
 
 
 def ensure_volumes(

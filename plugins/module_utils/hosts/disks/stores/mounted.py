@@ -14,20 +14,36 @@ import dataclasses
 import os
 import typing as t
 
-from ...core.disks.local import DISK, QCOW2, volume_name
-from ...core.disks.stores.qcow2_on_lvm import Qcow2OnLvm
-from ...core.errors import InvalidDiskInfo
-from ..images.images import BaseImage
-from ..lvm import lvm
-from ..os import fstab, mounts
-from ..os.batch import progress
-from ..os.command import program, run
-from ..os.ownership import ledger_of_folder
-from ..os.paths import make_dirs
-from ..volumes.copy import flush
-from .file_disks import DiskSpec, disk_size, ensure_files, records_of, write_records
+from ....core.disks.local import DISK, QCOW2, volume_name
+from ....core.disks.stores.qcow2_on_lvm import Qcow2OnLvm
+from ....core.errors import InvalidDiskInfo
+from ...images.images import BaseImage
+from ...lvm import lvm
+from ...os import fstab, mounts
+from ...os.batch import progress
+from ...os.command import program, run
+from ...os.ownership import ledger_of_folder
+from ...os.paths import make_dirs
+from ...volumes.copy import flush
+from .disk_info import records_of, write_records
+from .disk_spec import DiskSpec, disk_size
+from .files import ensure_files
 from .instance_volumes import Wanted, activate, begin, finish, whole
-from .qcow2_room import MKFS_OPTIONS, volume_room
+from .qcow2_room import MKFS_OPTIONS, promised_gb, volume_room
+from .volumes import Volumes
+
+
+class Mounted(Volumes):
+    """Files in a file system of the instance, on one logical volume."""
+
+    def ensure(
+        self, folder: str, specs: t.Sequence[DiskSpec], bases: t.Mapping[str, BaseImage], check_mode: bool
+    ) -> dict[str, t.Any]:
+        return ensure_mounted(self.group, folder, specs, bases, check_mode)
+
+    def room_gb(self, group: lvm.VolumeGroup, size: int) -> int:
+        """See Volumes.room_gb(): without the overhead of file systems."""
+        return promised_gb(size, group.extent_size)
 
 
 def ensure_mounted(
