@@ -35,7 +35,7 @@ class ActionModule(LedgerAction):
                 "name": row.display_name,
                 "uuid": row.uuid,
                 "host": row.host,
-                "left": done.left[row.uuid],
+                "left": done.sources[row.uuid],
                 "vm_state": done.vm_states[row.uuid],
             }
             for row in done.rows
@@ -47,13 +47,13 @@ class ActionModule(LedgerAction):
             self._display.warning(text % (row.display_name, row.host))
         for row in done.unsure:
             text = "%s is confirmed on %s, which is down: the copy on %s, which may be the only one, is removed."
-            self._display.warning(text % (row.display_name, row.host, done.left[row.uuid]))
+            self._display.warning(text % (row.display_name, row.host, done.sources[row.uuid]))
         return {
             "changed": bool(shown),
             "ask": [],
             "instances": shown,
             "unchanged": [{"name": r.display_name, "uuid": r.uuid, "host": r.host} for r in done.unchanged],
-            "hosts": [] if self.check_mode else self.within_limit(sorted(set(done.left.values()) & known)),
+            "hosts": [] if self.check_mode else self.within_limit(sorted(set(done.sources.values()) & known)),
             "diff": diff(
                 "instances",
                 "".join("%s %s: %s\n" % (i["name"], i["uuid"], states.RESIZED) for i in shown),

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The volumes of instances that go from host to host: taken by the run, disconnected where they were, connected where they are to be.
+"""The volumes of moving instances: adopted by the run, disconnected from the source host, connected to the destination.
 
-A volume stays attached meanwhile. It is exported to one host of its instance at a time: only when the former host has disconnected its
-target goes, and only then there is one for the next host. The same steps connect volumes again that a fault has left without a connection.
+A volume stays attached meanwhile. It is exported to one host of its instance at a time: its target ends when the source host has disconnected, and
+only then the destination gets one. The same steps reconnect volumes that a fault left without a connection.
 source: Nova's ComputeManager._terminate_volume_connections and _finish_resize
 """
 
@@ -31,20 +31,21 @@ def refusals(
     down: t.Collection[str] = (),
     inventory: t.Collection[str] | None = None,
 ) -> dict[str, errors.BootflowError]:
-    """uuid -> why the volumes of this instance cannot be taken. Writes nothing.
+    """Return uuid -> why the volumes of this instance cannot be adopted. Writes nothing.
 
-    :arg places: uuid -> its host. :arg down: hosts that are forced down, and that storage hosts can cut off
-    :arg inventory: the hosts that plays reach: others export nothing to another host; None: any host
+    :arg places: uuid -> host of the instance
+    :arg down: hosts that are forced down, and that storage hosts can cut off
+    :arg inventory: hosts that plays reach, the storage hosts among them; None: any host
     """
     of_instances = attachments.of_instances(tx, places)
     rows = [r for group in of_instances.values() for r in group]
-    known = attachments.volumes_of(tx, rows)
-    others = attachments.of_volumes(tx, known)
-    found: dict[str, errors.BootflowError] = {}
+    volumes_by_id = attachments.volumes_of(tx, rows)
+    of_volumes = attachments.of_volumes(tx, volumes_by_id)
+    refused: dict[str, errors.BootflowError] = {}
     for row in rows:
-        if row.instance_uuid in found:
+        if row.instance_uuid in refused:
             continue
-        volume = known.get(row.volume_id)
+        volume = volumes_by_id.get(row.volume_id)
         try:
             if row.attach_status == states.DETACHED and (row.connection == NONE or row.attached_host in down):
                 continue  # only its target is to go
@@ -55,19 +56,22 @@ def refusals(
                 )
             _check_storage_host(row, volume, inventory)
             if volume is not None:  # one session may serve several guests: one run at a time works on them
-                attachments.check_not_locked(tx, volume, others[volume.id])
+                attachments.check_not_locked(tx, volume, of_volumes[volume.id])
             if row.connection != NONE and row.attached_host not in (places[row.instance_uuid], *down):
                 raise errors.InvalidVolume(
                     reason="volume %s is still connected to host %s" % (row.volume_id, row.attached_host),
                     remedy="Bring the host back: it is cleaned when it reports.",
                 )
         except errors.BootflowError as e:
-            found[row.instance_uuid] = e
-    return found
+            refused[row.instance_uuid] = e
+    return refused
 
 
 def _check_storage_host(row: Attachment, volume: VolumeRow | None, inventory: t.Collection[str] | None) -> None:
-    """:raises MoveNotSupported: no play reaches the storage host of a volume, which alone lets another host in"""
+    """Check that a play reaches the storage host of a volume, which alone can export it to another host.
+
+    :raises MoveNotSupported: no play does.
+    """
     if inventory is None or volume is None or not volume.pool_host:
         return
     host = volumes.host_of(volume.pool_host)
@@ -80,7 +84,10 @@ def _check_storage_host(row: Attachment, volume: VolumeRow | None, inventory: t.
 
 
 def adopt(tx: Transaction, uuids: t.Iterable[str]) -> list[Attachment]:
-    """Take the attachments of these instances into this run, which moves them. Their volumes are locked before any node is."""
+    """Adopt the attachments of instances that this run moves. To be called before any node is locked, as it locks volumes.
+
+    Returns the attachments.
+    """
     rows = attachments.select(tx, instance_uuids=uuids, attach_statuses=(states.ATTACHED,), lock=True)
     return attachments.apply(tx, rows, attachment.RESUME, run_id=tx.run.id)
 
@@ -88,43 +95,43 @@ def adopt(tx: Transaction, uuids: t.Iterable[str]) -> list[Attachment]:
 def adopt_unconnected(
     tx: Transaction, places: t.Mapping[str, str | None], connectors: life.Connectors, gone: t.Collection[str] = ()
 ) -> list[str]:
-    """Take what a fault has left without a connection, to be connected where these locked instances are. Returns their uuids.
+    """Adopt the attachments that a fault left without a connection, to connect them to the hosts of these locked instances.
 
-    :arg places: uuid -> its host. :arg gone: those of them whose domains their hosts have lost: where guests log in, only these had the users
-    :raises InvalidVolume, VolumeLocked: another host may still be connected, or another run works on it.
+    :arg places: uuid -> host of the instance
+    :arg gone: instances whose domains their hosts have lost. A session of QEMU ended with its domain.
+    :raises InvalidVolume, VolumeLocked: another host may still be connected, or another run works on a volume.
+    Returns the uuids of the instances that have such attachments.
     """
-    its = attachments.select(tx, instance_uuids=gone, attach_statuses=(states.ATTACHED,)) if gone else []
-    left = {
+    of_gone = attachments.select(tx, instance_uuids=gone, attach_statuses=(states.ATTACHED,)) if gone else []
+    ended = {
         r.id: r.instance_uuid
-        for r in its
+        for r in of_gone
         if not connector_type(r.connector).host_logs_in and attachment.QEMU_GONE.admits(r.state)
     }
-    lost = sorted({*left.values(), *(r.instance_uuid for r in _unconnected_attachments(tx, places))})
-    if not lost:
+    uuids = sorted({*ended.values(), *(r.instance_uuid for r in _unconnected_attachments(tx, places))})
+    if not uuids:
         return []
-    for problem in refusals(tx, {u: places[u] for u in lost}).values():
+    for problem in refusals(tx, {u: places[u] for u in uuids}).values():
         raise problem
-    rows = attachments.select(tx, instance_uuids=lost, attach_statuses=(states.ATTACHED,), lock=True)
-    if left:
+    rows = attachments.select(tx, instance_uuids=uuids, attach_statuses=(states.ATTACHED,), lock=True)
+    if ended:
         attachments.apply(
-            tx, [r for r in rows if r.id in left and attachment.QEMU_GONE.admits(r.state)], attachment.QEMU_GONE
+            tx, [r for r in rows if r.id in ended and attachment.QEMU_GONE.admits(r.state)], attachment.QEMU_GONE
         )
-        rows = attachments.select(tx, instance_uuids=lost, attach_statuses=(states.ATTACHED,), lock=True)
+        rows = attachments.select(tx, instance_uuids=uuids, attach_statuses=(states.ATTACHED,), lock=True)
     attachments.apply(tx, [r for r in rows if r.connection != DONE], attachment.RESUME, run_id=tx.run.id)
     life.bind_waiting(tx, connectors)
-    return lost
+    return uuids
 
 
 def cut_off(tx: Transaction, uuids: t.Iterable[str]) -> None:
-    """Give the volumes of these instances up where they may be connected: the instances leave hosts that are forced down. What was to end
-    there ends when its storage host is asked next.
-    """
+    """Cut the volumes of these instances off from hosts that are forced down. Their storage hosts end the exports when they are asked next."""
     rows = attachments.select(tx, instance_uuids=uuids, connected=True, lock=True)
     attachments.apply(tx, [r for r in rows if attachment.CUT_OFF.admits(r.state)], attachment.CUT_OFF)
 
 
 def open_exports(tx: Transaction, uuids: t.Iterable[str]) -> dict[str, errors.BootflowError]:
-    """uuid -> why another host cannot have the volumes of this instance: a storage host still lets the former one in."""
+    """Return uuid -> why the destination cannot connect the volumes of this instance: they are still exported to the source host."""
     rows = attachments.select(tx, instance_uuids=uuids, run_id=tx.run.id, attach_statuses=(states.ATTACHED,))
     return {
         r.instance_uuid: errors.VolumeBackendAPIException(
@@ -138,30 +145,30 @@ def open_exports(tx: Transaction, uuids: t.Iterable[str]) -> dict[str, errors.Bo
 
 
 def restore_to_source_host(tx: Transaction, ids: t.Iterable[str], connectors: life.Connectors) -> None:
-    """These attachments, whose instances are back on hosts that are forced down, are what they were: their storage hosts did not end them."""
+    """Restore the attachments that no storage host has cut off, of instances that are back on hosts that are forced down."""
     rows = attachments.select(tx, ids=ids, attach_statuses=(states.ATTACHED,), lock=True)
     rows = [r for r in rows if attachment.STILL_ADMITTED.admits(r.state)]
     guests = instances.select_live(tx, uuids=sorted({r.instance_uuid for r in rows})) if rows else []
     ends = {g.uuid: connectors(g.host, nodes.node_facts(tx, g.host, g.node)) for g in guests if instances.is_placed(g)}
-    known = attachments.volumes_of(tx, rows)
-    values = {r.id: life.bound_to(ends[r.instance_uuid], r, known.get(r.volume_id)) for r in rows}
+    volumes_by_id = attachments.volumes_of(tx, rows)
+    values = {r.id: life.bound_to(ends[r.instance_uuid], r, volumes_by_id.get(r.volume_id)) for r in rows}
     attachments.apply(tx, attachments.apply(tx, rows, attachment.BIND_HOST, values), attachment.STILL_ADMITTED)
 
 
 def rebind_to_current_host(
     tx: Transaction, uuids: t.Iterable[str], connectors: life.Connectors
 ) -> tuple[list[str], set[str]]:
-    """Bind the volumes that this run's instances have left to the hosts where these are now.
+    """Bind the disconnected volumes of this run's instances to the hosts where the instances are now.
 
-    Returns the storage hosts that have to follow, and those of ``uuids`` whose volumes are to be connected.
+    Returns the storage hosts to be asked, and the instances of ``uuids`` whose volumes are to be connected.
     """
     life.bind_waiting(tx, connectors)
-    lacking = {r.instance_uuid for r in _unconnected_attachments(tx, uuids) if r.run_id == tx.run.id}
-    return (storage_hosts(tx) if lacking else []), lacking
+    unconnected = {r.instance_uuid for r in _unconnected_attachments(tx, uuids) if r.run_id == tx.run.id}
+    return (storage_hosts(tx) if unconnected else []), unconnected
 
 
 def attachments_to_connect(tx: Transaction, host: str, uuids: t.Collection[str]) -> list[Attachment]:
-    """What ``host`` has to connect of these instances for this run: it lacks, or may lack, these volumes of their guests."""
+    """Return the attachments of these instances that ``host`` is to connect for this run. It may be connected to some of them."""
     return [r for r in _unconnected_attachments(tx, uuids) if (r.attached_host, r.run_id) == (host, tx.run.id)]
 
 
@@ -171,24 +178,24 @@ def _unconnected_attachments(tx: Transaction, uuids: t.Iterable[str]) -> list[At
 
 
 def mark_disconnected(tx: Transaction, ids: t.Iterable[str]) -> None:
-    """The hosts of these attachments are disconnected. Those that guests have stay attached; those that are to end do so."""
+    """Mark these attachments as disconnected from their hosts. An attached volume stays attached; an attachment that is to end ends."""
     rows = attachments.select(tx, ids=ids, lock=True)
     attachments.apply(tx, [r for r in rows if r.attach_status == states.ATTACHED], attachment.LEFT_HOST)
     life.disconnected(tx, [r.id for r in rows if r.attach_status != states.ATTACHED])
 
 
 def release_moved(tx: Transaction, uuids: t.Iterable[str]) -> None:
-    """This run's work on the volumes of these instances is over; what is not connected now, their next start connects."""
+    """Release the attachments of instances that this run moved. Their next start connects the volumes that are not connected."""
     rows = attachments.select(tx, instance_uuids=uuids, run_id=tx.run.id, attach_statuses=(states.ATTACHED,))
     attachments.release_ownership(tx, [r.id for r in rows])
 
 
 def release_after_crash(tx: Transaction, uuids: t.Iterable[str]) -> None:
-    """The same after the death of the run that moved these instances."""
+    """Release the attachments of these instances, whose run died."""
     rows = attachments.select(tx, instance_uuids=uuids, attach_statuses=(states.ATTACHED,))
     attachments.release_ownership(tx, [r.id for r in rows])
 
 
 def storage_hosts(tx: Transaction) -> list[str]:
-    """The storage hosts that this run has to ask: for new exports, and for those of former hosts that end."""
+    """Return the storage hosts that this run is to ask: for new exports, and for the end of exports to former hosts."""
     return sorted(attachments.hosts_to_export(tx) | attachments.hosts_to_unexport(tx))

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The beginning of a resize or cold migration: what may move, with which flavor, and where to.
+"""The beginning of a resize or cold migration: which instances may move, with which flavor, and to which hosts. cold_life has what follows.
 
 source: Nova's compute.api.API.resize and ComputeManager.prep_resize
 """
@@ -37,18 +37,18 @@ from .place import Mover, ReadFleet, claim
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a run asks for. Neither ``flavor`` nor ``flavors``: a cold migration."""
+    """The resizes that a run asks for; without ``flavor`` and ``flavors``, the cold migrations."""
 
     selection: Selection
     known_hosts: t.Collection[str]
     backends: t.Mapping[str, str]  # host -> its backend of local disks
     flavor: Flavor | None = None
-    flavors: t.Mapping[str, Flavor] = field(default_factory=dict)  # uuid -> flavor of those that get another one
+    flavors: t.Mapping[str, Flavor] = field(default_factory=dict)  # uuid -> flavor of an instance that gets another one
     pci_aliases: t.Any = field(default_factory=dict)  # core.resources.pci.request.parse_aliases()
     overhead: t.Mapping[str, float] = field(default_factory=dict)  # bootflow_instance_overhead
     filters: t.Collection[str] | None = None  # names of the enabled filters
     quotas: t.Mapping[str, t.Any] = field(default_factory=dict)
-    inventory: t.Collection[str] | None = None  # hosts that plays reach, those of storage among them; None: any host
+    inventory: t.Collection[str] | None = None  # hosts that plays reach, the storage hosts among them; None: any host
     same_host: bool = False  # bootflow_allow_resize_to_same_host; a migration goes to another host in any case
     allow_zero_disk: bool = True  # bootflow_allow_zero_disk_flavor
 
@@ -57,15 +57,17 @@ class Wanted:
         return MIGRATE if self.flavor is None and not self.flavors else RESIZE
 
     def flavor_for(self, uuid: str) -> Flavor | None:
-        """What the instance is resized to."""
+        """Return the flavor that the instance is resized to; None: it keeps its own."""
         return self.flavors.get(uuid, self.flavor)
 
 
 @dataclass
 class Begun:
+    """The moves that a run has begun, and the instances that do not move."""
+
     moving: list[MovingInstance] = field(default_factory=list)  # owned by this run
-    failed: dict[str, errors.BootflowError] = field(default_factory=dict)  # uuid -> why it has no host
-    rows: dict[str, Instance] = field(default_factory=dict)  # of all
+    failed: dict[str, errors.BootflowError] = field(default_factory=dict)  # uuid -> why there is no host for it
+    rows: dict[str, Instance] = field(default_factory=dict)  # of all selected instances
     unchanged: list[Instance] = field(default_factory=list)  # have the flavor already, and wait to be confirmed
 
 
@@ -73,60 +75,63 @@ class Begun:
 
 
 def check(tx: Transaction, wanted: Wanted) -> None:
-    """What begin() raises for states and flavors, before hosts are asked for anything. Writes nothing."""
+    """Check states and flavors as begin() does, before hosts are asked for anything. Writes nothing.
+
+    :raises BootflowError: see begin().
+    """
     _select_movable(tx, wanted, operation.select(tx, wanted.selection, lock=False, its=wanted.operation))
 
 
 def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: SchedulerOptions) -> Begun:
-    """Begin a move for the selected instances: for all, or with an error for none. As in Nova, one for which there is no host fails alone.
+    """Begin to move the selected instances: all of them, or with an error none. As in Nova, an instance without a valid host fails alone.
 
     :raises BootflowError: see operation.begin(); of a flavor see core.instances.moves.check_flavor().
     :raises OverQuota: the new flavor is more than its project may have.
     """
-    if wanted.operation is RESIZE:  # take turns with others that add to the usage, before any row is locked
+    if wanted.operation is RESIZE:  # take turns with other runs that add to the usage, before any row is locked
         take_turns(tx, "project", {r.project for r in operation.select(tx, wanted.selection, lock=False)})
     rows = operation.select(tx, wanted.selection, its=wanted.operation)
-    found = _select_movable(tx, wanted, rows)
-    begun = Begun(rows={r.uuid: r for r in rows}, unchanged=[r for r in rows if r.uuid not in found])
-    if not found:
+    movers = _select_movable(tx, wanted, rows)
+    begun = Begun(rows={r.uuid: r for r in rows}, unchanged=[r for r in rows if r.uuid not in movers])
+    if not movers:
         return begun
     its = wanted.operation
-    placed = [m.row for m in found.values()]
+    placed = [m.row for m in movers.values()]
     moving.adopt(tx, [r.uuid for r in placed])  # before any node is locked
-    check_quota(tx, wanted, list(found.values()))
+    check_quota(tx, wanted, list(movers.values()))
     operation.start(tx, its, placed, "prep.start")
     history.start_events_on(tx, {r.uuid: r.host for r in placed}, its.name)
-    hosts = claim(tx, list(found.values()), read_fleet, options)
+    hosts = claim(tx, list(movers.values()), read_fleet, options)
     begun.failed = {u: _add_same_host_hint(h, wanted) for u, h in hosts.items() if isinstance(h, errors.BootflowError)}
-    _enter_moves(tx, wanted, [(found[u], h) for u, h in hosts.items() if isinstance(h, Candidate)])
+    _enter_moves(tx, wanted, [(movers[u], h) for u, h in hosts.items() if isinstance(h, Candidate)])
     operation.finish(tx, its, {u: operation.Outcome(error=e) for u, e in begun.failed.items()})
-    of_prep = {u: h.host if isinstance(h, Candidate) else found[u].row.host for u, h in sorted(hosts.items())}
-    operation.notify(tx, its, of_prep, "prep.end")
-    operation.go_on(tx, its, {u: m.row.host for u, m in found.items() if u not in begun.failed})
+    prepared = {u: h.host if isinstance(h, Candidate) else movers[u].row.host for u, h in sorted(hosts.items())}
+    operation.notify(tx, its, prepared, "prep.end")
+    operation.go_on(tx, its, {u: m.row.host for u, m in movers.items() if u not in begun.failed})
     moving.release_moved(tx, begun.failed)
-    begun.moving = [m for m in load(tx, sorted(set(found) - set(begun.failed))) if m.uuid not in begun.failed]
+    begun.moving = [m for m in load(tx, sorted(set(movers) - set(begun.failed))) if m.uuid not in begun.failed]
     return begun
 
 
 def rehearse(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: SchedulerOptions) -> None:
-    """Check mode: the instances of ``wanted`` are resized and confirmed, as if all hosts had done their part.
+    """Resize the selected instances and confirm them, as if all hosts had done their parts. For check mode.
 
     :raises BootflowError: see begin().
     """
     rows = instances.select_live(tx, uuids=wanted.selection.uuids)
-    first = [r.uuid for r in rows if r.vm_state not in (states.ACTIVE, states.STOPPED)]
-    if first:  # their guests are started before
-        instances.write(tx, first, vm_state=states.ACTIVE)
+    to_start = [r.uuid for r in rows if r.vm_state not in (states.ACTIVE, states.STOPPED)]
+    if to_start:  # the change starts their guests before it resizes them
+        instances.write(tx, to_start, vm_state=states.ACTIVE)
     begun = begin(tx, wanted, read_fleet, options)
     moved = [m.uuid for m in cold_life.switch(tx, [m.uuid for m in begun.moving])] if begun.moving else []
     if moved:
         cold_life.finish(tx, RESIZE, dict.fromkeys(moved, cold_life.Result(states.RUNNING)))
-        left = confirm.confirm(tx, Selection(uuids=moved)).left
-        cleanup.finish(tx, {host: [u for u in left if left[u] == host] for host in left.values()})
+        sources = confirm.confirm(tx, Selection(uuids=moved)).sources
+        cleanup.finish(tx, {host: [u for u in sources if sources[u] == host] for host in sources.values()})
 
 
 def _add_same_host_hint(error: errors.BootflowError, wanted: Wanted) -> errors.BootflowError:
-    """Why there is no host, with what leads out of it where the instance's own was left out."""
+    """Add the setting bootflow_allow_resize_to_same_host to the remedy of a resize without a valid host, where it is not set."""
     if isinstance(error, errors.NoValidHost) and wanted.operation is RESIZE and not wanted.same_host:
         hint = "With bootflow_allow_resize_to_same_host the instance's own host is tried as well."
         error.remedy = " ".join(filter(None, (error.remedy, hint)))
@@ -134,20 +139,26 @@ def _add_same_host_hint(error: errors.BootflowError, wanted: Wanted) -> errors.B
 
 
 def _select_movable(tx: Transaction, wanted: Wanted, rows: t.Sequence[Instance]) -> dict[str, Mover]:
-    """uuid -> what is to be moved; without those that have the flavor already and wait to be confirmed."""
+    """Return uuid -> the instance to move, without instances that have the flavor already and wait to be confirmed.
+
+    :raises BootflowError: one of them cannot be moved.
+    """
     operation.refuse_unknown(tx, rows, wanted.selection, wanted.known_hosts)
-    found, refused = sort_out(tx, wanted, rows)
+    movers, refused = sort_out(tx, wanted, rows)
     operation.refuse(list(refused.values()))
-    return found
+    return movers
 
 
 def sort_out(
     tx: Transaction, wanted: Wanted, rows: t.Sequence[Instance]
 ) -> tuple[dict[str, Mover], dict[str, errors.BootflowError]]:
-    """(uuid -> what is to be moved, uuid -> why others cannot be). Left out are those that have the flavor already and wait to be confirmed."""
+    """Return (uuid -> the instance to move, uuid -> why the instance cannot be moved).
+
+    An instance that has the flavor already, and waits to be confirmed, is in neither.
+    """
     its = wanted.operation
     dead = operation.dead_runs(tx, rows)
-    twice = elsewhere.refusals(tx, rows)
+    found_elsewhere = elsewhere.refusals(tx, rows)
     refused: dict[str, errors.BootflowError] = {}
     able: list[Instance] = []
     for row in rows:
@@ -155,8 +166,8 @@ def sort_out(
             continue
         try:
             operation.check(tx, its, row, dead, wanted.known_hosts)
-            if row.uuid in twice:
-                raise twice[row.uuid]
+            if row.uuid in found_elsewhere:
+                raise found_elsewhere[row.uuid]
             if its.is_begun(row.task_state):
                 raise errors.InstanceInvalidState(
                     method=its.called, instance_uuid=row.uuid, attr="task_state", state=row.task_state,
@@ -165,23 +176,25 @@ def sort_out(
             able.append(row)
         except errors.BootflowError as e:
             refused[row.uuid] = e
-    found, unfit = judge(tx, wanted, able)
-    return found, {**refused, **unfit}
+    movers, unfit = judge(tx, wanted, able)
+    return movers, {**refused, **unfit}
 
 
 def judge(
     tx: Transaction, wanted: Wanted, rows: t.Sequence[Instance], detached: t.Collection[str] = ()
 ) -> tuple[dict[str, Mover], dict[str, errors.BootflowError]]:
-    """(uuid -> what can be moved, uuid -> why the others cannot), whatever their states are.
+    """Return (uuid -> the instance to move, uuid -> why the instance cannot be moved), whatever their states are.
 
-    :arg detached: instances whose volumes are detached first.
+    :arg detached: instances whose volumes are detached first
     """
     places = {r.uuid: r.host for r in rows if r.uuid not in detached}
     problems = moving.refusals(tx, places, inventory=wanted.inventory) if places else {}
-    specs: dict[tuple[int, str], dict[str, t.Any]] = {}  # by the id of the present request, and the new flavor
+    specs: dict[
+        tuple[int, str], dict[str, t.Any]
+    ] = {}  # by the id of the present request and the name of the new flavor
     resizes = wanted.operation is RESIZE
     disks = instances.disks_of(tx, [r.uuid for r in rows]) if resizes else {}
-    found: dict[str, Mover] = {}
+    movers: dict[str, Mover] = {}
     refused: dict[str, errors.BootflowError] = {}
     for row in rows:
         old = new = None
@@ -204,21 +217,25 @@ def judge(
             e.details.setdefault(operation.WHOSE, row.display_name)
             refused[row.uuid] = e
             continue
-        there = wanted.backends[row.host]
-        barred = {h for h, backend in wanted.backends.items() if backend != there}
+        own_backend = wanted.backends[row.host]
+        barred = {h for h, backend in wanted.backends.items() if backend != own_backend}
         if new == old:
             old = new = None
-        found[row.uuid] = Mover(row, specs[key], barred, wanted.same_host and flavor is not None, old, new)
-    return found, refused
+        movers[row.uuid] = Mover(row, specs[key], barred, wanted.same_host and flavor is not None, old, new)
+    return movers, refused
 
 
 def _has_flavor_already(row: Instance, flavor: Flavor | None) -> bool:
-    """Whether the same resize was done before."""
-    waits = row.vm_state == states.RESIZED and row.task_state is None
-    return waits and flavor is not None and row.spec["flavor"]["name"] == flavor.name
+    """Return whether an earlier run has resized the instance to this flavor, and it waits to be confirmed."""
+    is_waiting = row.vm_state == states.RESIZED and row.task_state is None
+    return is_waiting and flavor is not None and row.spec["flavor"]["name"] == flavor.name
 
 
 def _check_movable(row: PlacedInstance, flavor: Flavor | None) -> None:
+    """Check that neither the instance nor its new flavor has whole disks.
+
+    :raises MoveNotSupported: one of them has.
+    """
     if row.spec.get("whole_disks"):
         raise errors.MoveNotSupported(
             instance_uuid=row.uuid,
@@ -234,7 +251,10 @@ def _check_movable(row: PlacedInstance, flavor: Flavor | None) -> None:
 
 
 def _spec_with_flavor(spec: t.Mapping[str, t.Any], flavor: Flavor | None, wanted: Wanted) -> dict[str, t.Any]:
-    """The request with the new flavor, and what that asks a host for."""
+    """Return the request with the new flavor, and with the resources that it asks a host for.
+
+    :raises BootflowError: the image does not fit the flavor, or the flavor is not valid.
+    """
     data = spec["image"] or {}
     if flavor is None:
         return dict(spec)
@@ -267,7 +287,10 @@ def _spec_with_flavor(spec: t.Mapping[str, t.Any], flavor: Flavor | None, wanted
 
 
 def check_quota(tx: Transaction, wanted: Wanted, movers: t.Sequence[Mover]) -> None:
-    """:raises OverQuota: what the new flavors have more is too much."""
+    """Check the quotas of the projects of these instances.
+
+    :raises OverQuota: the new flavors exceed one.
+    """
     if wanted.operation is RESIZE:
         check_flavor_quota(tx, [(m.row, m.spec["flavor"]) for m in movers], wanted.quotas)
 
@@ -277,36 +300,37 @@ def check_flavor_quota(
     wanted: t.Sequence[tuple[Instance, t.Mapping[str, t.Any]]],
     limits: t.Mapping[str, t.Any] | None,
 ) -> None:
-    """What these instances would have more with these flavors. source: Nova's upsize_quota_delta
+    """Check the additional vCPUs and memory of these instances with these flavors. source: Nova's upsize_quota_delta
 
-    :raises OverQuota: it is too much.
+    :arg wanted: (instance, flavor). :arg limits: bootflow_quotas
+    :raises OverQuota: they exceed the quota of a project.
     """
     limited = {p for p in {row.project for row, _flavor in wanted} if quotas.limited(limits, p)}
     used = instances.usage(tx, limited) if limited else {}
     for project in sorted(limited):
-        mine = [(row, flavor) for row, flavor in wanted if row.project == project]
+        of_project = [(row, flavor) for row, flavor in wanted if row.project == project]
         more = {
             "instances": 0,
-            "cores": sum(max(0, int(flavor["vcpus"]) - row.vcpus) for row, flavor in mine),
-            "ram": sum(max(0, int(flavor["memory_mb"]) - row.memory_mb) for row, flavor in mine),
+            "cores": sum(max(0, int(flavor["vcpus"]) - row.vcpus) for row, flavor in of_project),
+            "ram": sum(max(0, int(flavor["memory_mb"]) - row.memory_mb) for row, flavor in of_project),
         }
         quotas.check_again(more, used[project], quotas.limits_of(limits, project), project)
 
 
 def _enter_moves(tx: Transaction, wanted: Wanted, placed: t.Sequence[tuple[Mover, Candidate]]) -> None:
-    """Enter the moves, and the requests with the new flavor: one for the instances that share the former and the flavor."""
+    """Enter the moves, and the requests with the new flavors. Instances that share request and new flavor share the new request, too."""
     resizes = wanted.operation is RESIZE
 
     def key_of(mover: Mover) -> tuple[int, str]:
         return mover.row.request_spec_id, str(mover.spec["flavor"]["name"])
 
-    of_old: dict[tuple[int, str], int] = {}
+    new_ids: dict[tuple[int, str], int] = {}
     if resizes:
-        first = {key_of(m): m for m, _host in placed}
-        of_old = dict(zip(first, requests.new_ids(tx, len(first))))
-        for key, mover in first.items():
-            its = {k: v for k, v in mover.spec["flavor"].items() if k in mover.row.digest["flavor"]}
-            entry = requests.Entry(of_old[key], {**mover.row.digest, "flavor": its}, mover.spec)
+        movers = {key_of(m): m for m, _host in placed}
+        new_ids = dict(zip(movers, requests.new_ids(tx, len(movers))))
+        for key, mover in movers.items():
+            flavor = {k: v for k, v in mover.spec["flavor"].items() if k in mover.row.digest["flavor"]}
+            entry = requests.Entry(new_ids[key], {**mover.row.digest, "flavor": flavor}, mover.spec)
             requests.add_specs(tx, mover.row.reservation_id, [entry])
     ledger_moves.add(
         tx,
@@ -319,7 +343,7 @@ def _enter_moves(tx: Transaction, wanted: Wanted, placed: t.Sequence[tuple[Mover
                 "dest_compute": host.host,
                 "dest_node": host.node,
                 "old_request_spec_id": mover.row.request_spec_id,
-                "new_request_spec_id": of_old.get(key_of(mover), mover.row.request_spec_id),
+                "new_request_spec_id": new_ids.get(key_of(mover), mover.row.request_spec_id),
                 "old_vm_state": mover.row.vm_state,
                 "source_limits": mover.row.limits,
                 "dest_limits": dict(host.limits),

@@ -38,40 +38,45 @@ REVERT = Operation("revert_resize", "resize.revert")
 #: migration_type -> its operation.
 OF_TYPE = {moves.RESIZE: RESIZE, moves.MIGRATION: MIGRATE}
 
-#: The task_states in which an instance moves, or goes back.
+#: The task_states of an instance that moves, or is brought back.
 AT_WORK = states.RESIZING
 
 
 def load(tx: Transaction, uuids: t.Sequence[str], lock: bool = False) -> list[MovingInstance]:
-    """Those of these instances that move in this run."""
+    """Load the instances of ``uuids`` that this run moves, with their moves."""
     rows = instances.select_live(tx, uuids=uuids, run_id=tx.run.id, lock=lock) if uuids else []
     rows = [r for r in rows if r.task_state in AT_WORK]
-    found = ledger_moves.open_of(tx, [r.uuid for r in rows])
-    return [MovingInstance(r, found[r.uuid]) for r in rows if r.uuid in found]
+    open_moves = ledger_moves.open_of(tx, [r.uuid for r in rows])
+    return [MovingInstance(r, open_moves[r.uuid]) for r in rows if r.uuid in open_moves]
 
 
 def ownership_errors(tx: Transaction, uuids: t.Collection[str]) -> dict[str, errors.BootflowError]:
-    """uuid -> why this instance does not move in this run any more. :arg uuids: those that load() left out"""
+    """Return uuid -> why this run does not move the instance any more.
+
+    :arg uuids: of the instances that load() left out
+    """
     return instances.swap_errors(tx, uuids, AT_WORK)
 
 
 def flavor_names(tx: Transaction, moving: t.Sequence[MovingInstance]) -> dict[str, tuple[str, str]]:
-    """uuid -> the names of the flavors before and after its move."""
+    """Return uuid -> names of the flavors before and after the move; "" where the move does not change the flavor."""
     ids = {m.uuid: (m.move.old_request_spec_id, m.move.new_request_spec_id) for m in moving}
     resized = {each for pair in ids.values() if pair[0] != pair[1] for each in pair}
-    found = {i: str(s.spec["flavor"]["name"]) for i, s in requests.specs(tx, resized).items()} if resized else {}
-    return {u: (found.get(old, ""), found.get(new, "")) for u, (old, new) in ids.items()}
+    names = {i: str(s.spec["flavor"]["name"]) for i, s in requests.specs(tx, resized).items()} if resized else {}
+    return {u: (names.get(old, ""), names.get(new, "")) for u, (old, new) in ids.items()}
 
 
-# --- over, and back -----------------------------------------------------------------------------------------------------
+# --- switch and roll back -----------------------------------------------------------------------------------------------
 
 
 def switch(tx: Transaction, uuids: t.Sequence[str]) -> list[MovingInstance]:
-    """The disks of these instances have arrived: they are on their new hosts now. Returns those that are still this run's."""
+    """Switch these instances, whose disks have arrived, to their destinations.
+
+    Returns the instances that this run still owns.
+    """
     runs.renew(tx)
     moving = [m for m in load(tx, uuids, lock=True) if m.row.task_state == states.RESIZE_MIGRATING]
-    passed = [states.RESIZE_MIGRATED]
-    _swap_task_state(tx, moving, states.RESIZE_FINISH, passed)
+    _swap_task_state(tx, moving, states.RESIZE_FINISH, through=[states.RESIZE_MIGRATED])
     _relocate(tx, moving, to_new=True)
     ledger_moves.apply(tx, [m.move for m in moving], move_life.SWITCHED)
     sources = {m.uuid: {"host": m.move.source_compute} for m in moving}
@@ -82,18 +87,22 @@ def switch(tx: Transaction, uuids: t.Sequence[str]) -> list[MovingInstance]:
 
 
 def arrivals_on(tx: Transaction, host: str, uuids: t.Sequence[str]) -> list[str]:
-    """Those of these instances that this run still takes to ``host``."""
+    """Return the instances of ``uuids`` that this run has switched to ``host``, and that it still owns."""
     return [m.uuid for m in load(tx, uuids) if (m.row.host, m.row.task_state) == (host, states.RESIZE_FINISH)]
 
 
-def roll_back(tx: Transaction, uuids: t.Sequence[str], lost: t.Collection[str] = ()) -> list[MovingInstance]:
-    """The new hosts of these instances have nothing of them: they are where they were, with the flavor that they had.
+def roll_back(
+    tx: Transaction, uuids: t.Sequence[str], lost_destination: t.Collection[str] = ()
+) -> list[MovingInstance]:
+    """Bring these instances back to their source hosts, with the flavors that they had. Their destinations have nothing of them.
 
-    :arg lost: those whose new hosts are forced down, and did not answer: they are cleaned when they do, and let in to no volume until then
+    :arg lost_destination: instances whose destinations are forced down, and did not answer. Such a host is cleaned when it answers; until then no volume is
+        exported to it.
+    Returns the instances that this run still owns.
     """
     runs.renew(tx)
     moving = [m for m in load(tx, uuids, lock=True) if m.at_destination]
-    owing = [m for m in moving if m.uuid in lost]
+    owing = [m for m in moving if m.uuid in lost_destination]
     of_volumes.cut_off(tx, [m.uuid for m in owing])  # before any node is locked
     _swap_task_state(tx, moving, states.RESIZE_REVERTING)
     return_to_source(tx, moving)
@@ -104,7 +113,7 @@ def roll_back(tx: Transaction, uuids: t.Sequence[str], lost: t.Collection[str] =
 
 
 def return_to_source(tx: Transaction, moving: t.Sequence[MovingInstance]) -> None:
-    """Host, flavor and addresses of these locked instances are the former ones; the claim of the new host is the move's."""
+    """Write the source host, the former flavor and the addresses of these locked instances. The claim on the destination is the move's."""
     _relocate(tx, moving, to_new=False)
     ledger_moves.apply(tx, [m.move for m in moving], move_life.BROUGHT_BACK)
 
@@ -118,7 +127,10 @@ def _swap_task_state(
 
 
 def _relocate(tx: Transaction, moving: t.Sequence[MovingInstance], to_new: bool) -> None:
-    """Write host, request and flavor of instances, the sizes of their disks, and whose their claims and ports are."""
+    """Write host, request and flavor of instances, their local disks, and the owners of their claims and ports.
+
+    :arg to_new: to the destinations; else to the source hosts
+    """
     if not moving:
         return
     ids = {m.uuid: m.move.new_request_spec_id if to_new else m.move.old_request_spec_id for m in moving}
@@ -160,22 +172,26 @@ def _relocate(tx: Transaction, moving: t.Sequence[MovingInstance], to_new: bool)
     claims.exchange(tx, places)
 
 
-# --- confirmed or reverted: who may be ---
+# --- confirm and revert: refusals ---------------------------------------------------------------------------------------
 
 
 def select_ended(tx: Transaction, rows: t.Sequence[Instance], status: str) -> list[Instance]:
-    """Those of these instances whose last resize or cold migration ended with ``status``: the same again has nothing to do with them.
+    """Select the instances whose last resize or cold migration ended with ``status``. A rerun leaves them alone.
 
-    It may have failed for others of the same selection, which wait for it.
+    The first run may have failed for other instances of the selection, which still wait for it.
     """
-    able = [r for r in rows if r.vm_state != states.RESIZED and r.task_state is None]
-    found = ledger_moves.all_of(tx, [r.uuid for r in able])
-    ended = {u: [m.status for m in its if m.migration_type in OF_TYPE] for u, its in found.items()}
-    return [r for r in able if ended[r.uuid][-1:] == [status]]
+    settled = [r for r in rows if r.vm_state != states.RESIZED and r.task_state is None]
+    past = ledger_moves.all_of(tx, [r.uuid for r in settled])
+    statuses = {u: [m.status for m in row_moves if m.migration_type in OF_TYPE] for u, row_moves in past.items()}
+    return [r for r in settled if statuses[r.uuid][-1:] == [status]]
 
 
-def refuse_without_move(rows: t.Sequence[Instance], found: t.Mapping[str, MoveRow], its: Operation) -> None:
-    """:raises InstanceInvalidState: the ledger does not know where one of them came from."""
+def refuse_without_move(rows: t.Sequence[Instance], open_moves: t.Mapping[str, MoveRow], its: Operation) -> None:
+    """Check that the ledger has an open move of each instance.
+
+    :arg open_moves: uuid -> open move
+    :raises InstanceInvalidState: it has none of one of them, so nothing tells the source host.
+    """
     operation.refuse(
         [
             errors.InstanceInvalidState(
@@ -183,7 +199,7 @@ def refuse_without_move(rows: t.Sequence[Instance], found: t.Mapping[str, MoveRo
                 remedy="Delete it, or restore a backup of the ledger.",
             )
             for row in rows
-            if row.uuid not in found
+            if row.uuid not in open_moves
         ]
     )
 
@@ -193,31 +209,34 @@ def refuse_without_move(rows: t.Sequence[Instance], found: t.Mapping[str, MoveRo
 
 @dataclass(frozen=True)
 class Result:
-    """What came of one instance on its hosts."""
+    """The outcome of a move, or of a revert, on the hosts of an instance."""
 
     power_state: int = states.NOSTATE  # of the guest where the instance is; NOSTATE: not known, unless it is gone
-    error: errors.BootflowError | None = None  # why it did not move, or did not go back
-    cleaned: bool = True  # the new host has nothing of it, where it did not move
-    gone: bool = False  # the host where it is has no domain of it, which is known
+    error: errors.BootflowError | None = None  # why it did not move, or was not brought back
+    cleaned: bool = True  # the destination has nothing of an instance that did not move
+    gone: bool = False  # the host of the instance is known to have no domain of it
 
 
 def finish(tx: Transaction, its: Operation, results: t.Mapping[str, Result]) -> dict[str, errors.BootflowError]:
-    """Write what came of the moves, or of the reverts. Returns uuid -> why it failed.
+    """Write the outcomes of moves, or of reverts. Returns uuid -> why it failed.
 
-    An instance is ``resized`` where it is on its new host; else it is what it was, stopped where its guest is off, or in error where it is gone.
+    An instance on the destination is ``resized``. Another one has its former vm_state; it is stopped where its guest is off, and in error where its
+    domain is gone.
 
     :arg its: RESIZE, MIGRATE or REVERT.
     """
     runs.renew(tx)
     moving = {m.uuid: m for m in load(tx, sorted(results), lock=True)}
     of_volumes.release_moved(tx, moving)
-    leave_destinations(tx, [leaving for u, m in moving.items() if (leaving := _departure(m, results[u])) is not None])
+    departures = [_departure(m, results[u]) for u, m in moving.items()]
+    leave_destinations(tx, [departure for departure in departures if departure is not None])
     end_moves(tx, [_ending(its, m, results[u]) for u, m in moving.items()])
     failed = {u: r.error for u, r in results.items() if r.error is not None and u in moving}
     failed.update(instances.swap_errors(tx, set(results) - set(moving), AT_WORK))
-    known = {u: e for u, e in failed.items() if u in moving}
-    history.add_faults(tx, known, {u: m.row.host for u, m in moving.items()})
-    journal(tx, its, sorted(set(moving) - set(known)), known, {u: m.row.host for u, m in moving.items()})
+    faults = {u: e for u, e in failed.items() if u in moving}
+    hosts = {u: m.row.host for u, m in moving.items()}
+    history.add_faults(tx, faults, hosts)
+    journal(tx, its, sorted(set(moving) - set(faults)), faults, hosts)
     return failed
 
 
@@ -228,43 +247,47 @@ def journal(
     failed: t.Mapping[str, errors.BootflowError],
     hosts: t.Mapping[str, str | None],
 ) -> None:
-    """Close action and event of these instances, and notify of their end."""
+    """Close action and event of these instances, and notify of their end.
+
+    :arg done: uuids of the instances for which the operation succeeded. :arg failed: uuid -> why it failed
+    :arg hosts: uuid -> host of the instance
+    """
     history.finish_events(tx, done, its.name, history.SUCCESS)
     history.fail_events(tx, {u: e.in_full for u, e in failed.items()}, its.name)
     history.finish_actions(tx, done, its.called)
     history.finish_actions(tx, sorted(failed), its.called, history.ERROR)
-    told = {u: {"host": hosts.get(u)} for u in done}
-    history.notify_each(tx, told, "compute.instance.%s.end" % ("resize.revert" if its is REVERT else "finish_resize"))
+    ends = {u: {"host": hosts.get(u)} for u in done}
+    history.notify_each(tx, ends, "compute.instance.%s.end" % ("resize.revert" if its is REVERT else "finish_resize"))
     faults = {u: {"host": hosts.get(u), "fault": e.as_dict()} for u, e in failed.items()}
     history.notify_each(tx, faults, "compute.instance.%s.error" % its.notification)
 
 
 @dataclass(frozen=True)
 class Ending:
-    """In what a move or a revert leaves its instance."""
+    """The state in which a move or a revert leaves its instance."""
 
     moving: MovingInstance
     vm_state: str
     event: Event  # of the move
     power_state: int
-    launched: bool = False  # the guest began to run on its host now
+    launched: bool = False  # the guest was started on its host by this
 
 
 def _ending(its: Operation, m: MovingInstance, result: Result) -> Ending:
     if m.at_destination:
-        stays = move_life.REVERT_FAILED if its is REVERT else move_life.ARRIVED
-        return Ending(m, states.RESIZED, stays, result.power_state, launched=its is not REVERT)
+        event = move_life.REVERT_FAILED if its is REVERT else move_life.ARRIVED
+        return Ending(m, states.RESIZED, event, result.power_state, launched=its is not REVERT)
     vm_state = vm_state_at_source(m.move.old_vm_state, result.power_state, result.gone)
     event = move_life.REVERTED if its is REVERT else move_life.FAILED
     return Ending(m, vm_state, event, result.power_state, launched=its is REVERT)
 
 
 class Departure(t.NamedTuple):
-    """An instance that never was on the host that it was to go to, or leaves it."""
+    """An instance that is not on its destination: it never was there, or leaves it."""
 
     moving: MovingInstance
-    cleaned: bool  # the host has nothing of it
-    reason: str  # why it is there no longer
+    cleaned: bool  # the destination has nothing of it
+    reason: str  # why it is not there
 
 
 def _departure(m: MovingInstance, result: Result) -> Departure | None:
@@ -277,21 +300,20 @@ def _departure(m: MovingInstance, result: Result) -> Departure | None:
     return None
 
 
-def leave_destinations(tx: Transaction, leaving: t.Sequence[Departure]) -> None:
-    """The claims there end when the hosts have nothing of the instances."""
-    claims.release_moves(tx, {(each.moving.move.dest_compute, each.moving.uuid) for each in leaving if each.cleaned})
-    owing = [(each.moving, each.reason) for each in leaving if not each.cleaned]
-    cleanups.add(tx, *(_cleanup_due(m, why) for m, why in owing))
+def leave_destinations(tx: Transaction, departures: t.Sequence[Departure]) -> None:
+    """Release the claims on destinations that have nothing of these instances. Another destination owes a cleanup, and stays claimed until then."""
+    claims.release_moves(tx, {(d.moving.move.dest_compute, d.moving.uuid) for d in departures if d.cleaned})
+    cleanups.add(tx, *(_cleanup_due(d.moving, d.reason) for d in departures if not d.cleaned))
 
 
 def _cleanup_due(m: MovingInstance, reason: str) -> cleanups.Due:
-    """What its new host is to remove of an instance that never was there: what it made for the move, or of a resize on its own host the new part."""
+    """Return the cleanup of a destination. It removes what the host made for the move; of a resize on the instance's own host, the new part."""
     made_for = m.made_for if m.part_to_clean == cleanups.ALL else ""
     return cleanups.Due(m.move.dest_compute, m.uuid, m.row.domain_name, reason, m.part_to_clean, made_for)
 
 
 def end_moves(tx: Transaction, endings: t.Sequence[Ending]) -> None:
-    """Write the states in which moves or reverts leave their instances, and that these are over."""
+    """Write the states in which moves or reverts leave their instances, and end the moves."""
     alike: dict[tuple[t.Any, ...], list[MovingInstance]] = {}
     by_event: dict[str, list[Ending]] = {}
     for each in endings:
@@ -314,19 +336,18 @@ DIED = "the run that moved it died"
 
 
 def settle_after_crash(tx: Transaction, m: MovingInstance, power_state: int | None) -> str:
-    """The run that moved this locked instance is dead. Returns its vm_state now.
+    """Settle the move of a locked instance, or its revert, whose run died. Returns the vm_state of the instance.
 
-    :arg power_state: of its guest where it is; None: there is none.
+    :arg power_state: of the guest on the host of the instance; None: there is no guest
     """
     reverts = m.row.task_state == states.RESIZE_REVERTING
     its = REVERT if reverts else OF_TYPE[m.move.migration_type]
-    over = m.at_destination
-    if over and reverts and power_state is None:
-        # The new host began to be cleaned: the instance goes back, and the rest of it is removed there.
+    if m.at_destination and reverts and power_state is None:
+        # The destination has been cleaned in part: the instance goes back, and the rest is removed there.
         return_to_source(tx, [m])
         cleanups.add(tx, cleanups.Due(m.move.dest_compute, m.uuid, m.row.domain_name, DIED, m.part_to_clean))
         vm_state, event = states.STOPPED, move_life.REVERTED
-    elif over:
+    elif m.at_destination:
         vm_state, event = states.RESIZED, move_life.REVERT_FAILED if reverts else move_life.ARRIVED
     else:
         vm_state = states.ACTIVE if power_state == states.RUNNING else states.STOPPED

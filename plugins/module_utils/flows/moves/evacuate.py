@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Evacuating instances from a host that is forced down: they are rebuilt from their images on other hosts.
+"""The beginning of an evacuation: instances of hosts that are forced down are rebuilt from their images on other hosts. evacuate_life has the rest.
 
-In one transaction each gets a host and goes over to it; its old host owes a cleanup, and its claim there stays until that is done. Where
-the new host fails, the instance goes back to the old one, as long as that still owes the cleanup.
+One transaction claims a destination for each instance and switches the instance to it. The source host owes a cleanup, and stays claimed until that is
+done. Where the destination fails, the instance returns to the source host, as long as that still owes the cleanup.
 source: Nova's API.evacuate, and ComputeManager.rebuild_instance with recreate
 """
 
@@ -36,69 +36,71 @@ from .place import Mover, ReadFleet, claim
 
 @dataclass(frozen=True)
 class Wanted:
+    """The evacuations that a run asks for."""
+
     selection: Selection
     secrets_of: t.Callable[[str, str], GuestSecrets | None] = lambda project, name: None  # as of a rebuild
     kept: t.Callable[[t.Mapping[str, t.Any]], GuestSecrets | None] = lambda digest: None  # as of a rebuild
     kept_in: str | None = None  # as of a rebuild
-    inventory: t.Collection[str] | None = None  # hosts that plays reach, those of storage among them; None: any host
+    inventory: t.Collection[str] | None = None  # hosts that plays reach, the storage hosts among them; None: any host
 
 
 @dataclass
 class Begun:
-    rows: list[Instance] = field(default_factory=list)  # on their new hosts, owned by this run
-    sources: dict[str, str] = field(default_factory=dict)  # uuid -> the host that it was on
-    failed: dict[str, errors.BootflowError] = field(default_factory=dict)  # uuid -> why it has no host
+    """The evacuations that a run has begun, and the instances that are not evacuated."""
+
+    rows: list[Instance] = field(default_factory=list)  # on their destinations, owned by this run
+    sources: dict[str, str] = field(default_factory=dict)  # uuid -> source host
+    failed: dict[str, errors.BootflowError] = field(default_factory=dict)  # uuid -> why there is no host for it
     of_failed: dict[str, Instance] = field(default_factory=dict)
-    unchanged: list[Instance] = field(default_factory=list)  # went before
-    volumes: dict[str, list[str]] = field(
-        default_factory=dict
-    )  # uuid -> its attachments that the old host may still use
+    unchanged: list[Instance] = field(default_factory=list)  # an earlier run has evacuated them
+    # uuid -> its attachments that the source host may still use
+    volumes: dict[str, list[str]] = field(default_factory=dict)
     made_for: dict[str, str] = field(default_factory=dict)  # uuid -> the mark of its move, see core.instances.move_mark
 
 
-#: What does not stop the others of a host: nothing can be done about it as long as the host is away, or not at once.
-_STAYS = (
+#: Refusals that do not stop the other instances of a host: nothing can be done about them while the host is away, or not at once.
+_REFUSED_ALONE = (
     errors.InstanceInvalidState,
     errors.MoveNotSupported,
     errors.InstanceBusy,
     errors.GuestDataRequired,
     errors.GuestDataDiffers,
 )
-#: Only their host can bring them out of these.
+#: vm_states that only the host of the instance can change.
 _OF_THE_HOST = (states.PAUSED, states.SUSPENDED, states.RESCUED, states.SOFT_DELETED)
 
 
 def check(tx: Transaction, wanted: Wanted) -> list[Instance]:
-    """Those of the selected instances that can be evacuated. Writes nothing.
+    """Return the selected instances that can be evacuated. Writes nothing.
 
-    :raises BootflowError: what begin() raises of states and hosts.
+    :raises BootflowError: see begin().
     """
     rows = operation.select(tx, wanted.selection, lock=False)
-    stay, unchanged = _sort_out(tx, wanted, rows)
-    return [r for r in rows if r.uuid not in stay and r not in unchanged]
+    refused, unchanged = _sort_out(tx, wanted, rows)
+    return [r for r in rows if r.uuid not in refused and r not in unchanged]
 
 
 def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: SchedulerOptions) -> Begun:
-    """Begin to evacuate the selected instances: all, or with an error none. As in Nova, one for which there is no host fails alone, and so
-    does one that cannot be evacuated if no instance was named, but a host.
+    """Begin to evacuate the selected instances: all of them, or with an error none. As in Nova, an instance without a valid host fails alone. So does an
+    instance that cannot be evacuated, where the selection is by host and not by name.
 
     :raises ComputeServiceInUse: a host is not forced down. :raises BootflowError: see operation.begin().
     """
     rows = operation.select(tx, wanted.selection)
-    stay, unchanged = _sort_out(tx, wanted, rows)
-    found = [r for r in rows if r.uuid not in stay and r not in unchanged]
-    operation.start(tx, EVACUATE, found)
-    history.start_events_on(tx, {r.uuid: r.host for r in found}, EVACUATE.name)
-    movers = {r.uuid: Mover(r, r.spec) for r in found if instances.is_placed(r)}
+    refused, unchanged = _sort_out(tx, wanted, rows)
+    to_evacuate = [r for r in rows if r.uuid not in refused and r not in unchanged]
+    operation.start(tx, EVACUATE, to_evacuate)
+    history.start_events_on(tx, {r.uuid: r.host for r in to_evacuate}, EVACUATE.name)
+    movers = {r.uuid: Mover(r, r.spec) for r in to_evacuate if instances.is_placed(r)}
     attachments.lock(tx, movers)  # before any node is locked
-    taken = moving.adopt(tx, list(movers))
+    adopted = moving.adopt(tx, list(movers))
     hosts = claim(tx, list(movers.values()), read_fleet, options, kind=claims.BUILD)
     begun = Begun(sources={u: m.row.host for u, m in movers.items()}, unchanged=unchanged)
     begun.failed = {u: h for u, h in hosts.items() if isinstance(h, errors.BootflowError)}
-    begun.of_failed = {u: movers[u].row for u in begun.failed} | {r.uuid: r for r in rows if r.uuid in stay}
+    begun.of_failed = {u: movers[u].row for u in begun.failed} | {r.uuid: r for r in rows if r.uuid in refused}
     moving.release_moved(tx, begun.failed)
-    taken = [a for a in taken if a.instance_uuid not in begun.failed]
-    for each in taken:
+    for each in [a for a in adopted if a.instance_uuid not in begun.failed]:
         begun.volumes.setdefault(each.instance_uuid, []).extend([each.id] if each.connection != NONE else [])
     moving.cut_off(tx, set(movers) - set(begun.failed))
     operation.finish(tx, EVACUATE, {u: operation.Outcome(error=e) for u, e in begun.failed.items()})
@@ -106,22 +108,25 @@ def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: Sched
     placed = sorted(set(movers) - set(begun.failed))
     begun.rows = instances.select_live(tx, uuids=placed) if placed else []
     begun.made_for = {u: ledger_moves.made_for(m) for u, m in ledger_moves.open_of(tx, placed).items()}
-    begun.failed.update(stay)
+    begun.failed.update(refused)
     return begun
 
 
 def _sort_out(
     tx: Transaction, wanted: Wanted, rows: t.Sequence[Instance]
 ) -> tuple[dict[str, errors.BootflowError], list[Instance]]:
-    """uuid -> why an instance stays, where that keeps no other from going; and those that went before."""
+    """Return (uuid -> why the instance cannot be evacuated, the instances that an earlier run has evacuated).
+
+    :raises BootflowError: one of them cannot be evacuated, and that stops the others, too.
+    """
     operation.refuse_unknown(tx, rows, wanted.selection)
     down = nodes.forced_down(tx)
     unchanged = _evacuated_before(tx, rows, down)
     rows = [r for r in rows if r not in unchanged]
     dead = operation.dead_runs(tx, rows)
     volumes = moving.refusals(tx, {r.uuid: r.host for r in rows}, down, wanted.inventory) if rows else {}
-    twice = elsewhere.refusals(tx, rows)
-    away = _former_hosts_of_resized(tx, [r for r in rows if r.host in down])
+    found_elsewhere = elsewhere.refusals(tx, rows)
+    former_hosts = _former_hosts_of_resized(tx, [r for r in rows if r.host in down])
     refused: dict[str, errors.BootflowError] = {}
     for row in rows:
         try:
@@ -132,10 +137,9 @@ def _sort_out(
                     e.remedy = (
                         "Bring the host back; or run bootflow.compute.reset_state, after which it can be evacuated."
                     )
-                if row.uuid in away:
-                    e.remedy = (
-                        "bootflow.compute.revert_resize brings it back to %s, which has its disks." % away[row.uuid]
-                    )
+                if row.uuid in former_hosts:
+                    host = former_hosts[row.uuid]
+                    e.remedy = "bootflow.compute.revert_resize brings it back to %s, which has its disks." % host
                 raise
             if EVACUATE.is_begun(row.task_state):
                 raise errors.InstanceInvalidState(
@@ -152,8 +156,8 @@ def _sort_out(
                     reason="it has whole disks of host %s, and what is on them stays there" % row.host,
                     remedy="Bring the host back; or delete the instance, and boot it again without what is on them.",
                 )
-            if row.uuid in twice:
-                raise twice[row.uuid]
+            if row.uuid in found_elsewhere:
+                raise found_elsewhere[row.uuid]
             if row.uuid in volumes:
                 raise volumes[row.uuid]
             secrets = wanted.secrets_of(row.project, row.display_name)
@@ -163,36 +167,34 @@ def _sort_out(
                 check_guest_data(row, wanted.kept(row.digest), wanted.kept_in)
         except errors.BootflowError as e:
             refused[row.uuid] = e
-    s = wanted.selection
-    of_host = s.hosts is not None and not s.is_by_name
-    alone = of_host and len(refused) < len(rows) and all(isinstance(e, _STAYS) for e in refused.values())
-    if not alone:
+    selection = wanted.selection
+    is_by_host = selection.hosts is not None and not selection.is_by_name
+    only_alone = all(isinstance(e, _REFUSED_ALONE) for e in refused.values())
+    if not (is_by_host and len(refused) < len(rows) and only_alone):
         operation.refuse(list(refused.values()))
     return refused, unchanged
 
 
 def _evacuated_before(tx: Transaction, rows: t.Sequence[Instance], down: t.Collection[str]) -> list[Instance]:
-    """Those of these instances that their last move, an evacuation, brought to where they are: the same again, after it failed for others, has
-    nothing to do with them.
-    """
+    """Select the instances whose last move is an evacuation to their present host. A rerun, after it failed for others, leaves them alone."""
     if not any(r.host in down for r in rows):
         return []
-    able = [r for r in rows if r.host not in down and r.task_state is None and r.vm_state != states.ERROR]
-    last = {u: its[-1:] for u, its in ledger_moves.all_of(tx, [r.uuid for r in able]).items()}
+    settled = [r for r in rows if r.host not in down and r.task_state is None and r.vm_state != states.ERROR]
+    last = {u: past[-1:] for u, past in ledger_moves.all_of(tx, [r.uuid for r in settled]).items()}
     done = (moves.EVACUATION, moves.DONE)
     return [
-        r for r in able if [(m.migration_type, m.status, m.dest_compute) for m in last[r.uuid]] == [(*done, r.host)]
+        r for r in settled if [(m.migration_type, m.status, m.dest_compute) for m in last[r.uuid]] == [(*done, r.host)]
     ]
 
 
 def _former_hosts_of_resized(tx: Transaction, rows: t.Sequence[Instance]) -> dict[str, str]:
-    """uuid -> the former host of this instance, which waits to be confirmed or reverted: what it had is there, and no image is needed."""
-    found = ledger_moves.open_of(tx, [r.uuid for r in rows if r.vm_state == states.RESIZED])
-    return {u: m.source_compute for u, m in found.items() if not ledger_moves.is_same_host_resize(m)}
+    """Return uuid -> source host of an instance that waits to be confirmed or reverted. That host has its disks, and a revert needs no image."""
+    open_moves = ledger_moves.open_of(tx, [r.uuid for r in rows if r.vm_state == states.RESIZED])
+    return {u: m.source_compute for u, m in open_moves.items() if not ledger_moves.is_same_host_resize(m)}
 
 
 def _enter_evacuations(tx: Transaction, placed: t.Sequence[tuple[Instance, Candidate]]) -> None:
-    """The instances are on their new hosts, whose claims are theirs; the old ones owe a cleanup."""
+    """Enter the evacuations, and switch the instances to their destinations, whose claims are theirs. The source hosts owe cleanups."""
     due = [cleanups.Due(str(r.host), r.uuid, r.domain_name, "it was evacuated to %s" % to.host) for r, to in placed]
     cleanups.add(tx, *due)
     entered = []

@@ -30,43 +30,45 @@ EVACUATE = Operation("evacuate", "rebuild")
 
 @dataclass(frozen=True)
 class Result:
-    """What the new host made of an instance."""
+    """The outcome of an evacuation on the destination."""
 
     power_state: int = states.NOSTATE
     error: errors.BootflowError | None = None
-    cleaned: bool = True  # after an error: it has nothing of the instance
-    may_run: bool = False  # after an error: nobody knows whether the guest runs there
+    cleaned: bool = True  # after an error: the destination has nothing of the instance
+    may_run: bool = False  # after an error: the guest may run there
 
 
 def instances_built_on(tx: Transaction, host: str, uuids: t.Sequence[str]) -> list[Instance]:
-    """Those of these instances that this run evacuates to ``host``."""
+    """Return the instances of ``uuids`` that this run evacuates to ``host``."""
     rows = instances.select_live(tx, uuids=uuids, run_id=tx.run.id, host=host)
     return [r for r in rows if r.task_state == EVACUATE.during]
 
 
 def finish(tx: Transaction, results: t.Mapping[str, Result]) -> dict[str, errors.BootflowError]:
-    """Write what came of the evacuations. Returns uuid -> why it failed.
+    """Write the outcomes of evacuations. Returns uuid -> why it failed.
 
-    An instance is active on its new host, or stopped as it was. Where that failed it is back on the old one, with the state that it had;
-    but in error on the new one where its guest may run there: it must not be started elsewhere.
+    An instance is active on its destination, or stopped as it was. After a failure it is back on its source host, with its former state. Where its
+    guest may run on the destination, it is in error there, so that it is not started elsewhere.
     """
     runs.renew(tx)
     rows = {r.uuid: r for r in instances.select_live(tx, uuids=sorted(results), run_id=tx.run.id, lock=True)}
     rows = {u: r for u, r in rows.items() if r.task_state == EVACUATE.during}
     moving.release_moved(tx, rows)
-    found = ledger_moves.open_of(tx, rows)
-    endings = {u: _ending(tx, row, found[u], results[u]) for u, row in sorted(rows.items())}
+    open_moves = ledger_moves.open_of(tx, rows)
+    endings = {u: _ending(tx, row, open_moves[u], results[u]) for u, row in sorted(rows.items())}
     _end_evacuations(tx, endings)
     for event in (move_life.ARRIVED, move_life.BROUGHT_BACK, move_life.FAILED):
-        ledger_moves.apply(tx, [found[u] for u, ending in endings.items() if ending.event == event.name], event)
+        ledger_moves.apply(tx, [open_moves[u] for u, ending in endings.items() if ending.event == event.name], event)
     failed = {u: r.error for u, r in results.items() if r.error is not None and u in rows}
-    hosts = {u: found[u].dest_compute for u in rows}
+    hosts = {u: open_moves[u].dest_compute for u in rows}
     history.add_faults(tx, failed, hosts)
     operation.journal(tx, EVACUATE, sorted(set(rows) - set(failed)), failed, hosts)
     return {**failed, **instances.swap_errors(tx, set(results) - set(rows), [EVACUATE.during])}
 
 
 class _Ending(t.NamedTuple):
+    """The state in which an evacuation leaves its instance."""
+
     vm_state: str
     power_state: int
     event: str  # of the move
@@ -74,8 +76,7 @@ class _Ending(t.NamedTuple):
 
 def _ending(tx: Transaction, row: Instance, move: MoveRow, result: Result) -> _Ending:
     if result.error is not None:
-        goes_back = not result.may_run and _return_to_source(tx, row, move, result.cleaned)
-        if goes_back:
+        if not result.may_run and _return_to_source(tx, row, move, result.cleaned):
             return _Ending(move.old_vm_state, states.NOSTATE, move_life.BROUGHT_BACK.name)
         return _Ending(states.ERROR, states.NOSTATE, move_life.FAILED.name)
     was_off = move.old_vm_state == states.STOPPED
@@ -83,22 +84,29 @@ def _ending(tx: Transaction, row: Instance, move: MoveRow, result: Result) -> _E
 
 
 def _end_evacuations(tx: Transaction, endings: t.Mapping[str, _Ending]) -> None:
-    """:arg endings: by the instances' uuids; instances that end alike are written together"""
+    """Write the states in which evacuations leave their instances. Instances with the same ending are written together.
+
+    :arg endings: uuid -> ending
+    """
     for ending in sorted(set(endings.values())):
         values: dict[str, t.Any] = {"vm_state": ending.vm_state, "power_state": ending.power_state, "task_state": None}
         if ending.event == move_life.ARRIVED.name:
             values["launched_at"] = tx.now
-        mine = [uuid for uuid, its in endings.items() if its == ending]
+        uuids = [uuid for uuid, each in endings.items() if each == ending]
         notify = tx.context.notify_on_state_change
-        instances.swap(tx, mine, [EVACUATE.during], None, notify, run_id=tx.run.id, **values)
+        instances.swap(tx, uuids, [EVACUATE.during], None, notify, run_id=tx.run.id, **values)
 
 
 def _return_to_source(tx: Transaction, row: Instance, move: MoveRow, cleaned: bool) -> bool:
-    """Whether the old host can have the instance again: nobody has cleaned it of that meanwhile, or begun to."""
+    """Return an instance to its source host, unless that host has been cleaned of it meanwhile, or is being cleaned.
+
+    :arg cleaned: the destination has nothing of the instance
+    Returns whether the instance is on its source host.
+    """
     owed = [c for c in cleanups.of_instances(tx, [row.uuid]) if c.host == move.source_compute]
     if not owed or not cleanups.forget(tx, owed[0]):
         return False
-    # It was resized there, or was to be, and that was still to be cleaned.
+    # An earlier resize there, done or failed, still owes the cleanup of a part.
     if claims.moves_on(tx, move.source_compute, row.uuid):
         part, reason = _part_to_clean(tx, row.uuid)
         cleanups.add(tx, cleanups.Due(move.source_compute, row.uuid, row.domain_name, reason, part))
@@ -113,7 +121,7 @@ def _return_to_source(tx: Transaction, row: Instance, move: MoveRow, cleaned: bo
 
 
 def _part_to_clean(tx: Transaction, uuid: str) -> tuple[str, str]:
-    """What its old host was to remove of the instance before it was evacuated, and why: with the wrong part it would get other disks than it has."""
+    """Return the part that a resize on the source host was to remove there, and why. With the wrong part the instance would lose its disks."""
     resizes = [m for m in ledger_moves.all_of(tx, [uuid])[uuid] if ledger_moves.is_same_host_resize(m)]
     if resizes and resizes[-1].status != moves.CONFIRMED:
         return cleanups.NEW, "its resize there failed"
@@ -121,17 +129,21 @@ def _part_to_clean(tx: Transaction, uuid: str) -> tuple[str, str]:
 
 
 def settle_after_crash(tx: Transaction, row: Instance, move: MoveRow, power_state: int | None) -> str:
-    """The run that evacuated this locked instance is dead. Its new host has it, or a part of it. Returns its vm_state now."""
-    runs_there = power_state == states.RUNNING and move.old_vm_state != states.STOPPED
-    vm_state = states.ACTIVE if runs_there else states.ERROR
+    """Settle the evacuation of a locked instance, whose run died. The destination has the instance, or a part of it.
+
+    :arg power_state: of the guest on the destination; None: there is no guest
+    Returns the vm_state of the instance.
+    """
+    is_running = power_state == states.RUNNING and move.old_vm_state != states.STOPPED
+    vm_state = states.ACTIVE if is_running else states.ERROR
     notify = tx.context.notify_on_state_change
     values: dict[str, t.Any] = {"vm_state": vm_state, "power_state": power_state or states.NOSTATE, "run_id": tx.run.id}
     instances.swap(tx, [row.uuid], [row.task_state], None, notify, task_state=None, **values)
-    ledger_moves.apply(tx, [move], move_life.ARRIVED if runs_there else move_life.FAILED)
+    ledger_moves.apply(tx, [move], move_life.ARRIVED if is_running else move_life.FAILED)
     problem = errors.RemoteError(
         reason="run %s died while it did '%s' with instance %s" % (row.run_id or "unknown", EVACUATE.called, row.uuid),
         remedy="The instance is %s now; rebuild it." % vm_state,
     )
-    failed: dict[str, errors.BootflowError] = {} if runs_there else {row.uuid: problem}
-    operation.journal(tx, EVACUATE, [row.uuid] if runs_there else [], failed, {row.uuid: row.host})
+    failed: dict[str, errors.BootflowError] = {} if is_running else {row.uuid: problem}
+    operation.journal(tx, EVACUATE, [row.uuid] if is_running else [], failed, {row.uuid: row.host})
     return vm_state

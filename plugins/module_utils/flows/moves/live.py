@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The beginning of a live migration: which instances may go, and where to.
+"""The beginning of a live migration: which instances may migrate, and to which hosts. live_life has what follows.
 
 source: Nova's compute.api.API.live_migrate and LiveMigrationTask
 """
@@ -38,21 +38,23 @@ from .place import Mover, ReadFleet, claim
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a run asks for."""
+    """The live migrations that a run asks for."""
 
     selection: Selection
     known_hosts: t.Collection[str]
     backends: t.Mapping[str, str]  # host -> its backend of local disks
     to_host: str | None = None  # None: the scheduler chooses
-    inventory: t.Collection[str] | None = None  # hosts that plays reach, those of storage among them; None: any host
+    inventory: t.Collection[str] | None = None  # hosts that plays reach, the storage hosts among them; None: any host
 
 
 @dataclass
 class Begun:
+    """The live migrations that a run has begun, and the instances that do not migrate."""
+
     moving: list[MovingInstance] = field(default_factory=list)  # owned by this run
-    failed: dict[str, errors.BootflowError] = field(default_factory=dict)  # uuid -> why it has no host
-    rows: dict[str, Instance] = field(default_factory=dict)  # of all
-    # Those of ``moving`` whose new hosts are to be connected to their volumes.
+    failed: dict[str, errors.BootflowError] = field(default_factory=dict)  # uuid -> why there is no host for it
+    rows: dict[str, Instance] = field(default_factory=dict)  # of all selected instances
+    # Instances of ``moving`` whose destinations are to be connected to their volumes.
     with_volumes: set[str] = field(default_factory=set)
 
 
@@ -60,18 +62,21 @@ class Begun:
 
 
 def check(tx: Transaction, wanted: Wanted) -> None:
-    """What begin() raises for states and hosts, before hosts are asked for anything. Writes nothing."""
+    """Check states and hosts as begin() does, before hosts are asked for anything. Writes nothing.
+
+    :raises BootflowError: see begin().
+    """
     _select_movable(tx, wanted, operation.select(tx, wanted.selection, lock=False, its=LIVE_MIGRATE))
 
 
 def begin(
     tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: SchedulerOptions, connectors: life.Connectors
 ) -> Begun:
-    """Begin to migrate the selected instances: all, or with an error none. As in Nova, one for which there is no host fails alone.
+    """Begin to migrate the selected instances: all of them, or with an error none. As in Nova, an instance without a valid host fails alone.
 
-    :arg connectors: raises an error for a host that cannot connect to volumes: instances with volumes that were to go there fail, too.
-    :raises BootflowError: see operation.begin(). :raises MoveNotSupported: one has what does not move while it runs.
-    :raises UnableToMigrateToSelf, ComputeHostNotFound: of the host that is asked for.
+    :arg connectors: raises an error for a host that cannot connect to volumes. Instances with volumes whose destination it is fail, too.
+    :raises BootflowError: see operation.begin(). :raises MoveNotSupported: one has disks or devices of its host.
+    :raises UnableToMigrateToSelf, ComputeHostNotFound: the requested host is not possible.
     """
     rows = operation.select(tx, wanted.selection, its=LIVE_MIGRATE)
     return _begin_movable(tx, rows, _select_movable(tx, wanted, rows), read_fleet, options, connectors)
@@ -80,25 +85,26 @@ def begin(
 def _begin_movable(
     tx: Transaction,
     rows: t.Sequence[Instance],
-    found: t.Mapping[str, Mover],
+    movers: t.Mapping[str, Mover],
     read_fleet: ReadFleet,
     options: SchedulerOptions,
     connectors: life.Connectors,
 ) -> Begun:
-    """Begin to migrate the instances of ``found``, which are among the locked ``rows``."""
+    """Begin to migrate the instances of ``movers``, which are among the locked ``rows``."""
     begun = Begun(rows={r.uuid: r for r in rows})
-    if not found:
+    if not movers:
         return begun
-    moving.adopt(tx, list(found))  # before any node is locked
-    operation.start(tx, LIVE_MIGRATE, [m.row for m in found.values()])
-    history.start_events_on(tx, {u: m.row.host for u, m in found.items()}, LIVE_MIGRATE.name)
-    history.notify_each(tx, {u: {"host": found[u].row.host} for u in sorted(found)}, "compute.instance.%s.start" % PRE)
-    hosts = claim(tx, list(found.values()), read_fleet, options)
+    moving.adopt(tx, list(movers))  # before any node is locked
+    operation.start(tx, LIVE_MIGRATE, [m.row for m in movers.values()])
+    sources = {u: m.row.host for u, m in movers.items()}
+    history.start_events_on(tx, sources, LIVE_MIGRATE.name)
+    history.notify_each(tx, {u: {"host": sources[u]} for u in sorted(sources)}, "compute.instance.%s.start" % PRE)
+    hosts = claim(tx, list(movers.values()), read_fleet, options)
     begun.failed = {u: h for u, h in hosts.items() if isinstance(h, errors.BootflowError)}
-    _enter_migrations(tx, [(found[u].row, h) for u, h in hosts.items() if isinstance(h, Candidate)])
+    _enter_migrations(tx, [(movers[u].row, h) for u, h in hosts.items() if isinstance(h, Candidate)])
     operation.finish(tx, LIVE_MIGRATE, {u: operation.Outcome(error=e) for u, e in begun.failed.items()})
     moving.release_moved(tx, begun.failed)
-    placed = load(tx, sorted(set(found) - set(begun.failed)))
+    placed = load(tx, sorted(set(movers) - set(begun.failed)))
     ends, without = _destination_connectors(tx, placed, connectors)
     for m in placed:
         if m.uuid in without:
@@ -111,10 +117,10 @@ def _begin_movable(
 
 @dataclass(frozen=True)
 class Refusal:
-    """An instance whose new host refused it, before anything of its guest was touched."""
+    """The refusal of an instance by its destination, before anything of the guest was touched."""
 
     result: Result
-    hosts: t.Collection[str]  # that refused it in this run
+    hosts: t.Collection[str]  # all hosts that refused the instance in this run
 
 
 def retry_elsewhere(
@@ -125,18 +131,18 @@ def retry_elsewhere(
     options: SchedulerOptions,
     connectors: life.Connectors,
 ) -> Begun:
-    """End the migrations of these instances that their hosts refused, and begin others, to hosts that did not.
+    """End the migrations of these refused instances, and begin new ones to hosts that have not refused them.
 
-    An instance that may not move any more, or that no other host can take, is in ``failed``; its migration has ended.
+    An instance that may not migrate any more, or for which there is no other host, is in ``failed`` of the result. Its migration has ended.
     source: Nova's LiveMigrationTask._find_destination
     """
-    failed = finish(tx, {u: its.result for u, its in refused.items()})
+    failed = finish(tx, {u: refusal.result for u, refusal in refused.items()})
     ended = [u for u in refused if failed.get(u) is refused[u].result.error]
     rows = instances.select_live(tx, uuids=ended, lock=True) if ended else []
-    found, stays = sort_out(tx, wanted, rows)
-    found = {u: replace(m, barred={*m.barred, *refused[u].hosts}) for u, m in found.items()}
-    begun = _begin_movable(tx, rows, found, read_fleet, options, connectors)
-    begun.failed.update(stays)
+    movers, unfit = sort_out(tx, wanted, rows)
+    movers = {u: replace(m, barred={*m.barred, *refused[u].hosts}) for u, m in movers.items()}
+    begun = _begin_movable(tx, rows, movers, read_fleet, options, connectors)
+    begun.failed.update(unfit)
     begun.failed.update({u: e for u, e in failed.items() if u not in ended})
     return begun
 
@@ -144,16 +150,16 @@ def retry_elsewhere(
 def _destination_connectors(
     tx: Transaction, placed: t.Sequence[MovingInstance], connectors: life.Connectors
 ) -> tuple[dict[str, Connector], dict[str, errors.BootflowError]]:
-    """(uuid -> how the new host reaches its volumes, uuid -> why it cannot), of those with volumes."""
-    having = attachments.of_instances(tx, [m.uuid for m in placed]) if placed else {}
+    """Return (uuid -> connector of the destination, uuid -> why it has none), of instances with volumes."""
+    attachments_by_uuid = attachments.of_instances(tx, [m.uuid for m in placed]) if placed else {}
     ends: dict[str, Connector] = {}
     without: dict[str, errors.BootflowError] = {}
     for m in placed:
-        if m.uuid in having:
+        if m.uuid in attachments_by_uuid:
             host, node = m.move.dest_compute, m.move.dest_node
             try:
                 connector = connectors(host, nodes.node_facts(tx, host, node))
-                _check_initiator(connector, having[m.uuid])
+                _check_initiator(connector, attachments_by_uuid[m.uuid])
             except errors.BootflowError as e:
                 without[m.uuid] = e
             else:
@@ -162,9 +168,12 @@ def _destination_connectors(
 
 
 def _check_initiator(connector: Connector, rows: t.Sequence[Attachment]) -> None:
-    """:raises HostLacksHardware: the kernels of both hosts log in under one name, so that no target can tell them apart."""
-    taken = {normal_name(r.initiator) for r in rows if r.initiator}
-    if CONNECTOR_TYPES[connector.kind].host_logs_in and normal_name(connector.initiator) in taken:
+    """Check that the kernels of both hosts log in under different names, by which a target tells them apart.
+
+    :raises HostLacksHardware: they have one name.
+    """
+    names = {normal_name(r.initiator) for r in rows if r.initiator}
+    if CONNECTOR_TYPES[connector.kind].host_logs_in and normal_name(connector.initiator) in names:
         raise errors.HostLacksHardware(
             host=connector.host,
             model="iSCSI initiator",
@@ -174,31 +183,35 @@ def _check_initiator(connector: Connector, rows: t.Sequence[Attachment]) -> None
 
 
 def _select_movable(tx: Transaction, wanted: Wanted, rows: t.Sequence[Instance]) -> dict[str, Mover]:
+    """Return uuid -> the instance to migrate.
+
+    :raises BootflowError: one of them cannot be migrated, or the requested host is unknown.
+    """
     operation.refuse_unknown(tx, rows, wanted.selection, wanted.known_hosts)
     if wanted.to_host is not None and wanted.to_host not in wanted.known_hosts:
         near = suggestion(wanted.to_host, wanted.known_hosts, "The list of compute hosts")
         raise errors.ComputeHostNotFound(host=wanted.to_host, remedy=near)
-    found, refused = sort_out(tx, wanted, rows)
+    movers, refused = sort_out(tx, wanted, rows)
     operation.refuse(list(refused.values()))
-    return found
+    return movers
 
 
 def sort_out(
     tx: Transaction, wanted: Wanted, rows: t.Sequence[Instance]
 ) -> tuple[dict[str, Mover], dict[str, errors.BootflowError]]:
-    """(uuid -> what is to be moved, uuid -> why others cannot be)."""
+    """Return (uuid -> the instance to migrate, uuid -> why the instance cannot be migrated)."""
     dead = operation.dead_runs(tx, rows)
-    has = claims.allocations_of(tx, [r.uuid for r in rows if r.spec.get("numa_topology")])
+    allocations = claims.allocations_of(tx, [r.uuid for r in rows if r.spec.get("numa_topology")])
     volumes = migration_attachments.refusals(tx, {r.uuid: r.host for r in rows}, wanted.inventory) if rows else {}
-    twice = elsewhere.refusals(tx, rows)
+    found_elsewhere = elsewhere.refusals(tx, rows)
     versions = {n.host: n.hypervisor_version for n in nodes.rows(tx, ("host", "node", "hypervisor_version"))}
-    found: dict[str, Mover] = {}
+    movers: dict[str, Mover] = {}
     refused: dict[str, errors.BootflowError] = {}
     for row in rows:
         try:
             operation.check(tx, LIVE_MIGRATE, row, dead, wanted.known_hosts)
-            if row.uuid in twice:
-                raise twice[row.uuid]
+            if row.uuid in found_elsewhere:
+                raise found_elsewhere[row.uuid]
             if LIVE_MIGRATE.is_begun(row.task_state):
                 raise errors.InstanceInvalidState(
                     method=LIVE_MIGRATE.called, instance_uuid=row.uuid, attr="task_state", state=row.task_state,
@@ -213,16 +226,16 @@ def sort_out(
         except errors.BootflowError as e:
             refused[row.uuid] = e
             continue
-        spec = live_pins.as_it_runs(row.spec, has.get(row.uuid, {}).get("numa"))
-        found[row.uuid] = Mover(row, spec, _barred_hosts(row, wanted, versions))
+        spec = live_pins.as_it_runs(row.spec, allocations.get(row.uuid, {}).get("numa"))
+        movers[row.uuid] = Mover(row, spec, _barred_hosts(row, wanted, versions))
     if wanted.to_host is None:
-        past = ledger_moves.all_of(tx, list(found))
-        found = {u: replace(m, failed=_hosts_that_failed(m.row, past[u])) for u, m in found.items()}
-    return found, refused
+        past = ledger_moves.all_of(tx, list(movers))
+        movers = {u: replace(m, failed=_hosts_that_failed(m.row, past[u])) for u, m in movers.items()}
+    return movers, refused
 
 
 def _hosts_that_failed(row: PlacedInstance, past: t.Sequence[MoveRow]) -> tuple[str, ...]:
-    """The hosts that it did not come to by live migrations since it is where it is, each once, the last one last.
+    """Return the destinations of failed live migrations since the instance is on its host, each once, the last one last.
 
     source: Nova's LiveMigrationTask._find_destination, which tries others in the same request
     """
@@ -240,9 +253,10 @@ def _hosts_that_failed(row: PlacedInstance, past: t.Sequence[MoveRow]) -> tuple[
 
 
 def _check_runs(row: Instance) -> None:
-    """source: Nova's LiveMigrationTask._check_instance_is_active
+    """Check that the guest is not known to be off. Where nothing is known, its host checks it before the migration.
 
-    :raises InstanceInvalidState: its guest is known to be off. Where nothing is known, its host says so before it begins.
+    source: Nova's LiveMigrationTask._check_instance_is_active
+    :raises InstanceInvalidState: the guest is off.
     """
     if row.power_state in (states.NOSTATE, states.RUNNING, states.POWER_PAUSED):
         return
@@ -256,6 +270,10 @@ def _check_runs(row: Instance) -> None:
 
 
 def _check_movable(row: PlacedInstance, wanted: Wanted) -> None:
+    """Check that the instance has no disks or devices of its host, and that the requested host is another one.
+
+    :raises MoveNotSupported, UnableToMigrateToSelf: it cannot be migrated, or not there.
+    """
     if wanted.to_host == row.host:
         raise errors.UnableToMigrateToSelf(instance_id=row.uuid, host=row.host)
     if row.spec.get("whole_disks"):
@@ -268,9 +286,12 @@ def _check_movable(row: PlacedInstance, wanted: Wanted) -> None:
 
 
 def _barred_hosts(row: PlacedInstance, wanted: Wanted, versions: t.Mapping[str, int]) -> set[str]:
-    """Hosts with disks of another kind, or with an older hypervisor. source: Nova's _check_compatible_with_source_hypervisor"""
-    there = wanted.backends[row.host]
-    barred = {h for h, backend in wanted.backends.items() if backend != there}
+    """Return the hosts with another backend of local disks, or with an older hypervisor; and all but the requested one.
+
+    source: Nova's _check_compatible_with_source_hypervisor
+    """
+    own_backend = wanted.backends[row.host]
+    barred = {h for h, backend in wanted.backends.items() if backend != own_backend}
     barred |= {h for h, version in versions.items() if version < versions.get(row.host, 0)}
     if wanted.to_host is not None:
         barred |= set(wanted.known_hosts) - {wanted.to_host}
@@ -278,6 +299,7 @@ def _barred_hosts(row: PlacedInstance, wanted: Wanted, versions: t.Mapping[str, 
 
 
 def _enter_migrations(tx: Transaction, placed: t.Sequence[tuple[PlacedInstance, Candidate]]) -> None:
+    """Enter the moves of these instances to these hosts."""
     ledger_moves.add(
         tx,
         [

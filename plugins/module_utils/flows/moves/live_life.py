@@ -34,58 +34,58 @@ from .moving_instance import MovingInstance, relocate
 
 LIVE_MIGRATE = Operation("live_migrate")
 PRE, POST, ROLLBACK = "live_migration.pre", "live_migration._post", "live_migration._rollback"
-POST_THERE, ROLLBACK_THERE = "live_migration.post.dest", "live_migration.rollback.dest"  # of the new host
+POST_THERE, ROLLBACK_THERE = "live_migration.post.dest", "live_migration.rollback.dest"  # of the destination
 
 
 def load(tx: Transaction, uuids: t.Sequence[str], lock: bool = False) -> list[MovingInstance]:
-    """Those of these instances that migrate in this run."""
+    """Load the instances of ``uuids`` that this run migrates, with their moves."""
     rows = instances.select_live(tx, uuids=uuids, run_id=tx.run.id, lock=lock) if uuids else []
     rows = [r for r in rows if r.task_state == LIVE_MIGRATE.during]
     found = ledger_moves.open_of(tx, [r.uuid for r in rows])
     return [MovingInstance(r, found[r.uuid]) for r in rows if r.uuid in found]
 
 
-# --- over ---------------------------------------------------------------------------------------------------------------
+# --- run and switch -----------------------------------------------------------------------------------------------------
 
 
 def mark_running(tx: Transaction, uuids: t.Sequence[str]) -> list[str]:
-    """The guests of these instances begin to move. Returns those that are still this run's: no other may."""
+    """Mark the migrations of these instances as running. Returns the instances that this run still owns; no other guest may be migrated."""
     moving = load(tx, uuids, lock=True)
     ledger_moves.apply(tx, [m.move for m in moving], move_life.LEAVING)
-    told = {m.uuid: {"host": m.move.dest_compute} for m in moving}
-    history.notify_each(tx, told, "compute.instance.%s.end" % PRE)
+    destinations = {m.uuid: {"host": m.move.dest_compute} for m in moving}
+    history.notify_each(tx, destinations, "compute.instance.%s.end" % PRE)
     return [m.uuid for m in moving]
 
 
 def switch(tx: Transaction, uuids: t.Sequence[str], stay: t.Sequence[str] = ()) -> list[MovingInstance]:
-    """The guests of these instances went over. Returns those that are still this run's.
+    """Switch these instances, whose migrations have completed, to their destinations. Returns the instances that this run still owns.
 
-    :arg stay: those whose guests are known to stay where they are: their new hosts need their volumes no longer.
+    :arg stay: instances whose guests are known to stay on their source hosts: the destinations do not need their volumes any more.
     """
     runs.renew(tx)
     moving = load(tx, [*uuids, *stay], lock=True)
     attachments.lock(tx, [m.uuid for m in moving])  # before any node is locked
     migration_attachments.end_on_destination(tx, [m.uuid for m in moving if m.uuid in stay])
-    over = [m for m in moving if m.uuid not in stay]
-    for m in over:
+    completed = [m for m in moving if m.uuid not in stay]
+    for m in completed:
         switch_instance(tx, m.row, m.move)
-    return load(tx, [m.uuid for m in over])
+    return load(tx, [m.uuid for m in completed])
 
 
 def switch_instance(tx: Transaction, row: Instance, move: MoveRow) -> None:
-    """This instance, which is locked with its volumes, is on its new host: address, volumes, claim, and what its former host owes."""
+    """Switch an instance, which is locked with its volumes, to its destination: host, addresses, volumes and claim. Its source host owes a cleanup."""
     if row.host == move.dest_compute:
-        return  # the run that migrated it died after this: a second exchange would give the instance the claim of its source host
+        return  # its run died after this: a second exchange would give the instance the claim on its source host
     migration_attachments.take_over(tx, [row.uuid])
     reason = "it was migrated live to %s" % move.dest_compute
     cleanups.add(tx, cleanups.Due(move.source_compute, row.uuid, row.domain_name, reason))
     relocate(tx, [(row.uuid, move.dest_compute, move.dest_node, move.dest_limits)])
     ports.follow_leaving(tx, row.uuid, move.source_compute, move.dest_compute)
-    between = [(move.source_compute, move.source_node), (move.dest_compute, move.dest_node)]
-    claims.exchange(tx, {row.uuid: between})
+    nodes = [(move.source_compute, move.source_node), (move.dest_compute, move.dest_node)]
+    claims.exchange(tx, {row.uuid: nodes})
     ledger_moves.apply(tx, [move], move_life.SWITCHED)
-    for what, host in ((POST, move.source_compute), (POST_THERE, move.dest_compute)):
-        history.notify(tx, [row.uuid], "compute.instance.%s.start" % what, {"host": host})
+    for step, host in ((POST, move.source_compute), (POST_THERE, move.dest_compute)):
+        history.notify(tx, [row.uuid], "compute.instance.%s.start" % step, {"host": host})
 
 
 # --- finish -------------------------------------------------------------------------------------------------------------
@@ -93,27 +93,27 @@ def switch_instance(tx: Transaction, row: Instance, move: MoveRow) -> None:
 
 @dataclass(frozen=True)
 class Result:
-    """What came of one instance on its hosts."""
+    """The outcome of a live migration on the hosts of an instance."""
 
     power_state: int = states.NOSTATE  # of the guest where the instance is; NOSTATE: not known, unless it is gone
-    error: errors.BootflowError | None = None  # why it did not move
-    cleaned: bool = True  # the new host has nothing of it, where it did not move
-    gone: bool = False  # the host where it is has no domain of it, which is known
+    error: errors.BootflowError | None = None  # why it did not migrate
+    cleaned: bool = True  # the destination has nothing of an instance that did not migrate
+    gone: bool = False  # the host of the instance is known to have no domain of it
 
 
 def finish(tx: Transaction, results: t.Mapping[str, Result]) -> dict[str, errors.BootflowError]:
-    """Write what came of the migrations. Returns uuid -> why it failed.
+    """Write the outcomes of migrations. Returns uuid -> why it failed.
 
-    The vm_state is what it was; ``error`` where the migration failed, and the guest is gone from the host where it was.
+    An instance keeps its vm_state. It is in ``error`` where the migration failed and its source host has lost the guest.
     """
     runs.renew(tx)
     moving = {m.uuid: m for m in load(tx, sorted(results), lock=True)}
     attachments.lock(tx, moving)  # before any node is locked
     for uuid, m in sorted(moving.items()):
-        its = results[uuid]
-        end_migration(tx, m, its.error, its.power_state, its.cleaned, gone=its.gone)
+        result = results[uuid]
+        end_migration(tx, m, result.error, result.power_state, result.cleaned, gone=result.gone)
     return {
-        **{u: its.error for u, its in results.items() if its.error is not None and u in moving},
+        **{u: r.error for u, r in results.items() if r.error is not None and u in moving},
         **instances.swap_errors(tx, set(results) - set(moving), [LIVE_MIGRATE.during]),
     }
 
@@ -127,10 +127,17 @@ def end_migration(
     reason: str = "",
     gone: bool = False,
 ) -> None:
-    """End the migration of an instance, which is locked with its volumes, where it is now. :arg gone: its host has no domain of it"""
-    over = m.row.host == m.move.dest_compute
+    """End the migration of an instance, which is locked with its volumes, on its present host.
+
+    :arg error: why the instance is still on its source host
+    :arg power_state: of the guest; NOSTATE: not known, unless it is ``gone``
+    :arg cleaned: the destination has nothing of an instance that did not migrate
+    :arg reason: of the cleanup that the destination owes otherwise
+    :arg gone: the host of the instance has no domain of it
+    """
+    completed = m.at_destination
     event = move_life.ARRIVED
-    if not over:
+    if not completed:
         migration_attachments.end_on_destination(tx, [m.uuid])
         aborted = isinstance(error, errors.LiveMigrationAborted)
         event = move_life.ABORTED if aborted else move_life.FAILED
@@ -142,23 +149,26 @@ def end_migration(
             cleanups.add(tx, due)
     migration_attachments.release(tx, [m.uuid], {m.row.run_id, tx.run.id})
     values: dict[str, t.Any] = {"power_state": power_state} if gone or power_state != states.NOSTATE else {}
-    if over:
+    if completed:
         values["launched_at"] = tx.now
     elif gone:
         values["vm_state"] = states.ERROR
     notify = tx.context.notify_on_state_change
     instances.swap(tx, [m.uuid], [m.row.task_state], None, notify, task_state=None, run_id=tx.run.id, **values)
     ledger_moves.apply(tx, [m.move], event)
-    _journal(tx, m, None if over else error, cleaned)
+    _journal(tx, m, None if completed else error, cleaned)
 
 
 def _journal(tx: Transaction, m: MovingInstance, error: errors.BootflowError | None, cleaned: bool) -> None:
-    """:arg cleaned: the new host has nothing of it, where it did not move"""
+    """Close action and event of the migration, and notify of its end.
+
+    :arg error: why the instance did not migrate. :arg cleaned: the destination has nothing of it then
+    """
     if error is None:
         history.finish_events(tx, [m.uuid], LIVE_MIGRATE.name, history.SUCCESS)
         history.finish_actions(tx, [m.uuid], LIVE_MIGRATE.action)
-        for what, host in ((POST_THERE, m.move.dest_compute), (POST, m.move.source_compute)):
-            history.notify(tx, [m.uuid], "compute.instance.%s.end" % what, {"host": host})
+        for step, host in ((POST_THERE, m.move.dest_compute), (POST, m.move.source_compute)):
+            history.notify(tx, [m.uuid], "compute.instance.%s.end" % step, {"host": host})
         return
     history.add_faults(tx, {m.uuid: error}, {m.uuid: m.row.host})
     history.fail_events(tx, {m.uuid: error.in_full}, LIVE_MIGRATE.name)
@@ -166,8 +176,8 @@ def _journal(tx: Transaction, m: MovingInstance, error: errors.BootflowError | N
     fault = {m.uuid: {"host": m.row.host, "fault": error.as_dict()}}
     history.notify_each(tx, fault, "compute.instance.%s.start" % ROLLBACK)
     for moment in ("start", "end") if cleaned else ():
-        told = {"host": m.move.dest_compute}
-        history.notify(tx, [m.uuid], "compute.instance.%s.%s" % (ROLLBACK_THERE, moment), told)
+        destination = {"host": m.move.dest_compute}
+        history.notify(tx, [m.uuid], "compute.instance.%s.%s" % (ROLLBACK_THERE, moment), destination)
     history.notify_each(tx, fault, "compute.instance.%s.end" % ROLLBACK)
 
 
@@ -175,65 +185,73 @@ def _journal(tx: Transaction, m: MovingInstance, error: errors.BootflowError | N
 
 DIED = "the run that migrated it died"
 _OFF = (SHUTDOWN, CRASHED)
-#: What the source said of a guest that is off, kept as the power state until the other host reports: whether it knew that it ended there.
-_SAID = {SHUTDOWN: Seen(SHUTDOWN, ENDED_HERE), CRASHED: Seen(SHUTDOWN)}
+#: A power state in the ledger -> the report of the source host that it stands for until the destination reports: a guest that is off is SHUTDOWN
+#: where libvirt knew that it ended there, else CRASHED.
+_SOURCE_REPORTS = {SHUTDOWN: Seen(SHUTDOWN, ENDED_HERE), CRASHED: Seen(SHUTDOWN)}
 
 
 def hosts_to_ask(tx: Transaction) -> set[str]:
-    """The hosts whose reports would settle migrations of dead runs."""
+    """Return the hosts whose reports would settle migrations of dead runs."""
     return {host for m in _migrations_of_dead_runs(tx) for host in (m.move.source_compute, m.move.dest_compute)}
 
 
 def _migrations_of_dead_runs(tx: Transaction, host: str | None = None) -> list[MovingInstance]:
-    """Those from or to ``host``."""
+    """Return the instances whose migrations dead runs left: from or to ``host``, or all."""
     rows = instances.in_task_states(tx, [str(LIVE_MIGRATE.during)])
     dead = runs.dead_among(tx, [r.run_id for r in rows])
     uuids = [r.uuid for r in rows if not r.run_id or r.run_id in dead]
     found = ledger_moves.open_of(tx, uuids)
-    mine = [u for u, m in found.items() if host is None or host in (m.source_compute, m.dest_compute)]
-    return [MovingInstance(r, found[r.uuid]) for r in instances.select_live(tx, uuids=sorted(mine))] if mine else []
+    uuids = sorted(u for u, m in found.items() if host is None or host in (m.source_compute, m.dest_compute))
+    return [MovingInstance(r, found[r.uuid]) for r in instances.select_live(tx, uuids=uuids)] if uuids else []
 
 
 def settle_after_crash(
     tx: Transaction, host: str, power_states: t.Mapping[str, int], moving: t.Mapping[str, str] | None, asked_at: float
 ) -> dict[str, str]:
-    """Settle the migrations from and to ``host``. Returns uuid -> its vm_state, of those that are settled.
+    """Settle the migrations of dead runs from and to ``host``, by its report. Returns uuid -> vm_state of each settled instance.
 
-    :arg moving: uuid -> one of core.instances.moves.MOVING; None: not known, and all waits.
-    :arg asked_at: when the host was asked: rows written after that are left alone.
+    :arg power_states: uuid -> power state of the guest; a missing guest does not exist.
+    :arg moving: uuid -> one of core.instances.moves.MOVING; None: not known, and all migrations wait.
+    :arg asked_at: time at which the host was asked. Rows that were written later are left alone.
     """
     if moving is None:
         return {}
     settled = {}
-    left = [m for m in _migrations_of_dead_runs(tx, host) if m.row.updated_at < asked_at]
-    rows = {r.uuid: r for r in instances.select_live(tx, uuids=[m.uuid for m in left], lock=True)} if left else {}
+    unsettled = [m for m in _migrations_of_dead_runs(tx, host) if m.row.updated_at < asked_at]
+    uuids = [m.uuid for m in unsettled]
+    rows = {r.uuid: r for r in instances.select_live(tx, uuids=uuids, lock=True)} if uuids else {}
     attachments.lock(tx, rows)  # before any node is locked
-    for m in left:
+    for m in unsettled:
         row = rows.get(m.uuid)
         if row is None or (row.run_id, row.updated_at) != (m.row.run_id, m.row.updated_at):
             continue  # another run was faster
         seen = Seen(power_states.get(m.uuid), moving.get(m.uuid, ""))
-        here: Seen | None = seen
-        there: Seen | None = None
+        on_source: Seen | None = seen
+        on_destination: Seen | None = None
         if host != m.move.source_compute:
-            here, there = _SAID.get(m.row.power_state), seen
-        elif seen.power_state in _OFF or seen.power_state is None:  # the report of the other host is to know it
+            on_source, on_destination = _SOURCE_REPORTS.get(m.row.power_state), seen
+        elif seen.power_state in _OFF or seen.power_state is None:  # kept for the report of the destination
             instances.write(tx, [m.uuid], power_state=SHUTDOWN if seen.moving == ENDED_HERE else CRASHED)
-        over = migration_completed(here, there)
-        if over is not None:
-            _end_after_crash(tx, m, over, seen if (host == m.move.dest_compute) == over else None)
-            settled[m.uuid] = m.row.vm_state if over or here is None or here.goes_on else states.STOPPED
+        completed = migration_completed(on_source, on_destination)
+        if completed is not None:
+            _end_after_crash(tx, m, completed, seen if (host == m.move.dest_compute) == completed else None)
+            stays_on = completed or on_source is None or on_source.goes_on
+            settled[m.uuid] = m.row.vm_state if stays_on else states.STOPPED
     return settled
 
 
-def _end_after_crash(tx: Transaction, m: MovingInstance, over: bool, seen: Seen | None) -> None:
-    """:arg seen: the guest on the host where it is, if that is who reported"""
-    if over:
+def _end_after_crash(tx: Transaction, m: MovingInstance, completed: bool, seen: Seen | None) -> None:
+    """End the migration of a dead run.
+
+    :arg completed: whether the guest is on the destination
+    :arg seen: the guest, if the host that has it is the host that reported
+    """
+    if completed:
         switch_instance(tx, m.row, m.move)
         m = MovingInstance(instances.select_live(tx, uuids=[m.uuid])[0], m.move)
     power_state = states.NOSTATE if seen is None or seen.power_state is None else seen.power_state
-    off = not over and (seen is None or not seen.goes_on)
-    remedy = "The instance is on %s." % (m.move.dest_compute if over else m.move.source_compute)
+    off = not completed and (seen is None or not seen.goes_on)
+    remedy = "The instance is on %s." % (m.move.dest_compute if completed else m.move.source_compute)
     error = errors.RemoteError(
         reason="run %s died while it did '%s' with instance %s"
         % (m.row.run_id or "unknown", LIVE_MIGRATE.called, m.uuid),
@@ -245,20 +263,20 @@ def _end_after_crash(tx: Transaction, m: MovingInstance, over: bool, seen: Seen 
         instances.swap(tx, [m.uuid], [None], None, notify, vm_state=states.STOPPED)
 
 
-# --- by another run -----------------------------------------------------------------------------------------------------
+# --- interventions of other runs ----------------------------------------------------------------------------------------
 
 ABORT = Operation("live_migrate_abort", "live.migration.abort")
 FORCE_COMPLETE = Operation("live_migrate_force_complete", "live.migration.force.complete")
-#: operation -> how Nova's words call it
+#: operation -> its name in Nova's messages
 METHODS = {ABORT.name: "abort live migration", FORCE_COMPLETE.name: "force complete"}
 #: playbook -> its operation
 INTERVENTIONS = {"live_migration_abort": ABORT, "live_migration_force_complete": FORCE_COMPLETE}
 
 
 def running_migrations(tx: Transaction, its: Operation, selection: Selection) -> list[MovingInstance]:
-    """The selected instances whose migration is to be ended, or brought to its end, by ``its``. Nothing is written of them.
+    """Return the selected instances, whose running migrations the operation ``its`` is to abort or to complete. Writes nothing.
 
-    :raises InstanceInvalidState, InstanceIsLocked: one does not migrate, or is locked. :raises InstanceNotFound: an unknown one
+    :raises InstanceInvalidState, InstanceIsLocked: one does not migrate, or is locked. :raises InstanceNotFound: one is unknown.
     :raises InvalidMigrationState: a migration does not run yet, or is over.
     """
     rows = operation.select(tx, selection, lock=False)
@@ -285,12 +303,12 @@ def running_migrations(tx: Transaction, its: Operation, selection: Selection) ->
 
 
 def journal_intervention(tx: Transaction, its: Operation, failed: t.Mapping[str, str], uuids: t.Sequence[str]) -> None:
-    """Journal what was done about the migrations of these instances. :arg failed: uuid -> why it was not"""
+    """Journal an intervention in the migrations of these instances. :arg failed: uuid -> why the intervention failed"""
     rows = instances.select_live(tx, uuids=uuids)
     for project in sorted({r.project for r in rows}):
-        mine = [r.uuid for r in rows if r.project == project]
-        history.start_actions(tx, mine, its.action, tx.request_id, project, tx.actor)
-        history.start_events_on(tx, {r.uuid: r.host for r in rows if r.uuid in mine}, its.name)
+        hosts = {r.uuid: r.host for r in rows if r.project == project}
+        history.start_actions(tx, list(hosts), its.action, tx.request_id, project, tx.actor)
+        history.start_events_on(tx, hosts, its.name)
     operation.notify(tx, its, {r.uuid: r.host for r in rows}, "start")
     done = {r.uuid: r.host for r in rows if r.uuid not in failed}
     history.finish_events(tx, list(done), its.name, history.SUCCESS)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The host CPUs and NUMA cells of a guest that goes to another host while it runs: what the claim there gave it.
+"""The host CPUs and NUMA cells that the claim on the destination gave a guest that is live-migrated.
 
 source: Nova's NUMA-aware live migration: MoveClaim._test_live_migration_page_size, and _update_numa_xml
 """
@@ -22,34 +22,34 @@ from .moving_instance import MovingInstance
 
 
 def as_it_runs(spec: t.Mapping[str, t.Any], claimed: t.Mapping[str, t.Any] | None) -> t.Mapping[str, t.Any]:
-    """The request of a guest that keeps the pages it has: their size, which a request may leave open, cannot change while it runs.
+    """Return the request of a running guest with the page sizes that it has, which cannot change. A request may leave them open.
 
-    :arg claimed: its topology, fitted to the host where it is.
+    :arg claimed: the topology of the guest, fitted to its host
     """
     if not spec.get("numa_topology") or not claimed:
         return spec
-    asked, has = (GuestNUMATopology.from_dict(each) for each in (spec["numa_topology"], claimed))
-    sizes = {cell.id: cell.page_size_kb for cell in has.cells}
-    cells = tuple(replace(c, page_size_kb=c.page_size_kb and sizes.get(c.id, c.page_size_kb)) for c in asked.cells)
-    return {**spec, "numa_topology": replace(asked, cells=cells).as_dict()}
+    requested, present = (GuestNUMATopology.from_dict(each) for each in (spec["numa_topology"], claimed))
+    sizes = {cell.id: cell.page_size_kb for cell in present.cells}
+    cells = tuple(replace(c, page_size_kb=c.page_size_kb and sizes.get(c.id, c.page_size_kb)) for c in requested.cells)
+    return {**spec, "numa_topology": replace(requested, cells=cells).as_dict()}
 
 
 def pins_on_destination(tx: Transaction, moving: t.Sequence[MovingInstance]) -> dict[str, dict[str, t.Any]]:
-    """uuid -> what guest.numa.pins() says of its place on its new host; empty for a guest without cells.
+    """Return uuid -> pins of the guest on its destination, see guest.numa.pins(); empty for a guest without cells.
 
-    :raises NUMATopologyUnsupported: the new host lost a cell since it was claimed.
+    :raises NUMATopologyUnsupported: the destination lost a cell since it was claimed.
     """
     topologies = claims.numa_of_moves(tx, {(m.move.dest_compute, m.uuid) for m in moving})
     facts = nodes.facts_and_zones(tx, {m.move.dest_compute for m in moving if m.uuid in topologies})
-    found: dict[str, dict[str, t.Any]] = {}
+    pins_by_uuid: dict[str, dict[str, t.Any]] = {}
     for m in moving:
         numa = topologies.get(m.uuid)
         if not numa:
-            found[m.uuid] = {}
+            pins_by_uuid[m.uuid] = {}
             continue
-        its, _zone = facts.get((m.move.dest_compute, m.move.dest_node), ({}, ""))
+        host_facts, _zone = facts.get((m.move.dest_compute, m.move.dest_node), ({}, ""))
         host = HostCapabilities(
-            host=m.move.dest_compute, numa_topology=HostNUMATopology.from_facts(its.get("numa_topology"))
+            host=m.move.dest_compute, numa_topology=HostNUMATopology.from_facts(host_facts.get("numa_topology"))
         )
         guest = GuestSpec(
             uuid=m.uuid,
@@ -62,5 +62,5 @@ def pins_on_destination(tx: Transaction, moving: t.Sequence[MovingInstance]) -> 
             image_properties=(m.row.spec["image"] or {}).get("properties") or {},
             numa_topology=GuestNUMATopology.from_dict(numa),
         )
-        found[m.uuid] = pins(guest, host)
-    return found
+        pins_by_uuid[m.uuid] = pins(guest, host)
+    return pins_by_uuid

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The local disks of instances that get another flavor: which they have afterwards, and what becomes of each on its way.
+"""The local disks of moving instances: the disks that a new flavor gives them, and which disks are copied, created or left behind.
 
-The move keeps both lists, so that a revert brings back exactly what was there.
+The move keeps the lists of both flavors, so that a revert restores the former disks exactly.
 source: Nova's libvirt driver (migrate_disk_and_power_off, finish_migration)
 """
 
@@ -31,56 +31,56 @@ Disk = t.Mapping[str, t.Any]  # core.disks.block_devices.PlannedDisk as plain da
 
 @dataclass(frozen=True)
 class Journey:
-    """What becomes of an instance's local disks where it goes. Swap is made anew: what is in it dies with the guest's memory."""
+    """The local disks of an instance on its move. Swap is created anew, as its content dies with the memory of the guest."""
 
-    # Those that are copied, and the bytes that they have at least; 0: as they have.
+    # Name of each copied disk -> its least size in bytes; 0: it keeps its size.
     sizes: dict[str, int] = field(default_factory=dict)
     made: list[Disk] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
-    # Bytes that the copied ones may have where they are: see largest().
+    # Name of each copied disk -> its largest size in bytes on the source host, see largest().
     limits: dict[str, int] = field(default_factory=dict)
 
 
 def local(disks: t.Iterable[Disk]) -> list[Disk]:
-    """Those that are its host's own."""
+    """Select the disks that are on the host itself: all but volumes."""
     return [d for d in disks if d["kind"] != "volume"]
 
 
 def largest(disks: t.Iterable[Disk], image: t.Mapping[str, t.Any] | None) -> dict[str, int]:
-    """Bytes that each local disk can have, by name; 0: the ledger does not know, as the image alone decides.
+    """Return name -> largest size of each local disk in bytes; 0: not known, as the image alone decides.
 
-    :arg image: of the instance, for the root disk of a flavor with root_gb 0.
+    :arg image: of the instance, for the root disk of a flavor with root_gb 0
     """
-    found = {}
+    by_name = {}
     for disk in local(disks):
         size = int(disk["size_mb"] or 0) * MIB or int(disk["size_gb"] or 0) * GIB
-        found[disk["name"]] = size or (zero_disk_gb(image) * GIB if disk["kind"] == "image" else 0)
-    return found
+        by_name[disk["name"]] = size or (zero_disk_gb(image) * GIB if disk["kind"] == "image" else 0)
+    return by_name
 
 
 def ephemerals_gb(disks: t.Iterable[Disk]) -> int:
-    """Of its ephemeral disks together."""
+    """Return the total size of the ephemeral disks."""
     return sum(int(d["size_gb"]) for d in disks if d["kind"] == "ephemeral")
 
 
 def planned_disks(row: Instance, disks: t.Sequence[Disk], flavor: Flavor) -> list[Disk]:
-    """The local disks of the instance with its new flavor.
+    """Plan the local disks of the instance with its new flavor.
 
     :raises BootflowError: see core.disks.block_devices.resized().
     """
     properties = (row.spec["image"] or {}).get("properties") or {}
-    kept = CONFIG_DRIVE_NAMES if row.config_drive else ()
-    there = [planned_disk(d) for d in disks]
-    return local([d.as_dict() for d in resized(there, row.spec["flavor"], flavor, properties, kept)])
+    config_drives = CONFIG_DRIVE_NAMES if row.config_drive else ()
+    present = [planned_disk(d) for d in disks]
+    return local([d.as_dict() for d in resized(present, row.spec["flavor"], flavor, properties, config_drives)])
 
 
 def replace_local_disks(tx: Transaction, wanted: t.Mapping[str, t.Sequence[Disk]]) -> None:
-    """Instances have these local disks now: uuid -> disks. Their volumes stay."""
-    there = instances.disks_of(tx, list(wanted))
+    """Replace the local disks of instances in the ledger. Their volumes stay. :arg wanted: uuid -> local disks"""
+    present = instances.disks_of(tx, list(wanted))
     instances.exchange_disks(
         tx,
         {
-            uuid: sorted([*disks, *(d for d in there[uuid] if d["kind"] == "volume")], key=_is_not_root)
+            uuid: sorted([*disks, *(d for d in present[uuid] if d["kind"] == "volume")], key=_is_not_root)
             for uuid, disks in wanted.items()
         },
     )
@@ -93,21 +93,25 @@ def _is_not_root(disk: Disk) -> bool:
 def journey(
     disks: t.Sequence[Disk], move: MoveRow, image: t.Mapping[str, t.Any] | None = None, new_nvram: bool = False
 ) -> Journey:
-    """:arg disks: of the instance before its move. :arg image: of the instance. :arg new_nvram: its UEFI variables stay behind, too"""
+    """Return the disks that are copied, created and left behind by a move.
+
+    :arg disks: of the instance before its move. :arg image: of the instance
+    :arg new_nvram: its UEFI variables are left behind, too
+    """
     old = local(disks)
     new = old if move.new_disks is None else move.new_disks
-    there = {d["name"] for d in old if d["kind"] != "swap"}
+    present = {d["name"] for d in old if d["kind"] != "swap"}
     grows = move.new_disks is not None
-    copied = [d for d in new if d["name"] in there and d["kind"] != "swap"]
+    copied = [d for d in new if d["name"] in present and d["kind"] != "swap"]
     sizes = {d["name"]: int(d["size_gb"] or 0) * GIB if grows else 0 for d in copied}
     made = [d for d in new if d["name"] not in sizes]
     limits = {name: size for name, size in largest(old, image).items() if name in sizes}
-    left = [d["name"] for d in old if d["name"] not in sizes] + ([NVRAM] if new_nvram else [])
-    return Journey(sizes, made, sorted(left), limits)
+    left_behind = [d["name"] for d in old if d["name"] not in sizes] + ([NVRAM] if new_nvram else [])
+    return Journey(sizes, made, sorted(left_behind), limits)
 
 
 def journeys(tx: Transaction, moves: t.Iterable[MoveRow]) -> dict[str, Journey]:
-    """uuid -> what becomes of its local disks, for instances that have not gone over yet."""
+    """Return uuid -> local disks of the instance on its move, of instances on their source hosts."""
     moves = list(moves)
     uuids = [m.instance_uuid for m in moves]
     disks = instances.disks_of(tx, uuids)
@@ -117,7 +121,7 @@ def journeys(tx: Transaction, moves: t.Iterable[MoveRow]) -> dict[str, Journey]:
 
 
 def _with_other_keys(tx: Transaction, moves: t.Sequence[MoveRow]) -> set[str]:
-    """The instances whose secure boot begins or ends with their new flavor: what firmware verifies is in its variables, not in the definition."""
+    """Return the instances whose new flavor switches secure boot on or off. The keys of the firmware are in its variables, not in the definition."""
     resized = [m for m in moves if m.old_request_spec_id != m.new_request_spec_id]
     ids = {each for m in resized for each in (m.old_request_spec_id, m.new_request_spec_id)}
     secure = {i: _boots_securely(s.spec) for i, s in requests.specs(tx, ids).items()} if ids else {}
@@ -133,17 +137,17 @@ def _boots_securely(spec: t.Mapping[str, t.Any]) -> bool:
 
 
 def sizes(disks: t.Iterable[Disk]) -> list[str]:
-    """The disks as a person reads them: "disk.swap 64 MiB"."""
+    """Format disks for a person: "disk.swap 64 MiB"."""
     return ["%s %s" % (name, size) for name, size in _sizes(disks).items()]
 
 
 def changes(old: t.Iterable[Disk], new: t.Iterable[Disk]) -> list[str]:
-    """What becomes of the disks as a person reads it: "disk.eph0 1 GiB -> 2 GiB"."""
-    had, has = _sizes(old), _sizes(new)
+    """Format the changes of disks for a person: "disk.eph0 1 GiB -> 2 GiB"."""
+    before, after = _sizes(old), _sizes(new)
     return [
-        "%s %s" % (name, " -> ".join((had.get(name, "none"), has.get(name, "none"))))
-        for name in {**had, **has}
-        if had.get(name) != has.get(name)
+        "%s %s" % (name, " -> ".join((before.get(name, "none"), after.get(name, "none"))))
+        for name in {**before, **after}
+        if before.get(name) != after.get(name)
     ]
 
 

@@ -19,7 +19,7 @@ from ...ledger.db.transaction import Transaction
 
 @dataclass(frozen=True)
 class MovingInstance:
-    """An instance on its way, with the row of its move."""
+    """A moving instance, with the row of its move."""
 
     row: Instance
     move: MoveRow
@@ -30,27 +30,30 @@ class MovingInstance:
 
     @property
     def at_destination(self) -> bool:
-        """Whether it is where its move takes it."""
+        """Whether the instance is on the destination; of a resize on its own host, whether it has the new flavor."""
         return ledger_moves.is_at_destination(self.move, self.row.host, self.row.request_spec_id)
 
     @property
     def part_to_clean(self) -> str:
-        """What is cleaned of it where it was to go to, but does not."""
+        """The part of the instance that the destination is to be cleaned of, if the instance is not there."""
         return cleanups.NEW if ledger_moves.is_same_host_resize(self.move) else cleanups.ALL
 
     @property
     def made_for(self) -> str:
-        """The mark that its new host gives what it makes for the move."""
+        """The mark that the destination gives what it makes for the move."""
         return ledger_moves.made_for(self.move)
 
     @property
     def runs(self) -> bool:
-        """Whether its guest runs when all is done."""
+        """Whether the guest is to run when the move is over."""
         return self.move.old_vm_state == states.ACTIVE
 
 
 def relocate(tx: Transaction, places: t.Sequence[tuple[str, str, str, dict[str, t.Any] | None]]) -> None:
-    """Write where these locked instances are. :arg places: (uuid, host, node, limits of the claim)"""
+    """Write the hosts of these locked instances, and bind their ports there.
+
+    :arg places: (uuid, host, node, limits of the claim)
+    """
     if places:
         names = ("uuid", "host", "node", "limits")
         instances.relocate(tx, [{**dict(zip(names, p)), "launched_on": p[1]} for p in places])

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A host for an instance that moves, chosen as for a boot, and claimed beside the host where it is.
+"""The destination of a moving instance: chosen as the host of a boot, and claimed in addition to the host that has the instance.
 
 source: Nova's MigrationTask and ResourceTracker.resize_claim
 """
@@ -38,11 +38,11 @@ class Mover:
 
     row: PlacedInstance
     spec: t.Mapping[str, t.Any]  # its request, with the flavor that it is to have
-    barred: t.Collection[str] = ()  # hosts that it cannot go to, beside its own
-    may_stay: bool = False  # its own host is as good as others
-    old_disks: t.Sequence[t.Mapping[str, t.Any]] | None = None  # its local disks, where its flavor changes them
+    barred: t.Collection[str] = ()  # hosts that cannot be its destination, in addition to its own
+    may_stay: bool = False  # its own host can be its destination
+    old_disks: t.Sequence[t.Mapping[str, t.Any]] | None = None  # its local disks, where the new flavor changes them
     new_disks: t.Sequence[t.Mapping[str, t.Any]] | None = None
-    failed: t.Sequence[str] = ()  # hosts that it did not come to, the last one last: others come first
+    failed: t.Sequence[str] = ()  # destinations of failed migrations, the last one last: other hosts are preferred
 
 
 def claim(
@@ -52,12 +52,12 @@ def claim(
     options: SchedulerOptions,
     kind: str = claims.MOVE,
 ) -> dict[str, Candidate | errors.BootflowError]:
-    """uuid -> the host that was found and claimed for the move, or why there is none. The rows are locked.
+    """Claim destinations for locked instances. Returns uuid -> the claimed host, or why there is none.
 
-    :arg kind: of the claims.
+    A host with leftovers of an instance is no destination for it, nor is another name of its own machine, where its disks would be such leftovers. Its
+    own host is one only if it may stay. A host that the boot request forced does not bind the moves.
 
-    An instance never goes to a host with leftovers of it, to another name of its own machine, where it would be its own leftover, and to its own
-    host only where it may. A host that its boot forced does not bind its moves.
+    :arg kind: of the claims
     """
     uuids = [m.row.uuid for m in movers]
     members = groups.load(tx, {m.row.server_group_id for m in movers if m.row.server_group_id}, lock=True)
@@ -65,13 +65,13 @@ def claim(
     barred: dict[str, set[str]] = defaultdict(set)
     for due in cleanups.of_instances(tx, uuids):
         barred[due.instance_uuid].add(due.host)
-    for uuid, hosts in elsewhere.hosts_of(tx, uuids).items():  # which have something of it already
+    for uuid, hosts in elsewhere.hosts_of(tx, uuids).items():  # hosts that have something of the instance already
         barred[uuid] |= hosts
     named = nodes.same_machines(tx, {m.row.host for m in movers}.union(*barred.values()))
     for mover in movers:
         for host in {mover.row.host, *barred[mover.row.uuid]}:
             barred[mover.row.uuid] |= named.get(host, set())
-    found: dict[str, Candidate | errors.BootflowError] = {}
+    hosts_or_errors: dict[str, Candidate | errors.BootflowError] = {}
     requests = []
     bound = [m.row.uuid for m in movers if not m.spec.get("cross_az_attach", True)]
     zones = attachments.zones_of(tx, bound) if bound else {}
@@ -85,19 +85,19 @@ def claim(
                     % (mover.row.host, uuid),
                     remedy="bootflow.compute.heartbeat, or any report of the host, does it.",
                 )
-            told = replace(options, explain_failures=explained < MOST_EXPLAINED)
-            requests.append(_request_elsewhere(mover, fleet, told, members, barred[uuid], kind, zones.get(uuid)))
+            explain = replace(options, explain_failures=explained < MOST_EXPLAINED)
+            requests.append(_request_elsewhere(mover, fleet, explain, members, barred[uuid], kind, zones.get(uuid)))
         except errors.NoValidHost as e:
             explained += len(fleet)
             e.remedy = _remedy(e)
-            found[uuid] = e
+            hosts_or_errors[uuid] = e
         except errors.BootflowError as e:
-            found[uuid] = e
-    return {**found, **claims.claim(tx, requests)}
+            hosts_or_errors[uuid] = e
+    return {**hosts_or_errors, **claims.claim(tx, requests)}
 
 
 def _remedy(error: errors.NoValidHost) -> str:
-    """What leads to a host; that of a boot speaks of its own playbook."""
+    """Return the remedy of a move without a valid host. The remedy of a boot names another playbook."""
     near = (error.details.get("decision") or {}).get("nearest_miss") or {}
     change = near.get("smallest_change")
     return "Smallest change: %s." % change["text"] if change else "Make room on another host, or add one."
@@ -111,7 +111,7 @@ def _request_elsewhere(
     barred: set[str],
     *more: t.Any,
 ) -> claims.ClaimRequest:
-    """_request() without the hosts that it did not come to; where there is no other, without the last one; then with all."""
+    """Return the claim request without the destinations of failed migrations. Without another valid host, only the last one is left out; then none."""
     for without in (mover.failed, mover.failed[-1:]):
         if without:
             with contextlib.suppress(errors.NoValidHost):
@@ -130,7 +130,11 @@ def _request(
     kind: str,
     zone: str | None,
 ) -> claims.ClaimRequest:
-    """:arg zone: of its volumes, where it may not have them from another one. :raises NoValidHost: and its like."""
+    """Return the claim request of an instance, with its candidates.
+
+    :arg zone: of its volumes, if the instance must be in the same one
+    :raises NoValidHost: there is no candidate; or a similar error.
+    """
     row = mover.row
     group = members.get(row.server_group_id or "")
     request = request_spec(mover.spec, [row.uuid], None, row.project)
@@ -148,6 +152,6 @@ def _request(
 
 
 def _without(group: ServerGroup, host: str) -> ServerGroup:
-    """The group as the scheduler sees it for one of its members on ``host``, which leaves: its own place binds it to nothing."""
+    """Return the group without one member on ``host``, which leaves that host: the scheduler does not count it."""
     counts = {h: n - (h == host) for h, n in group.host_counts.items()}
     return replace(group, host_counts={h: n for h, n in counts.items() if n > 0})

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The beginning of a revert: which instances may go back to the hosts that they came from, with the flavors that they had.
+"""The beginning of a revert: which instances may return to their source hosts, with their former flavors. cold_life has what follows.
 
 source: Nova's compute.api.API.revert_resize
 """
@@ -29,21 +29,25 @@ from .moving_instance import MovingInstance
 
 @dataclass
 class Reverting:
+    """The reverts that a run has begun, and the instances that are not reverted."""
+
     moving: list[MovingInstance]  # owned by this run
-    unchanged: list[Instance]  # came back before
+    unchanged: list[Instance]  # an earlier run has reverted them
     failed: dict[str, errors.BootflowError]  # uuid -> why it stays where it is
-    rows: dict[str, Instance]  # of all
+    rows: dict[str, Instance]  # of all selected instances
 
 
 def former_hosts(tx: Transaction, selection: Selection) -> set[str]:
-    """The hosts to which a revert would bring the selected instances back: other ones than those where they are. Writes nothing.
+    """Return the source hosts to which a revert would bring the selected instances back. Writes nothing.
+
+    A resize on an instance's own host has none.
 
     :raises InvalidInput: see operation.select().
     """
     rows = operation.select(tx, selection, lock=False)
-    over = [r.uuid for r in rows if r.vm_state == states.RESIZED or r.task_state == states.RESIZE_FINISH]
-    found = ledger_moves.open_of(tx, over)
-    return {m.source_compute for m in found.values() if not ledger_moves.is_same_host_resize(m)}
+    uuids = [r.uuid for r in rows if r.vm_state == states.RESIZED or r.task_state == states.RESIZE_FINISH]
+    open_moves = ledger_moves.open_of(tx, uuids)
+    return {m.source_compute for m in open_moves.values() if not ledger_moves.is_same_host_resize(m)}
 
 
 def begin_revert(
@@ -55,37 +59,38 @@ def begin_revert(
     inventory: t.Collection[str] | None = None,
     has: t.Mapping[str, t.Collection[str]] | None = None,
 ) -> Reverting:
-    """Begin to bring the selected instances back: all of them, or with an error none. One whose former host is ``silent``, or says that it has nothing
-    of it, fails alone, and is left alone: the host where it is would be cleaned of its disks, and it could run nowhere.
+    """Begin to revert the selected instances: all of them, or with an error none. An instance fails alone, and stays as it is, if its source host is
+    ``silent``, or reports that it has nothing of the instance: the destination would be cleaned of its disks, and it could run nowhere.
 
-    :arg has: host -> UUIDs of the instances that it reported in this run; hosts that did not report are left out
-    :arg limits: bootflow_quotas. :arg silent: host -> why it does not answer
-    :arg inventory: the hosts that plays reach, those of storage among them; None: any host
+    :arg limits: bootflow_quotas
+    :arg silent: host -> why it does not answer
+    :arg inventory: hosts that plays reach, the storage hosts among them; None: any host
+    :arg has: host -> UUIDs of the instances that it reported in this run; hosts that did not report are not in it
     :raises BootflowError: see operation.begin(). :raises InvalidVolume, VolumeLocked: another run works on a volume of one of them.
     :raises MoveNotSupported: no play reaches the storage host of a volume.
-    :raises OverQuota: the former flavor has more, and that is too much now.
+    :raises OverQuota: the former flavor is larger, and exceeds the quota now.
     """
-    if limits:  # take turns with others that add to the usage, before any row is locked
+    if limits:  # take turns with other runs that add to the usage, before any row is locked
         take_turns(tx, "project", {r.project for r in operation.select(tx, selection, lock=False)})
     rows = operation.select(tx, selection)
     operation.refuse_unknown(tx, rows, selection, known_hosts)
     unchanged = select_ended(tx, rows, moves.REVERTED)
-    able = [r for r in rows if r not in unchanged]
-    failed = _without_source_host(tx, able, silent or {}, has or {})
+    to_revert = [r for r in rows if r not in unchanged]
+    failed = _without_source_host(tx, to_revert, silent or {}, has or {})
     try:
-        begun = operation.enter(tx, REVERT, [r for r in able if r.uuid not in failed], known_hosts)
-    except errors.ComputeHostNotFound as e:  # the former host has all of the disks: nobody is told to delete them
+        begun = operation.enter(tx, REVERT, [r for r in to_revert if r.uuid not in failed], known_hosts)
+    except errors.ComputeHostNotFound as e:  # the source host has all of the disks: deleting the instance is no remedy
         e.remedy = "Put the host into the inventory. One that is lost and forced down need not answer."
         raise
     history.start_events_on(tx, {r.uuid: r.host for r in begun.rows}, REVERT.name)
     operation.refuse(list(of_volumes.refusals(tx, {r.uuid: r.host for r in begun.rows}, inventory=inventory).values()))
     of_volumes.adopt(tx, [r.uuid for r in begun.rows])
-    found = ledger_moves.open_of(tx, [r.uuid for r in begun.rows])
-    refuse_without_move(begun.rows, found, REVERT)
-    moving = [MovingInstance(r, found[r.uuid]) for r in begun.rows]
+    open_moves = ledger_moves.open_of(tx, [r.uuid for r in begun.rows])
+    refuse_without_move(begun.rows, open_moves, REVERT)
+    moving = [MovingInstance(r, open_moves[r.uuid]) for r in begun.rows]
     specs = requests.specs(tx, {m.move.old_request_spec_id for m in moving}) if limits and moving else {}
     check_flavor_quota(tx, [(m.row, specs[m.move.old_request_spec_id].spec["flavor"]) for m in moving if specs], limits)
-    ledger_moves.apply(tx, list(found.values()), move_life.REVERT_BEGUN)
+    ledger_moves.apply(tx, list(open_moves.values()), move_life.REVERT_BEGUN)
     return Reverting(moving, unchanged, failed, {r.uuid: r for r in rows})
 
 
@@ -95,11 +100,11 @@ def _without_source_host(
     silent: t.Mapping[str, errors.BootflowError],
     has: t.Mapping[str, t.Collection[str]],
 ) -> dict[str, errors.BootflowError]:
-    """uuid -> why its former host cannot take it back."""
+    """Return uuid -> why the source host cannot take the instance back."""
     waiting = [r.uuid for r in rows if r.vm_state == states.RESIZED] if silent or has else []
-    found = ledger_moves.open_of(tx, waiting)
-    failed = {u: silent[m.source_compute] for u, m in found.items() if m.source_compute in silent}
-    for uuid, move in found.items():
+    open_moves = ledger_moves.open_of(tx, waiting)
+    failed = {u: silent[m.source_compute] for u, m in open_moves.items() if m.source_compute in silent}
+    for uuid, move in open_moves.items():
         if uuid not in has.get(move.source_compute, (uuid,)):
             failed[uuid] = errors.InstanceInvalidState(
                 message="Cannot '%s' instance %s: host %s, which it came from, has nothing of it"

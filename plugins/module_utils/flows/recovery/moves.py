@@ -24,25 +24,25 @@ from ..moves.moving_instance import MovingInstance
 
 
 def settle_after_crash(tx: Transaction, power_states: t.Mapping[str, int], uuids: t.Sequence[str]) -> dict[str, str]:
-    """Settle the moves of these locked instances. Returns uuid -> its vm_state now.
+    """Settle the moves of these locked instances, whose runs died. Returns uuid -> vm_state of the instance.
 
-    :arg power_states: of the guests of the host that has them; a missing guest does not exist.
+    :arg power_states: uuid -> power state of the guest on the host of the instance; a missing guest does not exist.
     """
     if not uuids:
         return {}
     rows = instances.select_live(tx, uuids=uuids)
     moving.release_after_crash(tx, uuids)
-    found = ledger_moves.open_of(tx, uuids)
+    open_moves = ledger_moves.open_of(tx, uuids)
     settled = {}
     for row in rows:
-        if row.uuid in found:
-            power_state, move = power_states.get(row.uuid), found[row.uuid]
+        if row.uuid in open_moves:
+            power_state, move = power_states.get(row.uuid), open_moves[row.uuid]
             if move.migration_type == moves.EVACUATION:
                 settled[row.uuid] = evacuate_life.settle_after_crash(tx, row, move, power_state)
             else:
                 settled[row.uuid] = cold_life.settle_after_crash(tx, MovingInstance(row, move), power_state)
     for row in rows:
-        if row.uuid not in found:  # a ledger that was repaired by hand
+        if row.uuid not in open_moves:  # a ledger that was repaired by hand
             power_state = power_states.get(row.uuid)
             settled[row.uuid] = states.ACTIVE if power_state == states.RUNNING else states.STOPPED
             notify = tx.context.notify_on_state_change
@@ -56,11 +56,11 @@ def settle_after_crash(tx: Transaction, power_states: t.Mapping[str, int], uuids
 
 
 def settle_on_lost_hosts(tx: Transaction, selection: Selection) -> None:
-    """Settle the moves of dead runs whose instances had gone over to hosts that are forced down, and of which no report will come: their former
-    hosts have all their disks still, and they can be reverted.
+    """Settle the moves of dead runs whose instances are on destinations that are forced down, so that no report will settle them. The source hosts
+    still have all of their disks, and they can be reverted.
     """
     down = nodes.forced_down(tx)
     rows = [r for r in operation.select(tx, selection) if r.host in down and r.task_state == states.RESIZE_FINISH]
     dead = operation.dead_runs(tx, rows)
-    found = ledger_moves.open_of(tx, [r.uuid for r in rows if not r.run_id or r.run_id in dead])
-    settle_after_crash(tx, {}, [u for u, m in found.items() if not ledger_moves.is_same_host_resize(m)])
+    open_moves = ledger_moves.open_of(tx, [r.uuid for r in rows if not r.run_id or r.run_id in dead])
+    settle_after_crash(tx, {}, [u for u, m in open_moves.items() if not ledger_moves.is_same_host_resize(m)])

@@ -53,17 +53,17 @@ class MoveRow:
 
 
 def is_at_destination(move: MoveRow, host: str | None, request_spec_id: int) -> bool:
-    """Whether the instance, with this host and request, is where its move takes it. One that is resized on its own host is so by its request."""
+    """Return whether an instance with this host and request is at the destination of its move. Of a resize on its own host the request tells it."""
     return host == move.dest_compute and (not is_same_host_resize(move) or request_spec_id == move.new_request_spec_id)
 
 
 def is_same_host_resize(move: MoveRow) -> bool:
-    """Whether it is a resize on the instance's own host."""
+    """Return whether the move is a resize on the instance's own host."""
     return move.source_compute == move.dest_compute
 
 
 def made_for(move: MoveRow) -> str:
-    """The mark that the new host gives what it makes for the move."""
+    """Return the mark that the destination gives what it makes for the move."""
     return move_mark.made_for(move.run_id, move.id, move.created_at)
 
 

@@ -145,7 +145,7 @@ def test_a_resize_confirmed(world: Movers) -> None:
     assert world.set_out(uuids=[uuid], flavor=LARGE).unchanged, "the same again has nothing to do"
 
     done = world.call(confirm.confirm, Selection(uuids=[uuid]))
-    assert done.left == {uuid: source} and world.state(uuid) == ("active", None, other(source))
+    assert done.sources == {uuid: source} and world.state(uuid) == ("active", None, other(source))
     assert world.status(uuid) == ["confirmed"] and world.cleanups() == {(uuid, source)}
     assert (uuid, source) in world.claims(), "until it is cleaned"
     world.cleaned(source)

@@ -115,7 +115,7 @@ def test_one_that_somebody_locked_keeps_no_other_from_being_confirmed(world: Mov
     world.move(kept)
     put(world, kept, locked_by="eve")
     uuids = world.call(drain.to_confirm, "h1")
-    assert uuids == [free] and world.call(confirm.confirm, Selection(uuids=uuids)).left == {free: "h1"}
+    assert uuids == [free] and world.call(confirm.confirm, Selection(uuids=uuids)).sources == {free: "h1"}
     assert world.call(drain.remaining_instances, "h1")[kept][1].code == "InstanceIsLocked"
 
 

@@ -87,7 +87,7 @@ def test_both_flavors_are_claimed_until_it_is_confirmed(world: Here) -> None:
         world.state(uuid) == ("resized", None, "h1") and world.status(uuid) == ["finished"] and world.findings() == {}
     )
     done = world.call(confirm.confirm, Selection(uuids=[uuid]))
-    assert done.left == {uuid: "h1"} and world.parts() == {(uuid, "h1"): "old"}
+    assert done.sources == {uuid: "h1"} and world.parts() == {(uuid, "h1"): "old"}
     assert world.used("h1") == both, "until the host is cleaned"
     assert {f.kind for f in world.planned()} == {"cleanup"}
     world.cleaned("h1")
