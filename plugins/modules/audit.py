@@ -123,7 +123,8 @@ findings:
   contains:
     kind:
       description:
-        - Kind of the difference. V(usage), V(host_facts), V(host_unreachable), V(dead_build), V(dead_delete), V(cleanup), V(stale_claim), V(missing_claim),
+        - Kind of the difference. V(usage), V(host_facts), V(host_unreachable), V(dead_build), V(dead_delete), V(move_status), V(cleanup), V(stale_claim),
+          V(missing_claim),
           V(wrong_claim), V(device_claim), V(port), V(address), V(server_group), V(orphan_domain), V(foreign_domain), V(other_ledger), V(orphan_folder),
           V(orphan_disk), V(instance_without_domain), V(instance_elsewhere), V(other_disks), V(volume), V(attachment), V(orphan_volume),
           V(missing_volume), V(orphan_target),

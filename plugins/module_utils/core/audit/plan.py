@@ -49,6 +49,7 @@ HOST_UNREACHABLE = "host_unreachable"
 DEAD_BUILD = "dead_build"
 DEAD_DELETE = "dead_delete"
 DEAD_OPERATION = "dead_operation"
+MOVE_STATUS = "move_status"  # of a move: it contradicts the instance
 CLEANUP = "cleanup"
 STALE_CLAIM = "stale_claim"
 OF_MOVE = "move"  # key of a claim
@@ -136,6 +137,11 @@ _BUILDS = {
 _COMPLETE = (
     "The build of the instance has ended on %s, which did not answer when its run died: nothing is removed there. Save what is needed of its disks. Then"
     " delete the instance, or run the same boot again: both have it removed."
+)
+
+_MOVE_STATUS = (
+    "The instance is %s with task_state %s on %s, and no run leaves a move with this status then: the ledger was changed by hand. Nothing settles the move"
+    " until the status fits: UPDATE migrations SET status = '%s' WHERE id = %d"
 )
 
 _HALF_DETACHED = (
@@ -299,6 +305,16 @@ class Claim:
 
 
 @dataclass(frozen=True)
+class Move:
+    """A move whose status contradicts the state of its instance."""
+
+    id: int
+    instance: str
+    status: str
+    statuses: tuple[str, ...]  # that the state of the instance admits, the last one whatever the hosts have done
+
+
+@dataclass(frozen=True)
 class Device:
     """A device without a claim."""
 
@@ -347,6 +363,7 @@ class Ledger:
     instances: t.Mapping[str, Instance] = field(
         default_factory=dict
     )  # live ones, and deleted ones that are still referred to
+    moves: t.Sequence[Move] = ()
     claims: t.Sequence[Claim] = ()
     devices: t.Sequence[Device] = ()
     ports: t.Sequence[Port] = ()
@@ -427,6 +444,7 @@ class _Plan:
         self.domains = {h: {d.uuid for d in s.domains} for h, s in evidence.snapshots.items()}
         self.somewhere = {uuid for domains in self.domains.values() for uuid in domains}
         self._hosts()
+        self._moves()
         self._runs()
         self._cleanups()
         self._claims()
@@ -491,9 +509,25 @@ class _Plan:
                 node_id=fresh[0].id if fresh else None,
             )
 
+    # --- moves ----------------------------------------------------------------------------------------------------------
+
+    def _moves(self) -> None:
+        for move in self.ledger.moves:
+            instance = self.ledger.instances[move.instance]
+            remedy = _MOVE_STATUS % (
+                instance.vm_state,
+                instance.task_state or "none",
+                instance.host,
+                move.statuses[-1],
+                move.id,
+            )
+            what = "status of move %d" % move.id
+            self.add(MOVE_STATUS, instance.host, instance.uuid, what, move.status, move.status, REPORT, remedy)
+
     # --- runs that died -------------------------------------------------------------------------------------------------
 
     def _runs(self) -> None:
+        contradicted = {move.instance for move in self.ledger.moves}
         hosts_of: dict[str, set[str]] = defaultdict(set)
         for cleanup in self.ledger.cleanups:
             hosts_of[cleanup.instance].add(cleanup.host)
@@ -516,7 +550,7 @@ class _Plan:
                 )
             elif instance.vm_state == states.BUILDING:
                 self._build(instance)
-            elif instance.operation:
+            elif instance.operation and instance.uuid not in contradicted:
                 self._operation(instance)
 
     def _build(self, instance: Instance) -> None:

@@ -27,7 +27,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..errors import MigrationConflict
-from . import moves
+from . import moves, states
 from .moves import EVACUATION, LIVE_MIGRATION, MIGRATION, RESIZE
 
 SOURCE, DESTINATION = "source", "destination"
@@ -247,6 +247,28 @@ EVENTS = (
 #: Statuses that tell which host has the instance.
 ON_SOURCE = (moves.MIGRATING, moves.PREPARING, moves.RUNNING, moves.REVERTED, moves.CANCELLED)
 ON_DESTINATION = (moves.ACCEPTED, moves.POST_MIGRATING, moves.FINISHED, moves.CONFIRMED, moves.COMPLETED, moves.DONE)
+
+#: (type, task_state, host that has the instance) -> the statuses of a move on which a run works. The ledger writes status, task_state and host in one
+#: transaction, so only a change by hand makes them contradict each other. No event settles such a move.
+AT_WORK: dict[tuple[str, str, str], tuple[str, ...]] = {
+    **{(kind, states.RESIZE_MIGRATING, SOURCE): (moves.MIGRATING,) for kind in COLD},
+    **{(kind, states.RESIZE_FINISH, DESTINATION): (moves.POST_MIGRATING,) for kind in COLD},
+    **{(kind, states.RESIZE_REVERTING, host): (moves.REVERTING,) for kind in COLD for host in (SOURCE, DESTINATION)},
+    (LIVE_MIGRATION, states.MIGRATING, SOURCE): _BEFORE,
+    (LIVE_MIGRATION, states.MIGRATING, DESTINATION): (moves.POST_MIGRATING,),
+    (EVACUATION, str(states.ACTIONS["evacuate"].at_work), DESTINATION): (moves.ACCEPTED,),
+}
+
+
+def open_statuses(migration_type: str, vm_state: str, task_state: str | None, where: str) -> tuple[str, ...]:
+    """Return the statuses that an open move of an instance in this state may have; (): the move should have ended.
+
+    :arg where: SOURCE or DESTINATION, the host of the move that has the instance
+    """
+    if (migration_type, task_state, where) in AT_WORK:
+        return AT_WORK[migration_type, str(task_state), where]
+    is_waiting = vm_state == states.RESIZED and task_state not in states.RESIZING
+    return (moves.FINISHED,) if migration_type in COLD and is_waiting and where == DESTINATION else ()
 
 
 def _may_start(state: State) -> list[str]:

@@ -97,7 +97,7 @@ def _waiting_longer(tx: Transaction, window: float, lock: bool = True) -> list[I
     """Return the resized instances that have waited for ``window`` seconds, and whose hosts have reported their guests."""
     rows = [r for r in instances.select_live(tx, vm_state=states.RESIZED, lock=lock) if r.task_state is None]
     open_moves = ledger_moves.open_of(tx, [r.uuid for r in rows])
-    waiting = {u for u, m in open_moves.items() if m.updated_at <= tx.now - window}
+    waiting = {u for u, m in open_moves.items() if m.status == moves.FINISHED and m.updated_at <= tx.now - window}
     return [r for r in rows if r.uuid in waiting and is_reported(r)]
 
 

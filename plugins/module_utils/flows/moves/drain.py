@@ -86,7 +86,8 @@ def to_confirm(tx: Transaction, host: str) -> list[str]:
 
 def _is_confirmable(row: Instance, move: MoveRow) -> bool:
     """Return whether a cold migration waits to be confirmed, and its guest has the power state that it had before."""
-    if (row.vm_state, row.task_state, move.migration_type) != (states.RESIZED, None, moves.MIGRATION):
+    waiting = (states.RESIZED, None, moves.MIGRATION, moves.FINISHED)
+    if (row.vm_state, row.task_state, move.migration_type, move.status) != waiting:
         return False
     return row.power_state == states.RUNNING or (move.old_vm_state != states.ACTIVE and is_reported(row))
 

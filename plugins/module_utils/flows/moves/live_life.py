@@ -41,8 +41,8 @@ def load(tx: Transaction, uuids: t.Sequence[str], lock: bool = False) -> list[Mo
     """Load the instances of ``uuids`` that this run migrates, with their moves."""
     rows = instances.select_live(tx, uuids=uuids, run_id=tx.run.id, lock=lock) if uuids else []
     rows = [r for r in rows if r.task_state == LIVE_MIGRATE.during]
-    found = ledger_moves.open_of(tx, [r.uuid for r in rows])
-    return [MovingInstance(r, found[r.uuid]) for r in rows if r.uuid in found]
+    open_moves = ledger_moves.open_of(tx, [r.uuid for r in rows])
+    return [MovingInstance(r, open_moves[r.uuid]) for r in rows if r.uuid in open_moves]
 
 
 # --- run and switch -----------------------------------------------------------------------------------------------------
@@ -200,9 +200,9 @@ def _migrations_of_dead_runs(tx: Transaction, host: str | None = None) -> list[M
     rows = instances.in_task_states(tx, [str(LIVE_MIGRATE.during)])
     dead = runs.dead_among(tx, [r.run_id for r in rows])
     uuids = [r.uuid for r in rows if not r.run_id or r.run_id in dead]
-    found = ledger_moves.open_of(tx, uuids)
-    uuids = sorted(u for u, m in found.items() if host is None or host in (m.source_compute, m.dest_compute))
-    return [MovingInstance(r, found[r.uuid]) for r in instances.select_live(tx, uuids=uuids)] if uuids else []
+    open_moves = ledger_moves.open_of(tx, uuids)
+    uuids = sorted(u for u, m in open_moves.items() if host is None or host in (m.source_compute, m.dest_compute))
+    return [MovingInstance(r, open_moves[r.uuid]) for r in instances.select_live(tx, uuids=uuids)] if uuids else []
 
 
 def settle_after_crash(
@@ -225,6 +225,8 @@ def settle_after_crash(
         row = rows.get(m.uuid)
         if row is None or (row.run_id, row.updated_at) != (m.row.run_id, m.row.updated_at):
             continue  # another run was faster
+        if not m.is_consistent:
+            continue  # the audit names it
         seen = Seen(power_states.get(m.uuid), moving.get(m.uuid, ""))
         on_source: Seen | None = seen
         on_destination: Seen | None = None
@@ -281,13 +283,13 @@ def running_migrations(tx: Transaction, its: Operation, selection: Selection) ->
     """
     rows = operation.select(tx, selection, lock=False)
     operation.refuse_unknown(tx, rows, selection)
-    found = ledger_moves.open_of(tx, [r.uuid for r in rows])
+    open_moves = ledger_moves.open_of(tx, [r.uuid for r in rows])
     refused: list[errors.BootflowError] = []
     for row in rows:
         try:
             launched, locked = row.launched_at is not None, operation.is_locked(tx, row)
             states.check_action(its.name, row.vm_state, row.task_state, launched, locked, row.uuid)
-            move = found.get(row.uuid)
+            move = open_moves.get(row.uuid)
             status = "none" if move is None else move.status
             if status != moves.RUNNING:
                 raise errors.InvalidMigrationState(
@@ -299,7 +301,7 @@ def running_migrations(tx: Transaction, its: Operation, selection: Selection) ->
         except errors.BootflowError as e:
             refused.append(e)
     operation.refuse(refused)
-    return [MovingInstance(r, found[r.uuid]) for r in rows]
+    return [MovingInstance(r, open_moves[r.uuid]) for r in rows]
 
 
 def journal_intervention(tx: Transaction, its: Operation, failed: t.Mapping[str, str], uuids: t.Sequence[str]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ...core.instances import states
+from ...core.instances import move_life, states
 from ...ledger.compute import cleanups, instances, ports
 from ...ledger.compute import moves as ledger_moves
 from ...ledger.compute.instances import Instance
@@ -32,6 +32,13 @@ class MovingInstance:
     def at_destination(self) -> bool:
         """Whether the instance is on the destination; of a resize on its own host, whether it has the new flavor."""
         return ledger_moves.is_at_destination(self.move, self.row.host, self.row.request_spec_id)
+
+    @property
+    def is_consistent(self) -> bool:
+        """Whether the status of the move is one that the state of the instance admits. After a change of the ledger by hand it may not be."""
+        where = move_life.DESTINATION if self.at_destination else move_life.SOURCE
+        kind = self.move.migration_type
+        return self.move.status in move_life.open_statuses(kind, self.row.vm_state, self.row.task_state, where)
 
     @property
     def part_to_clean(self) -> str:

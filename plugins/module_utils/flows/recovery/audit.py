@@ -18,7 +18,8 @@ from dataclasses import asdict, astuple, dataclass, field, replace
 from ...core import errors
 from ...core.audit import plan as audit
 from ...core.audit.plan import Evidence, Finding
-from ...core.instances import states
+from ...core.instances import move_life, states
+from ...core.instances import moves as core_moves
 from ...core.instances.power_states import POWER_STATES
 from ...core.instances.power_sync import RESUME
 from ...core.resources.claims import Overhead, ResourceRequest, usage_delta
@@ -76,16 +77,21 @@ def survey(tx: Transaction, evidence: Evidence) -> audit.Ledger:
     claim_rows = claims.rows(tx)
     port_rows = ports.suspicious(tx)
     device_rows = claims.devices_without_claim(tx)
-    moving = moves.open_of(tx, {r.instance_uuid for r in claim_rows if r.kind == claims.MOVE})
+    open_moves = moves.all_open(tx)
+    moving = {m.instance_uuid: m for m in open_moves}
     named = {r.instance_uuid for rows in (cleanup_rows, claim_rows, port_rows, device_rows) for r in rows}
     for snapshot in evidence.snapshots.values():
         named.update(d.uuid for d in snapshot.domains)
         named.update(snapshot.folders)
         named.update(snapshot.volumes)
+    found = _instances(tx, named, moving)
+    contradictory = _contradictory_moves(tx, found, open_moves)
+    undecided = {*moving, *(m.instance for m in contradictory)}
     return audit.Ledger(
         id=ledger_id(tx),
         nodes=_nodes(tx),
-        instances=_instances(tx, named, moving),
+        instances=found,
+        moves=contradictory,
         claims=[
             audit.Claim(
                 r.id,
@@ -93,7 +99,7 @@ def survey(tx: Transaction, evidence: Evidence) -> audit.Ledger:
                 r.compute_node_id,
                 (r.memory_mb, r.disk_gb, r.vcpus),
                 of_move=r.kind == claims.MOVE,
-                open=r.kind == claims.MOVE and r.instance_uuid in moving,
+                open=r.kind == claims.MOVE and r.instance_uuid in undecided,
             )
             for r in claim_rows
         ],
@@ -182,6 +188,34 @@ def _instances(
             in_ledger=r.uuid in in_ledger,
         )
     return found
+
+
+def _contradictory_moves(
+    tx: Transaction, found: t.Mapping[str, audit.Instance], open_moves: t.Sequence[moves.MoveRow]
+) -> list[audit.Move]:
+    """Return the moves whose statuses contradict the states of their instances.
+
+    Of a live migration without an open move it is the last move: it has ended, and the instance still migrates.
+    """
+    last = {m.instance_uuid: m for m in open_moves}
+    migrating = [i.uuid for i in found.values() if not i.deleted and i.task_state == states.MIGRATING]
+    ended = moves.all_of(tx, [u for u in migrating if u not in last])
+    rows = [*open_moves, *(all_moves[-1] for all_moves in ended.values() if all_moves)]
+    contradictory = []
+    for move in rows:
+        instance = found.get(move.instance_uuid)
+        if instance is None or instance.deleted:
+            continue
+        kind = move.migration_type
+        at_destination = instance.over if instance.uuid in last else instance.host == move.dest_compute
+        where = move_life.DESTINATION if at_destination else move_life.SOURCE
+        statuses = move_life.open_statuses(kind, instance.vm_state, instance.task_state, where)
+        if last.get(instance.uuid, move) is not move:
+            statuses = ()  # a later move of the instance is open
+        if move.status not in statuses:
+            end = core_moves.FAILED if kind == core_moves.EVACUATION else core_moves.ERROR
+            contradictory.append(audit.Move(move.id, instance.uuid, move.status, statuses or (end,)))
+    return contradictory
 
 
 def _operation(task_state: str | None) -> str:

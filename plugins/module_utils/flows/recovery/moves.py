@@ -24,15 +24,21 @@ from ..moves.moving_instance import MovingInstance
 
 
 def settle_after_crash(tx: Transaction, power_states: t.Mapping[str, int], uuids: t.Sequence[str]) -> dict[str, str]:
-    """Settle the moves of these locked instances, whose runs died. Returns uuid -> vm_state of the instance.
+    """Settle the moves of these locked instances, whose runs died. Returns uuid -> vm_state of each settled instance.
+
+    A move whose status contradicts its instance stays as it is, as does the instance: the audit names it.
 
     :arg power_states: uuid -> power state of the guest on the host of the instance; a missing guest does not exist.
     """
     if not uuids:
         return {}
-    rows = instances.select_live(tx, uuids=uuids)
-    moving.release_after_crash(tx, uuids)
     open_moves = ledger_moves.open_of(tx, uuids)
+    rows = [
+        r
+        for r in instances.select_live(tx, uuids=uuids)
+        if r.uuid not in open_moves or MovingInstance(r, open_moves[r.uuid]).is_consistent
+    ]
+    moving.release_after_crash(tx, [r.uuid for r in rows])
     settled = {}
     for row in rows:
         if row.uuid in open_moves:

@@ -84,7 +84,7 @@ def _check(tx: Transaction, rows: t.Sequence[Instance], found: t.Mapping[str, Mo
 def _check_one(row: Instance, move: MoveRow | None, down: t.Collection[str], vm_state: str) -> None:
     """:raises InstanceInvalidState: something of the instance would be forgotten, or it never ran and is to be active."""
     if row.task_state in _OF_TWO_HOSTS:
-        if move is None or not _is_decided(row, move, down):
+        if move is None or not MovingInstance(row, move).is_consistent or not _is_decided(row, move, down):
             raise errors.InstanceInvalidState(
                 method=RESET.called, instance_uuid=row.uuid, attr="task_state", state=row.task_state,
                 remedy="The run that did this is dead: %s" % _what_settles(row, move),
@@ -121,6 +121,8 @@ def _what_settles(row: Instance, move: MoveRow | None) -> str:
     if row.task_state == states.MIGRATING:
         hosts = (move.source_compute, move.dest_compute)
         return "the guest may be on %s or on %s, whose reports settle it (bootflow.compute.heartbeat)." % hosts
+    if not MovingInstance(row, move).is_consistent:
+        return "bootflow.compute.audit tells which status of its move contradicts that."
     if move.migration_type == core_moves.EVACUATION or not MovingInstance(row, move).at_destination:
         return (
             "the report of %s settles it (bootflow.compute.heartbeat). If that host is lost, force it down first."

@@ -85,6 +85,12 @@ def open_of(tx: Transaction, uuids: t.Collection[str]) -> dict[str, MoveRow]:
     return {r.instance_uuid: r for r in tx.rows(sa.select(migrations).where(*mine).order_by(c.id), MoveRow)}
 
 
+def all_open(tx: Transaction) -> list[MoveRow]:
+    """Return all moves that are under way, or wait to be confirmed, oldest first."""
+    c = migrations.c
+    return tx.rows(sa.select(migrations).where(c.status.in_(moves.OPEN)).order_by(c.id), MoveRow)
+
+
 def open_from(tx: Transaction, host: str) -> list[MoveRow]:
     """The moves away from ``host`` that are under way, or wait to be confirmed: it is claimed for them."""
     c = migrations.c

@@ -230,3 +230,27 @@ def test_the_documented_table_is_the_table() -> None:
     assert table in text, table
     for law in LAWS:
         assert "- %s\n" % law in text
+
+
+def test_every_open_status_is_that_of_a_run_at_work_or_of_a_move_that_waits() -> None:
+    """Only Nova's pre-migrating is the status of no move here. A move that has ended fits no state of a run at work."""
+    at_work = {status for statuses in move_life.AT_WORK.values() for status in statuses}
+    assert at_work | {moves.FINISHED} == set(moves.OPEN) - {moves.PRE_MIGRATING}
+
+
+@pytest.mark.parametrize("key", move_life.AT_WORK)
+def test_a_run_at_work_leaves_what_the_table_leads_to(key: tuple[str, str, str]) -> None:
+    migration_type, _task_state, where = key
+    reached = {(state.status, state.where) for state in REACHABLE[migration_type]}
+    assert {(status, where) for status in move_life.AT_WORK[key]} <= reached
+    assert move_life.open_statuses(migration_type, "active", key[1], where) == move_life.AT_WORK[key]
+
+
+def test_what_waits_to_be_confirmed_is_on_its_destination() -> None:
+    def waits(*where: str) -> tuple[str, ...]:
+        return move_life.open_statuses(*where)
+
+    assert waits(moves.RESIZE, "resized", None, move_life.DESTINATION) == (moves.FINISHED,)
+    assert waits(moves.RESIZE, "resized", None, move_life.SOURCE) == ()
+    assert waits(moves.RESIZE, "active", None, move_life.DESTINATION) == ()
+    assert waits(moves.LIVE_MIGRATION, "resized", None, move_life.DESTINATION) == ()

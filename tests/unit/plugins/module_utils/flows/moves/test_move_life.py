@@ -31,6 +31,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves impor
     live_life,
     revert,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves.moving_instance import MovingInstance
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import (
     claims,
     cleanups,
@@ -220,6 +221,12 @@ class Walker(LiveMovers):
                 assert {sides[host] for host, kind in kinds if kind == claims.BUILD} == {where}
         return State(move.status, where, frozenset(claimed), frozenset(owing))
 
+    def is_consistent(self) -> bool:
+        """Whether the states of instance and move fit each other, as the audit wants it."""
+        with self.ledger.read() as tx:
+            (row,) = instances.select_live(tx, uuids=[self.uuid])
+        return self.move().status in moves.ENDED or MovingInstance(row, self.move()).is_consistent
+
     def node_host(self, node_id: int) -> str:
         return str(self.rows(tables.compute_nodes, tables.compute_nodes.c.id == node_id)[0].host)
 
@@ -258,6 +265,7 @@ class Walker(LiveMovers):
         event = getattr(self, step.event.name)()
         next(event)
         assert self.observed() == step.after, step
+        assert self.is_consistent(), step
         assert self.volumes_are(rule.volumes, before), (step, attachments_of(self))
         if OWES in rule.other and not step.clean and not step.before.cleanups:
             assert self.marked() == {rule.only_made and self.journey != ON_ITS_HOST}, step
