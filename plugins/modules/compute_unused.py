@@ -98,7 +98,9 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.con
     LIBVIRT_ARGUMENTS,
     connect,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.network_types.network import purge_networks
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.network_types.registry import (
+    purge_networks,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import as_bootflow_error, fail
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (
     TIME_LIMIT_ARGUMENTS,

@@ -10,10 +10,8 @@ import dataclasses
 import typing as t
 
 from ...core.guest.domain.element import parse
-from ..libvirt.connection import tolerating
-from ..libvirt.dhcp import reservations_of
 from ..libvirt.domains import definitions
-from ..libvirt.network_types.network import is_ours
+from ..libvirt.network_types.registry import served_networks
 from ..libvirt.taps import unplugged
 from ..os.module_errors import as_bootflow_error
 
@@ -27,9 +25,7 @@ def dhcp_networks(connection: t.Any) -> dict[str, t.Any]:
     """
     found: dict[str, t.Any] = {"networks": [], "error": None}
     try:
-        # A libvirt without its driver of networks has none.
-        networks = tolerating(lambda: connection.listAllNetworks(0), "VIR_ERR_NO_SUPPORT") or ()
-        there = [(str(network.name()), is_ours(network), reservations_of(network)) for network in networks]
+        there = served_networks(connection)
         # After the reservations, because a guest is defined before its address is reserved.
         macs = {
             str(each.get("address")).lower()
@@ -38,14 +34,14 @@ def dhcp_networks(connection: t.Any) -> dict[str, t.Any]:
         }
         found["networks"] = [
             {
-                "name": name,
-                "ours": ours,
+                "name": network.name,
+                "ours": network.ours,
                 "reservations": [
                     {"mac": mac, "address": address, "complete": complete, "used": mac in macs}
-                    for (mac, address), complete in reservations.items()
+                    for (mac, address), complete in network.reservations.items()
                 ],
             }
-            for name, ours, reservations in sorted(there)
+            for network in sorted(there, key=lambda network: network.name)
         ]
         found["unplugged"] = [dataclasses.asdict(tap) for tap in unplugged(connection)]
     except Exception as error:  # for any error: the other facts of the host are still reported

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Networks that are a Linux bridge of this host. Bridges are never made."""
+"""Networks that are a Linux bridge of this host. Bridges are never made, and never removed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import typing as t
 from ....core.errors import NetworkError
 from ....core.networks.types.bridge import Bridge
 from ..domain_waits import host_name
-from .network_type import NetworkSpec, found_as_it_is
+from .network_type import NetworkSpec, ServedNetwork, found_as_it_is
 
 _SIOCETHTOOL, _ETHTOOL_GDRVINFO = 0x8946, 3
 
@@ -35,6 +35,14 @@ class HostBridge:
                 % (name, spec.name),
             )
         return found_as_it_is(spec, name)
+
+    def purge(
+        self, connection: t.Any, min_age: float, keep: t.Collection[str], check_mode: bool
+    ) -> t.Iterator[dict[str, t.Any]]:
+        return iter(())
+
+    def report(self, connection: t.Any) -> list[ServedNetwork]:
+        return []  # the server of a bridge is not libvirt's
 
 
 def _is_bridge(name: str) -> bool:

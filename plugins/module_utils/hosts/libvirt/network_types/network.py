@@ -24,12 +24,12 @@ from ...os.batch import attempt, progress
 from ...os.files import opened, remove_files
 from ...os.locks import LOCK_ROOT, host_lock
 from ...os.paths import make_dirs
-from ..connection import is_code, libvirt, libvirt_errors
-from ..dhcp import find_network, range_of
+from ..connection import is_code, libvirt, libvirt_errors, tolerating
+from ..dhcp import find_network, range_of, reservations_of
 from ..domain_waits import host_name
 from ..domains import definitions
 from ..taps import bridge_of, plug_in, unplugged
-from .network_type import NetworkSpec, found_as_it_is
+from .network_type import NetworkSpec, ServedNetwork, found_as_it_is
 from .used_ranges import check_unused, refused
 
 etree = optional_import("lxml.etree")
@@ -68,6 +68,29 @@ class HostLibvirtNetwork:
             return _ensure_managed(connection, spec, True)
         with host_lock(LOCK_ROOT, _LOCK):
             return _ensure_managed(connection, spec, False)
+
+    def purge(
+        self, connection: t.Any, min_age: float, keep: t.Collection[str], check_mode: bool
+    ) -> t.Iterator[dict[str, t.Any]]:
+        """Destroy and undefine the networks that this collection defined and no domain uses; {name, definition, changed, error}
+        of each.
+
+        :arg min_age: seconds since a build needed the network. :arg keep: names of networks to keep.
+        """
+        with contextlib.nullcontext() if check_mode else host_lock(LOCK_ROOT, _LOCK):
+            with libvirt_errors():
+                there = sorted(connection.listAllNetworks(0), key=lambda network: str(network.name()))
+                ours = [n for n in there if n.name() not in keep and _is_ours(n)]
+            used = _used_by_domains(connection) if ours else set()
+            for network in ours:
+                outcome = attempt(lambda n: _purge(n, used, min_age, check_mode), network)
+                if outcome["changed"] or outcome["error"]:
+                    yield {"name": str(network.name()), **outcome}
+
+    def report(self, connection: t.Any) -> list[ServedNetwork]:
+        # A libvirt without its driver of networks has none.
+        networks = tolerating(lambda: connection.listAllNetworks(0), "VIR_ERR_NO_SUPPORT") or ()
+        return [ServedNetwork(str(each.name()), _is_ours(each), reservations_of(each)) for each in networks]
 
 
 def _ensure_managed(connection: t.Any, spec: NetworkSpec, check_mode: bool) -> dict[str, t.Any]:
@@ -236,25 +259,6 @@ def _add_subnet(root: t.Any, spec: NetworkSpec, subnet: t.Mapping[str, t.Any]) -
 # --- networks that nothing uses ---------------------------------------------------------------------------------------
 
 
-def purge_networks(
-    connection: t.Any, min_age: float, keep: t.Collection[str], check_mode: bool = False
-) -> t.Iterator[dict[str, t.Any]]:
-    """Destroy and undefine the networks that this collection defined and no domain uses; {name, definition, changed, error}
-    of each.
-
-    :arg min_age: seconds since a build needed the network. :arg keep: names of networks to keep.
-    """
-    with contextlib.nullcontext() if check_mode else host_lock(LOCK_ROOT, _LOCK):
-        with libvirt_errors():
-            there = sorted(connection.listAllNetworks(0), key=lambda network: str(network.name()))
-            ours = [n for n in there if n.name() not in keep and is_ours(n)]
-        used = _used_by_domains(connection) if ours else set()
-        for network in ours:
-            outcome = attempt(lambda n: _purge(n, used, min_age, check_mode), network)
-            if outcome["changed"] or outcome["error"]:
-                yield {"name": str(network.name()), **outcome}
-
-
 def _purge(network: t.Any, used: t.Collection[str], min_age: float, check_mode: bool) -> dict[str, t.Any]:
     with libvirt_errors():
         names = {network.name(), bridge_of(network)}
@@ -271,7 +275,7 @@ def _purge(network: t.Any, used: t.Collection[str], min_age: float, check_mode: 
     return {"changed": True, "definition": definition}
 
 
-def is_ours(network: t.Any) -> bool:
+def _is_ours(network: t.Any) -> bool:
     """Whether this collection defined the network."""
     if not network.isPersistent():
         return False

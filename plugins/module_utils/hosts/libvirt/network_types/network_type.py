@@ -34,6 +34,14 @@ class NetworkSpec:
         return self.source or self.name
 
 
+class ServedNetwork(t.NamedTuple):
+    """A network of the host with a DHCP server of libvirt. ``ours``: this collection defined it."""
+
+    name: str
+    ours: bool
+    reservations: t.Mapping[tuple[str, str], bool]  # (MAC address, address) -> whether each definition has it
+
+
 class HostNetworkType(t.Protocol):
     """The networks of one type on this host. ``kind``: the same type in the core."""
 
@@ -45,6 +53,17 @@ class HostNetworkType(t.Protocol):
 
         :raises InvalidInput: the spec is not valid. :raises NetworkError: the network does not exist, and this type does not make it.
         """
+
+    def purge(
+        self, connection: t.Any, min_age: float, keep: t.Collection[str], check_mode: bool
+    ) -> t.Iterator[dict[str, t.Any]]:
+        """Remove the networks of this type that this collection made and no domain uses; {name, definition, changed, error} of each.
+
+        :arg min_age: seconds since a build needed the network. :arg keep: names of networks to keep.
+        """
+
+    def report(self, connection: t.Any) -> list[ServedNetwork]:
+        """Return the networks of this type whose DHCP server libvirt runs."""
 
 
 def found_as_it_is(spec: NetworkSpec, bridge: str) -> dict[str, t.Any]:

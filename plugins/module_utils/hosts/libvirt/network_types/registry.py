@@ -10,7 +10,7 @@ import typing as t
 
 from .bridge import HostBridge
 from .network import HostLibvirtNetwork
-from .network_type import HostNetworkType, NetworkSpec
+from .network_type import HostNetworkType, NetworkSpec, ServedNetwork
 
 _TYPES: tuple[HostNetworkType, ...] = (HostLibvirtNetwork(), HostBridge())
 HOST_NETWORK_TYPES: t.Mapping[str, HostNetworkType] = {each.kind.name: each for each in _TYPES}
@@ -19,3 +19,16 @@ HOST_NETWORK_TYPES: t.Mapping[str, HostNetworkType] = {each.kind.name: each for 
 def ensure_network(connection: t.Any, spec: NetworkSpec, check_mode: bool = False) -> dict[str, t.Any]:
     """Ensure that a network exists, as its type does that; see HostNetworkType.ensure()."""
     return HOST_NETWORK_TYPES[spec.type].ensure(connection, spec, check_mode)
+
+
+def purge_networks(
+    connection: t.Any, min_age: float, keep: t.Collection[str], check_mode: bool = False
+) -> t.Iterator[dict[str, t.Any]]:
+    """Remove the networks that this collection made and no domain uses; see HostNetworkType.purge()."""
+    for each in HOST_NETWORK_TYPES.values():
+        yield from each.purge(connection, min_age, keep, check_mode)
+
+
+def served_networks(connection: t.Any) -> list[ServedNetwork]:
+    """Return the networks of the host whose DHCP server libvirt runs."""
+    return [network for each in HOST_NETWORK_TYPES.values() for network in each.report(connection)]

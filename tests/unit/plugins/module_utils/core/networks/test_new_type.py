@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import types
 import typing as t
 
 import pytest
@@ -26,16 +28,23 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.typ
 from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.types.registry import NETWORK_TYPES
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.fields import Fields
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue import parse_catalogue
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import connection
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.network_batch import (
     NETWORK_BATCH_ARGUMENTS,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.network_types import (
+    network as libvirt_network,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.network_types.network_type import (
     NetworkSpec,
+    ServedNetwork,
     found_as_it_is,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.network_types.registry import (
     HOST_NETWORK_TYPES,
     ensure_network,
+    purge_networks,
+    served_networks,
 )
 
 UUID = "11111111-2222-4333-8444-555555555555"
@@ -73,6 +82,15 @@ class HostOpenVSwitch:
         if spec.real_name != "br-int":
             raise NetworkError(message="bridge %s does not exist" % spec.real_name, remedy="Create it.")
         return found_as_it_is(spec, spec.real_name)
+
+    def purge(
+        self, connection: t.Any, min_age: float, keep: t.Collection[str], check_mode: bool
+    ) -> t.Iterator[dict[str, t.Any]]:
+        for name in {"br-old"} - set(keep):
+            yield {"name": name, "changed": True, "definition": "", "error": None}
+
+    def report(self, connection: t.Any) -> list[ServedNetwork]:
+        return [ServedNetwork("br-int", False, {})]
 
 
 @pytest.fixture(autouse=True)
@@ -133,6 +151,16 @@ def test_the_host_checks_it() -> None:
     assert found == {"changed": False, "type": "ovs", "source": "br-int", "bridge": "br-int", "defined": False, "started": False}  # fmt: skip
     with pytest.raises(NetworkError, match="bridge br-ex does not exist"):
         ensure_network(None, NetworkSpec("tenant", "ovs", "br-ex"))
+
+
+def test_the_host_reports_and_purges_it_with_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This libvirt has no networks of its own."""
+    monkeypatch.setattr(libvirt_network, "host_lock", lambda *_arguments: contextlib.nullcontext())
+    there = types.SimpleNamespace(listAllNetworks=lambda _flags: [])
+    monkeypatch.setattr(connection, "libvirt", types.SimpleNamespace(libvirtError=LookupError))
+    assert [each.name for each in served_networks(there)] == ["br-int"]
+    assert [each["name"] for each in purge_networks(there, 0, ())] == ["br-old"]
+    assert list(purge_networks(there, 0, ("br-old",))) == []
 
 
 def test_the_module_takes_the_types_of_the_registry() -> None:
