@@ -25,7 +25,6 @@ LONGER = {
     "compute_attachments",
     "compute_report",
     "instance_apply",
-    "instance_delete",
     "instance_drain",
     "instance_info",
     "instance_interface",
