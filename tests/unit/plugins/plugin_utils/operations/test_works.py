@@ -46,6 +46,6 @@ def test_a_state_of_guests_is_one_of_the_module_and_has_the_name_of_its_work() -
     assert not works[HARD_REBOOT].sets_power, "it follows where setting a power state was not enough"
 
 
-@pytest.mark.parametrize("name", ["instance_interface", "instance_operation"])
+@pytest.mark.parametrize("name", ["compute_attachments", "instance_interface", "instance_operation"])
 def test_an_action_is_arguments_and_stages(name: str) -> None:
     assert len((ACTIONS / (name + ".py")).read_text().splitlines()) <= 120
