@@ -121,6 +121,11 @@ class Action:
     known_as: str = ""  # its name in the journal and in messages, where it has another
     journalled: str = ""  # its name in the journal, where it has one for that alone. source: Nova's instance_actions
     later: tuple[str, ...] = ()  # task_states beside these in which it may be, while it comes to its end or is undone
+    #: Power states in which the guest of an instance that has the action's result is otherwise: somebody else changed it.
+    undone_by: frozenset[int] = frozenset()
+    brings_up: bool = (
+        False  # it defines or starts a guest where the ledger has its instance; moves check that on their own
+    )
 
     @property
     def at_work(self) -> str | None:
@@ -162,14 +167,26 @@ _MOVE = Action(
 )
 
 ACTIONS: dict[str, Action] = {
-    "stop": Action(_in(ACTIVE, ERROR), during=POWERING_OFF, result=STOPPED),
-    "start": Action(_in(STOPPED), during=POWERING_ON, result=ACTIVE),
-    "pause": Action(_in(ACTIVE), during=PAUSING, result=PAUSED),
-    "unpause": Action(_in(PAUSED), during=UNPAUSING, result=ACTIVE),
-    "suspend": Action(_in(ACTIVE), during=SUSPENDING, result=SUSPENDED),
-    "resume": Action(_in(SUSPENDED), during=RESUMING, result=ACTIVE),
+    "stop": Action(
+        _in(ACTIVE, ERROR),
+        during=POWERING_OFF,
+        result=STOPPED,
+        undone_by=frozenset((RUNNING, POWER_PAUSED, POWER_SUSPENDED)),
+    ),
+    "start": Action(
+        _in(STOPPED), during=POWERING_ON, result=ACTIVE, undone_by=frozenset((SHUTDOWN, CRASHED)), brings_up=True
+    ),
+    "pause": Action(_in(ACTIVE), during=PAUSING, result=PAUSED, undone_by=frozenset((RUNNING,))),
+    "unpause": Action(_in(PAUSED), during=UNPAUSING, result=ACTIVE, undone_by=frozenset((POWER_PAUSED,))),
+    "suspend": Action(_in(ACTIVE), during=SUSPENDING, result=SUSPENDED, undone_by=frozenset((RUNNING,))),
+    "resume": Action(_in(SUSPENDED), during=RESUMING, result=ACTIVE, brings_up=True),
     "soft_reboot": Action(
-        _in(ACTIVE), during=REBOOTING, then=(REBOOT_PENDING, REBOOT_STARTED), result=ACTIVE, known_as="reboot"
+        _in(ACTIVE),
+        during=REBOOTING,
+        then=(REBOOT_PENDING, REBOOT_STARTED),
+        result=ACTIVE,
+        known_as="reboot",
+        brings_up=True,
     ),
     "hard_reboot": Action(
         _in(ACTIVE, STOPPED, PAUSED, SUSPENDED, ERROR),
@@ -178,14 +195,15 @@ ACTIONS: dict[str, Action] = {
         then=(REBOOT_PENDING_HARD, REBOOT_STARTED_HARD),
         result=ACTIVE,
         known_as="reboot",
+        brings_up=True,
     ),  # fmt: skip
-    "rescue": Action(_in(ACTIVE, STOPPED, ERROR), during=RESCUING, result=RESCUED),
-    "unrescue": Action(_in(RESCUED), during=UNRESCUING, result=ACTIVE),
+    "rescue": Action(_in(ACTIVE, STOPPED, ERROR), during=RESCUING, result=RESCUED, brings_up=True),
+    "unrescue": Action(_in(RESCUED), during=UNRESCUING, result=ACTIVE, brings_up=True),
     "resize": _MOVE,
     "migrate": _MOVE,
     # active, or stopped if it is shut down
     "confirm_resize": Action(_in(RESIZED), known_as="confirmResize"),
-    "revert_resize": Action(_in(RESIZED), during=RESIZE_REVERTING, known_as="revertResize"),
+    "revert_resize": Action(_in(RESIZED), during=RESIZE_REVERTING, known_as="revertResize", brings_up=True),
     "shelve": Action(_USED, during=SHELVING, result=SHELVED),
     "shelve_offload": Action(_in(SHELVED), during=SHELVING_OFFLOADING, result=SHELVED_OFFLOADED),
     "unshelve": Action(_in(SHELVED, SHELVED_OFFLOADED), during=UNSHELVING, result=ACTIVE),
@@ -198,6 +216,7 @@ ACTIONS: dict[str, Action] = {
         during=REBUILDING,
         then=(REBUILD_BLOCK_DEVICE_MAPPING, REBUILD_SPAWNING),
         dies_to=ERROR,
+        brings_up=True,
     ),
     # Nova's begins in any task_state, and a lock does not keep an instance on a dead host.
     "evacuate": Action(_in(ACTIVE, STOPPED, ERROR), _ON_ONE_HOST, during=REBUILDING, locks=False),
@@ -211,7 +230,7 @@ ACTIONS: dict[str, Action] = {
     "delete": Action(None, None, during=DELETING, result=DELETED, must_have_launched=False),
     "force_delete": Action(None, None, during=DELETING, result=DELETED, must_have_launched=False),
     "soft_delete": Action(None, None, during=SOFT_DELETING, result=SOFT_DELETED, journalled="delete"),
-    "restore": Action(_in(SOFT_DELETED), during=RESTORING, result=ACTIVE),
+    "restore": Action(_in(SOFT_DELETED), during=RESTORING, result=ACTIVE, brings_up=True),
     "set_admin_password": Action(_in(ACTIVE), during=UPDATING_PASSWORD, journalled="changePassword"),
     "live_migrate": Action(_in(ACTIVE, PAUSED), during=MIGRATING, journalled="live-migration"),
     "live_migrate_force_complete": Action(
@@ -242,16 +261,6 @@ POWER_STATES_OF: dict[str, frozenset[int]] = {
 }
 
 
-#: action -> power states in which the guest of an instance that has the action's result is otherwise: somebody else changed it.
-UNDONE: dict[str, frozenset[int]] = {
-    "stop": frozenset((RUNNING, POWER_PAUSED, POWER_SUSPENDED)),
-    "start": frozenset((SHUTDOWN, CRASHED)),
-    "pause": frozenset((RUNNING,)),
-    "unpause": frozenset((POWER_PAUSED,)),
-    "suspend": frozenset((RUNNING,)),
-}
-
-
 def _rule(action: str) -> Action:
     """:raises InvalidInput: there is no such action."""
     rule = ACTIONS.get(action)
@@ -262,7 +271,7 @@ def _rule(action: str) -> Action:
 
 def undone(vm_state: str, power_state: int) -> str | None:
     """The action that makes the guest of an instance again what the instance is; None: it is not otherwise."""
-    found = (name for name, others in UNDONE.items() if ACTIONS[name].result == vm_state and power_state in others)
+    found = (name for name, rule in ACTIONS.items() if rule.result == vm_state and power_state in rule.undone_by)
     return next(found, None)
 
 

@@ -30,18 +30,6 @@ from . import elsewhere
 __all__ = ["Outcome"]  # flows and actions find it here, too
 
 MOST_NAMED = 5
-#: The operations that define or start a guest where the ledger has its instance. Moves check it on their own.
-BRING_UP = (
-    "start",
-    "resume",
-    "soft_reboot",
-    "hard_reboot",
-    "rescue",
-    "unrescue",
-    "restore",
-    "rebuild",
-    "revert_resize",
-)
 WHOSE = "whose"  # the detail of an error that has the instance's name, where Nova's words have its UUID
 
 
@@ -89,7 +77,7 @@ class Operation:
     def is_done(self, vm_state: str, power_state: int = states.NOSTATE) -> bool:
         """Whether ``vm_state`` is already the operation's result, and the guest is not otherwise; never for a reboot."""
         done = vm_state == self.rule.result and vm_state not in (self.rule.vm_states or ())
-        return done and power_state not in states.UNDONE.get(self.name, ())
+        return done and power_state not in self.rule.undone_by
 
     def is_undone(self, vm_state: str, power_state: int) -> bool:
         """Whether the instance is the operation's result, and its guest is not: somebody else changed it."""
@@ -180,13 +168,13 @@ def hosts_to_ask(
 
     :raises InvalidInput: see select().
     """
-    if operation.name not in states.UNDONE:
+    if not operation.rule.undone_by:
         return set()
     return _that_seem_done(operation, select(tx, selection, lock=False), known_hosts)
 
 
 def _that_seem_done(operation: Operation, rows: t.Iterable[Instance], known_hosts: t.Collection[str]) -> set[str]:
-    if operation.name not in states.UNDONE:
+    if not operation.rule.undone_by:
         return set()
     return {str(r.host) for r in rows if operation.is_done(r.vm_state) and r.host in known_hosts}
 
@@ -375,7 +363,7 @@ def enter(
             refused.append(e)
         begun.rows.append(row)
     refuse(refused)
-    if operation.name in BRING_UP:
+    if operation.rule.brings_up:
         refuse(list(elsewhere.refusals(tx, begun.rows).values()))
     start(tx, operation, begun.rows)
     return begun

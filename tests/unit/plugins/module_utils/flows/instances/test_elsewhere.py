@@ -108,7 +108,24 @@ def test_an_orphan_that_is_off_keeps_nobody_from_the_instance(world: World, uuid
     assert "(running)" in refused(world, uuid)
 
 
-@pytest.mark.parametrize("name", operation.BRING_UP)
+BRING_UP = (
+    "start",
+    "resume",
+    "soft_reboot",
+    "hard_reboot",
+    "rescue",
+    "unrescue",
+    "restore",
+    "rebuild",
+    "revert_resize",
+)
+
+
+def test_the_actions_that_bring_up_a_guest() -> None:
+    assert {name for name, rule in states.ACTIONS.items() if rule.brings_up} == set(BRING_UP)
+
+
+@pytest.mark.parametrize("name", BRING_UP)
 def test_what_would_make_a_second_guest_is_refused(world: World, uuid: str, name: str) -> None:
     if name == "revert_resize":
         return  # flows/moves
