@@ -142,7 +142,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.insta
     Disks,
     remove_instance,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.instance_volumes import (
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.group import (
     CLEARING_ARGUMENTS,
     Clearing,
 )

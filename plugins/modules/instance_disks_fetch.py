@@ -164,7 +164,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.disk_
     disk_spec,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.instances import refuse_present
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.instance_volumes import (
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.group import (
     CLEARING_ARGUMENTS,
     Clearing,
 )

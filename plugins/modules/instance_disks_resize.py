@@ -145,11 +145,11 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.disk_
     BLANK_DISKS_ARGUMENT,
     disk_spec,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.instance_volumes import (
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.group import (
     CLEARING_ARGUMENTS,
     Clearing,
+    Group,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.resized_volumes import Group
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.connection import (
     LIBVIRT_ARGUMENTS,
     connect,
@@ -163,10 +163,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_lim
 )
 
 EXCHANGES = {
-    "resized": resized.take,
-    "settled": resized.settle,
-    "undone": partial(resized.back, define=False),
-    "reverted": resized.back,
+    "resized": resized.swap_in,
+    "settled": resized.commit,
+    "undone": partial(resized.roll_back, define=False),
+    "reverted": resized.roll_back,
 }
 STATES = ["prepared", *EXCHANGES]
 

@@ -26,7 +26,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies impo
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import local_disks
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.disk_info import records_of
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.disk_spec import DiskSpec
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.instance_volumes import Clearing
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.group import Clearing
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.removal import LocalVolumes, remove_volumes
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.lvm import lvm
 

@@ -35,7 +35,6 @@ OWN = ("module_utils/core/disks/stores/", "module_utils/hosts/disks/stores/", "m
 NOT_YET = {
     "module_utils/hosts/copies/receiver.py",
     "module_utils/hosts/copies/sender.py",
-    "module_utils/hosts/disks/resized.py",
 }
 
 

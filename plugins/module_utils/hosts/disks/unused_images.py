@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from ...core.disks.local import DISK, image_marker, image_of_base, is_confinable
-from ...core.disks.stores.registry import places, type_of_record
+from ...core.disks.stores.registry import is_file_system, places
 from ...core.errors import InvalidDiskInfo, RemoteError, WaitTimeout
 from ...core.guest.domain.element import parse
 from ..images.backing import read_backing
@@ -218,8 +218,8 @@ def _of_folders(instances_path: str) -> list[str]:
         # Of the folders of instances only: one that is resized has copies that use the same base images.
         records = records_of(parent) if os.path.dirname(parent) == root else {}
         for record in records.values():
-            store, place = type_of_record(record), os.path.join(parent, DISK)
-            if store is not None and store.is_file_system and not os.path.ismount(place):
+            place = os.path.join(parent, DISK)
+            if is_file_system(record) and not os.path.ismount(place):
                 raise InvalidDiskInfo(
                     reason="the disks of instance %s are not mounted on %s, so the base images that they use are unknown"
                     % (os.path.basename(parent), place),

@@ -23,7 +23,8 @@ from ...core.guest.arriving import LocalDisk
 from ...core.guest.arriving_disks import unknown_bytes
 from ..disks.instances import refuse_present
 from ..disks.stores.disk_info import records_of, write_records
-from ..disks.stores.instance_volumes import Clearing, Wanted, begin, finish
+from ..disks.stores.group import Clearing
+from ..disks.stores.instance_volumes import Wanted, begin, finish
 from ..disks.stores.mounted import make_holder
 from ..disks.stores.removal import LocalVolumes, remove_volumes
 from ..images.images import QEMU_IMG_PACKAGE

@@ -27,6 +27,18 @@ def type_of_record(record: t.Any) -> StoreType | None:
     return STORE_TYPES.get(str(record.get("format"))) if isinstance(record, dict) else None
 
 
+def is_volume(record: t.Any) -> bool:
+    """Return whether the disk with this record is a logical volume."""
+    found = type_of_record(record)
+    return found is not None and found.is_volume
+
+
+def is_file_system(record: t.Any) -> bool:
+    """Return whether this record is that of a file system with the disks of an instance."""
+    found = type_of_record(record)
+    return found is not None and found.is_file_system
+
+
 def places(folder: str) -> list[str]:
     """Return the folders in which an instance can have a disk.info. :arg folder: of the instance"""
     return list(dict.fromkeys(each.place(folder) for each in STORE_TYPES.values()))

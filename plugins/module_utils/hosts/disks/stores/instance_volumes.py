@@ -17,7 +17,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ....core.amounts import MIB
-from ....core.disks.local import CLEARS, NONE, SHRED, ZERO
+from ....core.disks.local import NONE, SHRED
 from ....core.errors import BootflowError, CommandFailed, Conflict, DiskFull, VolumeIsBusy
 from ...lvm import lvm
 from ...lvm.lvm import LogicalVolume, VolumeGroup
@@ -25,29 +25,11 @@ from ...lvm.lvm_tags import DELETING, INCOMPLETE, owner_tags
 from ...os import guest_content
 from ...os.batch import progress
 from ...volumes import copy
+from .group import Clearing
 from .instance_tags import INSTANCE, of_instance
 
 #: Seconds after which a volume that is still open counts as in use, because udev scans volumes that were just closed.
 _SETTLES = 10.0
-
-
-CLEARING_ARGUMENTS = {
-    "volume_clear": {"type": "str", "choices": list(CLEARS), "default": ZERO},
-    "volume_clear_size_mb": {"type": "int", "default": 0},
-}
-
-
-@dataclass(frozen=True)
-class Clearing:
-    """How to wipe volumes; ``size_mb``: only the first MiB, 0 for all."""
-
-    how: str = ZERO
-    size_mb: int = 0
-
-    @classmethod
-    def of(cls, arguments: t.Mapping[str, t.Any]) -> Clearing:
-        """By the arguments of a module."""
-        return cls(arguments["volume_clear"], max(0, arguments["volume_clear_size_mb"]))
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,9 @@ from ....core.errors import DriverNotInitialized, MissingLibrary
 from ...lvm import lvm
 from ...os import fstab, mounts
 from .disk_info import records_of
+from .group import Clearing
 from .instance_tags import of_instance
-from .instance_volumes import Clearing, remove
+from .instance_volumes import remove
 
 
 @dataclass(frozen=True)

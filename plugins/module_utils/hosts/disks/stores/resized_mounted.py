@@ -14,35 +14,98 @@ from __future__ import annotations
 import contextlib
 import os
 import typing as t
+from dataclasses import replace
 
-from ....core.disks.local import DISK, volume_name
-from ....core.disks.stores.registry import type_of_record
+from ....core.disks.local import DISK, QCOW2, volume_name
+from ....core.disks.stores.registry import is_file_system
+from ....core.errors import InvalidDiskInfo
 from ...lvm import lvm
 from ...os import fstab, mounts
 from .disk_info import records_of, write_records
+from .disk_spec import DiskSpec, disk_size
+from .group import Group
 from .instance_tags import of_instance
 from .instance_volumes import finish
 from .mounted import format_holder, holder_record, mount_again, mount_holder
 from .qcow2_room import volume_room
-from .resized_volumes import NEW, Group
+from .resize import Records
+from .resized_files import check_files, fill
+from .resized_volumes import NEW, ResizedVolumes
 
 
-def is_holder(records: t.Mapping[str, t.Any]) -> bool:
-    """Whether the records of an instance's folder are those of a file system in which it has its disks."""
-    store = type_of_record(records.get(DISK))
-    return store is not None and store.is_file_system
+class ResizedMounted(ResizedVolumes):
+    """The files in the file system of the instance."""
+
+    def place(self, folder: str) -> str:
+        return mount_again(self.group.vg, folder) if _is_holder(records_of(folder)) else folder
+
+    def check(self, folder: str, records: Records, made: t.Sequence[DiskSpec]) -> int:
+        if _is_holder(records_of(folder)):
+            return check_files(os.path.join(folder, DISK), records)
+        needed = super().check(folder, records, made)
+        if records:
+            raise InvalidDiskInfo(
+                reason="the disks in folder %s are not in a file system of their own" % folder,
+                remedy="Set the bootflow_disk_backend with which the instance was booted for the host.",
+            )
+        return needed
+
+    def copy(
+        self,
+        folder: str,
+        part: str,
+        records: Records,
+        sizes: t.Mapping[str, int],
+        made: t.Sequence[DiskSpec],
+        needed: int,
+    ) -> dict[str, t.Any]:
+        """See Resize.copy(). The room for the copies is that of the volume group."""
+        blank = [replace(spec, backend=QCOW2) for spec in made]
+        room = [max(int(r["virtual_size"]), sizes.get(n, 0)) for n, r in records.items()]
+        room += [disk_size(spec, None) for spec in blank]
+        if not room:
+            write_records(part, {})
+            return {}
+        with _made(self.group, folder, part, room) as target:
+            return fill(os.path.join(folder, DISK), target, records, sizes, blank)
+
+    def close(self, folder: str) -> None:
+        """Unmount what is mounted of the instance.
+
+        :raises VolumeIsBusy: a disk is open. :raises InvalidInput: something else is mounted in its folder.
+        """
+        lvs = of_instance(lvm.read_group(self.group.vg, self.group.ledger_id), os.path.basename(folder))
+        for each in mounts.ours_below(folder, [lvm.device_path(self.group.vg, lv.name) for lv in lvs]):
+            mounts.unmount(each.place)
+
+    def files_of(self, names: t.Collection[str]) -> t.Collection[str]:
+        return ()
+
+    def swap_in(self, folder: str, gone: t.Collection[str], records: t.Mapping[str, t.Any]) -> None:
+        super().swap_in(folder, gone, records)
+        self._follow(folder, records)
+
+    def roll_back(self, folder: str, added: t.Collection[str], records: t.Mapping[str, t.Any]) -> None:
+        super().roll_back(folder, added, records)
+        self._follow(folder, records)
+
+    def _follow(self, folder: str, records: t.Mapping[str, t.Any]) -> None:
+        """Mount the file system of these records, also when the host restarts; without one, nothing is mounted."""
+        if _is_holder(records):
+            mount_again(self.group.vg, folder)
+            return
+        fstab.remove(os.path.basename(folder))
+        with contextlib.suppress(OSError):
+            os.rmdir(os.path.join(folder, DISK))
 
 
-def place_of(group: Group, folder: str) -> str:
-    """The folder in which the instance has its disks: a file system is mounted there.
-
-    :raises InvalidDiskInfo: its logical volume does not exist.
-    """
-    return mount_again(group.vg, folder) if is_holder(records_of(folder)) else folder
+def _is_holder(records: t.Mapping[str, t.Any]) -> bool:
+    """Return whether the records of an instance's folder are those of a file system in which it has its disks."""
+    return is_file_system(records.get(DISK))
 
 
 @contextlib.contextmanager
-def made(group: Group, folder: str, part: str, sizes: t.Sequence[int]) -> t.Iterator[str]:
+def _made(group: Group, folder: str, part: str, sizes: t.Sequence[int]) -> t.Iterator[str]:
     """A new file system for disks of these sizes, which is mounted in ``part`` meanwhile, and has its record there.
 
     :raises DiskFull: the group has no room for it.
@@ -57,29 +120,3 @@ def made(group: Group, folder: str, part: str, sizes: t.Sequence[int]) -> t.Iter
     mounts.unmount(place)
     os.rmdir(place)
     finish(group.vg, [name])
-
-
-def close(folder: str) -> None:
-    """Nothing is mounted in this folder. :raises VolumeIsBusy: a file there is open."""
-    for each in mounts.below(folder):
-        mounts.unmount(each.place)
-
-
-def unmount(group: Group, folder: str) -> None:
-    """Nothing of the instance is mounted.
-
-    :raises VolumeIsBusy: a disk is open. :raises InvalidInput: something else is mounted in its folder.
-    """
-    lvs = of_instance(lvm.read_group(group.vg, group.ledger_id), os.path.basename(folder))
-    for each in mounts.ours_below(folder, [lvm.device_path(group.vg, lv.name) for lv in lvs]):
-        mounts.unmount(each.place)
-
-
-def follow(group: Group, folder: str, records: t.Mapping[str, t.Any]) -> None:
-    """The file system of these records is mounted, also when the host restarts; without one, nothing is."""
-    if is_holder(records):
-        mount_again(group.vg, folder)
-        return
-    fstab.remove(os.path.basename(folder))
-    with contextlib.suppress(OSError):
-        os.rmdir(os.path.join(folder, DISK))

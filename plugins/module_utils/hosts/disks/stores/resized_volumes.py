@@ -14,64 +14,77 @@ All have the instance's tags: they are removed with it.
 
 from __future__ import annotations
 
-import contextlib
 import typing as t
-from dataclasses import dataclass, field, replace
 
 from ....core.disks.local import DISK, volume_name
 from ....core.disks.stores.lvm import Lvm
-from ....core.disks.stores.registry import NEED_GROUP, type_of_record
-from ....core.errors import BootflowError, InvalidDiskInfo
+from ....core.disks.stores.registry import STORE_TYPES, is_volume
+from ....core.errors import InvalidDiskInfo
 from ...lvm import lvm
 from ...lvm.lvm_tags import DELETING
 from ...os.batch import progress
 from ...os.paths import checked_disk_name
+from ...os.room import check_room
 from ...volumes.copy import flush, zero
-from .disk_info import record_of, records_of
+from .disk_info import record_of, write_records
 from .disk_spec import DiskSpec, disk_size
 from .files import format_disk
+from .group import Group
 from .instance_tags import of_instance
-from .instance_volumes import Clearing, Wanted, activate, begin, check_closed, finish, remove, whole
+from .instance_volumes import Wanted, activate, begin, check_closed, finish, remove, whole
+from .resize import Records
+from .resized_files import ResizedFiles, check_files, fill
 from .volumes import write_image
 
 NEW, OLD = ".resize.new", ".resize.old"
 
 
-@dataclass(frozen=True)
-class Group:
-    """The volume group in which an instance has its disks ("": none), and how what is removed there is cleared."""
+class ResizedVolumes(ResizedFiles):
+    """Logical volumes of the instance, and files in its folder: the setting of its host may have changed since."""
 
-    vg: str = ""
-    ledger_id: str = ""
-    clearing: Clearing = field(default_factory=Clearing)
+    def check(self, folder: str, records: Records, made: t.Sequence[DiskSpec]) -> int:
+        return check_files(folder, _files(records))
+
+    def copy(
+        self,
+        folder: str,
+        part: str,
+        records: Records,
+        sizes: t.Mapping[str, int],
+        made: t.Sequence[DiskSpec],
+        needed: int,
+    ) -> dict[str, t.Any]:
+        check_room(folder, needed)
+        # Before one is created, because roll_back() finds the group here.
+        write_records(part, {DISK: {"format": Lvm.name, "volume_group": self.group.vg}})
+        files = _files(records)
+        volumes = {n: r for n, r in records.items() if n not in files}
+        in_group = [spec for spec in made if STORE_TYPES[spec.backend].is_volume]
+        write_records(part, _copied(self.group, folder.rpartition("/")[2], volumes, sizes, in_group))
+        return fill(folder, part, files, sizes, [spec for spec in made if spec not in in_group])
+
+    def swap_in(self, folder: str, gone: t.Collection[str], records: t.Mapping[str, t.Any]) -> None:
+        _exchange(self.group, folder.rpartition("/")[2], gone)
+
+    def is_swapped_in(self, uuid: str, added: t.Collection[str]) -> bool:
+        return bool(_exchanged(_names(self.group, uuid), uuid, added))
+
+    def roll_back(self, folder: str, added: t.Collection[str], records: t.Mapping[str, t.Any]) -> None:
+        _bring_back(self.group, folder.rpartition("/")[2], added)
+
+    def discard_copies(self, uuid: str) -> bool:
+        return _drop(self.group, uuid, NEW)
+
+    def commit(self, uuid: str) -> bool:
+        return _drop(self.group, uuid, NEW, OLD)
 
 
-NO_GROUP = Group()
+def _files(records: Records) -> dict[str, t.Mapping[str, t.Any]]:
+    """Return the records of disks that are no logical volumes."""
+    return {name: record for name, record in records.items() if not is_volume(record)}
 
 
-def recorded(given: Group, *folders: str) -> Group:
-    """``given`` with the group that the records in these folders name, "" where none does: the host's setting may have changed since."""
-    found = {
-        str(record.get("volume_group"))
-        for folder in folders
-        for record in records_of(folder).values()
-        if isinstance(record, dict) and record.get("format") in NEED_GROUP
-    }
-    return replace(given, vg=min(found, default=""))
-
-
-def is_volume(record: t.Mapping[str, t.Any]) -> bool:
-    """Return whether the disk with this record is a logical volume."""
-    store = type_of_record(record)
-    return store is not None and store.is_volume
-
-
-def of_group(group: Group) -> dict[str, t.Any]:
-    """Records from which recorded() gives the group, before there are disks."""
-    return {DISK: {"format": Lvm.name, "volume_group": group.vg}}
-
-
-def copied(
+def _copied(
     group: Group, uuid: str, records: t.Mapping[str, t.Any], sizes: t.Mapping[str, int], made: t.Sequence[DiskSpec]
 ) -> dict[str, t.Any]:
     """Copies of these disks, not smaller than ``sizes``, and the disks that are ``made``. Returns the records of both.
@@ -112,10 +125,8 @@ def _grown(group: lvm.VolumeGroup, record: t.Mapping[str, t.Any], size: int) -> 
     return max(group.rounded(size), group.rounded(int(record["virtual_size"])))
 
 
-def exchange(group: Group, uuid: str, gone: t.Collection[str]) -> None:
-    """The copies are the disks. :arg gone: disks that the instance has no more"""
-    if not group.vg:
-        return
+def _exchange(group: Group, uuid: str, gone: t.Collection[str]) -> None:
+    """Rename the disks, and then the copies. :arg gone: disks that the instance has no more"""
     with lvm.group_lock(group.vg):
         there = _names(group, uuid)
         for name in sorted({*_with(there, NEW), *(volume_name(uuid, n) for n in gone)}):
@@ -125,21 +136,14 @@ def exchange(group: Group, uuid: str, gone: t.Collection[str]) -> None:
                 lvm.rename(group.vg, name + NEW, name)
 
 
-def is_exchanged(group: Group, uuid: str, added: t.Collection[str]) -> bool:
-    """Whether bring_back() has something to do."""
-    return bool(group.vg and _exchanged(_names(group, uuid), uuid, added))
-
-
 def _exchanged(there: t.Collection[str], uuid: str, added: t.Collection[str]) -> list[str]:
     """Names of disks of which the copy is the disk, or the one that the instance had has no name of a disk yet."""
     names = {*_with(there, OLD), *(volume_name(uuid, n) for n in added)}
     return sorted(n for n in names if n + OLD in there or (n in there and n + NEW not in there))
 
 
-def bring_back(group: Group, uuid: str, added: t.Collection[str]) -> None:
-    """The opposite of exchange(). :arg added: disks that the instance did not have"""
-    if not group.vg:
-        return
+def _bring_back(group: Group, uuid: str, added: t.Collection[str]) -> None:
+    """Do the opposite of _exchange(). :arg added: disks that the instance did not have"""
     with lvm.group_lock(group.vg):
         there = _names(group, uuid)
         for name in _exchanged(there, uuid, added):
@@ -150,22 +154,14 @@ def bring_back(group: Group, uuid: str, added: t.Collection[str]) -> None:
                 lvm.rename(group.vg, name + OLD, name)
 
 
-def drop(group: Group, uuid: str, *ends: str) -> bool:
-    """Clear and remove the logical volumes with these ends of names. Whether there were any.
+def _drop(group: Group, uuid: str, *ends: str) -> bool:
+    """Clear and remove the logical volumes with these ends of names. Returns whether there were any.
 
     :raises VolumeIsBusy: one is open.
     """
-    if not group.vg:
-        return False
     found = [lv for lv in of_instance(lvm.read_group(group.vg, group.ledger_id), uuid) if lv.name.endswith(ends)]
     remove(group.vg, found, group.clearing)
     return bool(found)
-
-
-def drop_if_possible(group: Group, uuid: str) -> None:
-    """Remove the copies after a failure, which is the error that is reported. What stays is removed by the next resize, or with the instance."""
-    with contextlib.suppress(BootflowError, OSError):
-        drop(group, uuid, NEW)
 
 
 def _names(group: Group, uuid: str) -> set[str]:

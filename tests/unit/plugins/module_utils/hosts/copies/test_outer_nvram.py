@@ -184,14 +184,14 @@ def test_a_resize_on_the_same_host_keeps_them(host: Host, end: str) -> None:
     host.of_libvirt.write_bytes(VARIABLES)
     host.leave()
     resized.prepare(host.instances, "", UUID, {})
-    resized.take(host, host.instances, "", UUID)
+    resized.swap_in(host, host.instances, "", UUID)
     assert host.nvram.read_bytes() == VARIABLES and not host.defined
     if end == "settle":
-        resized.settle(host, host.instances, "", UUID)
+        resized.commit(host, host.instances, "", UUID)
         assert host.nvram.read_bytes() == VARIABLES
         return
     host.nvram.write_bytes(HEAD.ljust(8192, b"\1"))  # what the guest writes after its resize
-    resized.back(host, host.instances, "", UUID)
+    resized.roll_back(host, host.instances, "", UUID)
     assert host.nvram.read_bytes() == VARIABLES and parse(host.defined).findtext("os/nvram") == str(host.nvram)
 
 

@@ -25,8 +25,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks impor
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.local_disks import ensure_disks
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores import instance_volumes
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.disk_spec import DiskSpec
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.group import Clearing
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.instance_tags import by_instance
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.instance_volumes import Clearing
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.registry import store_of
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.removal import LocalVolumes
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images.images import BaseImage

@@ -23,7 +23,11 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.errors impor
     InvalidDiskInfo,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import resized
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores import files
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores import (
+    files,
+    resized_files,
+    resized_volumes,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.disk_info import (
     records_of,
     write_records,
@@ -183,13 +187,13 @@ class Host:
         return True
 
     def take(self) -> bool:
-        return bool(resized.take(self, self.path, "", UUID)["changed"])
+        return bool(resized.swap_in(self, self.path, "", UUID)["changed"])
 
     def settle(self) -> bool:
-        return bool(resized.settle(self, self.path, "", UUID)["changed"])
+        return bool(resized.commit(self, self.path, "", UUID)["changed"])
 
     def back(self, define: bool = True) -> bool:
-        return bool(resized.back(self, self.path, "", UUID, define)["changed"])
+        return bool(resized.roll_back(self, self.path, "", UUID, define)["changed"])
 
     def start(self) -> None:
         """As a hard reboot with the new flavor."""
@@ -228,9 +232,16 @@ def count_changes(monkeypatch: pytest.MonkeyPatch, made: t.Any) -> None:
         return call
 
     fakes = {n: counted(getattr(os, n)) for n in ("rename", "link", "rmdir", "chmod")}
-    monkeypatch.setattr(resized, "os", types.SimpleNamespace(**{**vars(os), **fakes}))
-    for name in ("write_file", "remove_files", "write_records", "make_dirs", "grow", "ensure_files"):
-        monkeypatch.setattr(resized, name, counted(getattr(resized, name)))
+    counting = types.SimpleNamespace(**{**vars(os), **fakes})
+    for module, names in (
+        (resized, ("write_file", "remove_files", "write_records", "make_dirs")),
+        (resized_files, ("grow", "ensure_files", "write_records")),
+        (resized_volumes, ("write_records",)),
+    ):
+        if hasattr(module, "os"):
+            monkeypatch.setattr(module, "os", counting)
+        for name in names:
+            monkeypatch.setattr(module, name, counted(getattr(module, name)))
     # A process that is killed removes nothing more.
     trees = types.SimpleNamespace(**{**vars(shutil), "rmtree": counted(shutil.rmtree)})
     monkeypatch.setattr(resized, "shutil", trees)
@@ -525,7 +536,7 @@ def test_a_folder_or_guest_of_another_ledger(host: Host) -> None:
     files.make_dirs(host.folder)
     with open(host.disk("ledger"), "w", encoding="utf-8") as file:
         file.write("theirs\n")
-    for call in (resized.take, resized.settle, resized.back):
+    for call in (resized.swap_in, resized.commit, resized.roll_back):
         with pytest.raises(Conflict, match="theirs"):
             call(host, host.path, "mine", UUID)
     with pytest.raises(Conflict, match="theirs"):

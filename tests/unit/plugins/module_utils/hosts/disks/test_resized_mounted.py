@@ -30,6 +30,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.store
     instance_volumes,
     mounted,
     removal,
+    resized_files,
     resized_mounted,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.disk_info import (
@@ -37,7 +38,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.store
     write_records,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.disk_spec import DiskSpec
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.instance_volumes import Clearing
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.group import Clearing
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.qcow2_room import volume_room
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.lvm import lvm
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import fstab, mounts
@@ -230,13 +231,13 @@ class Host(test_resized.Host):
         return resized.prepare(self.path, LEDGER, UUID, {"disk": 8 * MIB}, ["disk.eph0"], MADE, GROUP)
 
     def take(self) -> bool:
-        return bool(resized.take(self, self.path, LEDGER, UUID, GROUP)["changed"])
+        return bool(resized.swap_in(self, self.path, LEDGER, UUID, GROUP)["changed"])
 
     def settle(self) -> bool:
-        return bool(resized.settle(self, self.path, LEDGER, UUID, GROUP)["changed"])
+        return bool(resized.commit(self, self.path, LEDGER, UUID, GROUP)["changed"])
 
     def back(self, define: bool = True) -> bool:
-        return bool(resized.back(self, self.path, LEDGER, UUID, define, GROUP)["changed"])
+        return bool(resized.roll_back(self, self.path, LEDGER, UUID, define, GROUP)["changed"])
 
     def attempt(self, step: t.Callable[[], t.Any], changes: int) -> bool:
         """Whether it came to its end before it was killed."""
@@ -498,7 +499,7 @@ def test_what_a_resize_that_failed_made_is_removed(host: Host, monkeypatch: pyte
     def full(*_args: t.Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(resized, "fsync", full)
+    monkeypatch.setattr(resized_files, "fsync", full)
     with pytest.raises(DiskFull):
         host.prepare(disk=8 * MIB)
     assert host.extra() == set() and host.is_as_before() and host.cleared == [NEW]

@@ -29,7 +29,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.store
     write_records,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.disk_spec import DiskSpec
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.instance_volumes import Clearing
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.group import Clearing, Group
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.lvm import lvm
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volumes import copy
 
@@ -41,7 +41,7 @@ MIB = 1024**2
 EXTENT = 4 * MIB
 LEDGER = "1ed9e000-0000-4000-8000-000000000001"
 TAGS = ["bootflow", "bootflow.instance=" + UUID, "bootflow.ledger=" + LEDGER]
-GROUP = resized_volumes.Group("vg", LEDGER, Clearing())
+GROUP = Group("vg", LEDGER, Clearing())
 MADE = (DiskSpec("disk.aaa", "ephemeral", EXTENT, "lvm", fs="none"), DiskSpec("disk.swap", "swap", EXTENT, "lvm"))
 
 
@@ -132,13 +132,13 @@ class Host(test_resized.Host):
         return True
 
     def take(self) -> bool:
-        return bool(resized.take(self, self.path, LEDGER, UUID, GROUP)["changed"])
+        return bool(resized.swap_in(self, self.path, LEDGER, UUID, GROUP)["changed"])
 
     def settle(self) -> bool:
-        return bool(resized.settle(self, self.path, LEDGER, UUID, GROUP)["changed"])
+        return bool(resized.commit(self, self.path, LEDGER, UUID, GROUP)["changed"])
 
     def back(self, define: bool = True) -> bool:
-        return bool(resized.back(self, self.path, LEDGER, UUID, define, GROUP)["changed"])
+        return bool(resized.roll_back(self, self.path, LEDGER, UUID, define, GROUP)["changed"])
 
     def attempt(self, step: t.Callable[[], t.Any], changes: int) -> bool:
         """Whether it came to its end before it was killed."""
@@ -339,10 +339,10 @@ def test_the_first_disk_is_killed_at_every_change(host: Host) -> None:
     """Nothing but what the copying left tells where its disk was to be."""
     host.model.lvs.clear()
     os.unlink(os.path.join(host.folder, "disk.info"))
-    elsewhere = resized_volumes.Group("", LEDGER, Clearing())
+    elsewhere = Group("", LEDGER, Clearing())
     for changes in range(60):
         whole = host.attempt(lambda: resized.prepare(host.path, LEDGER, UUID, {}, (), MADE, GROUP), changes)
-        resized.back(host, host.path, LEDGER, UUID, True, elsewhere)
+        resized.roll_back(host, host.path, LEDGER, UUID, True, elsewhere)
         assert host.names() == set() and host.extra() == set()
         if whole:
             break
@@ -394,7 +394,7 @@ def test_all_of_them_are_removed_with_the_instance(host: Host) -> None:
 
 def test_a_group_that_the_host_has_no_more_names_nothing(host: Host) -> None:
     """Where its disks are stands with them, not in the host's settings of today."""
-    elsewhere = resized_volumes.Group("other", LEDGER, Clearing())
+    elsewhere = Group("other", LEDGER, Clearing())
     resized.prepare(host.path, LEDGER, UUID, {"disk": 2 * EXTENT}, group=elsewhere)
-    assert resized.take(host, host.path, LEDGER, UUID, elsewhere)["changed"] and host.has(b"before", 2 * EXTENT)
-    assert resized.back(host, host.path, LEDGER, UUID, True, elsewhere)["changed"] and host.has(b"before", EXTENT)
+    assert resized.swap_in(host, host.path, LEDGER, UUID, elsewhere)["changed"] and host.has(b"before", 2 * EXTENT)
+    assert resized.roll_back(host, host.path, LEDGER, UUID, True, elsewhere)["changed"] and host.has(b"before", EXTENT)
