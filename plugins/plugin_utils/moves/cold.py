@@ -64,22 +64,22 @@ class ColdMove(ColdHosts):
     # --- check and begin ------------------------------------------------------------------------------------------------
 
     def _wanted(self) -> cold.Wanted:
-        found = catalogue.parse_catalogue(
+        parsed = catalogue.parse_catalogue(
             self.options["flavors"], None, None, None, None, self.options["pci_alias"], default_project=""
         )
         flavor: Flavor | None = None
         flavors: dict[str, Flavor] = {}
         if self.operation is cold_life.RESIZE and self.options["follow_file"]:
             of_file = apply_plan.registered(self.action, apply_plan.BEGUN).get("flavors") or {}
-            flavors = {uuid: found.flavor(name) for uuid, name in of_file.items()}
+            flavors = {uuid: parsed.flavor(name) for uuid, name in of_file.items()}
         elif self.operation is cold_life.RESIZE:
             if not self.options["flavor"]:
                 raise errors.InvalidInput(
                     message="bootflow_resize_flavor is not set", remedy="Name the flavor that the instances are to get."
                 )
-            flavor = found.flavor(self.options["flavor"])
+            flavor = parsed.flavor(self.options["flavor"])
         selection = Selection.from_options(self.options)
-        return resize_settings.wanted(self.action, selection, found.pci_aliases, flavor, flavors)
+        return resize_settings.wanted(self.action, selection, parsed.pci_aliases, flavor, flavors)
 
     def _check(self) -> Result:
         """Fail before any host is asked for anything. Returns the hosts that should report before others are chosen."""
@@ -103,12 +103,12 @@ class ColdMove(ColdHosts):
 
         def begin(tx: Transaction) -> tuple[revert.Reverting, Flavors, set[str]]:
             recovery.settle_on_lost_hosts(tx, selection)
-            found = {h: silence_in(h, reports.get(h) or {}) for h in revert.former_hosts(tx, selection)}
-            silent = {h: e for h, e in found.items() if e is not None}
-            heard = [h for h in found if h not in silent and reports[h].get("compute_node")]
-            has = {h: host_reports.instances_in(reports[h]) for h in heard}
+            silences = {h: silence_in(h, reports.get(h) or {}) for h in revert.former_hosts(tx, selection)}
+            silent = {h: e for h, e in silences.items() if e is not None}
+            heard = [h for h in silences if h not in silent and reports[h].get("compute_node")]
+            reported = {h: host_reports.instances_in(reports[h]) for h in heard}
             limits, inventory = self.options["quotas"], all_of(self.action)
-            begun = revert.begin_revert(tx, selection, known, limits, silent, inventory, has)
+            begun = revert.begin_revert(tx, selection, known, limits, silent, inventory, reported)
             down = nodes.forced_down(tx)
             self._check_limit(tx, begun.moving, down)
             return begun, cold_life.flavor_names(tx, begun.moving), down
@@ -162,8 +162,8 @@ class ColdMove(ColdHosts):
         :arg down: hosts that are forced down, which instances leave without an answer
         """
         old, new = self._in_order(*flavors)
-        had, has = self._in_order(m.move.old_disks, m.move.new_disks)
-        changes = local_disks.changes(had or (), has or ())
+        old_disks, new_disks = self._in_order(m.move.old_disks, m.move.new_disks)
+        changes = local_disks.changes(old_disks or (), new_disks or ())
         if NVRAM in journey.left:
             changes.append("UEFI variables: new, with other keys")
         return {
@@ -222,15 +222,15 @@ class ColdMove(ColdHosts):
         return {**_NOT_SWITCHED, "to_settle": list(items), "hosts": sorted({i["destination"] for i in items.values()})}
 
     def _switch(self) -> Result:
-        """Take the instances whose disks have arrived to their destinations."""
+        """Relocate the instances whose disks have arrived."""
         if self.action.check_mode:
             return _NOT_SWITCHED
         items, departed, arrived = self.items(), self.answers("depart"), self.answers("arrive")
-        found = {u: verdicts.arrival(departed[u], arrived[u]) for u in items}
-        problems = {u: its.error for u, its in found.items() if its.error}
+        arrivals = {u: verdicts.arrival(departed[u], arrived[u]) for u in items}
+        problems = {u: arrival.error for u, arrival in arrivals.items() if arrival.error}
         able = [u for u in items if u not in problems]
         moved = {m.uuid for m in self.action.open_ledger().transact(cold_life.switch, able)} if able else set()
-        reached = sorted(u for u, its in found.items() if its.reached)
+        reached = sorted(u for u, arrival in arrivals.items() if arrival.reached)
         return {
             "changed": bool(moved),
             "switched": sorted(moved),
@@ -258,11 +258,11 @@ class ColdMove(ColdHosts):
         if self.action.check_mode:
             empty: dict[str, t.Any] = {"results": {}, "start": {}, "undone": {}, "reconnect": {}}
             return {"changed": False, **empty, "hosts": [], "storage_hosts": []}
-        items, found = self.items(), self._verdicts()
-        back = [u for u, verdict in found.items() if verdict.comes_back]
-        lost = [u for u, verdict in found.items() if verdict.lost]
+        items, decided = self.items(), self._verdicts()
+        back = [u for u, verdict in decided.items() if verdict.comes_back]
+        lost = [u for u, verdict in decided.items() if verdict.lost]
         went = {m.uuid for m in self.action.open_ledger().transact(cold_life.roll_back, back, lost)} if back else set()
-        at_home = [u for u, verdict in found.items() if not verdict.over or u in went]
+        at_home = [u for u, verdict in decided.items() if not verdict.over or u in went]
         taken_over = self.result("switch")["lost"]
         owned = [u for u in at_home if u not in taken_over]
         storage_hosts, lacking = self._follow(owned) if owned else ([], set())
@@ -278,10 +278,10 @@ class ColdMove(ColdHosts):
             "undone": self._by_source([u for u in at_home if u in went and on_one_host(items[u])]),
             "reconnect": self._by_source(sorted(lacking)),
         }
-        hosts = {host for its in work.values() for host in its}
+        hosts = {host for of_hosts in work.values() for host in of_hosts}
         return {
             "changed": bool(went),
-            "results": {u: asdict(verdict) for u, verdict in found.items()},
+            "results": {u: asdict(verdict) for u, verdict in decided.items()},
             **work,
             "hosts": sorted({*hosts, *self.result("begin").get("sources", [])}),
             "storage_hosts": storage_hosts,
@@ -293,40 +293,42 @@ class ColdMove(ColdHosts):
     def _verdicts(self) -> dict[str, Verdict]:
         """Return where each instance stays. Warns of destinations that are lost."""
         switched, answers = self.result("switch"), self.answers("settle")
-        found = {}
+        decided = {}
         for uuid, item in self.items().items():
-            came, reached = uuid in switched["switched"], uuid in switched["to_settle"]
+            switched_over, reached = uuid in switched["switched"], uuid in switched["to_settle"]
             error = switched["problems"].get(uuid)
-            found[uuid] = verdict = verdicts.settled(self._move(item), came, reached, error, answers[uuid])
+            decided[uuid] = verdict = verdicts.settled(self._move(item), switched_over, reached, error, answers[uuid])
             if verdict.lost:
                 warn_of_leftovers(self.action, item["destination"], {uuid: errors.from_dict(verdict.lost)})
-        return found
+        return decided
 
     def _by_source(self, uuids: t.Sequence[str]) -> dict[str, list[str]]:
-        items, found = self.items(), t.cast("dict[str, list[str]]", {})
+        items, by_source = self.items(), t.cast("dict[str, list[str]]", {})
         for uuid in uuids:
-            found.setdefault(items[uuid]["source"], []).append(uuid)
-        return found
+            by_source.setdefault(items[uuid]["source"], []).append(uuid)
+        return by_source
 
     # --- finish ---------------------------------------------------------------------------------------------------------
 
     def _finish(self) -> Result:
         begun, items = self.result("begin"), self.items()
         endings = {} if self.action.check_mode else self._endings()
-        failed = {u: its.error for u, its in endings.items() if its.error is not None}
+        failed = {u: end.error for u, end in endings.items() if end.error is not None}
         if endings:
-            results = {u: cold_life.Result(*its) for u, its in endings.items()}
+            results = {u: cold_life.Result(*end) for u, end in endings.items()}
             failed = self.action.open_ledger().transact(cold_life.finish, self.operation, results)
-        stays = {u: its["stays"] for u, its in self.result("back").get("results", {}).items()}
+        stays = {u: verdict["stays"] for u, verdict in self.result("back").get("results", {}).items()}
         shown = []
         for uuid, item in items.items():
-            there = stays.get(uuid, not self.reverts)
+            on_destination = stays.get(uuid, not self.reverts)
             ending, problem = endings.get(uuid, Ending()), failed.get(uuid)
             shown.append(
                 {
                     **{n: item[n] for n in ("name", "uuid", "source", "destination")},
-                    "host": item["destination"] if there else item["source"],
-                    "vm_state": verdicts.vm_state(states.ACTIVE if item["runs"] else states.STOPPED, there, ending),
+                    "host": item["destination"] if on_destination else item["source"],
+                    "vm_state": verdicts.vm_state(
+                        states.ACTIVE if item["runs"] else states.STOPPED, on_destination, ending
+                    ),
                     "power_state": ending.power_state,
                     **{n: item[n] for n in ("disk_changes", "flavor_change")},
                     "error": None if problem is None else problem.as_dict(),
@@ -341,10 +343,10 @@ class ColdMove(ColdHosts):
     def _endings(self) -> dict[str, Ending]:
         """Return what came of each instance."""
         back, answers = self.result("back"), self.answers("return")
-        starts, restores = ({u for its in back[n].values() for u in its} for n in ("start", "undone"))
+        starts, restores = ({u for uuids in back[n].values() for u in uuids} for n in ("start", "undone"))
         return {
-            u: verdicts.ending(Verdict(**its), answers[u], u in starts, u in restores)
-            for u, its in back["results"].items()
+            u: verdicts.ending(Verdict(**verdict), answers[u], u in starts, u in restores)
+            for u, verdict in back["results"].items()
         }
 
     def _reason(self, unchanged: Item) -> str:

@@ -57,8 +57,8 @@ class ColdHosts(Stages):
         return {"depart": self._depart, "arrive": self._arrive, "settle": self._settle, "return": self._return}
 
     def lost_in(self, tx: Transaction, uuids: t.Collection[str]) -> Failed:
-        kept = {m.uuid for m in cold_life.load(tx, sorted(uuids))}
-        return cold_life.ownership_errors(tx, set(uuids) - kept)
+        owned = {m.uuid for m in cold_life.load(tx, sorted(uuids))}
+        return cold_life.ownership_errors(tx, set(uuids) - owned)
 
     def _lost_on(self, host: str) -> Failed:
         """Return why instances that come to this host or leave it are no longer this run's."""
@@ -66,8 +66,8 @@ class ColdHosts(Stages):
 
     def _report_of(self, host: str) -> t.Mapping[str, t.Any]:
         """Return what the host reported in this run."""
-        found = host_variables.results(self.action.task_vars["hostvars"], [host], host_reports.REPORTED)
-        return found.get(host) or {}
+        reports = host_variables.results(self.action.task_vars["hostvars"], [host], host_reports.REPORTED)
+        return reports.get(host) or {}
 
     def _power(self, domains: t.Sequence[t.Mapping[str, t.Any]], state: str) -> tuple[Outcomes, Failed]:
         settings = host_settings.of(self.action)
@@ -92,8 +92,8 @@ class ColdHosts(Stages):
     def _depart(self, host: str) -> Result:
         """Shut the guests down, disconnect the host from their volumes, and offer their disks. A guest whose destination does not answer runs on."""
         items = self.items_on(host, "source")
-        gone = self._lost_on(host)
-        failed = {i["uuid"]: e for i in items if (e := gone.get(i["uuid"]) or self._refusal(i)) is not None}
+        lost = self._lost_on(host)
+        failed = {i["uuid"]: e for i in items if (e := lost.get(i["uuid"]) or self._refusal(i)) is not None}
         items = [i for i in items if i["uuid"] not in failed]
         with contextlib.closing(self.action.open_ledger()) as ledger:
             volumes = ledger.inspect(sources_on, host, [i["uuid"] for i in items])
@@ -157,14 +157,14 @@ class ColdHosts(Stages):
 
     def _arrive(self, host: str) -> Result:
         """Fetch the disks from where they are offered, and copy those of instances that are resized here."""
-        items, gone = self.items_on(host, "destination"), self._lost_on(host)
-        departed = {u: a for u, a in self.answers("depart").items() if not a.get("error") and u not in gone}
+        items, lost = self.items_on(host, "destination"), self._lost_on(host)
+        departed = {u: a for u, a in self.answers("depart").items() if not a.get("error") and u not in lost}
         coming = [i for i in items if i["uuid"] in departed]
         offered = [i for i in coming if not on_one_host(i) and (departed[i["uuid"]].get("files") or not i["files"])]
         fetched = self.guarded([i["uuid"] for i in offered], lambda: self._fetch(offered, departed))
-        here = [{**self._to_have(i), "left": i["disks"]["left"]} for i in coming if on_one_host(i)]
-        copied = self._resize_disks("prepared", here)
-        refused = {i["uuid"]: {"error": gone[i["uuid"]].as_dict()} for i in items if i["uuid"] in gone}
+        resized = [{**self._to_have(i), "left": i["disks"]["left"]} for i in coming if on_one_host(i)]
+        copied = self._resize_disks("prepared", resized)
+        refused = {i["uuid"]: {"error": lost[i["uuid"]].as_dict()} for i in items if i["uuid"] in lost}
         return {"outcomes": {**refused, **fetched, **copied}}
 
     def _fetch(self, items: t.Sequence[Item], departed: t.Mapping[str, Answer]) -> tuple[Outcomes, Failed]:
@@ -176,10 +176,10 @@ class ColdHosts(Stages):
             known = {"token": self.token(item["uuid"]), "made_for": item["made_for"]}
             copied = {"files": files, "limits": item["disks"]["limits"]}
             wanted.append({**known, **copied, **self._to_have(item), **place})
-        found = host_settings.cleanup_arguments(self.action)
+        settings = host_settings.cleanup_arguments(self.action)
         arguments = {
             **host_settings.libvirt_arguments(self.action),
-            **{n: found[n] for n in ("instances_path", "ledger_id", *_GROUP)},
+            **{n: settings[n] for n in ("instances_path", "ledger_id", *_GROUP)},
             "instances": wanted,
             "workers": host_settings.workers(self.action, len(wanted)),
         }
@@ -206,18 +206,18 @@ class ColdHosts(Stages):
 
     def _settle(self, host: str) -> Result:
         """Start the guests whose disks have arrived; remove the other instances."""
-        gone, switched = self._lost_on(host), self.result("switch")
+        lost, switched = self._lost_on(host), self.result("switch")
         items = [i for i in self.items_on(host, "destination") if i["uuid"] in switched["to_settle"]]
-        came = [i for i in items if i["uuid"] in switched["switched"]]
-        outcomes, ready = self._start_arrived(host, came)
+        arrived = [i for i in items if i["uuid"] in switched["switched"]]
+        outcomes, ready = self._start_arrived(host, arrived)
         to_clean = [i for i in items if (outcomes.get(i["uuid"]) or {"error": True}).get("error")]
-        problems = self._clean(host, to_clean, ready, gone)
+        problems = self._clean(host, to_clean, ready, lost)
         for item in to_clean:
-            its = outcomes.setdefault(item["uuid"], {})
+            outcome = outcomes.setdefault(item["uuid"], {})
             problem = problems.get(item["uuid"])
-            its["cleaned"] = problem is None
-            if problem is not None and not its.get("error"):
-                its["error"] = problem.as_dict()
+            outcome["cleaned"] = problem is None
+            if problem is not None and not outcome.get("error"):
+                outcome["error"] = problem.as_dict()
         clear_lost(self.action, ready)
         return {"outcomes": outcomes}
 
@@ -232,20 +232,20 @@ class ColdHosts(Stages):
         ready = [u for u in uuids if not resized.get(u, {}).get("error")]
         return {**resized, **self.guarded(ready, lambda: self._with_volumes(ready, off))}, ready
 
-    def _clean(self, host: str, items: t.Sequence[Item], ready: t.Collection[str], gone: Failed) -> Failed:
+    def _clean(self, host: str, items: t.Sequence[Item], ready: t.Collection[str], lost: Failed) -> Failed:
         """Remove instances that do not stay here. Returns why that failed, by UUID.
 
-        :arg ready: the instances whose start was tried. :arg gone: see lost()
+        :arg ready: the instances whose start was tried. :arg lost: see lost()
         """
         cleaned = clean_host(self.action, [self._to_remove(i) for i in items if not on_one_host(i)])
         # The start of its guest has changed the mark of what this move made: the host keeps it.
         problems = {**cleaned.problems, **{u: _started(u, host) for u in cleaned.kept.intersection(ready)}}
         # An instance that another run has taken over is settled by that run.
-        failed = [{"uuid": i["uuid"]} for i in items if on_one_host(i) and i["uuid"] not in gone]
+        failed = [{"uuid": i["uuid"]} for i in items if on_one_host(i) and i["uuid"] not in lost]
         undone = self._resize_disks("undone", failed)
         able = [u for u, r in undone.items() if not r.get("error")]
-        left = self.guarded(able, lambda: ({}, leave_host(self.action, able)))
-        for outcomes in (undone, left):
+        disconnected = self.guarded(able, lambda: ({}, leave_host(self.action, able)))
+        for outcomes in (undone, disconnected):
             problems.update({u: errors.from_dict(r["error"]) for u, r in outcomes.items() if r.get("error")})
         return problems
 
@@ -253,23 +253,23 @@ class ColdHosts(Stages):
         """Return what the current host removes of an instance: all of it in a revert; else what was made for this move, as nobody but the host knows
         whether it had something before.
         """
-        its = {"uuid": item["uuid"], "name": item["domain"]}
-        return its if self.reverts else {**its, "made_for": item["made_for"]}
+        named = {"uuid": item["uuid"], "name": item["domain"]}
+        return named if self.reverts else {**named, "made_for": item["made_for"]}
 
     # --- return ---------------------------------------------------------------------------------------------------------
 
     def _return(self, host: str) -> Result:
         """End the offer of disks, and start the guests that did not move or came back."""
-        gone = self._lost_on(host)
+        lost = self._lost_on(host)
         place = self.result("depart", host).get("place") or {}
         if place.get("port"):
-            found = {n: place[n] for n in ("port", "fingerprint")}
-            arguments = {**found, "state": "absent", "stop_token": self.token(host)}
+            known = {n: place[n] for n in ("port", "fingerprint")}
+            arguments = {**known, "state": "absent", "stop_token": self.token(host)}
             with contextlib.suppress(errors.BootflowError):  # it ends by itself
                 self.action.run_module("instance_disks_offer", arguments)
         back = self.result("back")
         start, undone, reconnect = (
-            [u for u in back.get(n, {}).get(host, []) if u not in gone] for n in ("start", "undone", "reconnect")
+            [u for u in back.get(n, {}).get(host, []) if u not in lost] for n in ("start", "undone", "reconnect")
         )
         outcomes = self._resize_disks("reverted", [{"uuid": u} for u in undone])
         able = [u for u in start if not outcomes.get(u, {}).get("error")]

@@ -113,10 +113,10 @@ class Evacuation(Stages):
             return []
         hosts = {str(r.host) for r in begun.rows if r.uuid in begun.volumes}
         connectors = attached_volumes.connectors_of(self.action.task_vars["hostvars"], hosts)
-        found, _lacking = self.action.open_ledger().transact(
+        hosts_to_export, _lacking = self.action.open_ledger().transact(
             moving.rebind_to_current_host, sorted(begun.volumes), connectors
         )
-        return reachable(self.action, found)
+        return reachable(self.action, hosts_to_export)
 
     # --- build ----------------------------------------------------------------------------------------------------------
 
@@ -139,10 +139,10 @@ class Evacuation(Stages):
         ]
         cleaned = clean_host(self.action, made)
         # The start of its guest has changed the mark of what this evacuation made: the host keeps it.
-        left = {*cleaned.problems, *cleaned.kept.intersection(starting)}
+        not_cleaned = {*cleaned.problems, *cleaned.kept.intersection(starting)}
         clear_lost(self.action, owned)
         for uuid, error in failed.items():
-            answer = verdicts.failure(errors.from_dict(error), host, uuid not in left, uuid in starting)
+            answer = verdicts.failure(errors.from_dict(error), host, uuid not in not_cleaned, uuid in starting)
             outcomes[uuid] = {**answer, "let_in": uuid in let_in}
         return {"outcomes": outcomes}
 
@@ -184,10 +184,10 @@ class Evacuation(Stages):
         """Make the folders of instances on the current host, which refuses an instance of which it has something already. Returns why, by UUID."""
         if not items:
             return {}
-        found = host_settings.cleanup_arguments(self.action)
+        settings = host_settings.cleanup_arguments(self.action)
         arguments = {
             **host_settings.libvirt_arguments(self.action),
-            **{n: found[n] for n in ("instances_path", "ledger_id", *_GROUP)},
+            **{n: settings[n] for n in ("instances_path", "ledger_id", *_GROUP)},
             "instances": [{"uuid": i["uuid"], "made_for": i["made_for"], **_NOWHERE} for i in items],
             "workers": host_settings.workers(self.action, len(items)),
         }
@@ -213,10 +213,10 @@ class Evacuation(Stages):
         places: dict[str, tuple[str | None, str]] = {}
 
         def finish(tx: Transaction) -> dict[str, errors.BootflowError]:
-            found = evacuate_life.finish(tx, {u: evacuate_life.Result(*its) for u, its in endings.items()})
+            problems = evacuate_life.finish(tx, {u: evacuate_life.Result(*end) for u, end in endings.items()})
             rows = instances.select_live(tx, uuids=sorted(endings))
             places.update({r.uuid: (r.host, r.vm_state) for r in rows})
-            return found
+            return problems
 
         if endings:
             failed = self.action.open_ledger().transact(finish)

@@ -118,12 +118,12 @@ class LiveMigration(LiveHosts):
         refused: dict[str, live.Refusal] = {}
         tried: dict[str, list[dict[str, t.Any]]] = {}
         for uuid in self.result("switch")["refused"]:
-            item, its = items[uuid], endings[uuid]
-            if its.error is not None and verdicts.may_try_again(its, item["volumes"]):
-                tried[uuid] = [*item.get("tried", ()), {"host": item["destination"], **its.error.as_dict()}]
+            item, end = items[uuid], endings[uuid]
+            if end.error is not None and verdicts.may_try_again(end, item["volumes"]):
+                tried[uuid] = [*item.get("tried", ()), {"host": item["destination"], **end.error.as_dict()}]
                 hosts = {str(each["host"]) for each in tried[uuid]}
-                refused[uuid] = live.Refusal(live_life.Result(*its), hosts)
-        others = {u: live_life.Result(*its) for u, its in endings.items() if u not in refused}
+                refused[uuid] = live.Refusal(live_life.Result(*end), hosts)
+        others = {u: live_life.Result(*end) for u, end in endings.items() if u not in refused}
         candidates = Candidates(self.action)
         connectors = live_settings.connectors(self.action, wanted.known_hosts)
         failed: dict[str, errors.BootflowError] = {}
@@ -159,20 +159,20 @@ class LiveMigration(LiveHosts):
     # --- switch ---------------------------------------------------------------------------------------------------------
 
     def _switch(self) -> Result:
-        """Take the instances whose guests have left to their destinations."""
+        """Relocate the instances whose guests have arrived."""
         items = self.items()
         if self.action.check_mode or not items:
             return _NOT_SWITCHED
         looked, prepared, migrated = (self.answers(stage) for stage in ("look", "prepare", "migrate"))
         tries = Tries(self.options["to_host"] is not None, self.attempt(), self.options["max_attempts"])
-        found = {u: verdicts.passage(looked[u], prepared[u], migrated[u], tries) for u in items}
-        problems = {u: its.error for u, its in found.items() if its.error}
-        unknown = [u for u, its in found.items() if its.unknown]
-        left = [u for u, its in found.items() if its.left]
-        reached = [u for u, its in found.items() if its.reached]
+        passages = {u: verdicts.passage(looked[u], prepared[u], migrated[u], tries) for u in items}
+        problems = {u: passage.error for u, passage in passages.items() if passage.error}
+        unknown = [u for u, passage in passages.items() if passage.unknown]
+        arrived = [u for u, passage in passages.items() if passage.arrived]
+        reached = [u for u, passage in passages.items() if passage.reached]
         stay = sorted(set(problems) - set(unknown))
         ledger = self.action.open_ledger()
-        over = {m.uuid for m in ledger.transact(live_life.switch, left, stay)} if left or stay else set()
+        over = {m.uuid for m in ledger.transact(live_life.switch, arrived, stay)} if arrived or stay else set()
         having = [i["uuid"] for i in items.values() if i["volumes"]]
         storage_hosts = reachable(self.action, ledger.inspect(attachments.storage_hosts, having)) if having else []
         of_guest = ("seconds", "downtime", "transferred", "power_state")
@@ -181,9 +181,9 @@ class LiveMigration(LiveHosts):
             "over": sorted(over),
             "unknown": unknown,
             "problems": problems,
-            "stats": {u: {n: migrated[u].get(n) for n in of_guest} for u in left},
+            "stats": {u: {n: migrated[u].get(n) for n in of_guest} for u in arrived},
             "reached": sorted(set(reached) - set(unknown)),
-            "refused": [u for u, its in found.items() if its.refused],
+            "refused": [u for u, passage in passages.items() if passage.refused],
             "sources": sorted({items[u]["source"] for u in items if u not in unknown}),
             "destinations": sorted({items[u]["destination"] for u in reached}),
             "storage_hosts": storage_hosts,
@@ -211,7 +211,7 @@ class LiveMigration(LiveHosts):
         failed: dict[str, errors.BootflowError] = {}
         if items and not self.action.check_mode:
             endings, failed = self._endings()
-            results = {u: live_life.Result(*its) for u, its in endings.items()}
+            results = {u: live_life.Result(*end) for u, end in endings.items()}
             failed.update(self.action.open_ledger().transact(live_life.finish, results))
         shown = [*begun.get("shown", ()), *self._shown(items, endings, failed, {})]
         return report(self, shown, begun.get("not_placed", []), _note)
@@ -267,11 +267,11 @@ def _with_all(
 
     :arg tried: None: the errors that ``item`` has, and ``problem``, which is the error of its last host
     """
-    its = problem.as_dict()
+    error = problem.as_dict()
     if tried is None:
-        tried = [*item.get("tried", ()), {"host": item["destination"], **its}]
-    others = len(tried) > 1 or tried[0] != {"host": item["destination"], **its}
-    return {**its, "tried": list(tried)} if others else its
+        tried = [*item.get("tried", ()), {"host": item["destination"], **error}]
+    others = len(tried) > 1 or tried[0] != {"host": item["destination"], **error}
+    return {**error, "tried": list(tried)} if others else error
 
 
 def _note(item: Item) -> str:

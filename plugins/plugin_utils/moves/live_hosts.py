@@ -189,9 +189,9 @@ class LiveHosts(Stages):
     def _networks(self, uuids: t.Sequence[str]) -> tuple[Outcomes, Failed]:
         """Make the networks of guests, as a build does: also of interfaces that they are losing, and have still. Returns why instances lack one."""
         with contextlib.closing(self.action.open_ledger()) as ledger:
-            found = ledger.inspect(lambda tx: [ports.ports_of(tx, uuids, leaving=each) for each in (False, True)])
-        of_guests = {u: {n.name: n for its in found for _port, n in its[u]} for u in uuids}
-        networks = {name: network for its in of_guests.values() for name, network in its.items()}
+            port_lists = ledger.inspect(lambda tx: [ports.ports_of(tx, uuids, leaving=each) for each in (False, True)])
+        of_guests = {u: {n.name: n for by_instance in port_lists for _port, n in by_instance[u]} for u in uuids}
+        networks = {name: network for named in of_guests.values() for name, network in named.items()}
         if not networks:
             return {}, {}
         result = self.action.run_module(
@@ -199,7 +199,7 @@ class LiveHosts(Stages):
         )
         restore(self.action, networks, result)
         without = item_errors(result, networks)
-        lacking = {u: sorted(set(its) & set(without)) for u, its in of_guests.items()}
+        lacking = {u: sorted(set(named) & set(without)) for u, named in of_guests.items()}
         return {}, {u: without[names[0]] for u, names in lacking.items() if names}
 
     # --- migrate --------------------------------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ class LiveHosts(Stages):
         arguments = {
             "progress": name,
             "instances_path": host_settings.of(self.action).instances_path,
-            "guests": [{**to_send[u], "volumes": its} for u, its in volumes.items()],
+            "guests": [{**to_send[u], "volumes": disks} for u, disks in volumes.items()],
             "timeout_action": settings.live_migration_timeout_action,
             "permit_post_copy": settings.live_migration_permit_post_copy,
             "permit_auto_converge": settings.live_migration_permit_auto_converge,
@@ -264,15 +264,15 @@ class LiveHosts(Stages):
         return t.cast("t.Mapping[str, int]", result["power_states"])
 
     def _settle(self, host: str) -> Result:
-        """Close the gate of a destination, reserve the addresses of the guests that came, and remove the other instances."""
+        """Close the gate of a destination, reserve the addresses of the guests that arrived, and remove the other instances."""
         switched = self.result("switch")
         items = {i["uuid"]: i for i in self.items_on(host, "destination")}
-        came = [u for u in items if u in switched["over"]]
-        self._close_gate(host, came, any(u in switched["unknown"] for u in items))
+        arrived = [u for u in items if u in switched["over"]]
+        self._close_gate(host, arrived, any(u in switched["unknown"] for u in items))
 
         def look() -> tuple[Outcomes, Failed]:
             found = self._power_states()
-            builds = self._builds(came)
+            builds = self._builds(arrived)
             reserve(
                 self.action,
                 [
@@ -282,17 +282,17 @@ class LiveHosts(Stages):
                     for each in dhcp.reservations(port.mac_address, port.fixed_ips, network, build.row.hostname)
                 ],
             )
-            return {u: {"power_state": found.get(u, states.NOSTATE)} for u in came}, {}
+            return {u: {"power_state": found.get(u, states.NOSTATE)} for u in arrived}, {}
 
-        outcomes = self.guarded(came, look)
-        gone = [u for u in items if u in switched["reached"] and u not in switched["over"]]
-        made = [{"uuid": u, "name": items[u]["domain"], "made_for": items[u]["made_for"]} for u in gone]
+        outcomes = self.guarded(arrived, look)
+        staying = [u for u in items if u in switched["reached"] and u not in switched["over"]]
+        made = [{"uuid": u, "name": items[u]["domain"], "made_for": items[u]["made_for"]} for u in staying]
         problems = clean_host(self.action, made).problems
-        outcomes.update({u: {"cleaned": u not in problems} for u in gone})
+        outcomes.update({u: {"cleaned": u not in problems} for u in staying})
         return {"outcomes": outcomes}
 
-    def _close_gate(self, host: str, came: t.Sequence[str], is_used: bool) -> None:
-        """End the process that lets guests in. :arg came: uuids of the guests that have arrived. :arg is_used: another guest may be on its way"""
+    def _close_gate(self, host: str, arrived: t.Sequence[str], is_used: bool) -> None:
+        """End the process that lets guests in. :arg arrived: uuids of the guests that have arrived. :arg is_used: another guest may be on its way"""
         place = self.result("prepare", host).get("place") or {}
         if not place.get("port") or is_used:  # a guest may be on its way: it ends by itself
             return
@@ -302,7 +302,7 @@ class LiveHosts(Stages):
             "fingerprint": place["fingerprint"],
             "state": "absent",
             "instances_path": host_settings.of(self.action).instances_path,
-            "arrived": came,
+            "arrived": arrived,
             "stop_token": self.token(host),
         }
         with contextlib.suppress(errors.BootflowError):
@@ -312,16 +312,16 @@ class LiveHosts(Stages):
         """Remove the instances whose guests left, and look at the other guests."""
         switched = self.result("switch")
         items = {i["uuid"]: i for i in self.items_on(host, "source") if i["uuid"] not in switched["unknown"]}
-        gone = [u for u in items if u in switched["over"]]
-        problems, parts, _kept = clean_host(self.action, [{"uuid": u, "name": items[u]["domain"]} for u in gone])
-        done = [u for u in gone if u not in problems]
+        departed = [u for u in items if u in switched["over"]]
+        problems, parts, _kept = clean_host(self.action, [{"uuid": u, "name": items[u]["domain"]} for u in departed])
+        done = [u for u in departed if u not in problems]
         with contextlib.closing(self.action.open_ledger()) as ledger:
             ledger.transact(cleanup.finish, {host: done}, cleanup.parts_on(host, parts))
         warn_of_leftovers(self.action, host, problems)
-        stay = [u for u in items if u not in gone]
+        stay = [u for u in items if u not in departed]
 
         def look() -> tuple[Outcomes, Failed]:
             found = self._power_states()
             return {u: {"power_state": found.get(u, states.NOSTATE)} for u in stay}, {}
 
-        return {"outcomes": {**self.guarded(stay, look), **{u: {"cleaned": u in done} for u in gone}}}
+        return {"outcomes": {**self.guarded(stay, look), **{u: {"cleaned": u in done} for u in departed}}}

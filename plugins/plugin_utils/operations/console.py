@@ -98,14 +98,14 @@ class Consoles(Stages):
 
     def _tunnel(self, host: str, vnc: t.Mapping[str, t.Any]) -> str | None:
         """Return the command that brings the display to the same port of this machine; None where it is on this machine."""
-        its = self.action.task_vars["hostvars"][host]
-        if its.get("ansible_connection") == "local":
+        variables = self.action.task_vars["hostvars"][host]
+        if variables.get("ansible_connection") == "local":
             return None
         listen = EVERYWHERE.get(vnc["listen"], vnc["listen"])
         listen = "[%s]" % listen if ":" in listen else listen
-        user = its.get("ansible_user") or its.get("ansible_ssh_user")
-        port = its.get("ansible_port") or its.get("ansible_ssh_port")
-        address = str(its.get("ansible_host") or its.get("ansible_ssh_host") or host)
+        user = variables.get("ansible_user") or variables.get("ansible_ssh_user")
+        port = variables.get("ansible_port") or variables.get("ansible_ssh_port")
+        address = str(variables.get("ansible_host") or variables.get("ansible_ssh_host") or host)
         words = ["ssh", "-N", "-L", "%d:%s:%d" % (vnc["port"], listen, vnc["port"])]
         words += ["-p", str(port)] if port else []
         return shlex.join([*words, "%s@%s" % (user, address) if user else address])

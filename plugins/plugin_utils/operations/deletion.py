@@ -49,25 +49,25 @@ class Deletion(Stages):
         inventory = inventory_hosts.all_of(self.action)
 
         def begin(tx: Transaction) -> tuple[delete.Deleting, bool]:
-            found = self._mark(tx, selection, inventory)
-            exported = attachments.of_instances(tx, [r.uuid for r in found.rows])
-            return found, bool(exported) or bool(work.hosts_with_work(tx))
+            deleting = self._mark(tx, selection, inventory)
+            exported = attachments.of_instances(tx, [r.uuid for r in deleting.rows])
+            return deleting, bool(exported) or bool(work.hosts_with_work(tx))
 
-        found, storage_works = self.action.write(begin)
-        named = _named(found.rows)
-        kept = [{**n, "vm_state": r.vm_state} for n, r in zip(_named(found.kept), found.kept)]
-        before, after = self._described([*named, *kept], kept, found.volumes)
+        deleting, storage_works = self.action.write(begin)
+        named = _named(deleting.rows)
+        kept = [{**n, "vm_state": r.vm_state} for n, r in zip(_named(deleting.kept), deleting.kept)]
+        before, after = self._described([*named, *kept], kept, deleting.volumes)
         if self.action.check_mode and self.options["print_table"]:
             gone = before[: len(named)]
             tables.show(self.action.ports.display, ["Would delete:", *([*gone, *after] or ["  nothing"])])
         return {
-            "changed": bool(named) or any(r.vm_state != states.SOFT_DELETED for r in found.kept),
+            "changed": bool(named) or any(r.vm_state != states.SOFT_DELETED for r in deleting.kept),
             "instances": named,
             "kept": kept,
             "not_found": self._not_found([*named, *kept]),
-            "hosts": [h for h in found.hosts if h in inventory],
+            "hosts": [h for h in deleting.hosts if h in inventory],
             "volumes": storage_works,
-            "volumes_deleted": found.volumes,
+            "volumes_deleted": deleting.volumes,
             "diff": diff("instances", *("".join(line + "\n" for line in lines) for lines in (before, after))),
         }
 
@@ -101,14 +101,14 @@ class Deletion(Stages):
         ):  # an instance on a host that is gone does not stop the others: it is named at the end
             return delete.begin_reclaim(tx, keep_for) if keep_for > 0 else delete.Deleting()
         soft = keep_for > 0 and o["operation"] == DELETE and not o["force"]
-        found = delete.begin(tx, selection, o["missing_ok"], soft)
-        hosts = sorted({*found.hosts, *found.storage_hosts})
+        deleting = delete.begin(tx, selection, o["missing_ok"], soft)
+        hosts = sorted({*deleting.hosts, *deleting.storage_hosts})
         strangers = [h for h in hosts if h not in inventory]
         if strangers and not o["force"]:
             raise delete.strangers_error(strangers)
         reached = [h for h in hosts if h in inventory]
         inventory_hosts.refuse_left_out(reached, self.action.within_limit(reached))
-        return found
+        return deleting
 
     def _described(
         self, items: t.Sequence[Item], kept: t.Sequence[Item], volumes: t.Mapping[str, t.Sequence[str]]
@@ -122,10 +122,10 @@ class Deletion(Stages):
 
     def _not_found(self, items: t.Sequence[Item]) -> list[str]:
         """Return the names and UUIDs that nothing has."""
-        found = []
+        unknown = []
         for option, field in (("names", "name"), ("uuids", "uuid")):
-            found += sorted(set(self.options[option] or []) - {i[field] for i in items})
-        return found
+            unknown += sorted(set(self.options[option] or []) - {i[field] for i in items})
+        return unknown
 
     # --- removed --------------------------------------------------------------------------------------------------------
 
@@ -142,9 +142,9 @@ class Deletion(Stages):
             partly.update({(host, u): part for u, part in (answer.get("parts") or {}).items()})
             failed.update({u: (host, errors.from_dict(e)) for u, e in (answer.get("problems") or {}).items()})
             journalled += answer.get("journalled") or ()
-            for uuid, its in (answer.get("powered_off") or {}).items():
-                error = errors.from_dict(its["error"]) if its["error"] else None
-                powered_off[uuid] = Outcome(int(its["power_state"] or 0), error)
+            for uuid, guest in (answer.get("powered_off") or {}).items():
+                error = errors.from_dict(guest["error"]) if guest["error"] else None
+                powered_off[uuid] = Outcome(int(guest["power_state"] or 0), error)
         if any(done.values()) or failed or powered_off:
             self.action.open_ledger().transact(delete.removed, done, failed, journalled, powered_off, partly)
         removed = sum(map(len, done.values()))

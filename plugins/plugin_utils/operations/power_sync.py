@@ -94,9 +94,9 @@ class PowerSync(Stages):
         for host in self.result(named_by).get("hosts", []):
             asked = self.result("ask", host)
             if asked.get("answered"):
-                its = (asked["asked_at"], asked["power_states"], asked["boot_id"])
+                answer = (asked["asked_at"], asked["power_states"], asked["boot_id"])
                 resumes = host_settings.resumes(self.action, host)
-                reports[host] = Report(*its, resumes, asked.get("at_work") or ())
+                reports[host] = Report(*answer, resumes, asked.get("at_work") or ())
             else:
                 silent.append(host)
         return reports, silent
@@ -152,7 +152,7 @@ class PowerSync(Stages):
 
     def _answers_of(self, stage: str, work: Work) -> dict[str, Answer]:
         """Return what hosts answered of the instances that they had to stop, or to start."""
-        items = {i["uuid"]: {**i, "host": host} for host, its in work.items() for i in its}
+        items = {i["uuid"]: {**i, "host": host} for host, group in work.items() for i in group}
         return self.answers(stage, items)
 
     def _write(
@@ -164,12 +164,12 @@ class PowerSync(Stages):
         starts = {u: Outcome.of_answer(a, error_of(a), resumption.vm_state(a)) for u, a in resumed.items()}
 
         def finish(tx: Transaction) -> dict[str, errors.BootflowError]:
-            found = operation.finish(tx, power_sync.STOP, stops)
-            found.update(operation.finish(tx, power_sync.RESUME, starts))
+            failed = operation.finish(tx, power_sync.STOP, stops)
+            failed.update(operation.finish(tx, power_sync.RESUME, starts))
             if starts:
-                again = {u for u, its in starts.items() if its.vm_state == states.ACTIVE}
+                again = {u for u, start in starts.items() if start.vm_state == states.ACTIVE}
                 power_sync.resumed(tx, {h: reports[h] for h in hosts}, again)
-            return found
+            return failed
 
         return self.action.open_ledger().transact(finish)
 
@@ -196,12 +196,12 @@ class PowerSync(Stages):
         return [title % of, *tables.table(head, rows), *silent]
 
 
-def _work(its: Operation, rows: t.Sequence[Instance]) -> dict[str, list[Item]]:
+def _work(stop_or_start: Operation, rows: t.Sequence[Instance]) -> dict[str, list[Item]]:
     """Return what instance_operation takes of instances, by host."""
     work: dict[str, list[Item]] = {}
     for row in rows:
         item = {"uuid": row.uuid, "name": row.display_name, "vm_state": row.vm_state, "volumes": False}
-        work.setdefault(str(row.host), []).append({**item, "details": its.details(row)})
+        work.setdefault(str(row.host), []).append({**item, "details": stop_or_start.details(row)})
     return work
 
 
@@ -211,7 +211,7 @@ def _instance(found: Item, answer: Answer | None, problem: errors.BootflowError 
     resumes = found["action"] == core.RESUME
     done = found["action"] is not None and problem is None
     left = resumption.vm_state({**answer, "error": problem.as_dict()}) if resumes and problem is not None else None
-    its = power_sync.RESUME if resumes else power_sync.STOP
+    stop_or_start = power_sync.RESUME if resumes else power_sync.STOP
     return {
         "name": found["name"],
         "uuid": found["uuid"],
@@ -221,7 +221,7 @@ def _instance(found: Item, answer: Answer | None, problem: errors.BootflowError 
         "reported": found["reported"],
         "action": found["action"],
         "reason": found["reason"],
-        "vm_state": its.rule.result if done else left or found["vm_state"],
+        "vm_state": stop_or_start.rule.result if done else left or found["vm_state"],
         "power_state": answer["power_state"] if done and answer else found["reported"],
         "forced": bool(answer.get("forced")),
         "error": None if problem is None else problem.as_dict(),

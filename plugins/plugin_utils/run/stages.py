@@ -130,17 +130,17 @@ class Stages:
         :arg work: returns the outcomes of instances and the errors of instances, by UUID
         Returns the outcomes, with the errors in them. Tracebacks of unexpected errors are in the journal.
         """
-        found: t.Mapping[str, t.Any] = {}
+        outcomes: t.Mapping[str, t.Any] = {}
         failed: Failed = {}
         try:
             if uuids:
-                found, failed = work()
+                outcomes, failed = work()
         except errors.BootflowError as e:
             failed = dict.fromkeys(uuids, e)
         except Exception as e:
             failed = dict.fromkeys(uuids, self.action.unexpected(e))
         self.journal_tracebacks(failed)
-        return {**found, **{u: {**found.get(u, {}), "error": e.as_dict()} for u, e in failed.items()}}
+        return {**outcomes, **{u: {**outcomes.get(u, {}), "error": e.as_dict()} for u, e in failed.items()}}
 
     def journal_tracebacks(self, failed: Failed) -> None:
         """Write the tracebacks of unexpected errors to the journal."""

@@ -71,7 +71,7 @@ class Verdict:
         return self.over and not self.stays
 
 
-def settled(its: Move, switched: bool, reached: bool, error: t.Mapping[str, t.Any] | None, answer: Answer) -> Verdict:
+def settled(move: Move, switched: bool, reached: bool, error: t.Mapping[str, t.Any] | None, answer: Answer) -> Verdict:
     """Return where the instance stays.
 
     :arg switched: its disks had arrived, and it went to its destination. :arg reached: see Arrival. :arg error: why it did not go there
@@ -80,16 +80,16 @@ def settled(its: Move, switched: bool, reached: bool, error: t.Mapping[str, t.An
     if not reached:
         answer = {"cleaned": True}
     error = error or answer.get("error") or None
-    cleaned, over = bool(answer.get("cleaned")), switched or its.reverts
+    cleaned, over = bool(answer.get("cleaned")), switched or move.reverts
     lost = None
-    if its.reverts and error and not cleaned and not its.on_one_host and _is_silent(error):
-        if its.forced_down:
+    if move.reverts and error and not cleaned and not move.on_one_host and _is_silent(error):
+        if move.forced_down:
             lost, error = error, None
         else:
             problem = errors.from_dict(error)
-            problem.remedy = " ".join((problem.remedy, IF_LOST % its.destination))
+            problem.remedy = " ".join((problem.remedy, IF_LOST % move.destination))
             error = problem.as_dict()
-    fails = its.reverts or bool(error)
+    fails = move.reverts or bool(error)
     stays = over and lost is None and not (fails and cleaned)
     return Verdict(error, cleaned, over, stays, int(answer.get("power_state") or states.NOSTATE), lost)
 
@@ -100,13 +100,13 @@ def _is_silent(error: t.Mapping[str, t.Any]) -> bool:
     return isinstance(problem, errors.HostUnreachable) and not isinstance(problem, errors.InvalidAnswer)
 
 
-def starts_at_source(its: Move, came_back: bool, was_off: bool, taken_over: bool) -> bool:
+def starts_at_source(move: Move, came_back: bool, was_off: bool, taken_over: bool) -> bool:
     """Whether the source starts the guest of an instance that is there.
 
     :arg came_back: it was on its destination. :arg taken_over: another run has it
     :arg was_off: this run did not shut its guest down, which may run on a destination that refused it
     """
-    return its.runs and not taken_over and (came_back or not was_off)
+    return move.runs and not taken_over and (came_back or not was_off)
 
 
 def ending(verdict: Verdict, returned: Answer, starts: bool, restores: bool) -> Ending:
@@ -130,9 +130,9 @@ def ending(verdict: Verdict, returned: Answer, starts: bool, restores: bool) -> 
     return Ending(power_state, error, cleaned, gone)
 
 
-def vm_state(before: str, on_destination: bool, its: Ending) -> str:
+def vm_state(before: str, on_destination: bool, end: Ending) -> str:
     """Return the vm_state in which the instance is left. :arg before: the one with which it set out"""
-    return states.RESIZED if on_destination else vm_state_at_source(before, its.power_state, its.gone)
+    return states.RESIZED if on_destination else vm_state_at_source(before, end.power_state, end.gone)
 
 
 def vm_state_at_source(before: str, power_state: int, gone: bool) -> str:

@@ -48,12 +48,12 @@ def ending(host: str, built: Answer) -> Ending:
 
 def may_run_on(host: str, problem: errors.BootflowError) -> errors.BootflowError:
     """Return ``problem`` with the remedy for an instance that is in error on ``host``, where its guest may run."""
-    found = errors.from_dict(problem.as_dict())
-    found.remedy = (
+    error = errors.from_dict(problem.as_dict())
+    error.remedy = (
         "The guest may run on %s. When that host answers, run bootflow.compute.reboot with bootflow_reboot_type: HARD, or bootflow.compute.rebuild;"
         " if it is lost, force it down and evacuate the instance from there." % host
     )
-    return found
+    return error
 
 
 def vm_state(before: str) -> str:

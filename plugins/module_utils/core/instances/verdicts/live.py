@@ -33,7 +33,7 @@ class Passage(t.NamedTuple):
 
     reached: bool = False  # the destination may have something of the instance
     refused: bool = False  # by this destination; another one may take the guest
-    left: bool = False  # the guest is on the destination
+    arrived: bool = False  # the guest is on the destination
     unknown: bool = False  # nobody knows where the guest is
     error: t.Mapping[str, t.Any] | None = None
 
@@ -47,7 +47,7 @@ def passage(looked: Answer, prepared: Answer, migrated: Answer, tries: Tries) ->
         return Passage(reached=True, refused=tries_another(error, *tries), error=prepared["error"])
     if migrated.get("error"):
         return Passage(reached=True, unknown=not migrated.get("stays"), error=migrated["error"])
-    return Passage(reached=True, left=True)
+    return Passage(reached=True, arrived=True)
 
 
 def ending(
@@ -59,18 +59,18 @@ def ending(
     :arg power_state: of its guest when it arrived. :arg settled: the answer of the destination at last. :arg cleaned: the answer of the source
     """
     if over:
-        found = settled.get("power_state")
-        return Ending(int(settled.get("power_state", power_state)), gone=found == states.NOSTATE)
+        gone = settled.get("power_state") == states.NOSTATE
+        return Ending(int(settled.get("power_state", power_state)), gone=gone)
     problem = errors.from_dict(error) if error else errors.RemoteError(reason="its live migration did not take place")
     at_source, gone = guest_of(cleaned, problem)
     return Ending(at_source, problem, not reached or bool(settled.get("cleaned")), gone)
 
 
-def vm_state(before: str, failed: bool, its: Ending) -> str:
+def vm_state(before: str, failed: bool, end: Ending) -> str:
     """Return the vm_state in which the instance is left. :arg failed: it did not go to its destination"""
-    return states.ERROR if failed and its.gone else before
+    return states.ERROR if failed and end.gone else before
 
 
-def may_try_again(its: Ending, with_volumes: bool) -> bool:
+def may_try_again(end: Ending, with_volumes: bool) -> bool:
     """Whether a guest that its destination refused may go to another one. A host that may be connected to the volumes keeps them from a third host."""
-    return its.error is not None and not its.gone and (its.cleaned or not with_volumes)
+    return end.error is not None and not end.gone and (end.cleaned or not with_volumes)

@@ -60,9 +60,9 @@ def migrated(word: str) -> Answer:
 
 
 def passed(its: Passage) -> str:
-    assert bool(its.error) is not its.left, "each one that is not there has an error"
-    state = "left" if its.left else "unknown" if its.unknown else "refused" if its.refused else "failed"
-    return state + (" reached" if its.reached and not its.left else "")
+    assert bool(its.error) is not its.arrived, "each one that is not there has an error"
+    state = "left" if its.arrived else "unknown" if its.unknown else "refused" if its.refused else "failed"
+    return state + (" reached" if its.reached and not its.arrived else "")
 
 
 @pytest.mark.parametrize("tries", [FIRST, LAST, NAMED], ids=["first host", "last host", "named host"])
