@@ -28,5 +28,5 @@ class ActionModule(LedgerAction):
     }
 
     def act(self) -> dict[str, t.Any]:
-        its = InterfaceOperation(self, ATTACH if self.options["operation"] == ATTACH.name else DETACH)
-        return {"begin": its.begin, "work": its.work_on_host, "finish": its.finish}[self.options["phase"]]()
+        stages = InterfaceOperation(self, ATTACH if self.options["operation"] == ATTACH.name else DETACH)
+        return {"begin": stages.begin, "work": stages.work_on_host, "finish": stages.finish}[self.options["phase"]]()

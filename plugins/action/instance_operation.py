@@ -35,5 +35,5 @@ class ActionModule(LedgerAction):
     }
 
     def act(self) -> dict[str, t.Any]:
-        its = InstanceOperation(self, find(self.options["operation"], self.options["reboot_type"]))
-        return {"begin": its.begin, "work": its.work_on_host, "finish": its.finish}[self.options["phase"]]()
+        stages = InstanceOperation(self, find(self.options["operation"], self.options["reboot_type"]))
+        return {"begin": stages.begin, "work": stages.work_on_host, "finish": stages.finish}[self.options["phase"]]()

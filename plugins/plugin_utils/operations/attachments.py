@@ -30,7 +30,7 @@ from ..volumes.attached_volumes import Attached, Problems
 
 @dataclass
 class Due:
-    """What the ledger has for the current host."""
+    """The attachments in the ledger that the current host has to change."""
 
     attach: list[Attached]
     detach: list[Attached]
@@ -91,7 +91,7 @@ class AttachmentsOfHost:
         return problems
 
     def _give_to_guests(self, work: Due, found: t.Sequence[Attached]) -> Problems:
-        """Into the guests. What the connecting wrote of each is read again: the path is in it."""
+        """Give connected volumes to their guests. The attachments are read again, as connecting wrote their paths."""
         now = {a.id: a for a in self.ledger.inspect(_again, [a.id for a in found])}
         settings = host_settings.of(self.action)
         disks: list[dict[str, t.Any]] = []
@@ -113,7 +113,7 @@ class AttachmentsOfHost:
         return problems
 
     def _undo(self, failed: t.Sequence[Attached]) -> None:
-        """Rid the host of what was begun. What it keeps in spite of that, the next detach or delete finds in the ledger."""
+        """Undo attachments on the host. The next detach or delete finds the rest in the ledger."""
         begun = self.ledger.inspect(_again, [a.id for a in failed])
         kept = self._disks([_disk(a, "detached") for a in begun])
         free = [a for a in begun if a.id not in kept]

@@ -36,13 +36,13 @@ BEGUN, WORKED = "bootflow_interfaces_begun", "bootflow_interfaces_worked"
 
 
 class InterfaceOperation:
-    """The interfaces of a run that are attached or detached, in one task. :arg its: ATTACH or DETACH"""
+    """The interfaces of a run that are attached or detached, in one task. :arg operation: ATTACH or DETACH"""
 
-    def __init__(self, action: LedgerAction, its: Operation):
+    def __init__(self, action: LedgerAction, operation: Operation):
         self.action = action
         self.options = action.options
-        self.operation = its
-        self.attaches = its is interfaces.ATTACH
+        self.operation = operation
+        self.attaches = operation is interfaces.ATTACH
 
     # --- begin: on the controller -------------------------------------------------------------------------------------
 
@@ -151,7 +151,7 @@ class InterfaceOperation:
     def _definitions(
         self, host: str, of_ports: t.Mapping[str, t.Mapping[str, t.Any]]
     ) -> tuple[list[dict[str, t.Any]], dict[str, t.Any], Failed]:
-        """The interfaces for the module domain_interface, their networks by name, and why others have no definition."""
+        """Return the interfaces for the module domain_interface, their networks by name, and why others have no definition."""
         ledger = self.action.open_ledger()
         uuids = sorted({i["uuid"] for i in of_ports.values()})
         of_instances: dict[str, Build] = {b.uuid: b for b in ledger.inspect(_builds, uuids, host)}
@@ -180,7 +180,7 @@ class InterfaceOperation:
         return wanted, networks, failed
 
     def _take_back(self, items: Items) -> Failed:
-        """Guests lose again what another run detached from them before they had it: its addresses may be another guest's."""
+        """Detach interfaces again that another run detached before their guests had them: their addresses may be another guest's."""
         if not items:
             return {}
         lost = self.action.open_ledger().inspect(interfaces.lost, [i["port_id"] for i in items])
@@ -189,7 +189,7 @@ class InterfaceOperation:
         return {key: interface_outcomes.detached_meanwhile(item, kept.get(key)) for key, item in late.items()}
 
     def _make_networks(self, networks: t.Mapping[str, t.Any]) -> Failed:
-        """Returns why the host lacks networks, by their names."""
+        """Make networks on the current host. Returns why it lacks some, by their names."""
         if not networks:
             return {}
         arguments = build_parts.network_arguments(self.action, networks.values())
@@ -201,7 +201,7 @@ class InterfaceOperation:
         return item_errors(result, networks)
 
     def _undo(self, host: str, items: Items, failed: Failed) -> None:
-        """Take back what the guests did not get. What cannot be taken back stays theirs in the ledger, and its error says so."""
+        """Take back interfaces that guests did not get. One that cannot be taken back stays in the ledger, and its error says so."""
         ledger = self.action.open_ledger()
         keys = [i["port_id"] for i in items]
         taken = ledger.transact(interfaces.to_detach, keys, host)
@@ -227,7 +227,7 @@ class InterfaceOperation:
         return gone, failed
 
     def _interfaces(self, wanted: t.Sequence[dict[str, t.Any]]) -> tuple[set[str], Failed]:
-        """(those that changed, why others failed)"""
+        """Run the module domain_interface. Returns the interfaces that changed, and why others failed."""
         if not wanted:
             return set(), {}
         settings = host_settings.of(self.action)
@@ -282,13 +282,13 @@ class InterfaceOperation:
         return ["%s:" % self.operation.called, *tables.table(head, rows)]
 
     def _registered(self) -> t.Mapping[str, t.Any]:
-        """What the stage ``begin`` returned."""
+        """Return the result of the stage ``begin``."""
         found = host_variables.results(self.action.task_vars["hostvars"], [CONTROLLER], BEGUN)
         return t.cast("t.Mapping[str, t.Any]", found.get(CONTROLLER) or {})
 
 
 def item_of(found: interfaces.Interface, new: bool) -> dict[str, t.Any]:
-    """Return what later stages must know of an interface."""
+    """Return the item of an interface, by which later stages know it."""
     return {
         "port_id": found.port.id,
         "uuid": found.row.uuid,
@@ -307,6 +307,6 @@ def _refused(refused: interfaces.Refused) -> dict[str, t.Any]:
 
 
 def _builds(tx: Transaction, uuids: t.Sequence[str], host: str) -> list[Build]:
-    """Those of these instances that are on ``host``."""
+    """Read the instances that are on ``host``, of these."""
     rows = [r for r in instances.select_live(tx, uuids=uuids) if instances.is_placed(r) and r.host == host]
     return builds.load(tx, rows, ports.ports_of(tx, [r.uuid for r in rows]))

@@ -4,7 +4,7 @@
 
 """The stages of an operation on instances: begin on the controller, work on each host, finish on the controller.
 
-What only some operations or instances need (the work of others than power states, attached_volumes) is imported where they do: that takes
+Imports that only some operations or instances need (any work but power states, attached_volumes) are made where they are needed: they take
 longer than a stop takes here.
 """
 
@@ -21,7 +21,7 @@ from ...module_utils.core.instances.power_states import NOSTATE, POWER_STATES
 from ...module_utils.core.reading.problems import Problems
 from ...module_utils.core.reading.setting import PREFIX
 from ...module_utils.core.settings.selection import OPERATION
-from ...module_utils.flows.instances import operation
+from ...module_utils.flows.instances import operation as flow
 from ...module_utils.flows.instances.operation import Operation, Selection
 from ...module_utils.ledger.compute import history, moves
 from ...module_utils.ledger.db.transaction import Transaction
@@ -48,21 +48,21 @@ Failed = t.Mapping[str, errors.BootflowError]  # by the uuids of instances
 
 
 class _Begun(t.NamedTuple):
-    """What an operation begins with."""
+    """The instances that an operation begins with, and their volumes."""
 
-    begun: operation.Begun
+    begun: flow.Begun
     with_volumes: set[str]
     lacking: t.Sequence[str] = ()  # instances to be defined again, for volumes that have no connection
     storage_hosts: t.Sequence[str] = ()  # which export these volumes
 
 
 class InstanceOperation:
-    """An operation on the instances of a run, in one task. :arg its: the operation"""
+    """An operation on the instances of a run, in one task."""
 
-    def __init__(self, action: LedgerAction, its: Operation):
+    def __init__(self, action: LedgerAction, operation: Operation):
         self.action = action
         self.options = action.options
-        self.operation = its
+        self.operation = operation
 
     @functools.cached_property
     def work(self) -> Work:
@@ -122,26 +122,26 @@ class InstanceOperation:
         }
 
     def _hosts_to_ask(self, tx: Transaction, selection: Selection, known: t.Collection[str]) -> set[str]:
-        """Of instances that are as requested by the ledger, since somebody else may have changed their guests."""
+        """Return the hosts of instances that are as requested by the ledger: somebody else may have changed their guests."""
         try:
-            return operation.hosts_to_ask(tx, self.operation, selection, known)
+            return flow.hosts_to_ask(tx, self.operation, selection, known)
         except errors.InvalidInput:  # the step that begins says so
             return set()
 
-    def _with_volumes(self, tx: Transaction, begun: operation.Begun, limit: t.Collection[str] | None) -> _Begun:
+    def _with_volumes(self, tx: Transaction, begun: flow.Begun, limit: t.Collection[str] | None) -> _Begun:
         """Find the instances with volumes, and connect volumes that a fault left without a connection."""
         uuids = [r.uuid for r in begun.rows]
-        found = _Begun(begun, set(attachments.of_instances(tx, uuids)))
+        done = _Begun(begun, set(attachments.of_instances(tx, uuids)))
         if not self.operation.recovers_volumes:
-            return found
+            return done
         lacking = moves.detached_while_away(tx, uuids) if self.work.connects_volumes else set()
-        if found.with_volumes:
+        if done.with_volumes:
             from ...module_utils.flows.attachments import moving
 
-            places = {r.uuid: r.host for r in begun.rows if r.uuid in found.with_volumes}
+            places = {r.uuid: r.host for r in begun.rows if r.uuid in done.with_volumes}
             # Its definition is written anew. A start would not know that the guest runs.
             anew = [] if self.work.sets_power else begun.rows
-            gone = [r.uuid for r in anew if r.uuid in found.with_volumes and r.power_state == NOSTATE]
+            gone = [r.uuid for r in anew if r.uuid in done.with_volumes and r.power_state == NOSTATE]
             unconnected = moving.adopt_unconnected(tx, places, self._connector, gone)
             if unconnected:
                 if limit is not None:
@@ -149,17 +149,17 @@ class InstanceOperation:
 
                     refuse_left_out(reachable(self.action, life.storage_hosts_of(tx, unconnected)), limit)
                 exporting = reachable(self.action, moving.storage_hosts(tx))
-                return found._replace(lacking=sorted({*lacking, *unconnected}), storage_hosts=exporting)
-        return found._replace(lacking=sorted(lacking))
+                return done._replace(lacking=sorted({*lacking, *unconnected}), storage_hosts=exporting)
+        return done._replace(lacking=sorted(lacking))
 
     def _connector(self, host: str, facts: t.Mapping[str, t.Any]) -> Connector:
-        """How ``host`` reaches volumes that a fault left without a connection: rare, so its settings are read only now."""
+        """Return the connector of ``host`` for volumes that a fault left without a connection: rare, so its settings are read only now."""
         from ..volumes import attached_volumes
 
         return attached_volumes.connectors_of(self.action.task_vars["hostvars"], [host])(host, facts)
 
     def _items(self, done: _Begun) -> dict[str, list[dict[str, t.Any]]]:
-        """host -> what later stages must know of each of its instances."""
+        """Return the items of each host, by which later stages know its instances."""
         items: dict[str, list[dict[str, t.Any]]] = {}
         for row in done.begun.rows:
             item: dict[str, t.Any] = {
@@ -176,7 +176,7 @@ class InstanceOperation:
         return items
 
     def _unchanged(self, rows: t.Sequence[Instance]) -> list[dict[str, t.Any]]:
-        """Instances that are as requested, and whether their hosts were silent when they were asked."""
+        """Return instances that are as requested, and whether their hosts were silent when they were asked."""
         reports = host_reports.of_this_run(self.action) if rows else {}
         silent = {host for host, report in reports.items() if report.get("error")}
         return [
@@ -217,8 +217,8 @@ class InstanceOperation:
         return {"changed": changed, "operation": self.operation.name, "outcomes": answers}
 
     def _lost_since(self, uuids: t.Sequence[str]) -> Failed:
-        """uuid -> why another run has it now. As long as the lease from the beginning is not over, no run believes this one dead, and the
-        ledger need not be asked.
+        """Find the instances that another run has now, and why. As long as the lease from the beginning is not over, no run believes this one
+        dead, and the ledger need not be asked.
         """
         context = self.action.context()
         begun_at = float(self._registered().get("begun_at") or 0.0)
@@ -227,14 +227,14 @@ class InstanceOperation:
         return self._lost(uuids)
 
     def _lost(self, uuids: t.Iterable[str]) -> Failed:
-        """uuid -> why another run has it now, or none; nothing in check mode."""
+        """Find the instances that another run has now, and why; none in check mode."""
         if self.action.check_mode:
             return {}
         with contextlib.closing(self.action.open_ledger()) as ledger:
-            return ledger.inspect(operation.lost, self.operation, sorted(uuids))
+            return ledger.inspect(flow.lost, self.operation, sorted(uuids))
 
     def _failed(self, failed: Failed) -> Answers:
-        """The answers. Tracebacks are journalled here: what finishes has the result of this task, which people read."""
+        """Return the answers of failed instances. Tracebacks are journalled here, not in the last stage: people read the result of this task."""
         frames = {u: e.details["traceback"] for u, e in failed.items() if e.details.get("traceback")}
         if frames and not self.action.check_mode:
             with contextlib.suppress(errors.BootflowError), contextlib.closing(self.action.open_ledger()) as ledger:
@@ -242,7 +242,7 @@ class InstanceOperation:
         return {uuid: {"error": error.as_dict()} for uuid, error in failed.items()}
 
     def _on_host(self, items: Items) -> Answers:
-        """The answers of the current host."""
+        """Return the answers of the current host."""
         host = self.action.task_vars["inventory_hostname"]
         problems = Problems()
         host_settings.check({host: host_settings.Variables(self.action)}, [host], problems)
@@ -304,7 +304,7 @@ class InstanceOperation:
         return answers
 
     def _clear_lost(self, started: t.Sequence[str]) -> None:
-        """End the guests of those that were deleted meanwhile: their host may have started them after it was told to take their power."""
+        """End the guests of instances that were deleted meanwhile: their host may have started them after their deletion took their power."""
         lost = self._lost(started)
         if lost:
             from . import cleaning
@@ -347,8 +347,8 @@ class InstanceOperation:
         failed = self._write_outcomes({u: item for u, (_host, item) in items.items()}, answers)
         instances = []
         for uuid, (host, item) in items.items():
-            its = operation_outcomes.outcome_of(answers[uuid], failed.get(uuid))
-            vm_state = operation.vm_state_after(self.operation, its)
+            result = operation_outcomes.outcome_of(answers[uuid], failed.get(uuid))
+            vm_state = flow.vm_state_after(self.operation, result)
             instances.append(
                 operation_outcomes.summary_of(
                     item, host, answers[uuid], failed.get(uuid), vm_state, self.operation.gone
@@ -365,7 +365,7 @@ class InstanceOperation:
         return outcome(error, changed=len(failed) < len(instances), instances=instances)
 
     def _answers(self, begun: t.Mapping[str, t.Any]) -> Answers:
-        """The answers of all instances, as the hosts' tasks of this playbook registered them."""
+        """Return the answers of all instances, as the hosts' tasks of this playbook registered them."""
         work: t.Mapping[str, Items] = begun.get("work", {})
         registered = host_variables.results(self.action.task_vars["hostvars"], list(work), OPERATED)
         dies_to = self.operation.rule.dies_to
@@ -376,7 +376,7 @@ class InstanceOperation:
         return answers
 
     def _write_outcomes(self, items: t.Mapping[str, Item], answers: Answers) -> Failed:
-        """Write what became of the instances. Returns why some failed."""
+        """Write the outcomes of all hosts. Returns why instances failed."""
         failed = {u: errors.from_dict(a["error"]) for u, a in answers.items() if a.get("error")}
         if not answers or self.action.check_mode:
             return failed
@@ -390,13 +390,13 @@ class InstanceOperation:
                 from ...module_utils.flows.attachments import moving
 
                 moving.release_moved(tx, lacking)
-            return operation.finish(tx, self.operation, outcomes)
+            return flow.finish(tx, self.operation, outcomes)
 
         with contextlib.closing(self.action.open_ledger()) as ledger:
             return ledger.transact(finish)
 
     def _leave_passwords(self, items: Items) -> list[str]:
-        """Leave the passwords that instances got in the folder that a person named. Returns what the person reads of that."""
+        """Leave the passwords of instances in the folder that a person named. Returns the lines that say so."""
         folder = self.options["admin_password_dir"]
         uuids = [i["uuid"] for i in items if i["details"].get("tells_password", True)]
         if not folder or not uuids or self.action.check_mode or self.work.password_suffix is None:
@@ -410,7 +410,7 @@ class InstanceOperation:
     def _lines(
         self, instances: t.Sequence[t.Mapping[str, t.Any]], before: t.Mapping[str, str], unchanged: Items
     ) -> list[str]:
-        """:arg before: uuid -> vm_state"""
+        """Return the table of all instances. :arg before: uuid -> vm_state"""
         title = "Would %s (nothing is touched):" if self.action.check_mode else "%s:"
         rows: list[tuple[t.Any, ...]] = [
             (
@@ -444,6 +444,6 @@ class InstanceOperation:
         return [title % self.operation.called, *tables.table(head, rows)]
 
     def _registered(self) -> t.Mapping[str, t.Any]:
-        """What the stage ``begin`` returned; empty before it."""
+        """Return the result of the stage ``begin``; empty before it."""
         found = host_variables.results(self.action.task_vars["hostvars"], [CONTROLLER], BEGUN)
         return t.cast("t.Mapping[str, t.Any]", found.get(CONTROLLER) or {})

@@ -66,9 +66,9 @@ class Rebuild(Work):
         self._wanted = wanted(self.action, options["rebuild_image"], options["follow_file"])
 
     def begin(
-        self, tx: Transaction, its: Operation, selection: Selection, known_hosts: t.Collection[str], ask: bool
+        self, tx: Transaction, operation: Operation, selection: Selection, known_hosts: t.Collection[str], ask: bool
     ) -> Begun:
-        begun, self._before = flow.begin(tx, its, selection, known_hosts, self._wanted)
+        begun, self._before = flow.begin(tx, operation, selection, known_hosts, self._wanted)
         check_files(self.action, self._wanted, begun.rows)
         for row in begun.rows:
             own, new = (row.spec["image"] or {}).get("name"), self._wanted.image_for(row)
@@ -92,12 +92,12 @@ class Rebuild(Work):
         return rebuild(self.action, uuids_of(items))
 
     def undo(
-        self, tx: Transaction, its: Operation, items: t.Mapping[str, Item], outcomes: t.Mapping[str, Outcome]
+        self, tx: Transaction, operation: Operation, items: t.Mapping[str, Item], outcomes: t.Mapping[str, Outcome]
     ) -> None:
-        """An instance whose host touched nothing keeps what it was."""
-        kept = {u: items[u]["before"] for u, o in outcomes.items() if not o.vm_state and "before" in items[u]}
-        if kept:
-            flow.keep(tx, its, kept)
+        """Restore the requests and disks of failed instances whose hosts touched nothing."""
+        former = {u: items[u]["before"] for u, o in outcomes.items() if not o.vm_state and "before" in items[u]}
+        if former:
+            flow.keep(tx, operation, former)
 
 
 def wanted(action: LedgerAction, image: str | None, follow_file: bool = False) -> Wanted:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The work of an operation: what it does on the hosts of instances, and what it adds to the steps on the controller."""
+"""The work of an operation: its part on the hosts of instances, and its additions to the stages on the controller."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typing as t
 
 from ...module_utils.core import errors
 from ...module_utils.core.instances.operation_outcomes import Answers, Item, Outcome
-from ...module_utils.flows.instances import operation
+from ...module_utils.flows.instances import operation as flow
 from ...module_utils.flows.instances.operation import Begun, Operation, Selection
 from ...module_utils.ledger.compute.instances import Instance
 from ...module_utils.ledger.db.transaction import Transaction
@@ -21,7 +21,7 @@ Problems = t.Dict[str, errors.BootflowError]  # by the uuids of instances
 
 
 class Work:
-    """The work of one operation in one task. A subclass overrides the steps that it has something to add to."""
+    """The work of one operation in one task. A subclass has on_host(), and overrides the other steps where it adds something."""
 
     #: The variable of its image: without it each instance's own image is taken. "": it takes no image.
     image_variable = ""
@@ -29,7 +29,7 @@ class Work:
     sets_power = False
     starts_guests = False  # by setting their power state
     connects_volumes = False  # the guests' volumes are connected to the host first
-    #: What the names of the files of its passwords have after the UUID; None: it sets no passwords.
+    #: End of the names of its password files, behind the UUID; None: it sets no passwords.
     password_suffix: str | None = None
 
     def __init__(self, action: LedgerAction):
@@ -41,16 +41,16 @@ class Work:
         """Read the settings that begin() needs: no transaction waits for a template."""
 
     def begin(
-        self, tx: Transaction, its: Operation, selection: Selection, known_hosts: t.Collection[str], ask: bool
+        self, tx: Transaction, operation: Operation, selection: Selection, known_hosts: t.Collection[str], ask: bool
     ) -> Begun:
-        """Begin the operation ``its`` in the ledger. :raises BootflowError: see operation.begin()"""
-        return operation.begin(tx, its, selection, known_hosts, self.action.options["quotas"], ask)
+        """Begin the operation in the ledger. :raises BootflowError: see begin() of flows.instances.operation"""
+        return flow.begin(tx, operation, selection, known_hosts, self.action.options["quotas"], ask)
 
     def check(self, tx: Transaction, begun: Begun) -> None:
         """Check more than the states of instances. :raises BootflowError: the operation cannot begin"""
 
     def item_of(self, row: Instance) -> dict[str, t.Any]:
-        """Return what later stages must know of an instance, in addition to what they know of any."""
+        """Return the fields of an instance that only this work adds to its item."""
         return {}
 
     def change_of(self, row: Instance) -> tuple[str, str]:
@@ -70,12 +70,12 @@ class Work:
     # --- finish, on the controller ----------------------------------------------------------------------------------
 
     def undo(
-        self, tx: Transaction, its: Operation, items: t.Mapping[str, Item], outcomes: t.Mapping[str, Outcome]
+        self, tx: Transaction, operation: Operation, items: t.Mapping[str, Item], outcomes: t.Mapping[str, Outcome]
     ) -> None:
-        """Undo in the ledger what begin() wrote of failed instances. :arg items: by their uuids"""
+        """Undo the writes of begin() for failed instances. :arg items: by their uuids"""
 
     def password(self, uuid: str) -> str:
-        """Return the password that an instance got in this run."""
+        """Return the password of an instance in this run. Called where there is a password_suffix."""
         raise NotImplementedError
 
 

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Outcomes of attaching and detaching interfaces: from the answers of hosts to what the ledger and people get.
+"""Outcomes of attaching and detaching interfaces: from the answers of hosts to the errors of instances, and to the table that people read.
 
-An item is what the beginning knew of an interface: ``port_id``, ``uuid`` and ``name`` of its instance, ``mac_address``, ``network``,
+An item has the fields of an interface when the operation began: ``port_id``, ``uuid`` and ``name`` of its instance, ``mac_address``, ``network``,
 ``fixed_ips``, and ``new``, if this run made the port or took it from its guest.
 """
 
@@ -131,14 +131,14 @@ def results_of(work: t.Mapping[str, Items], answers: t.Mapping[str, t.Mapping[st
         silent = answer.get("operation") != operation
         for item in items:
             results.items.append({**item, "host": host})
-            its = results.of_instances.setdefault(item["uuid"], [])
+            errors_of_instance = results.of_instances.setdefault(item["uuid"], [])
             problem = answer.get("problems", {}).get(item["port_id"])
             if silent or problem:
                 error = (
                     errors.RemoteError(reason="%s returned no result" % host) if silent else errors.from_dict(problem)
                 )
                 results.failed[item["port_id"]] = error
-                its.append(error)
+                errors_of_instance.append(error)
     done = {key for answer in answers.values() for key in answer.get("done") or ()}
     results.done = done - set(results.failed)
     return results
