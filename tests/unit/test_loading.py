@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import typing as t
 
 import pytest
@@ -40,7 +41,9 @@ def load(action: str, *paths: pathlib.Path, cache: pathlib.Path | None = None) -
     else:
         environment["PYTHONPYCACHEPREFIX"] = str(cache)
     argv = [sys.executable, "-c", LOAD, action, *map(str, paths or [tree()])]
-    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
+    with tempfile.TemporaryDirectory() as home:  # the user's own says which database the last run had
+        environment["ANSIBLE_HOME"] = home
+        done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return t.cast(Loaded, json.loads(done.stdout))
 
