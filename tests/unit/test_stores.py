@@ -30,12 +30,18 @@ CONSTANTS = {"LVM", "QCOW2_ON_LVM", "ON_LVM"}
 FORMATS = {"raw", "qcow2", "RAW", "QCOW2"}
 SUBJECTS = {"format", "backend", "disk_backend"}
 PROGRAMS = {"program", "which"}  # they are called with the name of a program of the host
-OWN = ("module_utils/core/disks/stores/", "module_utils/hosts/disks/stores/", "module_utils/core/settings/")
+OWN = tuple(
+    "module_utils/%s/" % room
+    for room in (
+        "core/disks/stores",
+        "core/settings",
+        "hosts/disks/arrivals",
+        "hosts/disks/resizes",
+        "hosts/disks/stores",
+    )
+)
 #: Files that still name types. It only gets shorter.
-NOT_YET = {
-    "module_utils/hosts/copies/receiver.py",
-    "module_utils/hosts/copies/sender.py",
-}
+NOT_YET: set[str] = set()
 
 
 def name_of(node: ast.AST) -> str:

@@ -17,32 +17,23 @@ import os
 import socket
 import ssl
 import stat
-import tempfile
 import threading
 import typing as t
 from dataclasses import dataclass, field
 
-from ...core.disks.local import volume_name
-from ...core.disks.logical_volumes import checked_lvm_name
 from ...core.disks.rescue import DISK as RESCUE
-from ...core.disks.stores.registry import type_of_record
 from ...core.errors import InvalidDiskInfo
 from ...core.guest.nvram import NVRAM
 from ..disks.stores.disk_info import records_of
-from ..disks.stores.instance_volumes import activate, check_closed, whole
-from ..images.images import QEMU_IMG_PACKAGE, convert
+from ..disks.stores.registry import store_of_record
 from ..images.nvram import open_nvram
-from ..lvm import lvm
-from ..os.batch import progress
-from ..os.command import program, run
 from ..os.locks import Offered, host_lock, take_back
-from ..os.paths import checked_disk_name, instance_dir
+from ..os.paths import instance_dir
 from .server import Place, Server, started
 from .stream import Stream, send_file, send_line
 
 #: What goes along beside the recorded disks.
 CONFIG_DRIVE = "disk.config"
-_FOLDER_FORMATS = ("qcow2", "raw")
 
 
 @dataclass
@@ -74,15 +65,9 @@ def prepare(
         for name, record in sorted(records_of(folder).items()):
             if name == RESCUE or name in left:  # the first: what a killed run left of it
                 continue
-            store = type_of_record(record)
-            if store is not None and store.is_volume:
-                described.append(_volume(offer, os.path.basename(folder), name, record))
-            elif store is not None and store.is_file_system:
-                place = os.path.join(folder, checked_disk_name(name))
-                found = sorted((n, r) for n, r in records_of(place).items() if n not in left)
-                described += [{**_file(offer, folder, place, n, r), "mounted": True} for n, r in found]
-            else:
-                described.append(_file(offer, folder, folder, name, record))
+            for disk in store_of_record(record).opened(folder, name, record, left):
+                found = {**_add(offer, disk.name, disk.fd), "record": disk.record}
+                described.append({**found, "mounted": True} if disk.mounted else found)
         drive = os.path.join(folder, CONFIG_DRIVE)
         if os.path.isfile(drive) and not os.path.islink(drive):
             fd = os.open(drive, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -93,39 +78,6 @@ def prepare(
     if not described and has_disks:
         raise InvalidDiskInfo(reason="folder %s has no disks" % folder)
     return offer, described
-
-
-def _file(offer: Offer, folder: str, place: str, name: str, record: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """:arg place: the folder that the disk is in: of the instance, or of a file system there"""
-    path = os.path.join(place, checked_disk_name(name))
-    if record.get("format") not in _FOLDER_FORMATS or not os.path.isfile(path) or os.path.islink(path):
-        raise InvalidDiskInfo(reason="%s is not a disk that can be copied to another host" % path)
-    run([program("qemu-img", QEMU_IMG_PACKAGE), "info", "-f", record["format"], path], timeout=60.0)  # locks it
-    # Beside a full disk its own file system has no room for another one.
-    layer = record.get("base") and record["format"] == "qcow2"
-    fd = _flat(folder, path) if layer else os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    return {**_add(offer, name, fd), "record": {**record, "base": ""}}
-
-
-def _flat(folder: str, path: str) -> int:
-    """A descriptor of a disk without its base image. The file has no name, so that nothing remains of it when this process is killed."""
-    progress.mark_changed()
-    with tempfile.TemporaryFile(dir=folder) as file:
-        convert(path, "qcow2", "/proc/%d/fd/%d" % (os.getpid(), file.fileno()), "qcow2", name=path)
-        return os.dup(file.fileno())
-
-
-def _volume(offer: Offer, uuid: str, name: str, record: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """:raises VolumeIsBusy: a guest has it open."""
-    vg = checked_lvm_name(str(record.get("volume_group") or ""), "volume group")
-    group = lvm.read_group(vg)
-    lv = whole(group, uuid, volume_name(uuid, checked_disk_name(name)))
-    if lv is None:
-        raise InvalidDiskInfo(reason="logical volume %s/%s does not exist" % (vg, volume_name(uuid, name)))
-    check_closed(vg, [lv.name])
-    activate(vg, [lv])
-    fd = os.open(group.path(lv.name), os.O_RDONLY | os.O_CLOEXEC)  # a link
-    return {**_add(offer, name, fd), "record": {**record, "base": ""}}
 
 
 def _add(offer: Offer, name: str, fd: int) -> dict[str, t.Any]:

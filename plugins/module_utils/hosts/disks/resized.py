@@ -4,7 +4,7 @@
 
 """The disks of an instance that is resized on its own host: those that it gets, and those that it had until the resize is decided.
 
-Both are in folders of the instance's own; of disks that are not in these the folders have the records only (stores/resize.py).
+Both are in folders of the instance's own; of disks that are not in these the folders have the records only (resizes/).
 Each step can be killed anywhere and done again, and what a killed one left becomes either of the two:
 prepare() makes copies and touches nothing else, swap_in() exchanges them for the disks, commit() keeps what the instance has, roll_back() brings back
 what it had.
@@ -35,12 +35,12 @@ from ..os.locks import guest_lock, host_lock, take_back
 from ..os.module_errors import as_bootflow_error
 from ..os.ownership import check_owner, ledger_of_folder
 from ..os.paths import checked_disk_name, instance_dir, make_dirs
+from .resizes.files import copy_file
+from .resizes.registry import resize_of
+from .resizes.resize import Resize
 from .stores.disk_info import RECORDS, records_of, write_records
 from .stores.disk_spec import DiskSpec
 from .stores.group import NO_GROUP, Group, recorded
-from .stores.registry import resize_of
-from .stores.resize import Resize
-from .stores.resized_files import copy_file
 
 #: Folders in that of the instance: what it gets, that while it is copied, and what it had.
 NEW, PART, OLD = "resize.new", "resize.part", "resize.old"

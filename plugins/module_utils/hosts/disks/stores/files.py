@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 import threading
 import typing as t
 
@@ -19,10 +20,10 @@ from ...os.batch import progress
 from ...os.command import program, run
 from ...os.files import fsync, opened, remove_files
 from ...os.module_errors import as_bootflow_error
-from ...os.paths import make_dirs
+from ...os.paths import checked_disk_name, make_dirs
 from .disk_info import record_of, recorded_size, records_of, write_records
 from .disk_spec import DiskSpec, disk_size, needed
-from .store import Store
+from .store import OpenDisk, Store
 
 _PART = ".part"
 
@@ -42,6 +43,31 @@ class Files(Store):
             "local_gb_used": found.f_frsize * (found.f_blocks - found.f_bfree) // GIB,
             "disk_available_least": (found.f_frsize * found.f_bavail - growth()) // GIB,
         }
+
+    def opened(
+        self, folder: str, name: str, record: t.Mapping[str, t.Any], left: t.Collection[str]
+    ) -> t.Iterator[OpenDisk]:
+        fd = open_file(folder, os.path.join(folder, checked_disk_name(name)), record)
+        yield OpenDisk(name, fd, {**record, "base": ""})
+
+
+def open_file(folder: str, path: str, record: t.Mapping[str, t.Any]) -> int:
+    """Open a disk that is a file. Returns the descriptor, see Store.opened(). :arg folder: with room for a copy of a layer"""
+    if record.get("format") not in (QCOW2, RAW) or not os.path.isfile(path) or os.path.islink(path):
+        raise InvalidDiskInfo(reason="%s is not a disk that can be copied to another host" % path)
+    run([program("qemu-img", QEMU_IMG_PACKAGE), "info", "-f", record["format"], path], timeout=60.0)  # locks it
+    # Beside a full disk its own file system has no room for another one.
+    if record.get("base") and record["format"] == QCOW2:
+        return _flat(folder, path)
+    return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+
+
+def _flat(folder: str, path: str) -> int:
+    """A descriptor of a disk without its base image. The file has no name, so that nothing remains of it when this process is killed."""
+    progress.mark_changed()
+    with tempfile.TemporaryFile(dir=folder) as file:
+        convert(path, QCOW2, "/proc/%d/fd/%d" % (os.getpid(), file.fileno()), QCOW2, name=path)
+        return os.dup(file.fileno())
 
 
 def _existing(path: str) -> str:

@@ -23,13 +23,14 @@ from ...os import fstab, mounts
 from ...os.batch import progress
 from ...os.command import program, run
 from ...os.ownership import ledger_of_folder
-from ...os.paths import make_dirs
+from ...os.paths import checked_disk_name, make_dirs
 from ...volumes.copy import flush
 from .disk_info import records_of, write_records
 from .disk_spec import DiskSpec, disk_size
-from .files import ensure_files
+from .files import ensure_files, open_file
 from .instance_volumes import Wanted, activate, begin, finish, whole
 from .qcow2_room import MKFS_OPTIONS, promised_gb, volume_room
+from .store import OpenDisk
 from .volumes import Volumes
 
 
@@ -39,11 +40,20 @@ class Mounted(Volumes):
     def ensure(
         self, folder: str, specs: t.Sequence[DiskSpec], bases: t.Mapping[str, BaseImage], check_mode: bool
     ) -> dict[str, t.Any]:
-        return ensure_mounted(self.group, folder, specs, bases, check_mode)
+        return ensure_mounted(self.group.vg, folder, specs, bases, check_mode)
 
     def room_gb(self, group: lvm.VolumeGroup, size: int) -> int:
         """See Volumes.room_gb(): without the overhead of file systems."""
         return promised_gb(size, group.extent_size)
+
+    def opened(
+        self, folder: str, name: str, record: t.Mapping[str, t.Any], left: t.Collection[str]
+    ) -> t.Iterator[OpenDisk]:
+        place = os.path.join(folder, checked_disk_name(name))
+        for disk, its in sorted(records_of(place).items()):
+            if disk not in left:
+                fd = open_file(folder, os.path.join(place, checked_disk_name(disk)), its)
+                yield OpenDisk(disk, fd, {**its, "base": ""}, mounted=True)
 
 
 def ensure_mounted(

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ....core.disks.stores.registry import STORE_TYPES, type_of_record
-from .disk_spec import DiskSpec
+from ....core.disks.stores.registry import DEFAULT, STORE_TYPES, type_of_record
+from ....core.disks.stores.store_type import StoreType
 from .group import Group
-from .resize import Resize
 from .store import Store
 
 
@@ -21,39 +20,25 @@ def store_of(name: str, volume_group: str = "", ledger_id: str = "") -> Store:
     :raises InvalidInput: the type needs a volume group, and none is given.
     """
     store_type = STORE_TYPES[name]
-    group = store_type.checked_group(volume_group)
+    return _store(store_type, Group(store_type.checked_group(volume_group), ledger_id))
+
+
+def store_of_record(record: t.Mapping[str, t.Any]) -> Store:
+    """Return the store of the disks that a record in the folder of an instance describes, in the volume group that the record names."""
+    group = Group(str(record.get("volume_group") or ""))
+    return _store(type_of_record(record) or STORE_TYPES[DEFAULT], group)
+
+
+def _store(store_type: StoreType, group: Group) -> Store:
     # Each is imported only where it is needed: a module loads its files each time that it runs.
     if store_type.is_file_system:
         from .mounted import Mounted
 
-        return Mounted(store_type, group, ledger_id)
+        return Mounted(store_type, group)
     if store_type.is_volume:
         from .volumes import Volumes
 
-        return Volumes(store_type, group, ledger_id)
+        return Volumes(store_type, group)
     from .files import Files
 
-    return Files(store_type, group, ledger_id)
-
-
-def resize_of(group: Group, records: t.Iterable[t.Mapping[str, t.Any]], made: t.Sequence[DiskSpec] = ()) -> Resize:
-    """Return the disks of an instance that is resized on this host.
-
-    :arg records: the content of each disk.info of the instance. :arg made: disks that it gets
-    :raises InvalidInput: a disk that it gets needs a volume group, and none is given.
-    """
-    store_types = [STORE_TYPES[spec.backend] for spec in made]
-    for store_type in store_types:
-        store_type.checked_group(group.vg)
-    store_types += [found for each in records for found in map(type_of_record, each.values()) if found is not None]
-    if any(store_type.is_file_system for store_type in store_types):
-        from .resized_mounted import ResizedMounted
-
-        return ResizedMounted(group)
-    if group.vg:
-        from .resized_volumes import ResizedVolumes
-
-        return ResizedVolumes(group)
-    from .resized_files import ResizedFiles
-
-    return ResizedFiles(group)
+    return Files(store_type, group)

@@ -12,15 +12,24 @@ import typing as t
 from ....core.disks.stores.store_type import StoreType
 from ...images.images import BaseImage
 from .disk_spec import DiskSpec
+from .group import Group
+
+
+class OpenDisk(t.NamedTuple):
+    """A disk that is open for reading, without its base image. ``record``: its record in disk.info, for a new host"""
+
+    name: str
+    fd: int
+    record: dict[str, t.Any]
+    mounted: bool = False  # in a file system of the instance
 
 
 class Store(abc.ABC):
-    """The local disks of guests on this host in one type of store. ``group``: its volume group; "": it needs none"""
+    """The local disks of guests on this host in one type of store. ``group``: its volume group, without a name where it needs none"""
 
-    def __init__(self, store_type: StoreType, group: str = "", ledger_id: str = ""):
+    def __init__(self, store_type: StoreType, group: Group):
         self.type = store_type
         self.group = group
-        self.ledger_id = ledger_id
 
     @abc.abstractmethod
     def ensure(
@@ -40,4 +49,16 @@ class Store(abc.ABC):
 
         :arg growth: the bytes by which files of the host's domains can still grow
         :raises DriverNotInitialized: the volume group does not exist or is not usable.
+        """
+
+    @abc.abstractmethod
+    def opened(
+        self, folder: str, name: str, record: t.Mapping[str, t.Any], left: t.Collection[str]
+    ) -> t.Iterator[OpenDisk]:
+        """Open the disks that a record describes, of an instance whose guest is off. A layer over a base image is made a disk without one, and no name of that
+        remains.
+
+        :arg folder: of the instance. :arg name: of the record there. :arg left: disks that stay behind
+        :raises InvalidDiskInfo: a disk is missing, or not of a known format.
+        :raises CommandFailed, VolumeIsBusy: a guest uses it. :raises DiskFull: there is no room for a disk without its base image.
         """

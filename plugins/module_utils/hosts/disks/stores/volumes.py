@@ -9,25 +9,27 @@ source: Nova's libvirt driver (imagebackend Lvm)
 
 from __future__ import annotations
 
+import os
 import typing as t
 
 from ....core.amounts import GIB
 from ....core.disks.local import RAW, volume_name
-from ....core.errors import DriverNotInitialized
+from ....core.disks.logical_volumes import checked_lvm_name
+from ....core.errors import DriverNotInitialized, InvalidDiskInfo
 from ...images.images import CONVERT_TIMEOUT, QEMU_IMG_PACKAGE, BaseImage
 from ...lvm import lvm
 from ...os.batch import progress
 from ...os.command import program
 from ...os.ownership import ledger_of_folder
-from ...os.paths import make_dirs
+from ...os.paths import checked_disk_name, make_dirs
 from ...volumes.copy import flush
 from ...volumes.process import run_tied
 from .disk_info import record_of, recorded_size, records_of, write_records
 from .disk_spec import DiskSpec, disk_size, needed
 from .files import format_disk
 from .instance_tags import by_instance
-from .instance_volumes import Wanted, activate, begin, finish, whole
-from .store import Store
+from .instance_volumes import Wanted, activate, begin, check_closed, finish, whole
+from .store import OpenDisk, Store
 
 
 class Volumes(Store):
@@ -36,18 +38,18 @@ class Volumes(Store):
     def ensure(
         self, folder: str, specs: t.Sequence[DiskSpec], bases: t.Mapping[str, BaseImage], check_mode: bool
     ) -> dict[str, t.Any]:
-        return ensure_volumes(self.group, folder, specs, bases, check_mode)
+        return ensure_volumes(self.group.vg, folder, specs, bases, check_mode)
 
     def facts(self, instances_path: str, growth: t.Callable[[], int]) -> dict[str, t.Any]:
         """See Store.facts(). A volume group is never oversubscribed: free space is really free. source: Nova's _get_local_gb_info"""
         try:
-            group = lvm.read_group(self.group, self.ledger_id)
+            group = lvm.read_group(self.group.vg, self.group.ledger_id)
             lvm.check_group(group)
         except DriverNotInitialized as error:
             raise DriverNotInitialized(
                 message=error.message,
                 remedy="Create it (vgcreate %s DEVICES) or repair it, or correct the host's bootflow_disk_volume_group."
-                % self.group,
+                % self.group.vg,
             ) from None
         total, free = self.room_gb(group, group.size), self.room_gb(group, group.free)
         return {
@@ -60,6 +62,19 @@ class Volumes(Store):
     def room_gb(self, group: lvm.VolumeGroup, size: int) -> int:
         """Return the GiB of disks that fit into ``size`` bytes of the group."""
         return size // GIB
+
+    def opened(
+        self, folder: str, name: str, record: t.Mapping[str, t.Any], left: t.Collection[str]
+    ) -> t.Iterator[OpenDisk]:
+        uuid, vg = folder.rpartition("/")[2], checked_lvm_name(self.group.vg, "volume group")
+        group = lvm.read_group(vg)
+        lv = whole(group, uuid, volume_name(uuid, checked_disk_name(name)))
+        if lv is None:
+            raise InvalidDiskInfo(reason="logical volume %s/%s does not exist" % (vg, volume_name(uuid, name)))
+        check_closed(vg, [lv.name])
+        activate(vg, [lv])
+        fd = os.open(group.path(lv.name), os.O_RDONLY | os.O_CLOEXEC)  # a link
+        yield OpenDisk(name, fd, {**record, "base": ""})
 
 
 def ensure_volumes(

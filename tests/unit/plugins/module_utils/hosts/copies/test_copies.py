@@ -26,6 +26,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies import receiver, sender, server, stream
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies.stream import send_line
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import local_disks
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.arrivals import files as arriving_files
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.disk_info import records_of
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.disk_spec import DiskSpec
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images import nvram
@@ -600,7 +601,8 @@ def test_a_disk_that_says_it_takes_no_room(hosts: tuple[str, str], monkeypatch: 
         if needed > 4096:
             raise errors.DiskFull(host="h", path="p", reason="full")
 
-    monkeypatch.setattr(receiver, "check_room", check_room)
+    for module in (receiver, arriving_files):
+        monkeypatch.setattr(module, "check_room", check_room)
     place, files = offer(source)
     try:
         small = [{**f, "allocated": 0} for f in files]

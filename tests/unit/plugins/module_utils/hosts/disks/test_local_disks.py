@@ -388,7 +388,7 @@ def test_a_store_in_a_volume_group_needs_one():
     for backend in ("lvm", "qcow2_on_lvm"):
         with pytest.raises(InvalidInput, match="disk backend %s requires a volume group" % backend):
             store_of(backend)
-    assert [store_of(backend, "vg").group for backend in NAMES] == ["", "", "vg", "vg"]
+    assert [store_of(backend, "vg").group.vg for backend in NAMES] == ["", "", "vg", "vg"]
 
 
 @pytest.mark.parametrize("where", ["elsewhere", "disk", "disk/deep"])

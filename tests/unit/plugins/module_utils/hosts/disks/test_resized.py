@@ -23,11 +23,9 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.errors impor
     InvalidDiskInfo,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import resized
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores import (
-    files,
-    resized_files,
-    resized_volumes,
-)
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.resizes import files as resized_files
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.resizes import volumes as resized_volumes
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores import files
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.disk_info import (
     records_of,
     write_records,

@@ -26,12 +26,12 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.errors impor
     VolumeIsBusy,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import resized
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.resizes import files as resized_files
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.resizes import mounted as resized_mounted
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores import (
     instance_volumes,
     mounted,
     removal,
-    resized_files,
-    resized_mounted,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.disk_info import (
     records_of,

@@ -19,10 +19,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.errors impor
     VolumeIsBusy,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import resized
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.resizes import volumes as resized_volumes
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores import (
     instance_volumes,
     removal,
-    resized_volumes,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.disk_info import (
     records_of,

@@ -18,6 +18,9 @@ import pytest
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.arriving_disks import checked_disks
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import instances
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.arrivals import files as arriving_files
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.arrivals import mounted as arriving_mounted
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.arrivals import volumes as arriving_volumes
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores import disk_info
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.disk_info import records_of
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.live import empty_disks
@@ -46,11 +49,12 @@ class NewHost(Host):
         super().__init__(tmp_path, monkeypatch)
         self.patch, self.zeroed = monkeypatch, []
         self.changes = self.fails_at = 0
-        monkeypatch.setattr(empty_disks, "zero", lambda path, size, start: self.zeroed.append((path, size, start)))
+        monkeypatch.setattr(arriving_volumes, "zero", lambda path, size, start: self.zeroed.append((path, size, start)))
         monkeypatch.setattr(instances, "find_domain", lambda _connection, _uuid: None)
         for place, name in (
-            (empty_disks, "run"), (empty_disks, "write_records"), (empty_disks, "begin"), (empty_disks, "finish"),
-            (empty_disks, "fsync"), (empty_disks, "mark_folder"), (empty_disks, "make_holder"), (disk_info, "write_json"),
+            (arriving_files, "run"), (arriving_files, "write_records"), (arriving_volumes, "write_records"),
+            (arriving_volumes, "begin"), (arriving_volumes, "mark_complete"),
+            (empty_disks, "fsync"), (empty_disks, "mark_folder"), (arriving_mounted, "make_holder"), (disk_info, "write_json"),
         ):  # fmt: skip
             monkeypatch.setattr(place, name, self.counted(getattr(place, name)))
 
@@ -177,7 +181,7 @@ def test_what_cannot_be_removed_is_found_later(there: NewHost, monkeypatch: pyte
     def broken(*_arguments: t.Any) -> None:
         raise errors.CommandFailed(message="lvchange failed", remedy="Repair it.")
 
-    monkeypatch.setattr(empty_disks, "finish", broken)
+    monkeypatch.setattr(arriving_volumes, "mark_complete", broken)
     monkeypatch.setattr(empty_disks, "remove_volumes", broken)
     with pytest.raises(errors.CommandFailed, match="lvchange failed"):
         there.make(guest("lvm"))

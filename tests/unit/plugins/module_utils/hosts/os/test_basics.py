@@ -113,7 +113,7 @@ HOSTS = "ansible_collections.bootflow.compute.plugins.module_utils.hosts"
     ("program", "work"),
     [
         ("qemu-img", "from %s.images.images import convert; convert('a', 'qcow2', 'b')"),
-        ("cp", "from %s.disks.stores.resized_files import copy_file; copy_file('a', 'b')"),
+        ("cp", "from %s.disks.resizes.files import copy_file; copy_file('a', 'b')"),
         ("mkfs.ext4", "from %s.disks.stores.files import *; format_disk(DiskSpec('disk.eph0', 'ephemeral', 1), 'b')"),
         ("mkswap", "from %s.disks.stores.files import *; format_disk(DiskSpec('disk.swap', 'swap', 1), 'b')"),
     ],

@@ -21,16 +21,16 @@ from ....core.disks.stores.registry import is_file_system
 from ....core.errors import InvalidDiskInfo
 from ...lvm import lvm
 from ...os import fstab, mounts
-from .disk_info import records_of, write_records
-from .disk_spec import DiskSpec, disk_size
-from .group import Group
-from .instance_tags import of_instance
-from .instance_volumes import finish
-from .mounted import format_holder, holder_record, mount_again, mount_holder
-from .qcow2_room import volume_room
+from ..stores.disk_info import records_of, write_records
+from ..stores.disk_spec import DiskSpec, disk_size
+from ..stores.group import Group
+from ..stores.instance_tags import of_instance
+from ..stores.instance_volumes import finish
+from ..stores.mounted import format_holder, holder_record, mount_again, mount_holder
+from ..stores.qcow2_room import volume_room
+from .files import check_files, fill
 from .resize import Records
-from .resized_files import check_files, fill
-from .resized_volumes import NEW, ResizedVolumes
+from .volumes import NEW, ResizedVolumes
 
 
 class ResizedMounted(ResizedVolumes):

@@ -26,15 +26,15 @@ from ...os.batch import progress
 from ...os.paths import checked_disk_name
 from ...os.room import check_room
 from ...volumes.copy import flush, zero
-from .disk_info import record_of, write_records
-from .disk_spec import DiskSpec, disk_size
-from .files import format_disk
-from .group import Group
-from .instance_tags import of_instance
-from .instance_volumes import Wanted, activate, begin, check_closed, finish, remove, whole
+from ..stores.disk_info import record_of, write_records
+from ..stores.disk_spec import DiskSpec, disk_size
+from ..stores.files import format_disk
+from ..stores.group import Group
+from ..stores.instance_tags import of_instance
+from ..stores.instance_volumes import Wanted, activate, begin, check_closed, finish, remove, whole
+from ..stores.volumes import write_image
+from .files import ResizedFiles, check_files, fill
 from .resize import Records
-from .resized_files import ResizedFiles, check_files, fill
-from .volumes import write_image
 
 NEW, OLD = ".resize.new", ".resize.old"
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import abc
 import typing as t
 
-from .disk_spec import DiskSpec
-from .group import Group
+from ..stores.disk_spec import DiskSpec
+from ..stores.group import Group
 
 Records = t.Mapping[str, t.Mapping[str, t.Any]]
 

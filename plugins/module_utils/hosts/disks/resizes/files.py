@@ -15,9 +15,9 @@ from ...os.command import program, run
 from ...os.files import fsync
 from ...os.paths import checked_disk_name
 from ...os.room import check_room
-from .disk_info import records_of, write_records
-from .disk_spec import DiskSpec
-from .files import ensure_files, grow
+from ..stores.disk_info import records_of, write_records
+from ..stores.disk_spec import DiskSpec
+from ..stores.files import ensure_files, grow
 from .resize import Records, Resize
 
 _FORMATS = ("qcow2", "raw")
