@@ -145,8 +145,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.insta
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.group import (
     CLEARING_ARGUMENTS,
     Clearing,
+    Group,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.removal import LocalVolumes
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.facts.facts import block_devices_of, list_domains
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.connection import (
     LIBVIRT_ARGUMENTS,
@@ -193,7 +193,7 @@ def main():
     )
     keep_time_limit(module)
     args = module.params
-    local = LocalVolumes(args["volume_group"] or "", Clearing.of(args), args["ledger_id"])
+    local = Group(args["volume_group"] or "", args["ledger_id"], Clearing.of(args))
     try:
         with connect(args["libvirt_uri"], args["libvirt_timeout"]) as connection:
 

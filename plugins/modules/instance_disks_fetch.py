@@ -167,8 +167,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.insta
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.group import (
     CLEARING_ARGUMENTS,
     Clearing,
+    Group,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.removal import LocalVolumes
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.connection import (
     LIBVIRT_ARGUMENTS,
     connect,
@@ -212,12 +212,12 @@ def main():
     module = AnsibleModule(argument_spec=argument_spec())
     keep_time_limit(module)
     args = module.params
-    local = LocalVolumes(args["volume_group"] or "", Clearing.of(args), args["ledger_id"])
+    local = Group(args["volume_group"] or "", args["ledger_id"], Clearing.of(args))
 
     def one(instance):
         def refuse(folder):
             with connect(args["libvirt_uri"], args["libvirt_timeout"]) as connection:
-                refuse_present(connection, folder, local.volume_group, local.ledger_id)
+                refuse_present(connection, folder, local.vg, local.ledger_id)
 
         place = Place(instance["address"], instance["port"], instance["fingerprint"])
         sizes = {name: int(size) for name, size in instance["sizes"].items()}

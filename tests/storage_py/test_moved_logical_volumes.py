@@ -26,8 +26,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies impo
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import local_disks
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.disk_info import records_of
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.disk_spec import DiskSpec
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.group import Clearing
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.removal import LocalVolumes, remove_volumes
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.group import Clearing, Group
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.removal import remove_volumes
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.lvm import lvm
 
 MIB = 1024**2
@@ -55,7 +55,7 @@ def state(vg):
 
 
 def fetched(offer, files, place, sizes, made=()):
-    local = LocalVolumes(%(new_group)r, Clearing(), ledger)
+    local = Group(%(new_group)r, ledger, Clearing())
     return receiver.fetch_instance(new, ledger, uuid, place, offer.token, files, sizes, local, made, limits=limits)
 
 
@@ -113,7 +113,7 @@ else:
         told["swap"] = b"SWAPSPACE2" in file.read(4096)
 for path, group in ((old, %(old_group)r), (new, %(new_group)r)):
     folder = os.path.join(path, uuid)
-    remove_volumes(folder, uuid, LocalVolumes(group, Clearing(), ledger))
+    remove_volumes(folder, uuid, Group(group, ledger, Clearing()))
 told["left"] = [state(%(old_group)r), state(%(new_group)r), run("cat", "/etc/fstab")]
 print("TOLD " + json.dumps(told))
 """

@@ -19,8 +19,8 @@ from ...core.guest.arriving_disks import checked_disks, unknown_bytes
 from ..disks.arrivals.arrival import Arrival, Write
 from ..disks.arrivals.registry import arrivals_of
 from ..disks.stores.disk_spec import DiskSpec
-from ..disks.stores.group import Group
-from ..disks.stores.removal import NO_GROUP, LocalVolumes, remove_volumes
+from ..disks.stores.group import NO_GROUP, Group
+from ..disks.stores.removal import remove_volumes
 from ..os.batch import progress
 from ..os.locks import host_lock
 from ..os.module_errors import as_bootflow_error
@@ -39,7 +39,7 @@ def fetch_instance(
     token: str,
     files: t.Sequence[t.Mapping[str, t.Any]],
     sizes: t.Mapping[str, int],
-    local: LocalVolumes = NO_GROUP,
+    local: Group = NO_GROUP,
     made: t.Sequence[DiskSpec] = (),
     made_for: str = "",
     refuse: t.Callable[[str], None] = lambda folder: None,
@@ -72,9 +72,7 @@ def fetch_instance(
             raise InvalidDiskInfo(
                 reason="%s does not offer %s of instance %s" % (place.address, ", ".join(missing), uuid)
             )
-        arrivals = arrivals_of(
-            folder, Group(local.volume_group, ledger_id), files, sizes, [spec.checked() for spec in made]
-        )
+        arrivals = arrivals_of(folder, Group(local.vg, ledger_id), files, sizes, [spec.checked() for spec in made])
         _check_room(instances_path, arrivals, limits)
         progress.mark_changed()
         try:
@@ -99,7 +97,7 @@ def fetch_instance(
             raise
 
 
-def _remove(folder: str, local: LocalVolumes) -> None:
+def _remove(folder: str, local: Group) -> None:
     """What cannot be removed, the cleanup of the instance finds."""
     with contextlib.suppress(BootflowError, OSError):
         remove_volumes(folder, os.path.basename(folder), local)

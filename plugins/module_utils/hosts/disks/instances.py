@@ -25,7 +25,8 @@ from ..os.locks import host_lock, take_back
 from ..os.ownership import MARKS, check_owner, has_arrived, ledger_of_folder, made_for, mark_incomplete
 from ..os.paths import instance_dir
 from .clear import clear_disk
-from .stores.removal import NO_GROUP, LocalVolumes, remove_volumes, volumes_of
+from .stores.group import NO_GROUP, Group
+from .stores.removal import remove_volumes, volumes_of
 from .unused_images import mark_bases_used
 
 
@@ -64,7 +65,7 @@ def remove_instance(
     uuid: str,
     check_mode: bool = False,
     disks: Disks = Disks(),
-    local: LocalVolumes = NO_GROUP,
+    local: Group = NO_GROUP,
     defined_again: bool = False,
     condition: Condition = ANY,
 ) -> dict[str, t.Any]:
@@ -98,12 +99,12 @@ def _remove(
     uuid: str,
     check_mode: bool,
     disks: Disks,
-    local: LocalVolumes,
+    local: Group,
     defined_again: bool,
     condition: Condition,
 ) -> dict[str, t.Any]:
     check_owner("folder %s" % folder, ledger_of_folder(folder), local.ledger_id)
-    if not is_removable(connection, folder, condition, local.volume_group, local.ledger_id):
+    if not is_removable(connection, folder, condition, local.vg, local.ledger_id):
         return {"changed": False, "removed": [], "kept": True}
     if not check_mode:
         mark_incomplete(folder)
@@ -188,7 +189,7 @@ def _parts(connection: t.Any, folder: str, volume_group: str, ledger_id: str) ->
         found.append("a domain")
     if os.path.lexists(folder):
         found.append("a folder")
-    names = volumes_of(os.path.basename(folder), LocalVolumes(volume_group, ledger_id=ledger_id))
+    names = volumes_of(os.path.basename(folder), Group(volume_group, ledger_id))
     return found + (["the logical volume %s" % names[0]] if names else [])
 
 

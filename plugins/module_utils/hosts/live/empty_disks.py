@@ -23,7 +23,7 @@ from ...core.guest.arriving_disks import unknown_bytes
 from ..disks.arrivals.registry import arrivals_of
 from ..disks.instances import refuse_present
 from ..disks.stores.group import Clearing, Group
-from ..disks.stores.removal import LocalVolumes, remove_volumes
+from ..disks.stores.removal import remove_volumes
 from ..os.batch import progress
 from ..os.files import fsync
 from ..os.locks import host_lock
@@ -77,7 +77,7 @@ def make_disks(
             return devices
         except BaseException:
             in_group = volume_group if any(arrival.in_group for arrival in arrivals) else ""
-            _remove(folder, LocalVolumes(in_group, Clearing(NONE), ledger_id))
+            _remove(folder, Group(in_group, ledger_id, Clearing(NONE)))
             raise
 
 
@@ -100,7 +100,7 @@ def disks_here(
     return found
 
 
-def _remove(folder: str, local: LocalVolumes) -> None:
+def _remove(folder: str, local: Group) -> None:
     """Nothing has come to them yet, so that there is nothing to overwrite. What cannot be removed, the cleanup of the instance finds."""
     with contextlib.suppress(BootflowError, OSError):
         remove_volumes(folder, os.path.basename(folder), local)

@@ -15,24 +15,9 @@ from ....core.errors import DriverNotInitialized, MissingLibrary
 from ...lvm import lvm
 from ...os import fstab, mounts
 from .disk_info import records_of
-from .group import Clearing
+from .group import Group
 from .instance_tags import of_instance
 from .instance_volumes import remove
-
-
-@dataclass(frozen=True)
-class LocalVolumes:
-    """Where to search: the volume group of the host ("": none), and those in the disk.info of the instance.
-
-    Volumes of another ledger than ``ledger_id`` are not found.
-    """
-
-    volume_group: str = ""
-    clearing: Clearing = field(default_factory=Clearing)
-    ledger_id: str = ""
-
-
-NO_GROUP = LocalVolumes()
 
 
 @dataclass
@@ -43,29 +28,30 @@ class Removed:
     places: list[str] = field(default_factory=list)
 
 
-def volumes_of(uuid: str, local: LocalVolumes) -> list[str]:
+def volumes_of(uuid: str, local: Group) -> list[str]:
     """Return the names of the instance's logical volumes in the volume group of the host; none where the host has no such group."""
-    if not local.volume_group:
+    if not local.vg:
         return []
     try:
-        group = lvm.read_group(local.volume_group, local.ledger_id)
+        group = lvm.read_group(local.vg, local.ledger_id)
     except (DriverNotInitialized, MissingLibrary):  # whoever needs the group says so
         return []
     return [lv.name for lv in of_instance(group, uuid)]
 
 
-def remove_volumes(folder: str, uuid: str, local: LocalVolumes, check_mode: bool = False) -> Removed:
-    """Unmount and remove the logical volumes of the instance, and no others.
+def remove_volumes(folder: str, uuid: str, local: Group, check_mode: bool = False) -> Removed:
+    """Unmount and remove the logical volumes of the instance, and no others: volumes of another ledger are not found.
 
     Every step can be interrupted; the next removal finds the rest by the tags.
 
+    :arg local: the volume group of the host, without a name where it has none. The groups in the disk.info of the instance are searched too.
     :raises VolumeIsBusy: a volume is still open, or its file system is in use.
     :raises InvalidInput: something else is mounted inside the directory; nothing was changed.
     :raises DriverNotInitialized: a group with volumes of the instance does not exist.
     """
     found = Removed()
     recorded = _recorded(folder)
-    groups = sorted(recorded | ({local.volume_group} if local.volume_group else set()))
+    groups = sorted(recorded | ({local.vg} if local.vg else set()))
     volumes: dict[str, list[lvm.LogicalVolume]] = {}
     for vg in groups:
         try:

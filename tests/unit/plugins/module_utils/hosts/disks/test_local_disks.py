@@ -25,10 +25,9 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks impor
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.local_disks import ensure_disks
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores import instance_volumes
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.disk_spec import DiskSpec
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.group import Clearing
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.group import Clearing, Group
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.instance_tags import by_instance
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.registry import store_of
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.removal import LocalVolumes
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images.images import BaseImage
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.lvm import lvm
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import fstab, mounts
@@ -41,7 +40,7 @@ LEDGER = "1ed9e000-0000-4000-8000-000000000001"
 IMAGE = "6a2c1f0e-3c5e-5d7b-8d3f-9f1c2b3a4d5e"
 MIB = 1024**2
 GIB = 1024**3
-HERE = LocalVolumes("vg")
+HERE = Group("vg")
 
 
 def facts(backend, group):
@@ -223,7 +222,7 @@ def test_a_group_that_is_not_named_or_not_there(host, backend):
         host.ensure(backend, group="")
     with pytest.raises(DriverNotInitialized, match="Volume group gone does not exist on"):
         host.ensure(backend, group="gone")
-    assert host.remove(local=LocalVolumes("gone"))["removed"] == [], "nothing was ever made there"
+    assert host.remove(local=Group("gone"))["removed"] == [], "nothing was ever made there"
     with pytest.raises(InvalidInput, match="got (lvm|qcow2_on_lvm), raw"):
         host.ensure(backend, specs=[*host.specs("raw")[1:], DiskSpec("disk.eph1", "ephemeral", MIB, backend)])
 
@@ -335,25 +334,25 @@ def test_an_open_volume_is_not_wiped(host):
 def test_how_much_is_wiped(host, clearing, wiped):
     host.ensure("lvm", specs=host.specs("lvm")[:1])
     host.steps.clear()
-    host.remove(local=LocalVolumes("vg", clearing))
+    host.remove(local=Group("vg", clearing=clearing))
     assert host.steps == ["domain"] + ["wipe %s_disk %d" % (UUID, size) for size in wiped]
     assert not host.model.lvs
 
 
 def test_a_volume_is_shredded(host):
     host.ensure("lvm", specs=[DiskSpec("disk.swap", "swap", 8 * MIB, "lvm")])
-    host.remove(local=LocalVolumes("vg", Clearing("shred", 4)))
+    host.remove(local=Group("vg", clearing=Clearing("shred", 4)))
     data = host.model.last[UUID + "_disk.swap"]
     assert len(set(data[: 4 * MIB])) == 256 and not any(data[5 * MIB :])
 
 
 def test_the_folder_says_in_which_group_older_disks_are(host, monkeypatch):
     host.ensure("lvm")
-    assert host.remove(local=LocalVolumes())["changed"] and not host.model.lvs
+    assert host.remove(local=Group())["changed"] and not host.model.lvs
     host.ensure("lvm")
     monkeypatch.setattr(lvm, "lvm", lambda vg, *_args: (each for each in ()).throw(lvm.group_missing(vg)))
     with pytest.raises(DriverNotInitialized):
-        host.remove(local=LocalVolumes())
+        host.remove(local=Group())
     assert host.folder.exists()
 
 
@@ -366,12 +365,12 @@ def test_what_another_ledger_has_here_stays(host, backend):
     assert seen == {LEDGER: [UUID], OTHER: [], "": [UUID]}
     there = host.tags()
     with pytest.raises(Conflict, match="belongs to the ledger %s, not to this one" % LEDGER):
-        host.remove(local=LocalVolumes("vg", ledger_id=OTHER))
+        host.remove(local=Group("vg", ledger_id=OTHER))
     shutil.rmtree(host.folder)  # only the tags are left
     host.mounts.clear()
-    host.remove(local=LocalVolumes("vg", ledger_id=OTHER))
+    host.remove(local=Group("vg", ledger_id=OTHER))
     assert host.tags() == there
-    host.remove(local=LocalVolumes("vg", ledger_id=LEDGER))
+    host.remove(local=Group("vg", ledger_id=LEDGER))
     assert not host.tags()
 
 

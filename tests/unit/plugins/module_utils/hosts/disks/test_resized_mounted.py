@@ -38,7 +38,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.store
     write_records,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.disk_spec import DiskSpec
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.group import Clearing
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.group import Clearing, Group
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.qcow2_room import volume_room
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.lvm import lvm
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import fstab, mounts
@@ -427,7 +427,7 @@ def test_removed_with_the_instance_after_every_change(host: Host) -> None:
         host.back()
 
     for _whole in host.killed_at_every_change(all_of_it, 30):
-        host.defined, here = None, removal.LocalVolumes("vg", Clearing(), LEDGER)
+        host.defined, here = None, Group("vg", LEDGER, Clearing())
         removal.remove_volumes(host.folder, UUID, here)
         assert not host.model.lvs and not host.mounts and not fstab.lines_of(UUID)
 

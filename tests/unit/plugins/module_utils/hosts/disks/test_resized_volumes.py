@@ -388,7 +388,7 @@ def test_all_of_them_are_removed_with_the_instance(host: Host) -> None:
     host.take()
     host.model.lvs[host.lv("disk.aaa.resize.new")] = host.volume()
     host.model("vg", "fullreport")
-    removal.remove_volumes(host.folder, UUID, removal.LocalVolumes("vg", Clearing(), LEDGER))
+    removal.remove_volumes(host.folder, UUID, Group("vg", LEDGER, Clearing()))
     assert host.names() == set()
 
 

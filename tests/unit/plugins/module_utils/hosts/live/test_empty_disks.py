@@ -23,6 +23,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.arriv
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.arrivals import volumes as arriving_volumes
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores import disk_info
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.disk_info import records_of
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.group import Group
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.live import empty_disks
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import fstab
 
@@ -164,7 +165,7 @@ def test_a_failure_at_any_step_leaves_nothing(there: NewHost, form: str, mounted
     there.make(guest(form, mounted))
     steps = there.changes
     assert steps >= 12
-    there.remove(local=empty_disks.LocalVolumes("vg", ledger_id=LEDGER))
+    there.remove(local=Group("vg", ledger_id=LEDGER))
     assert there.is_empty()
     for step in range(1, steps + 1):
         there.fails_at, there.changes = step, 0
@@ -187,7 +188,7 @@ def test_what_cannot_be_removed_is_found_later(there: NewHost, monkeypatch: pyte
         there.make(guest("lvm"))
     assert set(there.model.lvs) == {ROOT, SWAP}
     assert there.folder.exists()
-    there.remove(local=empty_disks.LocalVolumes("vg", ledger_id=LEDGER))
+    there.remove(local=Group("vg", ledger_id=LEDGER))
     assert there.is_empty()
 
 
