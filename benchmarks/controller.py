@@ -4,7 +4,7 @@
 
 """How many hosts a controller can serve: a boot of an instance on each of 1,000 simulated hosts, with other forks and slices.
 
-The hosts are not there: their connection (connections/simulated.py) answers for the module that builds, at once or after the seconds
+The hosts are not there: their connection (tests/simulated_py/connections/simulated.py) answers for the module that builds, at once or after the seconds
 that a real host takes. What is left is the work of the controller: the whole playbook boot, Ansible's own share told by a
 debug task on the same hosts with the same forks. Slices are playbooks that run at the same time on one ledger (PostgreSQL), each
 with its part of the hosts and of the instances. Told, not judged: seconds, instances a second, processor time, and the memory
@@ -121,7 +121,7 @@ class Fleet:
         environment = {
             **os.environ,
             "ANSIBLE_FORKS": str(forks),
-            "ANSIBLE_CONNECTION_PLUGINS": str(ROOT / "benchmarks" / "connections"),
+            "ANSIBLE_CONNECTION_PLUGINS": str(ROOT / "tests" / "simulated_py" / "connections"),
         }
         before, started = _processor(), time.monotonic()
         output = [(self.folder / ("out%d" % n)).open("w+") for n in range(len(runs))]

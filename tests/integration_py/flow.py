@@ -229,6 +229,10 @@ class Flow:
 
     def residue(self) -> dict[str, object]:
         """What is left of instances, on every host and in the ledger; empty when there is nothing."""
+        return {**self.left_on_hosts(), **self.left_in_the_ledger()}
+
+    def left_on_hosts(self) -> dict[str, object]:
+        """Domains and files of instances."""
         found: dict[str, object] = {}
         for host in self.lab.hosts:
             domains = host.run("virsh", "-q", "-c", "qemu:///system", "list", "--all", "--name").stdout.split()
@@ -241,6 +245,11 @@ class Flow:
                 found["domains on %s" % host.name] = domains
             if files:
                 found["files on %s" % host.name] = files
+        return found
+
+    def left_in_the_ledger(self) -> dict[str, object]:
+        """Rows and usage of instances."""
+        found: dict[str, object] = {}
         for table in ("claims", "ports", "ip_allocations", "cleanups", "block_device_mappings"):
             rows = self.query("SELECT count(*) AS n FROM %s" % table)
             if rows and rows[0]["n"]:

@@ -6,12 +6,12 @@
 
 from __future__ import annotations
 
-import sqlite3
 import uuid as uuid_module
 from pathlib import Path
 
 import pytest
 from flow import Flow, Run, entry
+from printed import changed, findings
 
 pytestmark = pytest.mark.usefixtures("still_guests")
 FOREIGN_UUID = "f0000000-0000-4000-8000-000000000001"
@@ -41,36 +41,6 @@ def idle_audit(flow: Flow, *options: str, **variables) -> list[dict]:
         flow.run("heartbeat")
     assert changed(done.output) == 0, done.output
     return found
-
-
-def findings(output: str) -> list[dict]:
-    """The rows of the printed table."""
-    lines = output.splitlines()
-    heads = [i for i, line in enumerate(lines) if line.startswith("HOST ") and " KIND " in line]
-    if not heads:
-        return []
-    names = lines[heads[0]].split()
-    starts = [lines[heads[0]].index(n) for n in names]
-    found = []
-    for line in lines[heads[0] + 2 :]:
-        if len(line) <= starts[-1] or line.startswith("Remedy: ") or " MiB are used by " in line:
-            break
-        cells = [line[a:b].strip() for a, b in zip(starts, [*starts[1:], None])]
-        found.append(dict(zip((n.lower() for n in names), cells)))
-    return found
-
-
-def changed(output: str) -> int:
-    """Changes that the recap tells, of all hosts."""
-    recap = output.partition("PLAY RECAP")[2]
-    return sum(int(word.partition("=")[2]) for word in recap.split() if word.startswith("changed="))
-
-
-def spoil(flow: Flow, sql: str, *arguments) -> None:
-    connection = sqlite3.connect(flow.ledger_path, timeout=30)
-    with connection:
-        connection.execute(sql, arguments)
-    connection.close()
 
 
 def define(host, uuid: str, name: str, more: str = "") -> None:
@@ -140,39 +110,6 @@ def test_hosts_are_purged_again_and_again(flow: Flow) -> None:
         done = flow.run("purge")
         assert done.returncode == 0, done.output
         assert all("%s: removed nothing" % host.name in done.output for host in flow.lab.hosts), done.output
-
-
-@pytest.mark.long
-def test_a_wrong_ledger_and_a_lost_domain(flow: Flow) -> None:
-    flow.boot(entry("one"), entry("two"))
-    one, two = flow.instances()["one"], flow.instances()["two"]
-    _done, found = audit(flow)
-    assert found == []
-    # Behind the ledger: usage, a claim, and a guest.
-    spoil(flow, "UPDATE compute_nodes SET memory_mb_used = 1, vcpus_used = 99 WHERE host = ?", one["host"])
-    spoil(flow, "DELETE FROM claims WHERE instance_uuid = ?", two["uuid"])
-    lost = flow.lab.host(two["host"])
-    lost.run("virsh", "-q", "-c", "qemu:///system", "destroy", two["uuid"])
-    lost.run("virsh", "-q", "-c", "qemu:///system", "undefine", "--nvram", two["uuid"])
-    before = flow.ledger_path.read_bytes()
-    plan, planned = audit(flow, "--check", "--diff")
-    assert "nothing is touched" in plan.output and changed(plan.output) > 0
-    assert flow.ledger_path.read_bytes() == before
-    done, found = audit(flow)
-    assert [(f["kind"], f["what"], f["action"]) for f in found] == [
-        (f["kind"], f["what"], f["action"]) for f in planned
-    ]
-    by_kind = {(f["kind"], f["what"]): f for f in found}
-    assert (by_kind["usage", "vcpus_used"]["host"], by_kind["usage", "vcpus_used"]["from"]) == (one["host"], "99")
-    assert by_kind["missing_claim", "claim"]["instance"] == two["uuid"]
-    told = by_kind["instance_without_domain", "domain"]
-    assert (told["host"], told["instance"], told["action"]) == (two["host"], two["uuid"], "report")
-    assert "reboot the instance with bootflow_reboot_type: HARD" in done.output
-    flow.check_ledger()
-    assert flow.instances()["two"]["vm_state"] == "active", "the state is somebody else's to change"
-    assert [f["kind"] for f in idle_audit(flow)] == ["instance_without_domain"]
-    flow.delete("one", "two")
-    assert flow.residue() == {}
 
 
 def test_orphans_and_foreign_domains(flow: Flow) -> None:
@@ -312,41 +249,4 @@ def test_a_killed_deletion_is_finished(flow: Flow) -> None:
         flow.kill(process)
     done, found = audit(flow)
     assert {f["kind"] for f in found} <= {"dead_delete", "cleanup"} and found, done.output
-    assert flow.residue() == {}
-
-
-def test_hosts_are_disabled_and_enabled(flow: Flow) -> None:
-    beat = flow.run("heartbeat", bootflow_periodic_fuzzy_delay=1)
-    assert beat.returncode == 0, beat.output
-    names = [h.name for h in flow.lab.hosts]
-    assert [r["host"] for r in flow.query("SELECT host FROM compute_nodes ORDER BY host")] == sorted(names)
-    disabled = flow.run(
-        "host", bootflow_host=",".join(names[1:]), bootflow_host_state="disabled", bootflow_host_reason="new memory"
-    )
-    assert disabled.returncode == 0, disabled.output
-    again = flow.run(
-        "host", bootflow_host=",".join(names[1:]), bootflow_host_state="disabled", bootflow_host_reason="new memory"
-    )
-    assert changed(again.output) == 0
-    plan = flow.boot(entry("here", max_count=2), options=("--check",))
-    assert "new memory" in plan.output
-    flow.boot(entry("here", max_count=2))
-    assert {r["host"] for r in flow.instances().values()} == {names[0]}
-    down = flow.run("host", bootflow_host=names[0], bootflow_host_state="forced_down", bootflow_host_reason="fire")
-    assert down.returncode == 0
-    flow.boot(entry("nowhere"), expect=2)
-    flow.run("host", bootflow_host=names[0], bootflow_host_state="up")
-    flow.boot(entry("nowhere"))
-    assert flow.instances()["nowhere"]["host"] == names[0]
-    for wrong, word in (
-        ({"bootflow_host": "compute9", "bootflow_host_state": "disabled"}, "ComputeHostNotFound"),
-        ({"bootflow_host": names[0], "bootflow_host_state": "broken"}, "InvalidInput"),
-        ({"bootflow_host": names[0], "bootflow_host_state": "enabled", "bootflow_host_reason": "x"}, "InvalidInput"),
-        ({"bootflow_host_state": "enabled"}, "bootflow_host is not set"),
-    ):
-        refused = flow.run("host", **wrong)
-        assert refused.returncode == 2 and word in refused.output and "Remedy: " in refused.output
-    refused = flow.run("audit", bootflow_audit_hosts=["compute9"])
-    assert refused.returncode == 2 and "compute9" in refused.output
-    flow.delete(*flow.instances())
     assert flow.residue() == {}

@@ -88,7 +88,7 @@ def sent(name: str, arguments: dict[str, t.Any], line: bytes) -> bytes:
 
 def test_the_hosts_of_the_benchmark_know_programs() -> None:
     """benchmarks/controller.py, whose hosts are simulated, ended with the first program."""
-    path = MODULES.resolve().parents[1] / "benchmarks" / "connections" / "simulated.py"
+    path = MODULES.resolve().parents[1] / "tests" / "simulated_py" / "connections" / "simulated.py"
     spec = importlib.util.spec_from_file_location("simulated", path)
     assert spec is not None and spec.loader is not None
     simulated = importlib.util.module_from_spec(spec)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A connection to a host that is not there: the answers of its modules are made up, so that only the controller works."""
+"""A connection to a host that is not there: a model of the host (host_model.py) answers for its modules, so that only the controller works."""
 
 from __future__ import annotations
 
@@ -11,18 +11,36 @@ import base64
 import json
 import marshal
 import re
+import sys
 import time
 import typing as t
+from pathlib import Path
 
+from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.connection import ConnectionBase
+
+HERE = str(Path(__file__).resolve().parents[1])
+if HERE not in sys.path:
+    sys.path.append(HERE)
+
+import simulated_host  # noqa: E402
 
 DOCUMENTATION = """
 name: simulated
 short_description: Answers as a compute host that boots every guest
-description: For benchmarks/controller.py.
+description: For tests/simulated_py and benchmarks/controller.py.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment: connection_pipelining
 options:
+  host:
+    description: Name of the host.
+    type: str
+    vars: [{name: inventory_hostname}]
+  folder:
+    description: Where the hosts keep their states and faults. Without it every module finds an empty host that does what it is asked for.
+    type: str
+    default: ""
+    vars: [{name: simulated_folder}]
   seconds:
     description: What a module takes on the host.
     type: float
@@ -36,7 +54,6 @@ PARAMETERS = re.compile(rb"^params=(.+),$", re.MULTILINE)
 # As a program without Ansible's library (plugin_utils/transport/host_programs.py).
 PARTS = re.compile(rb"^PARTS = (b.+)$", re.MULTILINE)
 ARGUMENTS = re.compile(rb"^ARGUMENTS = (b.+)$", re.MULTILINE)
-RUNNING = {"power_state": 1, "error": None, "changed": True}
 
 
 class Connection(ConnectionBase):  # type: ignore[misc]
@@ -48,13 +65,16 @@ class Connection(ConnectionBase):  # type: ignore[misc]
         return self
 
     def exec_command(self, cmd: str, in_data: bytes | None = None, sudoable: bool = True) -> tuple[int, bytes, bytes]:
-        if in_data is None:  # Python is there, and so is every file that is looked for
-            return 0, "\n".join(cmd.split()).encode(), b""
-        module, arguments = asked_for(in_data)
-        if module != "instance_build":
-            raise SystemExit("the simulated host does not know the module %r" % module)
-        time.sleep(self.get_option("seconds"))
-        return 0, json.dumps({"changed": True, "parts": parts_of(arguments)}).encode(), b""
+        host = simulated_host.SimulatedHost(self.get_option("host"), self.get_option("folder"))
+        try:
+            if in_data is None:  # Python is there, and so is every file that is looked for
+                host.ask(simulated_host.PROBE)
+                return 0, "\n".join(cmd.split()).encode(), b""
+            module, arguments = asked_for(in_data)
+            time.sleep(self.get_option("seconds"))
+            return 0, host.answer(module, arguments), b""
+        except simulated_host.Unreachable as e:
+            raise AnsibleConnectionFailure(str(e)) from e
 
     def put_file(self, in_path: str, out_path: str) -> None:
         raise SystemExit("the simulated host takes no files")
@@ -80,19 +100,3 @@ def asked_for(sent: bytes) -> tuple[str | None, dict[str, t.Any]]:
 
 def _literal(found: re.Match[bytes]) -> t.Any:
     return ast.literal_eval(found[1].decode())
-
-
-def parts_of(arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """What instance_build returns when all goes well."""
-    made = {"error": None, "changed": True}
-    return {
-        "networks": {"outcomes": {n["name"]: made for n in arguments["networks"]}, "reservations": {}, "seconds": 0.0},
-        "disks": {
-            "outcomes": {i["uuid"]: made for i in arguments["instances"]},
-            "image_outcomes": {},
-            "missing_images": [],
-            "seconds": 0.0,
-        },
-        "drives": {"outcomes": {d["uuid"]: made for d in arguments["drives"]}, "seconds": 0.0},
-        "domains": {"outcomes": {d["uuid"]: RUNNING for d in arguments["domains"]}, "seconds": 0.0},
-    }

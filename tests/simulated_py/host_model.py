@@ -1,0 +1,452 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the modules of the collection do on a compute host, on a model of it: domains, folders of instances, networks and addresses.
+
+The state is plain data. Marks of folders, conditions of removals and outcomes of items are those of the modules' own rules (core, hosts/os/batch.py).
+"""
+
+from __future__ import annotations
+
+import typing as t
+import uuid as uuid_module
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.amounts import GIB, MIB
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.namespaces import (
+    NOVA_NAMESPACE,
+    OWNER_NAMESPACE,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import move_mark
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_states import (
+    POWER_PAUSED,
+    RUNNING,
+    SHUTDOWN,
+)
+
+Arguments = t.Mapping[str, t.Any]
+Result = t.Dict[str, t.Any]
+MAKER = "bootflow.compute"
+CONFIG_DRIVE = "disk.config"
+_NOVA = "{%s}" % NOVA_NAMESPACE
+
+
+class HostModel:
+    """One host. Each method is the work of a module: arguments in, result out.
+
+    :arg state: what empty() returned, and methods changed.
+    :arg item_faults: by the name of a module, the error of each of its items.
+    """
+
+    def __init__(
+        self, name: str, state: dict[str, t.Any], item_faults: t.Mapping[str, errors.BootflowError] | None = None
+    ):
+        self.name = name
+        self.facts: dict[str, t.Any] = state["facts"]
+        self.domains: dict[str, dict[str, t.Any]] = state["domains"]
+        self.folders: dict[str, dict[str, t.Any]] = state["folders"]
+        self.networks: dict[str, dict[str, t.Any]] = state["networks"]
+        self.item_faults = item_faults or {}
+
+    @staticmethod
+    def empty(name: str) -> dict[str, t.Any]:
+        """The state of a host without guests. Tests change its facts."""
+        ids = [str(uuid_module.uuid5(uuid_module.NAMESPACE_DNS, name + each)) for each in ("", ".boot")]
+        facts = {
+            "hypervisor_hostname": name,
+            "host_uuid": ids[0],
+            "boot_id": ids[1],
+            "memory_mb": 16384,
+            "vcpus": 8,
+            "local_gb": 400,
+            "arch": "x86_64",
+        }
+        return {"facts": facts, "domains": {}, "folders": {}, "networks": {}}
+
+    # --- what a host reports ------------------------------------------------------------------------------------------
+
+    def compute_node_info(self, arguments: Arguments) -> Result:
+        facts, arch = dict(self.facts), self.facts["arch"]
+        running = [uuid for uuid, domain in self.domains.items() if domain["power_state"] != SHUTDOWN]
+        sizes = {uuid: size_of(domain["xml"]) for uuid, domain in self.domains.items()}
+        ledger = arguments["ledger_id"]
+        folders = {u: f for u, f in self.folders.items() if not ledger or f["ledger"] in ("", ledger)}
+        local = sum(sum(folder["disks"].values()) for folder in self.folders.values()) // GIB
+        domains = [self._domain_facts(uuid) for uuid in sorted(self.domains, key=lambda u: self.domains[u]["name"])]
+        built = {d["uuid"] for d in domains if d["ours"] and (not ledger or d.get("ledger", "") in ("", ledger))}
+        complete = [
+            u
+            for u in sorted({*folders, *built})
+            if move_mark.is_complete(folders.get(u, {}).get("mark", ""), u in built)
+        ]
+        del facts["arch"]
+        node = {
+            **facts,
+            "host_ip": "",
+            "memory_mb_used": sum(sizes[u][0] for u in running),
+            "vcpus_used": sum(sizes[u][1] for u in running),
+            "local_gb_used": local,
+            "disk_available_least": facts["local_gb"] - local,
+            "hypervisor_type": "QEMU",
+            "hypervisor_version": 10000000,
+            "libvirt_version": 11003000,
+            "cpu_info": {
+                "arch": arch,
+                "model": "EPYC",
+                "vendor": "AMD",
+                "features": ["aes", "avx2"],
+                "topology": {"sockets": 1, "cores": facts["vcpus"], "threads": 1, "cells": 1},
+            },
+            "numa_topology": None,
+            "supported_instances": [[arch, "kvm", "hvm"], [arch, "qemu", "hvm"]],
+            "pci_passthrough_devices": [],
+            "isolated_disks": [],
+            "metrics": {},
+            "emulators": {arch: "/usr/bin/qemu-system-%s" % arch},
+            "machine_types": {arch: ["pc", "q35"]},
+            "uefi": True,
+            "cpu_models": ["EPYC"],
+            "unknown_cpu_flags": [],
+            "initiator": None,
+            "qemu_iscsi": False,
+            "stats": {"disk_backend": arguments["disk_backend"]},
+            "virt_type": "kvm",
+            "virt_type_reason": "simulated",
+            "guest_content": [],
+            "domains": domains,
+            "at_work": [],
+            "instance_folders": sorted(folders),
+            "complete_guests": complete,
+            "running_domains": len(running),
+        }
+        more: Result = {}
+        if arguments["iqn_prefixes"]:
+            more["iscsi"] = {"sessions": [], "secrets": [], "error": None}
+        if arguments["list_reservations"]:
+            more["dhcp"] = {"networks": self._reservations(), "unplugged": [], "error": None}
+        return {"changed": False, "compute_node": node, **more}
+
+    def _domain_facts(self, uuid: str) -> dict[str, t.Any]:
+        domain = self.domains[uuid]
+        xml = parsed(domain["xml"])
+        memory_mb, vcpus = size_of(domain["xml"])
+        instance, owner = xml.find("metadata/%sinstance" % _NOVA), xml.find("metadata/{%s}owner" % OWNER_NAMESPACE)
+        ours = instance is not None and xml.findtext("sysinfo/system/entry[@name='manufacturer']") == MAKER
+        found = {
+            "uuid": uuid,
+            "name": domain["name"],
+            "power_state": domain["power_state"],
+            "memory_mb": memory_mb,
+            "vcpus": vcpus,
+            "ours": ours,
+        }
+        if owner is not None and owner.get("ledger"):
+            found["ledger"] = owner.get("ledger")
+            flavor = instance.find("%sflavor" % _NOVA) if ours and instance is not None else None
+            if flavor is not None:
+                sizes = [flavor.findtext(_NOVA + each) or "0" for each in ("disk", "ephemeral")]
+                found["disk_gb"] = sum(map(int, sizes))
+        return found
+
+    def _reservations(self) -> list[dict[str, t.Any]]:
+        macs = {
+            str(each.get("address")).lower()
+            for domain in self.domains.values()
+            for each in parsed(domain["xml"]).iterfind("devices/interface/mac")
+        }
+        return [
+            {
+                "name": name,
+                "ours": network["ours"],
+                "reservations": [
+                    {"mac": mac, "address": address, "complete": True, "used": mac in macs}
+                    for mac, address in sorted(network["reservations"].items())
+                ],
+            }
+            for name, network in sorted(self.networks.items())
+        ]
+
+    def domain_info(self, _arguments: Arguments) -> Result:
+        states = {uuid: domain["power_state"] for uuid, domain in self.domains.items()}
+        return {"changed": False, "power_states": states, "boot_id": self.facts["boot_id"], "at_work": []}
+
+    def domain_console(self, arguments: Arguments) -> Result:
+        def one(uuid: str) -> Result:
+            domain = self._domain(uuid, "The domain is gone from the host: bootflow.compute.audit shows that.")
+            vnc = {"listen": "127.0.0.1", "port": 5900} if domain["power_state"] == RUNNING else None
+            lines = domain["console"][-arguments["lines"] :]
+            return {"console": lines, "vnc": vnc, "power_state": domain["power_state"]}
+
+        return self._batch("domain_console", {u: u for u in arguments["uuids"]}, one)
+
+    # --- what builds --------------------------------------------------------------------------------------------------
+
+    def instance_build(self, arguments: Arguments) -> Result:
+        """The parts, each of the instances that came through those before."""
+        parts: dict[str, t.Any] = {}
+        stopped: set[str] = set()
+        for part, (work, items) in _PARTS.items():
+            mine = {**arguments, items: [i for i in arguments[items] if i.get("uuid") not in stopped]}
+            parts[part] = {**work(self, mine), "seconds": 0.0}
+            ended = {key for key, outcome in parts[part]["outcomes"].items() if outcome["error"]}
+            if part == "networks":
+                ended = {u for u, names in (arguments.get("networks_of") or {}).items() if ended & set(names)}
+            stopped |= ended
+        return {"changed": any(part["changed"] for part in parts.values()), "parts": parts}
+
+    def virtual_network(self, arguments: Arguments) -> Result:
+        def network(wanted: Arguments) -> Result:
+            kind, source = wanted.get("type") or "network", wanted.get("source") or wanted["name"]
+            define = bool(wanted.get("manage")) and source not in self.networks
+            if define:
+                self.networks[source] = {"ours": True, "reservations": {}}
+            bridge = source if kind == "bridge" else "virbr1"
+            found = {"type": kind, "source": source, "bridge": bridge, "defined": define, "started": define}
+            return {**found, "changed": define}
+
+        made = self._batch("virtual_network", {n["name"]: n for n in arguments["networks"]}, network)
+        wanted = {r["mac"]: r for r in arguments.get("reservations") or ()}
+        reserved = self._batch("virtual_network", wanted, lambda r: {"changed": self._reserve(r)})
+        return {
+            "changed": made["changed"] or reserved["changed"],
+            "outcomes": made["outcomes"],
+            "reservations": reserved["outcomes"],
+        }
+
+    def _reserve(self, wanted: Arguments) -> bool:
+        network = self.networks.get(wanted["network"])
+        if network is None:
+            raise errors.NetworkNotFound(message="Network not found: no network with name %s" % wanted["network"])
+        found: dict[str, str] = network["reservations"]
+        if found.get(wanted["mac"].lower()) == wanted["address"]:
+            return False
+        found[wanted["mac"].lower()] = wanted["address"]
+        return True
+
+    def instance_disks(self, arguments: Arguments) -> Result:
+        images = {i["id"]: {"changed": False, "virtual_size": GIB, "path": ""} for i in arguments.get("images") or ()}
+
+        def disks(wanted: Arguments) -> Result:
+            folder = self._folder(wanted["uuid"], arguments.get("ledger_id") or "")
+            if not folder["mark"] and wanted.get("made_at"):
+                folder["mark"] = move_mark.made_at(wanted["made_at"])
+            sizes = {d["name"]: (d.get("size_gb") or 0) * GIB + (d.get("size_mb") or 0) * MIB for d in wanted["disks"]}
+            changed = not sizes.keys() <= folder["disks"].keys()
+            folder["disks"] = {**sizes, **folder["disks"]}
+            found = [
+                {"name": name, "path": name, "format": "qcow2", "virtual_size": size} for name, size in sizes.items()
+            ]
+            return {"changed": changed, "disks": found}
+
+        made = self._batch("instance_disks", {i["uuid"]: i for i in arguments["instances"]}, disks)
+        return {
+            **made,
+            "image_outcomes": {i: {**outcome, "error": None} for i, outcome in images.items()},
+            "missing_images": [],
+        }
+
+    def config_drive(self, arguments: Arguments) -> Result:
+        def drive(wanted: Arguments) -> Result:
+            folder = self._folder(wanted["uuid"])
+            changed = CONFIG_DRIVE not in folder["disks"]
+            folder["disks"].setdefault(CONFIG_DRIVE, MIB)
+            return {"changed": changed, "path": wanted.get("path"), "format": "iso9660", "size": MIB}
+
+        return self._batch("config_drive", {d["uuid"]: d for d in arguments["drives"]}, drive)
+
+    def domain(self, arguments: Arguments) -> Result:
+        def define(wanted: Arguments) -> Result:
+            uuid, before = wanted["uuid"], self.domains.get(wanted["uuid"])
+            taken = {d["name"] for u, d in self.domains.items() if u != uuid}
+            names = [n for n in (wanted["name"], *(wanted.get("spare_names") or ())) if n not in taken]
+            if not names:
+                raise errors.LibvirtError(reason="domain '%s' already exists with another uuid" % wanted["name"])
+            state = {"running": RUNNING, "paused": POWER_PAUSED}.get(wanted.get("state") or "running")
+            was = before["power_state"] if before else SHUTDOWN
+            defines = before is None or before["xml"] != wanted["xml"]
+            starts = state is not None and (was == SHUTDOWN or bool(wanted.get("restart")))
+            console = [*(before["console"] if before else []), *(["%s starts" % wanted["name"]] if starts else [])]
+            now = state if starts and state is not None else was
+            self.domains[uuid] = {
+                "name": before["name"] if before else names[0],
+                "xml": wanted["xml"],
+                "power_state": now,
+                "console": console,
+            }
+            reserved = [r["address"] for r in wanted.get("reservations") or () if self._reserve(r)]
+            if wanted.get("ends_build", True) and uuid in self.folders:
+                self.folders[uuid]["mark"] = move_mark.arrived(self.folders[uuid]["mark"])
+            return {
+                "name": self.domains[uuid]["name"],
+                "power_state": now,
+                "changed": defines or starts,
+                "defined": defines,
+                "started": starts,
+                "resumed": False,
+                "differences": [],
+                "reserved": reserved,
+                "console_match": None,
+                "vifs_missing": [],
+                "seconds": 0.0,
+            }
+
+        return self._batch("domain", {d["uuid"]: d for d in arguments["domains"]}, define)
+
+    # --- what is done with guests ---------------------------------------------------------------------------------------
+
+    def domain_power(self, arguments: Arguments) -> Result:
+        state = arguments["state"]
+
+        def power(wanted: Arguments) -> Result:
+            domain = self._domain(wanted["uuid"], "The domain is gone from the host.")
+            was = domain["power_state"]
+            if was == SHUTDOWN and state in ("paused", "unpaused", "suspended", "interrupted"):
+                raise errors.LibvirtError(reason="guest %s is shut down" % domain["name"])
+            now = {
+                "running": RUNNING if was == SHUTDOWN else was,
+                "shutdown": SHUTDOWN,
+                "suspended": SHUTDOWN,
+                "paused": POWER_PAUSED,
+                "unpaused": RUNNING,
+            }.get(state, was)
+            found = {"changed": now != was or state in ("rebooted", "interrupted"), "forced": False, "seconds": 0.0}
+            domain["power_state"] = now
+            if state == "rebooted":
+                found["restarted"] = now == RUNNING
+            return {**found, "power_state": now}
+
+        return self._batch("domain_power", {d["uuid"]: d for d in arguments["domains"]}, power)
+
+    def instance_cleanup(self, arguments: Arguments) -> Result:
+        def remove(wanted: Arguments) -> Result:
+            uuid = wanted["uuid"]
+            folder, there = self.folders.get(uuid, {}), uuid in self.domains
+            owner, mark = folder.get("ledger", ""), folder.get("mark", "")
+            if owner and arguments["ledger_id"] and owner != arguments["ledger_id"]:
+                raise errors.Conflict(message="folder %s belongs to another ledger" % uuid)
+            if wanted["unfinished"] and move_mark.is_complete(mark, there):
+                raise errors.Conflict(message="the build of instance %s has ended on %s" % (uuid, self.name))
+            if wanted["made_for"]:
+                if mark != wanted["made_for"] and (there or folder.get("disks")):
+                    return {"changed": False, "removed": [], "kept": True}
+            elif wanted["due_at"] and move_mark.began_at(mark) > wanted["due_at"]:
+                raise errors.Conflict(message="instance %s came to %s after this cleanup was due" % (uuid, self.name))
+            removed = []
+            domain = self.domains.pop(uuid, None)
+            if domain is not None:
+                removed.append("domain %s" % domain["name"])
+                macs = [
+                    str(each.get("address")).lower() for each in parsed(domain["xml"]).iterfind("devices/interface/mac")
+                ]
+                for network in self.networks.values():
+                    for mac in macs:
+                        network["reservations"].pop(mac, None)
+            if self.folders.pop(uuid, None) is not None:
+                removed.append("folder %s" % uuid)
+            return {"changed": bool(removed), "removed": removed}
+
+        return self._batch("instance_cleanup", {i["uuid"]: i for i in arguments["instances"]}, remove)
+
+    # --- disks that go from host to host --------------------------------------------------------------------------------
+
+    def instance_disks_offer(self, arguments: Arguments) -> Result:
+        if arguments["state"] == "absent":
+            return {"changed": False, "outcomes": {}, "port": 0, "fingerprint": ""}
+
+        def offer(wanted: Arguments) -> Result:
+            disks = self.folders.get(wanted["uuid"], {}).get("disks", {})
+            if wanted["has_disks"] and not disks:
+                raise errors.InvalidDiskInfo(reason="folder %s has no disks" % wanted["uuid"])
+            files = []
+            for name, size in sorted(disks.items()):
+                record = {"format": "qcow2", "virtual_size": size, "kind": "image", "base": ""}
+                its = {"name": name, "size": size, "allocated": size // 10}
+                if name not in wanted["left"]:
+                    files.append({**its, "record": None if name == CONFIG_DRIVE else record})
+            return {"files": files}
+
+        found = self._batch("instance_disks_offer", {i["uuid"]: i for i in arguments["instances"]}, offer)
+        return {**found, "port": arguments["first_port"], "fingerprint": "0" * 64}
+
+    def instance_disks_fetch(self, arguments: Arguments) -> Result:
+        def fetch(wanted: Arguments) -> Result:
+            uuid = wanted["uuid"]
+            if uuid in self.folders or uuid in self.domains:
+                raise errors.Conflict(message="%s has something of instance %s already" % (self.name, uuid))
+            folder = self._folder(uuid, arguments["ledger_id"])
+            folder["mark"] = wanted["made_for"]
+            folder["disks"] = {f["name"]: f["size"] for f in wanted["files"]}
+            folder["disks"].update(wanted["sizes"])
+            return {
+                "changed": True,
+                "disks": [{"name": f["name"], "size": f["size"], "sha256": "0" * 64} for f in wanted["files"]],
+            }
+
+        return self._batch("instance_disks_fetch", {i["uuid"]: i for i in arguments["instances"]}, fetch)
+
+    # --- what all of them use -------------------------------------------------------------------------------------------
+
+    def _folder(self, uuid: str, ledger: str = "") -> dict[str, t.Any]:
+        return self.folders.setdefault(uuid, {"mark": "", "ledger": ledger, "disks": {}})
+
+    def _domain(self, uuid: str, remedy: str) -> dict[str, t.Any]:
+        if uuid not in self.domains:
+            raise errors.InstanceNotFound(instance_id=uuid, remedy=remedy)
+        return self.domains[uuid]
+
+    def _batch(self, module: str, items: t.Mapping[str, t.Any], one: t.Callable[[t.Any], Result]) -> Result:
+        """The outcome of each item. The items of a module with a fault have its error, and nothing is done with them."""
+        outcomes: dict[str, Result] = {}
+        for key, item in items.items():
+            try:
+                if module in self.item_faults:
+                    raise self.item_faults[module]
+                outcomes[key] = {"changed": False, **one(item), "error": None}
+            except errors.BootflowError as e:
+                outcomes[key] = {"changed": False, "error": e.between_hosts()}
+        return {"changed": any(outcome["changed"] for outcome in outcomes.values()), "outcomes": outcomes}
+
+
+def parsed(xml: str) -> t.Any:
+    """The root element. The benchmark's hosts build without a look at definitions."""
+    from xml.etree import ElementTree
+
+    return ElementTree.fromstring(xml)
+
+
+def size_of(xml: str) -> tuple[int, int]:
+    """The memory in MiB, and the vCPUs, of a domain."""
+    root = parsed(xml)
+    memory = root.find("memory")
+    assert memory is not None and memory.text is not None, xml
+    unit = {"KiB": 1024, "MiB": MIB, "GiB": GIB}[memory.get("unit", "KiB")]
+    return int(memory.text) * unit // MIB, int(root.findtext("vcpu") or 1)
+
+
+# As the parts of the module instance_build: their work, and the option that has their items.
+_PARTS: dict[str, tuple[t.Callable[[HostModel, Arguments], Result], str]] = {
+    "networks": (HostModel.virtual_network, "networks"),
+    "disks": (HostModel.instance_disks, "instances"),
+    "drives": (HostModel.config_drive, "drives"),
+    "domains": (HostModel.domain, "domains"),
+}
+
+#: The modules that the model knows.
+MODULES: dict[str, t.Callable[[HostModel, Arguments], Result]] = {
+    name: getattr(HostModel, name)
+    for name in (
+        "compute_node_info",
+        "config_drive",
+        "domain",
+        "domain_console",
+        "domain_info",
+        "domain_power",
+        "instance_build",
+        "instance_cleanup",
+        "instance_disks",
+        "instance_disks_fetch",
+        "instance_disks_offer",
+        "virtual_network",
+    )
+}
