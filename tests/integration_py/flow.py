@@ -76,6 +76,27 @@ def kill_run(process: subprocess.Popen) -> None:
     process.wait()
 
 
+def run_plainly(folder: Path, *arguments: str) -> tuple[int, str]:
+    """ansible-playbook with these arguments. Returns its exit code and output."""
+    done = subprocess.run(
+        [PLAYBOOK, *arguments],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,
+        check=False,
+        env={
+            **os.environ,
+            "ANSIBLE_COLLECTIONS_PATH": os.environ["PYTHONPATH"].split(os.pathsep)[0],
+            "ANSIBLE_LOCALHOST_WARNING": "false",
+            "ANSIBLE_NOCOLOR": "1",
+            "ANSIBLE_INVENTORY_UNPARSED_WARNING": "false",
+        },
+    )
+    return done.returncode, done.stdout
+
+
 @dataclass
 class Run:
     returncode: int

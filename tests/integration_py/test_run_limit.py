@@ -8,12 +8,10 @@ words and does nothing. A playbook without an inventory, too.
 
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
-from flow import PLAYBOOK, ROOT
+from flow import ROOT, run_plainly
 
 # Imported by others, and prepare, which does on each host what has to be done there: a limit without localhost is right.
 IMPORTED = {"refresh", "report", "round", "live_again", "live_round", "volume_refresh", "volume_round", "operation"}
@@ -35,27 +33,6 @@ def run(folder: Path, playbook: str, *options: str) -> tuple[int, str]:
     variables = {"bootflow_ledger_url": folder / "ledger.db", "bootflow_hook_create_instance_pre": folder / "hook.yml"}
     given = [part for name, value in variables.items() for part in ("-e", "%s=%s" % (name, value))]
     return run_plainly(folder, "bootflow.compute." + playbook, "-i", str(folder / "hosts.yml"), *given, *options)
-
-
-def run_plainly(folder: Path, *arguments: str) -> tuple[int, str]:
-    """ansible-playbook with these arguments. Returns its exit code and output."""
-    done = subprocess.run(
-        [PLAYBOOK, *arguments],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=120,
-        check=False,
-        env={
-            **os.environ,
-            "ANSIBLE_COLLECTIONS_PATH": os.environ["PYTHONPATH"].split(os.pathsep)[0],
-            "ANSIBLE_LOCALHOST_WARNING": "false",
-            "ANSIBLE_NOCOLOR": "1",
-            "ANSIBLE_INVENTORY_UNPARSED_WARNING": "false",
-        },
-    )
-    return done.returncode, done.stdout
 
 
 @pytest.mark.parametrize("playbook", PLAYBOOKS)

@@ -130,7 +130,6 @@ class Site(Flow):
         self.of_hosts: dict[str, dict[str, t.Any]] = {name: {} for name in names}
         self.variables = {
             "bootflow_ledger_url": "sqlite:///%s" % self.ledger_path,
-            "bootflow_ram_allocation_ratio": 1.0,
             "bootflow_flavors": FLAVORS,
             "bootflow_images": [IMAGE],
             "bootflow_networks": [NETWORK],
@@ -142,6 +141,7 @@ class Site(Flow):
             "ansible_pipelining": True,
             "ansible_python_interpreter": "/usr/bin/python3",
             "simulated_folder": str(self.simulated),
+            "bootflow_ram_allocation_ratio": 1.0,
         }
         group = {"hosts": self.of_hosts, "vars": simulated}
         Path(self.lab.inventory).write_text(json.dumps({"all": {"children": {"bootflow_compute": group}}}))

@@ -129,13 +129,26 @@ def test_a_host_that_answers_nonsense_did_not_answer(site: Site) -> None:
     assert tuple(fault) == ("kvm1", "InvalidAnswer")
 
 
-def test_what_fits_nowhere_is_explained(site: Site) -> None:
-    output = site.boots(entry("huge", flavor="huge"), entry("web"), expect=2)
-    flat = " ".join(output.split())
-    assert "BootFailed: 1 of 2 instances are not ACTIVE." in flat
-    assert "NoValidHost: No valid host was found." in flat and "RamFilter rejected 3 hosts" in flat
-    assert " MiB of memory instead of 9000000 would have fitted on " in flat
-    assert site.places()["huge"] == ("error", None) and site.places()["web"][0] == "active"
+def test_no_host_is_left(site: Site) -> None:
+    entries = (entry("huge", flavor="huge"), entry("small"))
+    output = " ".join(site.boots(*entries, expect=2).split())
+    for words in (
+        "BootFailed: 1 of 2 instances are not ACTIVE.",
+        "NoValidHost: No valid host was found. ",
+        "Of 3 hosts: RamFilter rejected 3 hosts, the nearest is kvm",
+        "(memory: needs 8789.1 GiB, ",
+        "Nearest miss: kvm",
+        " MiB of memory instead of 9000000 would have fitted on ",
+    ):
+        assert words in output, output
+    found = site.instances()
+    assert (found["huge"]["vm_state"], found["huge"]["task_state"], found["huge"]["host"]) == ("error", None, None)
+    assert found["small"]["vm_state"] == "active"
+    assert site.query("SELECT count(*) AS n FROM claims")[0]["n"] == 1
+    plan = site.boots(*entries, options=("--check",), expect=2)
+    assert "RamFilter" in plan and "9000000" in plan
+    site.play("delete", names=["huge", "small"])
+    assert site.residue() == {}
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before its host did it", "after its host did it"])

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 
 import pytest
-from test_run_limit import run_plainly
+from flow import run_plainly
 
 CATALOGUE = {
     "bootflow_flavors": [{"name": "tiny", "vcpus": 1, "memory_mb": 128, "root_gb": 1}],
