@@ -37,14 +37,12 @@ OWN = {
 #: Meaning of the same word that has nothing to do with a type -> the files that have it so.
 OTHER_MEANINGS: dict[tuple[str, str], set[str]] = {
     ("network", "a field that names a network, or the network itself"): {
-        "action/instance_interface.py",
         CORE + "interfaces/entries.py",
+        CORE + "interfaces/interface_outcomes.py",
         CORE + "reading/nearest.py",
         CORE + "request/catalogue_networks.py",
         CORE + "request/networks.py",
         HOSTS + "libvirt/dhcp.py",
-        "module_utils/ledger/migrations/revisions/r0001.py",
-        "module_utils/ledger/migrations/revisions/r0006.py",
         "plugin_utils/builds/handover.py",
     },
     ("network", "libvirt's disks that QEMU reaches by a protocol"): {

@@ -131,7 +131,8 @@ class Evacuation(Stages):
         owned = sorted(work[0].builds) if work else []
         outcomes.update(self.guarded(owned, lambda: self._run(work[0], host, items, let_in)))
         ended = {u: o for u, o in outcomes.items() if "power_state" in o}
-        outcomes.update(self.guarded(list(ended), lambda: (ended, work[0].write_domains())))
+        late = self.guarded(list(ended), lambda: ({}, work[0].write_domains()))
+        outcomes.update({u: {**ended[u], **outcome} for u, outcome in late.items()})  # the guest runs all the same
         failed = {u: o["error"] for u, o in outcomes.items() if u not in ended and o.get("error")}
         starting = work[0].starting if work else set()
         made = [

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from .. import errors
 from . import states
-from .verdicts.answer import guest_of
+from .verdicts.answer import guest_of, silence
 
 Answer = t.Dict[str, t.Any]
 Answers = t.Dict[str, Answer]  # by the uuids of instances
@@ -105,8 +105,7 @@ def answers_of_host(
     for item in items:
         answer = outcomes.get(item["uuid"])
         if not answer:
-            silent = errors.RemoteError(reason="%s returned no result" % host)
-            answer = {"error": silent.as_dict(), "vm_state": dies_to}
+            answer = {"error": silence(host)["error"], "vm_state": dies_to}
         elif answer.get("error") and dies_to and "before" not in item:  # a dead run began it
             answer = {"vm_state": dies_to, **answer}
         answers[item["uuid"]] = answer

@@ -14,6 +14,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from .. import errors
+from ..instances.verdicts.answer import silence
 
 Item = t.Mapping[str, t.Any]
 Items = t.Sequence[Item]
@@ -134,9 +135,7 @@ def results_of(work: t.Mapping[str, Items], answers: t.Mapping[str, t.Mapping[st
             errors_of_instance = results.of_instances.setdefault(item["uuid"], [])
             problem = answer.get("problems", {}).get(item["port_id"])
             if silent or problem:
-                error = (
-                    errors.RemoteError(reason="%s returned no result" % host) if silent else errors.from_dict(problem)
-                )
+                error = errors.from_dict(silence(host)["error"] if silent else problem)
                 results.failed[item["port_id"]] = error
                 errors_of_instance.append(error)
     done = {key for answer in answers.values() for key in answer.get("done") or ()}

@@ -20,6 +20,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.o
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations as recovery
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, nodes, service_state
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.plugin_utils.operations import rebuild
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, request
 
@@ -274,6 +275,21 @@ def test_a_guest_that_is_to_stay_off_cannot_run_on_its_new_host(fleet: Evacuatin
     fleet.silent = {"domain", "instance_cleanup"}
     done = fleet.evacuate(names=["web-1"])
     assert [(i["host"], i["vm_state"], bool(i["error"])) for i in done["instances"]] == [("h1", "stopped", True)]
+
+
+def test_a_definition_that_is_not_written_leaves_the_guest_on_its_new_host(
+    fleet: Evacuating, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The guest runs there: the instance is there, and the other instances of the run are not affected."""
+    force_down(fleet.world)
+
+    def breaks(_work: rebuild.Rebuilding) -> t.NoReturn:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(rebuild.Rebuilding, "write_domains", breaks)
+    done = fleet.evacuate(names=["web-1", "web-2"])
+    assert {(i["host"], i["vm_state"]) for i in done["instances"]} == {("h2", "active")}
+    assert set(vm_states(fleet.world).values()) == {(states.ACTIVE, None)}
 
 
 @pytest.mark.parametrize("how", ["no answer", "fails after its start", "no result", "is kept"])

@@ -52,7 +52,7 @@ def fleet(world: World) -> Telling:
     fleet = Telling(world)
     (item,) = fleet.stage(instance_live_migrate, "begin", names=["web"])["instances"]
     with world.ledger.write() as tx:
-        live_life.run(tx.for_run(world.context("o")), [item["uuid"]])
+        live_life.mark_running(tx.for_run(world.context("o")), [item["uuid"]])
     return fleet
 
 

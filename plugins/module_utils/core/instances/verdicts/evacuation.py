@@ -42,7 +42,7 @@ def ending(host: str, built: Answer) -> Ending:
         return Ending(error=may_run_on(host, errors.from_dict(built["error"])), cleaned=False, may_run=True)
     if built.get("error") and "power_state" not in built:
         error = errors.from_dict(built["error"])
-        return Ending(error=error, cleaned=bool(built["cleaned"]), may_run=bool(built["may_run"]))
+        return Ending(error=error, cleaned=bool(built.get("cleaned")), may_run=bool(built.get("may_run", True)))
     return Ending(int(built["power_state"]))
 
 

@@ -92,7 +92,7 @@ def test_each_answer_of_a_host(name: str, kind: str, vm_state: str) -> None:
     summary = summary_of(name, item, answer)
     assert (summary["vm_state"], summary["host"], summary["forced"]) == (vm_state, "h1", False)
     accepted = kind == "the domain is missing" and its.gone
-    code = {"done": None, "the domain is missing": None if accepted else "InstanceNotFound", "silence": "RemoteError"}
+    code = {"done": None, "the domain is missing": None if accepted else "InstanceNotFound", "silence": "HostUnreachable"}
     wanted = code.get(kind, PROBLEM.code)
     assert (summary["error"] or {}).get("code") == wanted
     assert operation_outcomes.note_of(summary, its.forced) == (wanted or (its.gone if accepted else ""))
@@ -118,7 +118,8 @@ def test_the_work_decides_the_vm_state_where_it_says_one() -> None:
 
 def test_the_result_of_another_operation_is_silence() -> None:
     result = {"operation": "start", "outcomes": {"u": ANSWERS["done"]}}
-    assert "h1 returned no result" in answer_of("stop", item_of("active"), result)["error"]["message"]
+    error = answer_of("stop", item_of("active"), result)["error"]
+    assert error["code"] == "HostUnreachable" and "h1" in error["message"]
     assert "error" not in answer_of("start", item_of("active"), {**result, "outcomes": {"u": {"changed": True}}})
 
 

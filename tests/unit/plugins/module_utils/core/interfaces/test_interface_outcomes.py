@@ -21,7 +21,7 @@ ANSWERS: dict[str, tuple[dict[str, t.Any], str, str | None]] = {
     "nothing to do": ({"done": [], "problems": {}}, "nothing to do", None),
     "error": ({"done": [], "problems": {"p": PROBLEM.as_dict()}}, PROBLEM.code, PROBLEM.code),
     "error after it was done": ({"done": ["p"], "problems": {"p": PROBLEM.as_dict()}}, PROBLEM.code, PROBLEM.code),
-    "silence": ({}, "RemoteError", "RemoteError"),
+    "silence": ({}, "HostUnreachable", "HostUnreachable"),
 }
 
 
@@ -48,7 +48,7 @@ def test_each_answer_of_a_host(operation: str, kind: str) -> None:
 def test_the_result_of_the_other_operation_is_silence() -> None:
     answers = {"h1": {"operation": OPERATIONS[0], "done": ["p"], "problems": {}}}
     results = interface_outcomes.results_of({"h1": [item_of("p")]}, answers, OPERATIONS[1])
-    assert results.failed["p"].code == "RemoteError" and results.done == set()
+    assert results.failed["p"].code == "HostUnreachable" and results.done == set()
 
 
 def test_errors_are_those_of_their_instances() -> None:
@@ -56,7 +56,7 @@ def test_errors_are_those_of_their_instances() -> None:
     answers = {"h1": {"operation": OPERATIONS[0], "done": ["a"], "problems": {"b": PROBLEM.as_dict()}}}
     results = interface_outcomes.results_of(work, answers, OPERATIONS[0])
     codes = {uuid: [e.code for e in found] for uuid, found in results.of_instances.items()}
-    assert codes == {"u1": [PROBLEM.code], "u2": ["RemoteError"]}
+    assert codes == {"u1": [PROBLEM.code], "u2": ["HostUnreachable"]}
     assert [(i["instance"], i["uuid"], i["host"]) for i in results.good] == [("web", "u1", "h1")]
     assert [(i["name"], i["host"]) for i in results.failed_items] == [
         ("interface 10.0.2.10 of network net-2, instance web", host) for host in ("h1", "h2")
