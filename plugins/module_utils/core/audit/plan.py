@@ -420,6 +420,11 @@ def foreign_memory(findings: t.Iterable[Finding]) -> dict[str, int]:
     return found
 
 
+def runs_of_dead_builds(findings: t.Iterable[Finding]) -> dict[str, str]:
+    """Return the builds of runs that died: instance -> the run."""
+    return {str(f.instance): str(f.key) for f in findings if f.kind == DEAD_BUILD}
+
+
 def guests_of_others(domains: t.Iterable[Domain], ledger_id: str) -> dict[str, dict[str, int]]:
     """Id of another ledger -> how many of the domains it has, and their memory, vCPUs and local disks."""
     found: dict[str, dict[str, int]] = {}

@@ -14,6 +14,7 @@ from ansible_collections.bootflow.compute.plugins.action import audit, boot_acce
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import power_states, states
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.plugin_utils.audit.audit import Audit
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import UNTIL, World, request
 
@@ -297,7 +298,7 @@ def test_an_audit_that_dies_in_between(world: World, hosts: Hosts, monkeypatch: 
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(audit.ActionModule, "_settle_builds", killed)
+        patch.setattr(Audit, "_settle_builds", killed)
         with pytest.raises(KeyboardInterrupt):
             hosts.audit()
     world.time += 1e6

@@ -473,6 +473,12 @@ def test_memory_of_strangers_is_told_and_not_counted() -> None:
     assert audit.foreign_memory(plan) == {"h1": 3072}
 
 
+@pytest.mark.parametrize("kind", sorted({audit.DEAD_BUILD, audit.FOREIGN_DOMAIN, audit.INSTANCE_WITHOUT_DOMAIN}))
+def test_builds_of_dead_runs_are_named_with_their_runs(kind: str) -> None:
+    found = Finding(kind, "h1", "u1", "the build", None, None, audit.CLEAN, key="run-1")
+    assert audit.runs_of_dead_builds([found]) == ({"u1": "run-1"} if kind == audit.DEAD_BUILD else {})
+
+
 @pytest.mark.parametrize("remove", (False, True))
 def test_guests_of_another_ledger_are_left_alone_and_seen(remove: bool) -> None:
     """Two ledgers on one host: what the other one has is one line, whatever was asked for, and its memory is told."""

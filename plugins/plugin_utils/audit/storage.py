@@ -30,7 +30,7 @@ from ..run import host_settings
 from ..run.ledger_action import LedgerAction
 from ..run.results import item_errors
 from ..settings import storage_settings
-from . import storage_reports
+from ..volumes import storage_reports
 
 Answer = t.Mapping[str, t.Any]
 Ends = t.Sequence[t.Mapping[str, t.Any]]

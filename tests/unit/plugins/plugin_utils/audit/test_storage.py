@@ -20,7 +20,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_ru
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.migrations import runner
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import volume_tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views
-from ansible_collections.bootflow.compute.plugins.plugin_utils.volumes import audit_storage
+from ansible_collections.bootflow.compute.plugins.plugin_utils.audit import storage as audit_storage
 
 LEDGER = "1ed9e000-0000-4000-8000-000000000001"
 NOW = 1_700_000_000.0
