@@ -28,7 +28,6 @@ LONGER = {
     "volume_extend",
     "volume_schedule",
     "watch",
-    "whatif",
 }
 
 

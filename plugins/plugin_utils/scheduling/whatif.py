@@ -1,0 +1,187 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The question of what-if: how many more instances fit, and where those of a lost host would go. Nothing is written."""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+from dataclasses import replace
+
+from ...module_utils.core import errors
+from ...module_utils.core.instances.request import ServerRequest
+from ...module_utils.core.scheduler.columns import Fleet
+from ...module_utils.flows.boot import whatif as ledger_whatif
+from ...module_utils.flows.boot.whatif import Answer, Facts
+from ...module_utils.ledger.compute import fleet
+from ...module_utils.ledger.db.transaction import Transaction
+from ..run import tables
+from ..run.ledger_action import LedgerAction
+from ..run.results import error_result
+from ..settings import boot_request, scheduler_settings, variable_names
+from .whatif_report import answer_data, problems_of, whatif_lines
+
+ALL = "all"
+NAME = "whatif"  # of the entry that is made of the options
+# Options that are fields of the entry; errors of a field are reported at the option's variable.
+FIELDS = ("flavor", "image", "availability_zone", "scheduler_hints", "count")
+# Where no image is asked about: one that fits every flavor and every host.
+ANY_IMAGE = "any image, none was asked about"
+
+Answers = t.Tuple[t.List[Answer], t.List[t.Dict[str, t.Any]], Facts]  # of requests, of lost hosts
+
+
+class WhatIf:
+    """A question, by the options of the action."""
+
+    def __init__(self, action: LedgerAction):
+        self.action = action
+        self.options = action.options
+
+    def answer(self) -> dict[str, t.Any]:
+        """Return the result of the task. :raises InvalidRequest: the question has errors, at its variables"""
+        variable_names.warn(self.action)
+        losing = self._hosts_to_lose()
+        try:
+            requests = self._requests(losing is not None)
+            scheduler_settings.check(self.action)
+            self._check_limit(requests)
+            answers, lost, facts = self._read(requests, losing)
+        except errors.InvalidRequest as e:
+            raise self._with_variables(e) from e
+        if self.options["print_table"]:
+            asks_for_liveness = "ComputeFilter" in scheduler_settings.reading_of(self.action).filters
+            tables.show(self.action.ports.display, whatif_lines(answers, lost, facts, asks_for_liveness))
+        problems = problems_of(answers, lost)
+        result: dict[str, t.Any] = {
+            "changed": False,
+            "answers": [answer_data(a) for a in answers],
+            "lost": lost,
+            "hosts_down": facts.down,
+            "oldest_facts": facts.oldest,
+            "fits": not problems,
+        }
+        if self.options["fail"] and problems:
+            remedy = "The answers list for each host why the next instance was rejected."
+            return error_result(errors.NoValidHost(reason=" ".join(problems), remedy=remedy), **result)
+        return result
+
+    # --- the question ------------------------------------------------------------------------------------------------
+
+    def _hosts_to_lose(self) -> list[str] | None:
+        """Return the hosts to be lost, one at a time; None where the question is another.
+
+        :raises ComputeHostNotFound: hosts that are not compute hosts of the inventory.
+        """
+        wanted = self.options["lose"] or ([ALL] if self.options["n_plus_1"] else None)
+        if wanted is None:
+            return None
+        hosts = self.action.compute_hosts()
+        if wanted == [ALL]:
+            return hosts
+        unknown = sorted(set(wanted) - set(hosts))
+        if unknown:
+            raise errors.ComputeHostNotFound(
+                host=", ".join(unknown),
+                remedy="bootflow_whatif_lose takes compute hosts of the inventory, or all alone.",
+            )
+        return [h for h in hosts if h in set(wanted)]
+
+    def _requests(self, n_plus_1: bool) -> list[ServerRequest]:
+        o = self.options
+        if o["flavor"] is not None:
+            return self._one_request()
+        given = sorted(n for n in (*FIELDS, "server_group") if o[n] is not None)
+        if given:
+            raise errors.InvalidInput(
+                reason="%s without bootflow_whatif_flavor" % ", ".join("bootflow_whatif_%s" % n for n in given),
+                remedy="Name the flavor that is asked about. Entries of bootflow_instances have fields of their own.",
+            )
+        if n_plus_1:
+            return []
+        if o["instances"] is None:
+            raise errors.InvalidInput(
+                reason="no question is asked",
+                remedy="Set bootflow_whatif_flavor, or bootflow_instances, or bootflow_whatif_n_plus_1: true.",
+            )
+        return boot_request.BootRequest(
+            o, scheduler_settings.reading_of(self.action), user=self.action.context().actor
+        ).requests
+
+    def _one_request(self) -> list[ServerRequest]:
+        o = dict(self.options)
+        entry = {"name": NAME, "networks": "none", **{n: o[n] for n in FIELDS if o[n] is not None}}
+        if o["server_group"] is not None:
+            hints = dict(o["scheduler_hints"] or {})
+            if hints.setdefault("group", o["server_group"]) != o["server_group"]:
+                raise errors.InvalidInput(
+                    reason="bootflow_whatif_server_group is %s, and the hint group is %s"
+                    % (o["server_group"], hints["group"]),
+                    remedy="Name one server group.",
+                )
+            entry["scheduler_hints"] = hints
+        if o["image"] is None:
+            entry["image"] = ANY_IMAGE
+            if isinstance(o["images"], list):
+                stand_in = {"url": "file:///none", "disk_format": "raw", "allow_unverified": True}
+                o["images"] = [*o["images"], {"name": ANY_IMAGE, **stand_in}]
+        o["instances"] = [entry]
+        requests = boot_request.BootRequest(
+            o, scheduler_settings.reading_of(self.action), user=self.action.context().actor
+        ).requests
+        return [replace(r, image=None) for r in requests] if self.options["image"] is None else requests
+
+    def _check_limit(self, requests: t.Sequence[ServerRequest]) -> None:
+        limit = self.options["limit"]
+        most = max([r.max_count for r in requests], default=0)
+        if limit is not None and limit < most:
+            raise errors.InvalidInput(
+                reason="bootflow_whatif_limit must be at least %d, the number of requested instances, got %d"
+                % (most, limit),
+                remedy="Raise bootflow_whatif_limit to %d, or leave it out." % most,
+            )
+
+    def _with_variables(self, error: errors.InvalidRequest) -> errors.InvalidRequest:
+        """Return the same errors, at the variables of the one entry."""
+        if self.options["flavor"] is None:
+            return error
+        places = {"instances[0].%s" % n: "bootflow_whatif_%s" % n for n in FIELDS}
+        if self.options["server_group"] is not None:
+            places["instances[0].scheduler_hints.group"] = "bootflow_whatif_server_group"
+        for one in error.errors:
+            for place in sorted(places, key=len, reverse=True):
+                if one["path"] == place or one["path"].startswith((place + ".", place + "[")):
+                    one["path"] = places[place] + one["path"][len(place) :]
+                    break
+        return error
+
+    # --- the ledger ------------------------------------------------------------------------------------------------
+
+    def _read(self, requests: t.Sequence[ServerRequest], losing: t.Sequence[str] | None) -> Answers:
+        configurations = scheduler_settings.configurations(self.action)
+        aggregates, host_vars = (
+            scheduler_settings.aggregates_of(self.action),
+            scheduler_settings.vars_for_filters(self.action),
+        )
+        usable, now = self.action.hosts_to_use(), self.action.context().now
+        options = scheduler_settings.scheduler_options(self.action, now, explain=True)
+        one = self.options["flavor"] is not None
+
+        def read_fleet(tx: Transaction, needs: fleet.Needs) -> Fleet:
+            found = fleet.read(tx, usable, aggregates, host_vars, needs)
+            return ledger_whatif.as_configured(tx, found, configurations)
+
+        def read(tx: Transaction) -> Answers:
+            answers: list[Answer] = []
+            lost: list[dict[str, t.Any]] = []
+            if requests:
+                answers = ledger_whatif.ask(tx, requests, read_fleet, options, self.options["limit"], named=not one)
+            if losing is not None:
+                lost = ledger_whatif.lose(tx, read_fleet, options, losing)
+            facts = ledger_whatif.facts(tx, configurations, self.options["service_down_time"])
+            return answers, lost, facts
+
+        with contextlib.closing(self.action.open_ledger()) as ledger:
+            return ledger.inspect(read)
