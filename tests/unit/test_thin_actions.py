@@ -22,7 +22,6 @@ LONGER = {
     "boot_build",
     "boot_schedule",
     "compute_report",
-    "instance_apply",
     "instance_drain",
     "instance_info",
     "volume_extend",
