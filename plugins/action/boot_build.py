@@ -2,39 +2,16 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Action behind the module bootflow.compute.boot_build.
-
-One task per host whatever the number of instances; a build that fails never fails its neighbours, and a host that fails
-or cannot be reached never fails the play: its builds are failed, undone and rescheduled instead.
-
-Where one module does all of a build, the ledger learns of the stages afterwards; else it is told of a stage before it begins.
-"""
+"""Action behind the module bootflow.compute.boot_build."""
 
 from __future__ import annotations
 
 import typing as t
 
-from ..module_utils.core import errors
-from ..module_utils.core.request.guest_data import SecretsOfRequest
 from ..module_utils.core.settings.request import CATALOGUE, REQUEST
-from ..module_utils.flows.boot import builds as ledger_builds
-from ..module_utils.flows.boot.builds import NETWORKING, Build, Stage
-from ..module_utils.flows.boot.failure import Failed
-from ..module_utils.flows.instances.cleanup import left_behind
-from ..module_utils.ledger.compute import instances
-from ..module_utils.ledger.db.transaction import Transaction
-from ..plugin_utils.builds import build_work, handover
-from ..plugin_utils.operations.cleaning import clean_host
-from ..plugin_utils.run.lease import lease_kept
+from ..plugin_utils.builds import handover
+from ..plugin_utils.builds.host_builds import HostBuilds
 from ..plugin_utils.run.ledger_action import LedgerAction
-
-
-class _Boot(build_work.BuildWork):
-    """Builds of a boot: the ledger is told of their stages."""
-
-    def reach(self, stage: Stage, uuids: t.Collection[str]) -> t.Collection[str]:
-        hosts = dict.fromkeys(uuids, self.host)
-        return self.action.open_ledger().transact(ledger_builds.reach, stage, hosts, self.passed)
 
 
 class ActionModule(LedgerAction):
@@ -53,87 +30,4 @@ class ActionModule(LedgerAction):
             return {"changed": False, "builds": [], "failed_builds": []}
         if self.check_mode:
             return {"changed": False, "skipped": True, "msg": "The plan was shown by boot_schedule."}
-        self.host = self.task_vars["inventory_hostname"]
-        given = handover.take(self, self.host)
-        builds = [] if given is None else given.builds
-        failed: dict[str, Failed] = {}
-        if given is None or given.more:
-            begun, failed = self.open_ledger().transact(ledger_builds.begin, self.host)
-            builds = builds + begun
-        if not builds and not failed:
-            return {"changed": False, "builds": [], "failed_builds": []}
-        secrets_of = SecretsOfRequest(self.options["instances"], self.options["project"]).of
-        self.work = _Boot(self, builds, self.options["images"], secrets_of)
-        self.stage_of = {**self.work.stage_of, **dict.fromkeys(failed, NETWORKING)}
-        with lease_kept(self):
-            if given is not None:
-                self._leave_to_others(given)
-            self.work.run()
-            self.stage_of.update(self.work.stage_of)
-            failed.update(self._undo([self.work.builds[uuid] for uuid in self.work.problems]))
-            if given is not None and given.later and not failed and not self.work.lost:
-                handover.leave(self, self.host, self.work.ended.values())
-                return self._result({}, {})
-            return self._result(self._write(failed), failed)
-
-    def _leave_to_others(self, given: handover.Given) -> None:
-        """Others may have builds that were handed over before the run stood still for longer than its lease."""
-        if given.builds and not self.lease.holds(self.context().now, read_at=given.at):
-            uuids = {b.uuid for b in given.builds}
-            mine = self.open_ledger().inspect(instances.working_on, uuids, NETWORKING.task_state)
-            self.work.lost |= uuids - mine
-
-    def _result(self, outcomes: t.Mapping[str, str], failed: t.Mapping[str, Failed]) -> dict[str, t.Any]:
-        names = {uuid: b.row.display_name for uuid, b in self.work.builds.items()}
-        return {
-            "changed": True,
-            "builds": [{"uuid": u, "name": names[u]} for u in self.work.ended if u not in self.work.lost],
-            "failed_builds": [
-                {"uuid": u, "name": names.get(u, u), "outcome": outcomes[u], "error": failed[u].error.as_dict()}
-                for u in sorted(outcomes)
-            ],
-        }
-
-    def _write(self, failed: t.Mapping[str, Failed]) -> dict[str, str]:
-        """Write the outcomes of all builds. Returns the results of those that failed."""
-        ledger = self.open_ledger()
-        ended = list(self.work.ended.values())
-        at = {uuid: self.stage_of[uuid] for uuid in failed}
-        lost, outcomes = ledger.transact(ledger_builds.finish, self.host, ended, failed, at, self.work.passed)
-        self.work.lost |= set(lost)
-        if self.work.lost:
-            # A delete or another run adopted it meanwhile, and may have checked the host before we made something there.
-            late = [self.work.builds[uuid] for uuid in sorted(self.work.lost)]
-            problems = self._clean(late)
-
-            def remember(tx: Transaction) -> None:
-                for build in late:
-                    if build.uuid in problems:
-                        left_behind(tx, build.uuid, self.host, problems[build.uuid].message)
-
-            ledger.transact(remember)
-        return outcomes
-
-    # --- undo ---------------------------------------------------------------------------------------------------------
-
-    def _undo(self, builds: list[Build]) -> dict[str, Failed]:
-        if not builds:
-            return {}
-        problems = self._clean(builds)
-        found = {}
-        for build in builds:
-            problem, cause = problems.get(build.uuid), self.work.problems[build.uuid]
-            away = isinstance(problem, (errors.HostUnreachable, errors.HypervisorUnavailable))
-            away = away or isinstance(cause, errors.HostTimeout)  # it is left out of the next rounds
-            found[build.uuid] = Failed(
-                cause,
-                cleaned=problem is None,
-                cleanup_reason=problem.message if problem else "",
-                unreachable=away,
-            )
-        return found
-
-    def _clean(self, builds: list[Build]) -> dict[str, errors.BootflowError]:
-        """Remove what was made on the host for these builds. Returns uuid -> why that failed."""
-        # A build that failed before its guest ran has written nothing to its whole disks.
-        return clean_host(self, [{"uuid": b.uuid, "name": b.row.domain_name, "ran": False} for b in builds]).problems
+        return HostBuilds(self).run()

@@ -19,7 +19,6 @@ LINES = 120
 #: Actions that still have work of their own. The list only gets shorter.
 LONGER = {
     "boot_accept",
-    "boot_build",
     "boot_schedule",
     "compute_report",
     "instance_drain",
