@@ -1,0 +1,216 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A request is accepted: instances are in the ledger, without a host yet."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...module_utils.core import errors
+from ...module_utils.core.reading.nearest import suggestion
+from ...module_utils.core.request.guest_data import GuestSecrets
+from ...module_utils.core.settings.run import PLAYBOOKS, RUN
+from ...module_utils.flows.boot import accept
+from ...module_utils.ledger.compute import before_boot, instances
+from ...module_utils.ledger.database import Ledger
+from ...module_utils.ledger.db.transaction import Transaction
+from ...module_utils.ledger.storage import attachments, backends
+from ..builds import kept_guest_data
+from ..run import host_settings, inventory_hosts, tables
+from ..run.ledger_action import LedgerAction
+from ..run.results import diff
+from ..settings import (
+    boot_request,
+    boot_volume_settings,
+    scheduler_settings,
+    storage_settings,
+    variable_names,
+    volume_settings,
+)
+from .request_warnings import warn_of_names, warn_of_user_data
+
+if t.TYPE_CHECKING:
+    from ...module_utils.flows.recovery import leases
+
+Result = t.Dict[str, t.Any]  # of a task
+
+
+class BootAccept:
+    """The request of a boot, by the options of the action."""
+
+    def __init__(self, action: LedgerAction):
+        self.action = action
+        self.options = action.options
+
+    def run(self) -> Result:
+        """Accept the request; in check mode, roll it back. Returns the result of the task."""
+        self.request = self._read_request()
+        self.hosts = self.action.hosts_to_use()
+        variable_names.warn(self.action, scheduler_settings.variables_of_hosts(self.action))
+        warn_of_names(self.action, self.request)
+        warn_of_user_data(self.action, self.request)
+        self.accept_options = boot_volume_settings.accept_options(self.action, self.request)
+        ledger = self.action.rehearsal_ledger() if self.action.check_mode else self.action.open_ledger()
+        makes_volumes = boot_volume_settings.makes_volumes(self.request.requests)
+        configurations = volume_settings.configurations(self.action) if makes_volumes else None
+        accepted, stale = (self._rehearse if self.action.check_mode else self._accept)(ledger, configurations)
+        lines = accepted_lines(accepted, self.action.check_mode)
+        if lines and self.options["print_table"] and not self.options["follow_file"]:
+            tables.show(self.action.ports.display, lines)
+        return {
+            "changed": accepted.changed,
+            "needs_build": accepted.builds,
+            "reservation_id": accepted.reservation_id,
+            "created": accepted.created,
+            "resumed": accepted.resumed,
+            "unchanged": accepted.unchanged,
+            "updated": accepted.updated,
+            "drift": [{"instances": names, "changes": list(words)} for words, names in accepted.drift.items()],
+            "diff": diff(
+                "instances",
+                "".join("%(name)s %(field)s: %(from)s\n" % c for c in accepted.changes),
+                "".join("%(name)s %(field)s: %(to)s\n" % c for c in accepted.changes),
+            ),
+            "stale_hosts": stale,
+            "volumes": accepted.builds and boot_volume_settings.uses_volumes(self.request.requests),
+            "stale_storage_hosts": self._stale_storage(ledger) if accepted.builds and makes_volumes else [],
+        }
+
+    def _read_request(self) -> boot_request.BootRequest:
+        request = boot_request.BootRequest(
+            self.options,
+            scheduler_settings.reading_of(self.action),
+            scheduler_settings.zones(self.action),
+            self.action.context().actor,
+        )
+        if not self.options["follow_file"]:
+            request.refuse_fields_of_apply()
+        scheduler_settings.check(self.action)
+        return request
+
+    # --- the ledger -----------------------------------------------------------------------------------------------------
+
+    def _rehearse(
+        self, ledger: Ledger, configurations: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]] | None
+    ) -> tuple[accept.Accepted, list[str]]:
+        """Accept the request, and roll it back. :arg configurations: of the backends of volumes; None: no volume is made"""
+        with ledger.rehearse() as tx:
+            if configurations is not None:
+                backends.configure(tx, configurations)
+            if self.options["follow_file"]:
+                self._rehearse_deletions(tx)
+            accepted, stale, _due = self._write(tx)
+        return accepted, stale
+
+    def _accept(
+        self, ledger: Ledger, configurations: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]] | None
+    ) -> tuple[accept.Accepted, list[str]]:
+        """Accept the request, and settle what dead runs left. Returns also the hosts that are to report before the scheduling."""
+        if configurations is not None:
+            ledger.transact(backends.configure, configurations)  # apart: accepting locks projects before backends
+        accepted, stale, due = ledger.transact(self._write, collisions=3)
+        # A transaction of its own, after this run took over what it requested: accept has locked subnets, and no instance is
+        # locked after them.
+        expired = self._expire_leases(ledger) if due else None
+        if expired is not None:
+            now = ledger.inspect(self._look).ask(self.hosts) if expired.to_clean else []
+            stale += [h for h in dict.fromkeys([*now, *expired.to_ask]) if h not in stale]
+        having = [r for r in self.request.requests if r.user_data is not None or r.injected_files]
+        if having:
+            secrets = [GuestSecrets(r.user_data, tuple(r.injected_files)) for r in having]
+            kept_guest_data.of_action(self.action).keep_or_warn(self.action, secrets)
+        return accepted, stale
+
+    def _write(self, tx: Transaction) -> tuple[accept.Accepted, list[str], bool]:
+        """Accept the request. Returns also the hosts that are to report, and whether dead runs left work."""
+        accepted = accept.accept(tx, self.request.requests, self.accept_options)
+        if not accepted.builds:
+            return accepted, [], False
+        self._check_group()
+        if accepted.created:
+            self.request.check_image_files()
+        self._check_password_folder()
+        if boot_volume_settings.uses_volumes(self.request.requests):
+            inventory_hosts.in_inventory(self.action, attachments.storage_hosts(tx, accepted.created))
+        before = self._look(tx)
+        return accepted, self._add_hosts_of_resumed(tx, accepted, before.ask(self.hosts)), before.left_work
+
+    def _check_group(self) -> None:
+        """:raises InvalidInput: the inventory has no compute host, by which group it should."""
+        if self.action.compute_hosts():
+            return
+        groups = set(self.action.task_vars.get("groups") or ()) - {"all", "ungrouped"}
+        group = host_settings.values(self.action, RUN).compute_group
+        if group in groups:
+            raise errors.InvalidInput(
+                message="the group %s of the inventory has no host, so there is no compute host" % group,
+                remedy="Put the compute hosts into it.",
+            )
+        raise errors.InvalidInput(
+            message="the inventory has no group %s, so there is no compute host" % group,
+            remedy="Put the compute hosts into it, or name their group in bootflow_compute_group. %s"
+            % suggestion(group, groups, "The list of groups"),
+        )
+
+    def _check_password_folder(self) -> None:
+        """Check that passwords can be written before guests get them. :raises InvalidInput: they cannot"""
+        folder = self.options["admin_password_dir"]
+        if (
+            folder
+            and not self.action.check_mode
+            and host_settings.values(self.action, PLAYBOOKS).enable_instance_password
+        ):
+            from ..builds import passwords  # of few runs
+
+            passwords.check_folder(folder)
+
+    def _add_hosts_of_resumed(self, tx: Transaction, accepted: accept.Accepted, stale: list[str]) -> list[str]:
+        """Return ``stale`` and the hosts of builds that this run took over: their guests may be built there by now."""
+        taken = {r.host for r in instances.builds_taken_over(tx)} if accepted.resumed else set()
+        return stale + [h for h in self._hosts_to_ask() if h in taken and h not in stale] if taken else stale
+
+    def _hosts_to_ask(self) -> list[str]:
+        """Return the compute hosts that this run can ask, also where it places no instance."""
+        return self.action.within_limit(self.action.compute_hosts())
+
+    def _expire_leases(self, ledger: Ledger) -> leases.Expired:
+        from ...module_utils.flows.recovery import leases  # a tenth of all that is loaded
+
+        return ledger.transact(leases.expire, self._hosts_to_ask())
+
+    def _rehearse_deletions(self, tx: Transaction) -> None:
+        from ..settings import apply_plan  # with all that moves instances
+
+        apply_plan.rehearse_deletions(self.action, tx)
+
+    def _stale_storage(self, ledger: Ledger) -> list[str]:
+        hosts = storage_settings.storage_hosts(self.action)
+        return ledger.inspect(backends.stale_hosts, hosts, host_settings.facts_age(self.options))
+
+    def _look(self, tx: Transaction) -> before_boot.Before:
+        return before_boot.look(tx, host_settings.facts_age(self.options))
+
+
+def accepted_lines(accepted: accept.Accepted, check_mode: bool) -> list[str]:
+    """Return what a boot changes without a build, as lines."""
+    lines = []
+    if not accepted.changed:
+        count = len(accepted.unchanged)
+        matches = " already matches" if count == 1 else "s already match"
+        lines.append("Nothing to do: %d instance%s the request." % (count, matches))
+    would = check_mode
+    fields: dict[str, list[str]] = {}
+    for change in accepted.changes:
+        fields.setdefault(change["name"], []).append(change["field"])
+    for name, changed in fields.items():
+        lines.append("%s: %s %s." % (name, "would change" if would else "changed", ", ".join(changed)))
+    if accepted.replaced:
+        words = "never had a host: %s" % ("would be replaced" if would else "replaced")
+        lines.append("%s %s." % (", ".join(accepted.replaced), words))
+    for changes, names in accepted.drift.items():
+        verb, they = ("keeps", "it was") if len(names) == 1 else ("keep", "they were")
+        words = "%s %s the catalogue entries with which %s accepted; changed since then: %s."
+        lines.append(words % (", ".join(names), verb, they, "; ".join(changes)))
+    return lines
