@@ -23,7 +23,6 @@ LONGER = {
     "instance_info",
     "volume_extend",
     "volume_schedule",
-    "watch",
 }
 
 

@@ -23,7 +23,7 @@ from ansible_collections.bootflow.compute.plugins.action import watch
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import nodes
-from ansible_collections.bootflow.compute.plugins.plugin_utils.watch import events_file
+from ansible_collections.bootflow.compute.plugins.plugin_utils.watch import events_file, watcher
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
 
@@ -49,7 +49,7 @@ class Watch:
     def __init__(self, world: World, monkeypatch: pytest.MonkeyPatch):
         self.world = world
         self.parent = os.getppid()
-        monkeypatch.setattr(watch.os, "getppid", lambda: self.parent)
+        monkeypatch.setattr(watcher.os, "getppid", lambda: self.parent)
         self.uuid = world.boot("web")
         self.states = [ON, OFF]
         self.variables: dict[str, t.Any] = {}  # of the hosts
@@ -206,7 +206,7 @@ def test_it_ends_when_nobody_reads_the_pipe(watching: Watch, tmp_path: Path, mon
     reader = threading.Thread(target=read_one_line)
     reader.start()
     begun = time.monotonic()
-    monkeypatch.setattr(watch, "LOOK", 0.1)
+    monkeypatch.setattr(watcher, "LOOK", 0.1)
     watching.states = [ON] * 2  # then nothing happens any more
     monkeypatch.setattr(watching, "warning", lambda text: None)
     watching(write=False, events_file=str(path))
@@ -270,9 +270,9 @@ def test_a_file_that_cannot_be_written(watching: Watch, tmp_path: Path, where: s
 
 
 def test_a_ledger_that_is_away_is_written_later(watching: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "PAUSE_OF_LEDGER", 0.1)
+    monkeypatch.setattr(watcher, "PAUSE_OF_LEDGER", 0.1)
     watching.states = [ON, OFF, ON, OFF]
-    real, calls = watch._follow, []
+    real, calls = watcher._compare, []
 
     def away_once(*arguments: t.Any) -> t.Any:
         calls.append(arguments)
@@ -280,7 +280,7 @@ def test_a_ledger_that_is_away_is_written_later(watching: Watch, monkeypatch: py
             raise errors.LedgerError(url="x", reason="away")
         return real(*arguments)
 
-    monkeypatch.setattr(watch, "_follow", away_once)
+    monkeypatch.setattr(watcher, "_compare", away_once)
     watching()
     assert watching.is_now == (states.STOPPED, states.SHUTDOWN)
     assert any("The answer of h1 was not recorded" in w for w in watching.ports.warnings)
