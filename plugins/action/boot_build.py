@@ -9,8 +9,8 @@ from __future__ import annotations
 import typing as t
 
 from ..module_utils.core.settings.request import CATALOGUE, REQUEST
+from ..plugin_utils.boot.host_builds import HostBuilds
 from ..plugin_utils.builds import handover
-from ..plugin_utils.builds.host_builds import HostBuilds
 from ..plugin_utils.run.ledger_action import LedgerAction
 
 

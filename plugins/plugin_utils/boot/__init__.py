@@ -2,4 +2,4 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A boot on the controller: accepted, placed on hosts, handed to them."""
+"""A boot: accepted, placed on hosts, handed to them, built there."""

@@ -194,7 +194,7 @@ class Ports:
 
     def power_sync(self) -> list[str]:
         """The program here that runs the playbook power_sync as this one is run. :raises InvalidInput: there is none."""
-        from ..watch import syncs  # of one action only
+        from . import syncs  # of one action only
 
         return [sys.executable, *syncs.command(sys.argv, context.CLIARGS)]
 

@@ -23,9 +23,9 @@ from ...module_utils.flows.recovery.power_sync import Found, Noticed, Report, Sy
 from ...module_utils.ledger.db.transaction import Transaction
 from ..run import host_settings, host_variables
 from ..run.ledger_action import LedgerAction
+from ..run.syncs import Done, Syncs
 from .events_file import EventsFile
 from .listening import Heard, Listening, Lost, command
-from .syncs import Done, Syncs
 
 LOOK = 1.0  # seconds between two looks at whether it is to end
 PAUSE_OF_LEDGER = 5.0  # seconds until hosts are asked again after the ledger could not be written

@@ -22,10 +22,10 @@ from ...module_utils.flows.boot.failure import Failed
 from ...module_utils.flows.instances.cleanup import left_behind
 from ...module_utils.ledger.compute import instances
 from ...module_utils.ledger.db.transaction import Transaction
+from ..builds import build_work, handover
 from ..operations.cleaning import clean_host
 from ..run.lease import lease_kept
 from ..run.ledger_action import LedgerAction
-from . import build_work, handover
 
 Result = t.Dict[str, t.Any]  # of a task
 
