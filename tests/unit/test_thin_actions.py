@@ -22,7 +22,6 @@ LONGER = {
     "instance_drain",
     "instance_info",
     "volume_extend",
-    "volume_schedule",
 }
 
 
