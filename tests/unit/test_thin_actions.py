@@ -18,7 +18,6 @@ ACTIONS = "ansible_collections.bootflow.compute.plugins.action."
 LINES = 120
 #: Actions that still have work of their own. The list only gets shorter.
 LONGER = {
-    "compute_report",
     "instance_drain",
     "instance_info",
     "volume_extend",

@@ -15,6 +15,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import power_states, states
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.audit.audit import Audit
+from ansible_collections.bootflow.compute.plugins.plugin_utils.operations.host_report import HostReport
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import UNTIL, World, request
 
@@ -280,7 +281,7 @@ def test_a_playbook_that_dies_in_between(world: World, hosts: Hosts, monkeypatch
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(compute_report.ActionModule, dies, killed)
+        patch.setattr(HostReport, dies, killed)
         for host in NAMES:
             with pytest.raises(KeyboardInterrupt):
                 hosts.play(), hosts.task(compute_report, host)
