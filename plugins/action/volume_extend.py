@@ -6,28 +6,12 @@
 
 from __future__ import annotations
 
-import re
 import typing as t
 
-from ..module_utils.core import errors
-from ..module_utils.core.reading.problems import Problems
 from ..module_utils.core.settings.run import RUN
 from ..module_utils.core.settings.volumes import VOLUME, VOLUME_SCHEDULER, VOLUME_WORK
-from ..module_utils.core.volumes.create_request import fields_of
-from ..module_utils.flows.volumes import extend
-from ..module_utils.ledger.db.transaction import Transaction
-from ..module_utils.ledger.storage import volumes
-from ..module_utils.ledger.storage.volumes import VolumeRow
-from ..plugin_utils.run import inventory_hosts, tables
 from ..plugin_utils.run.ledger_action import LedgerAction
-from ..plugin_utils.run.results import diff
-from ..plugin_utils.settings import volume_settings
-from ..plugin_utils.volumes import storage_reports
-
-NO_ROOM = (
-    "The backend must have space for the difference: volume_list shows its FREE_GB. Delete volumes there, or add devices to"
-    " its volume group."
-)
+from ..plugin_utils.volumes.volume_extend import extend_volumes
 
 
 class ActionModule(LedgerAction):
@@ -41,108 +25,4 @@ class ActionModule(LedgerAction):
     }
 
     def act(self) -> dict[str, t.Any]:
-        o = self.options
-        problems = Problems()
-        requested = _entries(o["volumes"], problems)
-        settings = volume_settings.of(o)
-        context = self.context()
-        if o["phase"] == "select":
-
-            def growing(tx: Transaction) -> list[VolumeRow]:
-                found = volumes.find(tx, (w["volume"] for w in requested), o["project"])
-                sizes = {w["volume"]: str(w["size"]) for w in requested}
-                return [row for word, row in found.items() if sizes[word] != str(row.size)]
-
-            stale = storage_reports.stale_hosts_of(self, growing)
-            return {"changed": False, "stale_hosts": stale}
-        options = volume_settings.scheduler_options(o, context.now)
-        reports = storage_reports.of_this_run(self) if self.check_mode else ()
-
-        def begin(tx: Transaction) -> extend.VolumeExtending:
-            storage_reports.rehearse(tx, reports)
-            try:
-                found = extend.begin(tx, requested, settings, options)
-            except errors.InvalidRequest as e:
-                problems.extend(_refusals(e, requested))
-                found = extend.VolumeExtending()
-            problems.raise_if_any()
-            inventory_hosts.in_inventory(self, [*found.hosts, *found.compute_hosts])
-            return found
-
-        with volume_settings.told_in_order():
-            found = self.write(begin)
-        sizes = {w["volume"]: w["size"] for w in requested}
-        named = [
-            {
-                "name": r.name or "",
-                "id": r.id,
-                "pool_host": r.pool_host,
-                "size": r.size,
-                "new_size": sizes.get(r.name, sizes.get(r.id)),
-            }
-            for r in found.rows
-        ]
-        if o["print_table"] and (self.check_mode or not named):
-            lines = ["%s %s: %s GiB -> %s GiB" % (n["name"], n["id"], n["size"], n["new_size"]) for n in named]
-            tables.show(
-                self._display,
-                ["Would extend:", *lines] if named else [_nothing(requested, found.compute_hosts, self.check_mode)],
-            )
-        return {
-            "changed": bool(named) or (self.check_mode and bool(found.compute_hosts)),
-            "volumes": named,
-            "unchanged": list(found.unchanged),
-            "hosts": [] if self.check_mode else found.hosts,
-            "compute_hosts": [] if self.check_mode else found.compute_hosts,
-            "diff": diff(
-                "volumes",
-                "".join("%s %s GiB\n" % (n["name"] or n["id"], n["size"]) for n in named),
-                "".join("%s %s GiB\n" % (n["name"] or n["id"], n["new_size"]) for n in named),
-            ),
-        }
-
-
-def _nothing(requested: t.Sequence[t.Any], compute_hosts: t.Sequence[str], check_mode: bool) -> str:
-    """:arg compute_hosts: those with guests that an earlier extension did not reach"""
-    if not requested:
-        return "Nothing to do: no volume is requested."
-    if compute_hosts:
-        hosts, get = ", ".join(compute_hosts), "would get" if check_mode else "get"
-        return "Every volume already has the requested size; guests on %s %s it now." % (hosts, get)
-    return "Nothing to do: every volume already has the requested size."
-
-
-def _entries(entries: t.Sequence[t.Any], problems: Problems) -> list[dict[str, t.Any]]:
-    """{volume, size, number of the entry} of each entry that has them; what is wrong with the others' form goes to ``problems``.
-
-    An entry may be that of volume_create with a larger size, and may have an id instead of its name.
-    """
-    requested: list[dict[str, t.Any]] = []
-    for number, entry in enumerate(entries):
-        with problems.collect("volumes[%d]" % number):
-            if not isinstance(entry, t.Mapping):
-                raise errors.InvalidInput(message="must be a mapping", remedy="Write name: and size: below it.")
-            asked = fields_of({key: value for key, value in entry.items() if key != "id"})
-            volume = str(entry.get("id") or asked.get("name") or "")
-            if not volume:
-                raise errors.InvalidInput(message="name is missing", remedy="Name the volume, or give its id.")
-            if asked.get("size") is None:
-                raise errors.InvalidInput(message="size is missing", remedy="Give the size of the volume in GiB.")
-            if any(w["volume"] == volume for w in requested):
-                raise errors.InvalidInput(message="%s is named twice" % volume, remedy="Name it once.")
-            requested.append({"volume": volume, "size": asked["size"], "number": number})
-    return requested
-
-
-def _refusals(error: errors.InvalidRequest, requested: t.Sequence[t.Mapping[str, t.Any]]) -> list[dict[str, t.Any]]:
-    """The ledger's refusals with the numbers of the user's entries, and with advice for volumes that cannot move."""
-    found = []
-    for each in error.errors:
-        refusal = dict(each)
-        place = re.match(r"volumes\[([0-9]+)\](.*)", refusal["path"])
-        if place:
-            refusal["path"] = "volumes[%d]%s" % (requested[int(place.group(1))]["number"], place.group(2))
-        if refusal["code"] == "NoValidBackend":
-            refusal["remedy"] = refusal["remedy"].replace(errors.NoValidBackend.remedy, NO_ROOM)
-        found.append(refusal)
-    return found
+        return extend_volumes(self)

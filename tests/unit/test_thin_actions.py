@@ -20,7 +20,6 @@ LINES = 120
 LONGER = {
     "instance_drain",
     "instance_info",
-    "volume_extend",
 }
 
 
