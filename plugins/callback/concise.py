@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 name: concise
 type: stdout
 short_description: Screen output of what the playbooks of this collection say, without their plays and tasks
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - Prints what P(ansible.builtin.default#callback) prints of the plays and tasks of others.
   - Of the plays and tasks in the playbooks of this collection it prints only what they say themselves (tables, plans, progress), one line for each

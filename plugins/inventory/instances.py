@@ -10,7 +10,7 @@ DOCUMENTATION = r"""
 ---
 name: instances
 short_description: Instances of the ledger as hosts
-version_added: "0.1.0"
+version_added: "0.9.0"
 author: bootflow.compute authors (@bootflow)
 description:
   - Reads instances from the ledger, which it never changes, and adds them as hosts to the group O(group).

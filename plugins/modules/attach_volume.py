@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: attach_volume
 short_description: Attach volumes to instances
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - >-
     Reserves volumes for existing instances, running or stopped, and reports the result at the end. In between,

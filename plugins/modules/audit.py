@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: audit
 short_description: Compare the ledger with the hosts, and repair it
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - >-
     The phases of the playbook C(bootflow.compute.audit). Compares what every host has and runs with the ledger, and

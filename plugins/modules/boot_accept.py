@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: boot_accept
 short_description: Validate a request and enter it into the ledger
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - >-
     First stage of a boot. Validates all entries, the settings of the scheduler and those of the hosts, and reports all

@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: boot_build
 short_description: Build the instances that were placed on a host
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - >-
     The part of a boot that works on a host, task_states C(networking), C(block_device_mapping) and C(spawning), then ACTIVE. Defines managed networks, fetches

@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: boot_passwords
 short_description: Return the admin passwords of this run
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - >-
     Returns the admin passwords of the instances that this run started. They are not stored in the ledger or in a log; only this run

@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: boot_report
 short_description: Report the result of a boot
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - >-
     Last task of a boot. Prints the table of instances, leaves the admin passwords of those that this run started in O(admin_password_dir), and fails

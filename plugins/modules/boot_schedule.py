@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: boot_schedule
 short_description: Select hosts and claim their resources
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - >-
     Second stage of a boot, once for each round. Filters and weighs the hosts for every waiting instance of this run,

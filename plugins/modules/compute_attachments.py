@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: compute_attachments
 short_description: Attach, detach and extend volumes of guests on a compute host
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - >-
     Does the pending work of the ledger on the host, in one task for all volumes. Connects the volumes that this run exported

@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: compute_host_state
 short_description: Disable, enable, force down or delete compute hosts
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - A host that is disabled or forced down gets no new instances. Its running instances are not affected.
   - The state is kept in the ledger. The variable C(bootflow_disabled) in the inventory disables a host independently of it.

@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: compute_node_info
 short_description: Report the resources and usage of a compute node
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - Collects the fields of Nova's C(get_available_resource) from libvirt and the kernel of the host, for the scheduler and the definitions of guests.
   - KVM is used only where it works. With O(virt_type=auto) a guest of 512 bytes runs once for each boot of the host, which takes

@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: compute_purge
 short_description: Purge a compute host of base images and managed networks that nothing uses
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - >-
     Removes from the host, with M(bootflow.compute.compute_unused), base images that no disk uses, and libvirt networks that the collection

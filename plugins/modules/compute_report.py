@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: compute_report
 short_description: Record the facts of a compute host in the ledger
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - >-
     Collects the facts of the host with M(bootflow.compute.compute_node_info) and records them with the time. Cleans up

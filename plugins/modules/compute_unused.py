@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: compute_unused
 short_description: Remove base images and networks that no guest of the host uses
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - >-
     Removes base images from the cache of the host (C(_base) below O(instances_path)), and destroys and undefines libvirt networks that

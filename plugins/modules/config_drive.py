@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: config_drive
 short_description: Create the config drives of guests
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - Creates ISO 9660 or vfat images with the label C(config-2), from which cloud-init in a guest reads its name, addresses, keys and user data.
   - A drive is written to a temporary file, which is renamed when it is complete. After a failure no part of it remains.

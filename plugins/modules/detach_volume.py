@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: detach_volume
 short_description: Detach volumes from instances
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - >-
     Marks attachments as detaching, and reports the result at the end. In between, M(bootflow.compute.compute_attachments) removes

@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: domain
 short_description: Define and start guests, and wait until they are up
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - Defines libvirt domains from their XML, starts them, and waits until they run; optionally also until a pattern appears on the console, an address
     responds, or the guest agent responds.

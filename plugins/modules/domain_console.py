@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: domain_console
 short_description: Read the consoles of guests
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - Returns what guests printed last on their serial consoles, from the log that their domain names, and where their VNC displays are. Nothing is changed.
   - A domain that fails does not fail the others. Look at RV(outcomes) for each one's outcome.

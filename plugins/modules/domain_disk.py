@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: domain_disk
 short_description: Attach, detach and resize disks of guests
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - Attaches disks to existing guests, running or not, detaches them, or resizes the disk of a running guest after it grew.
   - Disks are identified by their serial, which for a volume is its UUID. Changes are made both in the running guest and in the definition of its next start,

@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: domain_info
 short_description: List the power states of all domains of a host
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - Asks libvirt once for the states of all domains, running or only defined, whoever defined them.
 author: bootflow.compute authors (@bootflow)

@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: domain_interface
 short_description: Attach and detach interfaces of guests
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - Attaches network interfaces to existing guests, running or not, and detaches them.
   - Interfaces are identified by their MAC addresses. Changes are made both in the running guest and in the definition of its next start, wherever they are

@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: domain_migration
 short_description: Take guests to their new hosts while they run
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - Migrates each guest by libvirt to a host that M(bootflow.compute.domain_migration_target) has prepared. Memory and disks go by TLS, through a
     process that ends with the migration. The domain stays defined here and is off, so that what belonged to it is found when the instance is removed.

@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: domain_migration_info
 short_description: Describe guests that are to leave their host while they run
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - Reads of each guest what M(bootflow.compute.domain_migration_target) on its new host must know, its CPU, its local disks (files, or logical volumes)
     and their sizes, which volumes it has, and the versions of QEMU and libvirt.

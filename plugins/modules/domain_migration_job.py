@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: domain_migration_job
 short_description: End migrations of guests that leave this host, or have them complete
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - Ends the migration of guests, which go on here, or pauses them so that their migration comes to its end; they go on on their new hosts.
   - The failure of one guest does not affect the others. RV(outcomes) has the result of each.

@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: domain_migration_target
 short_description: Prepare a host for guests that come to it while they run
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - Checks whether each guest can run here (its CPU, and the versions of QEMU and libvirt), makes empty disks of the same sizes, as files or as logical
     volumes of O(volume_group), as the guest has them, and starts a process that lets these guests in by TLS. Whoever shows the token of a guest is

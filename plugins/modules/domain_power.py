@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: domain_power
 short_description: Shut guests down, start, restart, pause and suspend them
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - Brings libvirt domains that are defined into a power state. One that is in it already is left alone.
   - A guest is asked to shut down as by its power button, again every 10 seconds. When it still runs after O(shutdown_timeout) it loses its power,

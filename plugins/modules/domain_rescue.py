@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: domain_rescue
 short_description: Keep the definitions of guests while they are rescued, and bring them back
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - Before a guest is rescued, O(state=saved) keeps the definition of its domain, with its passwords, in the file C(unrescue.xml) of the instance's folder,
     which only root may read, and removes what an earlier rescue left there. The guest is left alone.

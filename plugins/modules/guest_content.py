@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: guest_content
 short_description: Keep a host away from the content of guests' disks
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - A guest may have LVM, md, bcache or partitions on its disks. Where these disks are block devices of a host, its udev would activate that
     content, and a volume group of a guest could take the name of one of the host.

@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: hypervisor_info
 short_description: Read compute hosts from the ledger
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - Returns the compute hosts as they last reported, with their state and the resources that new instances can claim.
   - >-

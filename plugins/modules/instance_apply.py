@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 ---
 module: instance_apply
 short_description: Make the instances of a project as a file has them
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - Compares the requested instances with those of their project, and names what has to be done so that they are as requested. The playbook
     C(bootflow.compute.apply) does it.

@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: instance_build
 short_description: Make networks, disks, config drives and domains of guests in one task
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - Does what M(bootflow.compute.virtual_network), M(bootflow.compute.instance_disks), M(bootflow.compute.config_drive) and
     M(bootflow.compute.domain) do, in this order and with their options, in one task on the host.

@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: instance_cleanup
 short_description: Remove instances from a compute node
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - Destroys and undefines the domain of each instance, with its saved state, its NVRAM and the DHCP reservations of its interfaces, and then
     removes its directory. Nothing outside that directory is touched, except the whole disks in O(instances[].disks) and the logical volumes

@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: instance_confirm
 short_description: Confirm resized and migrated instances
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - Instances that were resized or migrated stay where they are, with the flavor that they have. They are C(active) again, or C(stopped) if the guest is off.
   - What is left on the hosts that they left is entered as pending cleanups. The playbook C(confirm_resize) has these hosts clean up at once; one that does not

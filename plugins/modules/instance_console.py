@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: instance_console
 short_description: Show the consoles of instances
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - One step of the playbook C(console). O(phase=begin) selects the instances, O(phase=work) reads on one host what its guests printed last,
     O(phase=finish) shows all of it, with the address of each VNC display and the command that makes an SSH tunnel to it.

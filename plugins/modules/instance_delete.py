@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: instance_delete
 short_description: Delete instances
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - >-
     O(phase=begin) marks the instances as deleting. Hosts then remove them with

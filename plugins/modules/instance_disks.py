@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: instance_disks
 short_description: Fetch images and create the disks of instances
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - Fetches each image once into a cache on the host, checks it, converts it to raw, and creates the disks of the instances from it, empty disks, and swap.
   - Images are treated as hostile. An image is rejected if its sha256 or format differs from the catalogue, if it refers to other files

@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: instance_disks_fetch
 short_description: Fetch the disks of instances from their former hosts
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - Fetches what M(bootflow.compute.instance_disks_offer) serves on another host. Each file is compared by its SHA-256, and has its name
     only when it is complete. Files stay sparse. A disk that is to be larger grows before it has its name.

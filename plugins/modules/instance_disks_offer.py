@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: instance_disks_offer
 short_description: Offer the disks of instances once to their new hosts
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - Opens the disks of instances whose guests are off, and starts a process that serves them by TLS to whoever shows the token of the instance.
     A disk that is a layer over a base image is served as a disk of its own. The config drive and the UEFI variables of a guest go along.

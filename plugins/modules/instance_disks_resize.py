@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: instance_disks_resize
 short_description: Give instances larger disks on the host where they are, and keep those that they had
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - A resize on an instance's own host. The disks that the instance gets are copies of those that it has, which are kept in its folder, with the definition of
     its guest, until the resize is decided.

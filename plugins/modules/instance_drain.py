@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: instance_drain
 short_description: Bring the instances of a compute host that is to be serviced to others
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - The steps of the playbook C(drain) around those of C(migrate) and C(confirm_resize). O(phase=begin) disables the host and says which of its instances
     can be migrated, O(phase=ask) which hosts are to report before what earlier runs migrated is confirmed, O(phase=moved) which migrations away from it are to

@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: instance_evacuate
 short_description: Rebuild instances of a dead host on other hosts
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - One step of an evacuation, for many instances. The playbook C(evacuate) runs the steps.
   - The host of the instances must be forced down, as Nova demands it (C(ComputeServiceInUse), 409). See that it is off before, or its guests run twice.

@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: instance_info
 short_description: Read instances from the ledger
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - >-
     Returns the existing instances of the ledger. With several conditions, returns those that meet all of them.

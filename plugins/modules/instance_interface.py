@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: instance_interface
 short_description: Attach interfaces to instances, and detach them
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - One step of attaching or detaching network interfaces of existing instances, running or stopped. The playbooks C(attach_interface) and
     C(detach_interface) run the steps.

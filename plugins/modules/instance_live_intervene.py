@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: instance_live_intervene
 short_description: End live migrations of another run, or have them complete
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - One step of the playbooks C(live_migration_abort) and C(live_migration_force_complete).
   - An aborted migration leaves the guest where it is. One that is forced to complete pauses the guest until it is on its new host, or lets its memory follow it

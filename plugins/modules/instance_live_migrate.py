@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: instance_live_migrate
 short_description: Move instances to other hosts while their guests run
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - One step of a live migration of many instances. The playbook C(live_migrate) runs the steps.
   - Hosts are chosen and claimed as for a boot, or O(to_host) is. Before anything is touched there, CPU and versions are compared. libvirt migrates the guest;

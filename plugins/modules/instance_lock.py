@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: instance_lock
 short_description: Lock and unlock instances
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - While an instance is locked, every operation on it of another user is refused, C(InstanceIsLocked), and so is its delete. The user who locked it passes.
   - The user is the person behind a job template of AWX, the variable C(bootflow_actor), or the one who runs ansible-playbook.

@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: instance_move
 short_description: Resize and migrate instances, and bring them back
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - One step of a resize, a cold migration, or the revert of one, for many instances. The playbooks C(resize), C(migrate) and C(revert_resize) run the steps.
   - Hosts are chosen and claimed as for a boot; the host that an instance leaves stays claimed until the move is confirmed or reverted. Disks go from host to

@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: instance_operation
 short_description: Stop, start, reboot, rebuild, pause, suspend and rescue instances
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - One step of an operation on many instances. O(phase=begin) checks the selected instances and takes them into the operation, O(phase=work) does it
     on one host for all of its instances, O(phase=finish) writes what came of all of them. The playbooks C(stop), C(start), C(reboot), C(rebuild),

@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: instance_remove
 short_description: Remove deleted instances from a host
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - >-
     Removes domain, disks and config drive of every instance of this run that is marked as deleting on the host,

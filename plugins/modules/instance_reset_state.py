@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: instance_reset_state
 short_description: Write the vm_state of instances
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - For an instance that only its host leads out of its state, when that does not return. A C(paused), C(suspended) or C(rescued) one is C(error)
     then, from where an evacuation, a rebuild or a hard reboot leads on; what its guest had in memory is lost.

@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: inventory_init
 short_description: Write the files with which a person begins
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - Writes a folder with C(ansible.cfg), an inventory of compute hosts (C(hosts.yml)) and one of guests (C(guests.bootflow.yml)), flavors, an image, a NAT
     network and a key pair (C(group_vars/all)), a first request (C(web.yml)) and a playbook that boots it and works in the guests (C(site.yml)).

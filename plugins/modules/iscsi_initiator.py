@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: iscsi_initiator
 short_description: Connect this host to volumes by iSCSI
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - Logs in to the targets of volumes with the kernel's initiator and waits for the disks, or removes the disks and logs out.
   - A disk that is mounted, held by another device or open in a process, such as QEMU, is never removed. Otherwise the disk is flushed and

@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: iscsi_secret
 short_description: Define the CHAP secrets of volumes in libvirt
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - QEMU has its own iSCSI initiator. The disk of a guest with C(type='network') refers to a secret of libvirt, and libvirt passes the secret only to that QEMU.
   - Defines the secret of a target and sets its value, or removes it. libvirt keeps the value in memory, or with O(secrets[].ephemeral=false) in a file that

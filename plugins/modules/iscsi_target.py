@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: iscsi_target
 short_description: Export volumes by iSCSI
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - Creates one iSCSI target per volume with LIO or tgt, accessible only to the listed initiators, and removes targets.
   - Several initiators can use one volume. The session of an initiator that is no longer listed ends; those of the others continue.

@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: ledger
 short_description: Create, upgrade, back up and purge the ledger
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - >-
     The ledger is the database of the collection, an sqlite file or a PostgreSQL database.

@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: power_sync
 short_description: Let the ledger follow the power states of the guests
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - One step of the playbook C(power_sync), by Nova's rules. O(phase=begin) names the hosts, O(phase=ask) asks one of them for the states of its domains,
     O(phase=others) names those that are asked as well, as guests of a host that restarted may run there,

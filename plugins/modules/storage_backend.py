@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: storage_backend
 short_description: Create the volume groups and thin pools of a storage host
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - Creates the volume group of each backend from its devices, and its thin pool; adds missing devices to an existing volume group.
   - All devices are checked before anything is written. A device that is in use is rejected. A device with a file system, a partition table or

@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: storage_backend_info
 short_description: Report capacity and volumes of the LVM backends of a storage host
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - Reports total, provisioned and free capacity of each backend as Cinder's LVM driver does, with one command for each volume group.
   - Lists the logical volumes of this collection, and which of them are unknown; with O(targets) also the targets of volumes.

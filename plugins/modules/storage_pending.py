@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: storage_pending
 short_description: List the storage hosts with pending work
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - Reads from the ledger which storage hosts have volumes or snapshots to create, extend or delete for this run, volumes to export,
     unused exports to end, or leftovers of earlier runs to clean up. M(bootflow.compute.storage_stage) does that work on each of them.

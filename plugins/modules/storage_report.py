@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: storage_report
 short_description: Record the capacity of a storage host in the ledger
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - >-
     Collects the capacity of the backends with M(bootflow.compute.storage_backend_info) and records it with the time

@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: storage_stage
 short_description: Do the pending work of a storage host
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - >-
     Removes unused exports with M(bootflow.compute.iscsi_target); creates, extends and removes volumes and snapshots

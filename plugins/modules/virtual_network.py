@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: virtual_network
 short_description: Ensure that the networks of guests exist
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - Checks that a libvirt network is active or that a Linux bridge exists. A libvirt network with O(networks[].manage=true) is
     defined, started and set to start with the host, where needed.

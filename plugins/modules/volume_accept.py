@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: volume_accept
 short_description: Validate a request for volumes and enter it into the ledger
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - >-
     First stage of creating volumes. Validates all entries, the volume types, the settings of the scheduler and those

@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: volume_delete
 short_description: Delete volumes
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - >-
     The phase V(begin) checks all volumes and marks them as deleting; a volume that is attached or has snapshots is

@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: volume_extend
 short_description: Extend volumes
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - >-
     Checks size, status, quotas and the capacity of the backends, and marks the volumes as extending. Then

@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: volume_image_cache
 short_description: Empty the image cache of a thin LVM backend
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - Removes all or some of the images that M(bootflow.compute.volume_lvm) caches on a thin backend of this host.
   - Existing volumes that were created from them are not affected, and keep the blocks that they share. The next volume from such an image is copied again.

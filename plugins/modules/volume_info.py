@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: volume_info
 short_description: Read volumes, snapshots and backends from the ledger
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - >-
     Returns the volumes of the ledger with their snapshots, and the storage backends with their free capacity. The

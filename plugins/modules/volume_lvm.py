@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: volume_lvm
 short_description: Create, extend, copy and delete the volumes of one LVM backend
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - Creates volumes and snapshots as logical volumes of one volume group of this host, thick or thin, empty, from an image, from a snapshot
     or from another volume; extends them; deletes them after wiping their data.

@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: volume_report
 short_description: Report the result of creating or extending volumes
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - >-
     Last stage of creating or extending volumes. Prints a table of the volumes, and fails if one of them does not match

@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: volume_schedule
 short_description: Select backends for volumes
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - >-
     Second stage of creating volumes, once for each round. Filters and weighs the backends for every waiting volume of

@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: volume_snapshot
 short_description: Create and delete snapshots of volumes
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - >-
     The phase V(begin) checks all requested snapshots and writes them to the ledger. Then

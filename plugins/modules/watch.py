@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: watch
 short_description: Write what follows from the lifecycle events of guests as they happen
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - Keeps one connection to each compute host, listens to libvirt's events there, and lets the ledger follow by the rules of
     M(bootflow.compute.power_sync).

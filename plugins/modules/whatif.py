@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 ---
 module: whatif
 short_description: Report how many instances fit, and which hosts can be lost
-version_added: "0.1.0"
+version_added: "0.9.0"
 description:
   - >-
     Reports how many more instances of a flavor fit, on which hosts, and what rejects the next one; or the same for

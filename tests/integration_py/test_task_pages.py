@@ -256,7 +256,7 @@ def test_a_first_day_on_one_machine_up_to_the_end_of_it(person: Person) -> None:
         "upgrade", {"git pull": lambda: person.type("cd ~/bootflow"), "ledger -i": lambda: person.type("cd ~/machines")}
     )
     assert (person.home / "ledger-before.db").exists()
-    assert "0.1.0" in said(upgraded, "collection list")
+    assert "0.9.0" in said(upgraded, "collection list")
     assert repairs(said(upgraded, "audit")) == []
 
     gone = person.read("uninstall", {"rm -r": lambda: person.type("cd")})

@@ -34,7 +34,7 @@ from ..volumes import attached_volumes
 from ..volumes.attached_volumes import Attached
 from . import ssh_host_keys
 
-VERSION = "0.1.0"  # of the collection, in the domain's metadata
+VERSION = "0.9.0"  # of the collection, in the domain's metadata
 VOLUME = "volume"  # kind of a planned disk that an attachment brings
 MACHINE_TYPE = "hw_machine_type"  # property of an image
 
