@@ -15,7 +15,7 @@ from ..module_utils.ledger.compute import history, instances, nodes, views
 from ..module_utils.ledger.db.transaction import Transaction
 from ..plugin_utils.run import tables
 from ..plugin_utils.run.ledger_action import READS, RUN_LIMIT, LedgerAction
-from ..plugin_utils.run.results import STATISTICS, error_result, item_lines, statistics
+from ..plugin_utils.run.results import STATISTICS, error_result, statistics
 from ..plugin_utils.settings import variable_names
 
 
@@ -72,7 +72,8 @@ class ActionModule(LedgerAction):
 
         shown, unknown = ledger.inspect(read)
         if o["print_table"] and (shown or unknown is None):
-            lines = self._lines(shown, ledger.inspect(nodes.silent_hosts, {v["host"] for v in shown if v["host"]}))
+            silent = ledger.inspect(nodes.silent_hosts, {v["host"] for v in shown if v["host"]})
+            lines = tables.instance_lines(shown, silent, o)
             is_list = not (o["details"] or o["history"])  # else the error says what is not there
             if is_list and o["project"] is not None and not shown:
                 where = "The list of projects with instances"
@@ -107,25 +108,3 @@ class ActionModule(LedgerAction):
             taken = {r.display_name for r in living}
             found += instances.last_deleted(tx, [n for n in o["names"] or () if n not in taken], o["project"])
         return [r for r in found if r is not None and r.deleted != instances.LIVE and o["project"] in (None, r.project)]
-
-    def _lines(self, shown: t.Sequence[dict[str, t.Any]], silent: t.Collection[str]) -> list[str]:
-        if shown and self.options["history"]:
-            return [line for view in shown for line in ["", *tables.history_table(view)]]
-        if shown and self.options["details"]:
-            return [line for view in shown for line in ["", *tables.whole(view)]]
-        names, uuids = set(self.options["names"] or ()), set(self.options["uuids"] or ())
-        lines = ["No instance is called %s." % name for name in sorted(names - {v["name"] for v in shown})]
-        lines += ["No instance has the UUID %s." % uuid for uuid in sorted(uuids - {v["uuid"] for v in shown})]
-        if not (names or uuids):
-            lines += [
-                "No instance is on %s." % host
-                for host in sorted(set(self.options["host"] or ()) - {v["host"] for v in shown})
-            ]
-        if not shown:
-            return lines or ["No instances in the ledger %s." % self.options["ledger_url"]]
-        lines = [*tables.instance_table(shown, silent), *lines]
-        if silent:
-            lines.append("UNKNOWN: the host did not answer last time. bootflow.compute.hosts shows why.")
-        faulty = [v for v in shown if v["fault"]]
-        items = [errors.failed_item(v["name"], v["uuid"], v["fault"], host=v["fault"]["host"]) for v in faulty]
-        return [*lines, "", "Faults:", *item_lines(items)] if items else lines

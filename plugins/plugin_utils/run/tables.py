@@ -12,11 +12,13 @@ import typing as t
 from ansible import constants
 from ansible.module_utils.common.yaml import yaml_dump
 
+from ...module_utils.core.errors import failed_item
 from ...module_utils.core.instances.moves import RUNNING
 from ...module_utils.core.instances.power_states import POWER_STATES
 from ...module_utils.core.instances.progress import FIELDS, remaining
 from ...module_utils.core.legible import legible
 from ...module_utils.core.times import duration
+from .results import item_lines
 
 # Stdout callbacks (ANSIBLE_STDOUT_CALLBACK, stdout_callback in ansible.cfg) whose output is parsed.
 FOR_MACHINES = ("json", "jsonl", "null")
@@ -58,6 +60,33 @@ def instance_table(views: t.Sequence[t.Mapping[str, t.Any]], silent: t.Container
         for v in views
     ]
     return table(head, rows)
+
+
+def instance_lines(
+    views: t.Sequence[t.Mapping[str, t.Any]], silent: t.Collection[str], options: t.Mapping[str, t.Any]
+) -> list[str]:
+    """Return the lines of a list, of details or of histories of instances, with the instances and hosts that were asked for in vain.
+
+    :arg silent: hosts that did not answer last time. :arg options: of the module instance_info
+    """
+    if views and options["history"]:
+        return [line for view in views for line in ["", *history_table(view)]]
+    if views and options["details"]:
+        return [line for view in views for line in ["", *whole(view)]]
+    names, uuids = set(options["names"] or ()), set(options["uuids"] or ())
+    missing = ["No instance is called %s." % name for name in sorted(names - {v["name"] for v in views})]
+    missing += ["No instance has the UUID %s." % uuid for uuid in sorted(uuids - {v["uuid"] for v in views})]
+    if not (names or uuids):
+        empty = set(options["host"] or ()) - {v["host"] for v in views}
+        missing += ["No instance is on %s." % host for host in sorted(empty)]
+    if not views:
+        return missing or ["No instances in the ledger %s." % options["ledger_url"]]
+    lines = [*instance_table(views, silent), *missing]
+    if silent:
+        lines.append("UNKNOWN: the host did not answer last time. bootflow.compute.hosts shows why.")
+    faulty = [v for v in views if v["fault"]]
+    items = [failed_item(v["name"], v["uuid"], v["fault"], host=v["fault"]["host"]) for v in faulty]
+    return [*lines, "", "Faults:", *item_lines(items)] if items else lines
 
 
 def change(before: str, after: str) -> str:

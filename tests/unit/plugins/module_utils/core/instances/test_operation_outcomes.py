@@ -92,7 +92,11 @@ def test_each_answer_of_a_host(name: str, kind: str, vm_state: str) -> None:
     summary = summary_of(name, item, answer)
     assert (summary["vm_state"], summary["host"], summary["forced"]) == (vm_state, "h1", False)
     accepted = kind == "the domain is missing" and its.gone
-    code = {"done": None, "the domain is missing": None if accepted else "InstanceNotFound", "silence": "HostUnreachable"}
+    code = {
+        "done": None,
+        "the domain is missing": None if accepted else "InstanceNotFound",
+        "silence": "HostUnreachable",
+    }
     wanted = code.get(kind, PROBLEM.code)
     assert (summary["error"] or {}).get("code") == wanted
     assert operation_outcomes.note_of(summary, its.forced) == (wanted or (its.gone if accepted else ""))
