@@ -52,6 +52,17 @@ def test_the_most_complex_function_is_that_of_the_tree(counts: types.ModuleType)
     assert counts.complexity_line() in PAGE, "run scripts/counts.py --write"
 
 
+@pytest.mark.slow
+def test_the_files_of_a_boot_are_close_to_those_of_a_traced_one(counts: types.ModuleType) -> None:
+    found = re.search(r"executes (\d+) files on the controller", PAGE)
+    assert found is not None
+    counted = counts.files_of_boot()
+    assert {"action", "core", "flows", "ledger", "plugin_utils"} <= set(counted)
+    assert abs(int(found.group(1)) - sum(counted.values())) <= CLOSE * sum(counted.values()), (
+        "run scripts/counts.py --write"
+    )
+
+
 def test_each_change_of_the_script_is_on_the_page(counts: types.ModuleType) -> None:
     for change, commit in counts.COMMITS:
         row = re.search(r"^\| %s \| %s \| (\d+) \|$" % (re.escape(change), commit), PAGE, re.MULTILINE)
