@@ -155,7 +155,7 @@ def test_hosts_are_separate(lab):
     for path in ("/etc/lab-was-here", "/var/lib/lab-was-here", "/run/lab-was-here"):
         assert not os.path.exists(path)
         assert other.run("test", "-e", path, check=False).returncode == 1
-    assert other.run("ping", "-c", "1", "-W", "5", host.guest_network_address).returncode == 0
+    assert other.run("ping", "-c", "1", "-w", "20", host.guest_network_address).returncode == 0
 
 
 def test_failures_and_their_end(lab):
