@@ -35,7 +35,7 @@ AT_REST = {
 
 
 def _at_rest(shown: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
-    """How to get to ACTIVE what was booted before and is something else since."""
+    """Return hints how to bring instances to ACTIVE that were booted before and are in another state since."""
     names: dict[str, list[str]] = {}
     for view in shown:
         if view["vm_state"] in AT_REST:
@@ -106,7 +106,7 @@ class ActionModule(LedgerAction):
         return passwords.leave(self, passwords.of_run(self, ledger, self.options["uuids"]))
 
     def _returns_passwords(self) -> bool:
-        """Whether somebody can see what the next task registers."""
+        """Whether a user can see what the next task registers."""
         settings = self._settings()
         return settings.enable_instance_password and bool(
             settings.hook_create_instance_post or not playbook_of_this_run.is_alone()

@@ -63,7 +63,7 @@ class ActionModule(LedgerAction):
 
 
 def _needed(tx: Transaction, host: str) -> tuple[set[str], set[str]]:
-    """The images and the libvirt networks of the instances on the host, also of those that it still builds."""
+    """Return the images and the libvirt networks of the instances on the host, also of instances that it still builds."""
     uuids = [row.uuid for row in instances.on_hosts(tx, [host])]
     images = {d["image_id"] for disks in instances.disks_of(tx, uuids).values() for d in disks if d.get("image_id")}
     return images, _on_host(n for its in ports.ports_of(tx, uuids).values() for _port, n in its)

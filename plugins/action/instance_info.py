@@ -88,7 +88,7 @@ class ActionModule(LedgerAction):
         return {"changed": False, "instances": shown, **(statistics(shown) if o["set_stats"] else {})}
 
     def _unknown(self, tx: Transaction, rows: t.Sequence[instances.InstanceRow]) -> errors.BootflowError | None:
-        """Who asks for one that there is not is told so by an error, as by Nova's client; a list without it is none."""
+        """Return the error for a named instance that does not exist, as Nova's client reports it; None for a list without it."""
         from ..module_utils.flows.instances import operation
 
         o = self.options

@@ -71,5 +71,5 @@ class ActionModule(LedgerAction):
 
 
 def _todo(tx: Transaction, host: str) -> tuple[list[dict[str, str]], list[dict[str, t.Any]]]:
-    """What is to be removed from ``host``, and what is to lose its power there."""
+    """Return the instances to remove from ``host``, and the instances to power off there."""
     return delete.of_host(tx, host), delete.to_power_off(tx, host)

@@ -53,7 +53,7 @@ class ActionModule(LedgerAction):
             inventory_hosts.refuse_left_out(there, self.within_limit(there))
             return accepted, backends.stale_hosts(tx, hosts, host_settings.facts_age(self.options))
 
-        if not self.check_mode:  # apart: it locks backends, and whoever accepts locks projects first
+        if not self.check_mode:  # apart: it locks backends, and accept locks projects first
             self.open_ledger().transact(backends.configure, configurations)
         with volume_settings.told_in_order():
             accepted, stale = self.write(write, collisions=3)

@@ -59,7 +59,7 @@ class ActionModule(LedgerAction):
         return outcome(errors.VolumeFailed(bad, len(shown)), changed=False, volumes=shown)
 
     def _small(self, shown: t.Sequence[t.Mapping[str, t.Any]], small: t.Sequence[FormerSize]) -> list[errors.Item]:
-        """What was extended, but not for its guests, and why: as their hosts said in this run."""
+        """Return the volumes that were extended, but not for their guests, with the reasons that their hosts gave in this run."""
         hosts = sorted({s.host for s in small if s.host})
         said = host_variables.results(self.task_vars["hostvars"], hosts, GROWN) if hosts else {}
         names = {v["id"]: v["name"] or v["id"] for v in shown}

@@ -14,7 +14,7 @@ description:
   - Of the plays and tasks in the playbooks of this collection it prints only what they say themselves (tables, plans, progress), one line for each
     step that works on hosts, warnings, diffs, and what failed. The recap is left out where nothing else was run.
   - A play of this collection without hosts was not needed, and is not shown. A play of others says C(no hosts matched), as by default.
-  - Of the tasks in the roles of this collection it prints those that changed something, failed or have a message.
+  - Prints the tasks in the roles of this collection that changed something, failed or have a message.
   - An error of this collection is shown as one paragraph, which ends with what to do. Its data are in the registered result, and with C(-v) on the
     screen.
   - With C(-v) everything is shown as usual.
@@ -47,7 +47,7 @@ class CallbackModule(Default):
 
     def __init__(self) -> None:
         super().__init__()
-        self._unshown: t.Any = None  # a play of which nothing was shown yet
+        self._unshown: t.Any = None  # a play that has shown nothing yet
         self._quiet_play = False  # the play is one of the collection's playbooks
         self._only_own = True  # nothing but plays of the collection's playbooks has been shown
 
@@ -60,7 +60,7 @@ class CallbackModule(Default):
             self._show_play()
 
     def v2_playbook_on_no_hosts_matched(self) -> None:
-        """Of the collection's plays it says that they were not needed; of others it may be the only sign of a wrong pattern, or of hosts that are not there."""
+        """Say nothing of the collection's plays, which were not needed; for others the line may be the only sign of a wrong pattern, or of missing hosts."""
         if not self._quiet_play:
             self._show_play()
             super().v2_playbook_on_no_hosts_matched()
@@ -137,7 +137,7 @@ class CallbackModule(Default):
             super().v2_runner_item_on_skipped(result)
 
     def _says_nothing(self, result: t.Any) -> bool:
-        """Of a task in the collection's playbooks, all; in its roles, what changed nothing."""
+        """Whether the result is not printed: all in the collection's playbooks, unchanged ones in its roles."""
         if not self._is_quiet(result.task) or result.task.resolved_action == "ansible.builtin.debug":
             return False
         return playbook_of_this_run.in_playbooks(result.task) or not result.result.get("changed", False)

@@ -48,13 +48,13 @@ options:
           - Subnets with C(cidr), C(gateway_ip), C(enable_dhcp), C(dns_nameservers) and C(host_routes). In a managed libvirt network the
             host has the address of the gateway.
           - Of a subnet with C(enable_dhcp), the DHCP server of a managed libvirt network tells guests C(dns_nameservers), C(host_routes)
-            and O(networks[].mtu). It gives away no address but those that M(bootflow.compute.domain) reserves.
+            and O(networks[].mtu). It gives away only the addresses that M(bootflow.compute.domain) reserves.
         type: list
         elements: dict
         default: []
   reservations:
     description:
-      - Addresses that the DHCP server of libvirt has to give to guests that exist, in addition to those that it gives already. They are lost when a network is
+      - Addresses that the DHCP server of libvirt has to give to existing guests, in addition to the ones that it gives already. They are lost when a network is
         removed and defined again.
       - One that is reserved for another MAC address is left alone, and is an error.
     type: list
@@ -284,7 +284,7 @@ options:
         required: true
       spare_names:
         description:
-          - Names of which a new domain takes the first free one where another domain of the host has O(domains[].name).
+          - Other names. A new domain takes the first free one where another domain of the host has O(domains[].name).
           - An existing domain with such names keeps the name that it has.
         type: list
         elements: str
@@ -308,7 +308,7 @@ options:
         default: false
       shutdown_timeout:
         description:
-          - With O(domains[].restart), seconds that a running guest has to shut down, as by its power button, before it is defined anew and loses its
+          - With O(domains[].restart), seconds that a running guest has to shut down, as by its power button, before it is defined again and loses its
             power.
         type: float
         default: 0
@@ -376,7 +376,7 @@ options:
         default: 0
       reservations:
         description:
-          - Addresses that the DHCP server of libvirt gives to the guest's interfaces and to nobody else, reserved before the guest starts.
+          - Addresses that the DHCP server of libvirt gives only to the guest's interfaces, reserved before the guest starts.
           - M(bootflow.compute.instance_cleanup) removes them with the domain.
         type: list
         elements: dict

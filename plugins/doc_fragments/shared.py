@@ -6,7 +6,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """What several modules document, under a name each: bootflow.compute.shared.workers."""
+    """Documentation that several modules share, each under a name: bootflow.compute.shared.workers."""
 
     ATTACHMENTS = r"""
 options:
@@ -49,7 +49,7 @@ options:
   ledger_id:
     description:
       - Id of the ledger that the items belong to. Several ledgers may use one host.
-      - New items are marked with it. Items with the mark of another ledger are neither changed nor reported as those of this one.
+      - New items are marked with it. Items with the mark of another ledger are neither changed nor reported as items of this one.
     type: str
     default: ""
 """

@@ -15,8 +15,8 @@ author: bootflow.compute authors (@bootflow)
 description:
   - Reads instances from the ledger, which it never changes, and adds them as hosts to the group O(group).
   - The name of the inventory file ends in C(bootflow.yml) or C(bootflow.yaml).
-  - Each host has the variable C(bootflow_instance), with the fields that M(bootflow.compute.instance_info) returns, beside
-    those of the connection.
+  - Each host has the variable C(bootflow_instance), with the fields that M(bootflow.compute.instance_info) returns, and the
+    variables of the connection.
   - With O(compute_hosts) and O(storage_hosts), hosts of the fleet are in groups by their state.
   - Text of the ledger, such as the metadata of an instance, is never evaluated as a template.
   - >-
@@ -250,7 +250,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
     # --- the ledger -------------------------------------------------------------------------------------------------
 
     def _content(self, path: str, cache: bool) -> Data:
-        """What the ledger, or Ansible's cache of it, says."""
+        """Return the content of the ledger, or of Ansible's cache of it."""
         use_cache = bool(self.get_option("cache"))
         key = self.get_cache_key(path)
         if use_cache and cache:
@@ -475,7 +475,7 @@ def _known_host(view: Data) -> str:
     The key comes by a command, so that there is no file to be kept; its name is the UUID, as another guest may have had the address.
     """
     key = str(view.get("ssh_host_key") or "")
-    if not HOST_KEY.fullmatch(key) or view["vm_state"] == RESCUED:  # a rescue image has keys of its own
+    if not HOST_KEY.fullmatch(key) or view["vm_state"] == RESCUED:  # a rescue image has its own keys
         return ""
     options = {
         "HostKeyAlias": view["uuid"],

@@ -58,7 +58,7 @@ unchanged:
   elements: str
   returned: with O(phase=begin)
 refused:
-  description: What cannot begin now, each with its error as in RV(failed_items). It keeps no other from its own, and O(phase=finish) fails with it.
+  description: Attachments that cannot begin now, each with its error as in RV(failed_items). They do not stop the others; O(phase=finish) fails with them.
   type: list
   elements: dict
   returned: with O(phase=begin)

@@ -22,7 +22,7 @@ description:
     The usage of a host is what it reserves plus the sum of its claims. The memory of domains that are not instances is
     reported in RV(foreign_memory_mb) but not counted, as in Nova's libvirt driver.
   - >-
-    The audit can run beside boots and other audits. It does not touch the work of a live run, or anything that changed after
+    The audit can run while boots and other audits run. It does not touch the work of a live run, or anything that changed after
     the host reported.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.ledger, bootflow.compute.shared.controller]
@@ -191,7 +191,7 @@ removed:
   elements: str
   returned: phases clean and unexport
 problems:
-  description: Errors of those that could not be removed, by the same keys.
+  description: Errors of items that could not be removed, by the same keys.
   type: dict
   returned: phases clean and unexport
 reserved:

@@ -12,7 +12,7 @@ short_description: Validate a request and enter it into the ledger
 version_added: "0.9.0"
 description:
   - >-
-    First stage of a boot. Validates all entries, the settings of the scheduler and those of the hosts, and reports all
+    First stage of a boot. Validates all entries, the settings of the scheduler and of the hosts, and reports all
     errors together. Expands counts, checks quotas, and writes instances, disks, ports and the action C(create) in one
     transaction.
   - >-

@@ -13,7 +13,7 @@ version_added: "0.9.0"
 description:
   - >-
     Returns the admin passwords of the instances that this run started. They are not stored in the ledger or in a log; only this run
-    knows those that it generated, and leaves them in O(admin_password_dir) on request.
+    knows the passwords that it generated, and leaves them in O(admin_password_dir) on request.
   - >-
     Set C(no_log) on the task.
 author: bootflow.compute authors (@bootflow)

@@ -12,7 +12,7 @@ short_description: Report the result of a boot
 version_added: "0.9.0"
 description:
   - >-
-    Last task of a boot. Prints the table of instances, leaves the admin passwords of those that this run started in O(admin_password_dir), and fails
+    Last task of a boot. Prints the table of instances, leaves the admin passwords of the guests that this run started in O(admin_password_dir), and fails
     with a summary if one of them is not ACTIVE.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
@@ -79,7 +79,7 @@ unfinished:
 returns_passwords:
   description:
     - Whether M(bootflow.compute.boot_passwords) is to return the admin passwords, where C(bootflow_enable_instance_password) allows it.
-    - The tasks of C(bootflow_hook_create_instance_post) can read them, and plays of other playbooks in the same run; otherwise nobody can.
+    - The tasks of C(bootflow_hook_create_instance_post) can read them, and plays of other playbooks in the same run; otherwise they cannot be read.
   type: bool
   returned: if RV(unfinished) is false
 hosts_to_clean:

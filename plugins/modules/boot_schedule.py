@@ -107,7 +107,7 @@ explanations:
     - >-
       UUID of an instance without a valid host -> why. C(hosts) is their number; C(rejected) has for each filter C(filter), C(hosts) (how many
       it rejected), C(best) (the host that lacks least), C(reason), C(available), C(needed), C(unit) and C(missing); C(nearest_miss) has C(host),
-      C(text) and C(smallest_change), or is null. In a large fleet only the first requests without a host are told in numbers.
+      C(text) and C(smallest_change), or is null. In a large fleet only the first requests without a host are explained in numbers.
   type: dict
   returned: success
 plan:
@@ -125,7 +125,7 @@ plan:
         - >-
           Why this host, or none: C(chosen), C(forced), C(alternates), C(filters) (how many hosts each let pass) and C(nearest_miss). C(hosts) has
           the best 50 hosts that passed, with rank, weight and what each weigher gave, and the nearest 50 that were rejected, with the verdict of each
-          filter. All hosts are in C(passed) (names, best first, their C(weights) beside) and C(rejected) (filter to names).
+          filter. All hosts are in C(passed) (names, best first, with their C(weights)) and C(rejected) (filter to names).
         - The hosts of an entry of the request are much the same for each of its instances, so its first three have this. It is null for the others.
       type: dict
     explained_by: {description: "UUID of the instance of the same entry whose C(decision) serves for this one; null if there is none.", type: str}

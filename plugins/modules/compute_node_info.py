@@ -61,7 +61,7 @@ options:
     type: str
     choices: [kernel, qemu]
   disk_backend:
-    description: Storage of the local disks of guests. With V(lvm) and V(qcow2_on_lvm) the disk sizes in RV(compute_node) are those of O(volume_group).
+    description: Storage of the local disks of guests. With V(lvm) and V(qcow2_on_lvm) the disk sizes in RV(compute_node) are the sizes of O(volume_group).
     type: str
     choices: [qcow2, raw, lvm, qcow2_on_lvm]
     default: qcow2
@@ -74,7 +74,7 @@ options:
     choices: ["", hdd, ssd, nvme]
     default: ""
   cpu_flags:
-    description: CPU features that guests are to have (V(pcid), V(+pcid)) or not to have (V(-vmx)). Those that libvirt does not know are reported.
+    description: CPU features that guests are to have (V(pcid), V(+pcid)) or not to have (V(-vmx)). Features that libvirt does not know are reported.
     type: list
     elements: str
     default: []
@@ -287,17 +287,17 @@ compute_node:
     instance_volumes:
       description:
         - Names of the logical volumes in O(volume_group) that are tagged for an instance, by UUID of the instance.
-        - Those of other ledgers than O(ledger_id) are left out.
+        - Items of other ledgers than O(ledger_id) are left out.
       type: dict
       returned: with the disk backends lvm and qcow2_on_lvm
     instance_folders:
-      description: UUIDs that have a directory below O(instances_path), without those of other ledgers than O(ledger_id).
+      description: UUIDs that have a directory below O(instances_path), without instances of other ledgers than O(ledger_id).
       type: list
       elements: str
       returned: success
     complete_guests:
       description:
-        - UUIDs of the guests whose builds have ended here, or that have arrived here from other hosts, without those of other ledgers than O(ledger_id).
+        - UUIDs of the guests whose builds have ended here, or that have arrived here from other hosts, without instances of other ledgers than O(ledger_id).
         - A guest that was waited for, and did not come up, is none of them, nor is one that is being removed.
       type: list
       elements: str

@@ -17,7 +17,7 @@ description:
   - >-
     A host that does not answer, or whose libvirt does not, is named in a warning, and the play continues.
   - >-
-    A removal that fails does not keep the host from the others. The task fails then, and its result has what was removed nevertheless.
+    A removal that fails does not stop the others. The task fails then, and its result has what was removed nevertheless.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.ledger, bootflow.compute.shared.controller]
 attributes:
@@ -28,7 +28,7 @@ options:
     type: bool
   remove_unused_networks:
     description:
-      - V(undeclared) removes networks that O(networks) does not have any more, V(all) also those that it has, V(none) no networks.
+      - V(undeclared) removes networks that O(networks) does not have any more, V(all) also networks that it has, V(none) no networks.
       - Read from the variable C(bootflow_remove_unused_networks), else V(undeclared).
     type: str
     choices: [undeclared, all, none]

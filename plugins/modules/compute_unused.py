@@ -18,9 +18,9 @@ description:
     A base image is used while its name is in the backing chain of a file below O(instances_path), or of a disk of any domain, whoever
     defined it. A network is used while a domain, running or defined, has an interface in it, or another program has one in its bridge.
   - Networks that others defined are never touched, and neither are other files in the cache.
-  - Can run beside boots. An image from which a run makes disks at this moment is kept.
+  - Can run while boots run. An image from which a run makes disks at this moment is kept.
   - >-
-    A removal that fails does not keep the module from the others. The module then fails, and RV(images) and RV(networks) are what it
+    A removal that fails does not stop the others. The module then fails, and RV(images) and RV(networks) are what it
     removed nevertheless. RV(failed_items) names the path of each image and each C(network NAME) that is still there; C(base images) or
     C(networks) stands for all of them, where it could not be found out which are used.
 author: bootflow.compute authors (@bootflow)
@@ -128,7 +128,7 @@ def main():
     failed, files, diff = [], [], []
 
     def removals(things, outcomes):
-        """Those that succeeded, one after the other; the others are noted as failed."""
+        """Return the removals that succeeded, one after the other; the others are noted as failed."""
         try:
             for outcome in outcomes:
                 done["changed"] |= outcome.pop("changed")

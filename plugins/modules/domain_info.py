@@ -30,7 +30,7 @@ EXAMPLES = r"""
   bootflow.compute.domain_info:
   register: domains
 
-- name: Show those that run
+- name: Show running domains
   ansible.builtin.debug:
     msg: "{{ domains.power_states | dict2items | selectattr('value', 'eq', 1) | map(attribute='key') }}"
 """
@@ -78,7 +78,7 @@ def main():
     args = module.params
     try:
         working = guests_at_work()
-        boot = boot_id()  # before the states: those of a later start are never taken for this one's
+        boot = boot_id()  # before the states: states of a later start are never taken for this one's
         with connect(args["libvirt_uri"], args["libvirt_timeout"]) as connection:
             found = power_states(connection)
         check_not_ending()  # after the states, which change first

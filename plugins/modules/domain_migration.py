@@ -13,7 +13,7 @@ version_added: "0.9.0"
 description:
   - Migrates each guest by libvirt to a host that M(bootflow.compute.domain_migration_target) has prepared. Memory and disks go by TLS, through a
     process that ends with the migration. The domain stays defined here and is off, so that what belonged to it is found when the instance is removed.
-  - libvirt decides on which host a guest goes on; it never runs on both. The migration goes on when this module is killed.
+  - libvirt decides on which host a guest continues; it never runs on both. The migration continues when this module is killed.
   - The failure of one guest does not affect the others. RV(outcomes) has the result of each.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
@@ -77,9 +77,9 @@ options:
         default: ""
       pins:
         description:
-          - The place on the new host of a guest with NUMA cells or CPUs of its own. Sets are in libvirt's form (V(0-2,5)).
-          - C(vcpus) has the host CPUs of each virtual CPU by its number, C(emulator) those of the emulator, C(cells) the host's cells of each
-            cell by its number, and C(memory) those of all memory. Empty for a guest that has none of these.
+          - The place on the target host of a guest with NUMA cells or dedicated CPUs. Sets are in libvirt's form (V(0-2,5)).
+          - C(vcpus) has the host CPUs of each virtual CPU by its number, C(emulator) the host CPUs of the emulator, C(cells) the host's cells of each
+            cell by its number, and C(memory) the host's cells of all memory. Empty for a guest that has none of these.
         type: dict
         default: {}
       completion_timeout:
@@ -161,7 +161,7 @@ outcomes:
       type: bool
       returned: always
     left:
-      description: Whether the guest went over.
+      description: Whether the migration completed.
       type: bool
       returned: success
     stays:
@@ -264,7 +264,7 @@ def start_relays(args):
 
 
 def place_of(guest):
-    """Where the gate of the guest's new host is."""
+    """Return the place of the gate on the guest's target host."""
     return Place(guest["address"], guest["port"], guest["fingerprint"])
 
 

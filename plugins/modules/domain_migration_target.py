@@ -12,7 +12,7 @@ short_description: Prepare a host for guests that come to it while they run
 version_added: "0.9.0"
 description:
   - Checks whether each guest can run here (its CPU, and the versions of QEMU and libvirt), makes empty disks of the same sizes, as files or as logical
-    volumes of O(volume_group), as the guest has them, and starts a process that lets these guests in by TLS. Whoever shows the token of a guest is
+    volumes of O(volume_group), as the guest has them, and starts a process that lets these guests in by TLS. A client that shows the token of a guest is
     connected to the sockets that QEMU opens for this guest, and to libvirt's for the calls of this guest's migration alone. Its definition is refused
     where it has more, or uses other files, devices or networks of this host, than O(guests[].limits) and its disks here.
   - Key and certificate are made for this process on this host, the key never leaves it. The process ends with O(state=absent), or after O(lifetime)

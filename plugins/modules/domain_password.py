@@ -11,7 +11,7 @@ module: domain_password
 short_description: Set passwords in running guests by their agents
 version_added: "0.9.0"
 description:
-  - Asks the QEMU guest agents of running domains to set the password of a user. Nobody can read what it was, so that it is set each time.
+  - Asks the QEMU guest agents of running domains to set the password of a user. The old password cannot be read, so it is set each time.
   - A domain that fails does not fail the others. Look at RV(outcomes) for each one's outcome.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:

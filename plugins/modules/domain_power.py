@@ -43,14 +43,14 @@ options:
         type: float
       restored:
         description:
-          - With O(state=running), a guest that somebody else left with its saved memory restored and its CPUs stopped goes on, too.
+          - With O(state=running), a guest that was left with its saved memory restored and its CPUs stopped continues, too.
           - Such a guest looks like one that comes from another host, so that this is of suspended instances only.
         type: bool
         default: false
       leaves:
         description:
           - The instance leaves its host, or gets copies of its disks. A guest that writes to other disks than the folder of its instance in O(instances_path)
-            records, or of which libvirt has snapshots or checkpoints, is refused before anything is done with it.
+            records, or with snapshots or checkpoints in libvirt, is refused before anything is done with it.
           - UEFI variables that are outside of that folder come into it when the guest is off.
         type: bool
         default: false
@@ -63,7 +63,7 @@ options:
   state:
     description:
       - The state that they are to have. V(paused) stops the CPUs of a guest, V(unpaused) lets them go on.
-      - V(interrupted) sends a guest a non-maskable interrupt, each time anew. Its power state stays.
+      - V(interrupted) sends a guest a non-maskable interrupt, each time again. Its power state stays.
       - A guest that is off cannot be V(paused), V(unpaused), V(suspended) or V(interrupted), which is an error.
     type: str
     choices: [running, shutdown, rebooted, paused, unpaused, suspended, interrupted]

@@ -13,7 +13,7 @@ version_added: "0.9.0"
 description:
   - Returns the compute hosts as they last reported, with their state and the resources that new instances can claim.
   - >-
-    The hosts are those of the inventory and those that ever reported. Nothing is asked of the hosts; the playbook C(heartbeat) lets them
+    The hosts are all hosts of the inventory and all that ever reported. Nothing is asked of the hosts; the playbook C(heartbeat) lets them
     report.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:

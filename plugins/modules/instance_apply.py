@@ -10,7 +10,7 @@ module: instance_apply
 short_description: Make the instances of a project as a file has them
 version_added: "0.9.0"
 description:
-  - Compares the requested instances with those of their project, and names what has to be done so that they are as requested. The playbook
+  - Compares the requested instances with the instances of their project, and names what has to be done so that they are as requested. The playbook
     C(bootflow.compute.apply) does it.
   - What is in the ledger alone (metadata, description, tags, access addresses, locks) is changed by the module itself; boots, deletions, operations and
     volumes are for other modules.
@@ -154,7 +154,7 @@ boots:
   type: bool
   returned: with O(phase=plan)
 resize:
-  description: UUIDs of the instances that have to be resized, with their new flavors, without those of which volumes are detached before.
+  description: UUIDs of the instances that have to be resized, with their new flavors, without instances whose volumes are detached before.
   type: dict
   returned: with O(phase=plan)
 hosts:
@@ -164,7 +164,7 @@ hosts:
   returned: with O(phase=ask)
 operations:
   description: >-
-    Names of operations, each with the UUIDs of its instances, in no order; those that start guests come first. V(rebuild_early) are rebuilds that come
+    Names of operations, each with the UUIDs of its instances, in no order; operations that start guests come first. V(rebuild_early) are rebuilds that come
     before volumes and interfaces.
   type: dict
   returned: with O(phase=begin)

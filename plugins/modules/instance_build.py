@@ -13,7 +13,7 @@ version_added: "0.9.0"
 description:
   - Does what M(bootflow.compute.virtual_network), M(bootflow.compute.instance_disks), M(bootflow.compute.config_drive) and
     M(bootflow.compute.domain) do, in this order and with their options, in one task on the host.
-  - An instance of which one part failed, or whose image is missing, gets no later part; the others go on. Each part has the results of its module.
+  - An instance with a failed part or a missing image gets no later part; the others continue. Each part has the results of its module.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
@@ -41,7 +41,7 @@ options:
     type: bool
     default: false
 requirements:
-  - those of the four modules
+  - as of the four modules
 """
 
 EXAMPLES = r"""
@@ -118,7 +118,7 @@ def ensure_guests(options, check_mode):
     return ensure_domains(options, check_mode, as_recorded, keep_others)
 
 
-# part -> its work, and the option whose items are those of instances
+# part -> its work, and the option whose items belong to instances
 PARTS = {
     "networks": (ensure_networks, None),
     "disks": (make_disks_of, "instances"),

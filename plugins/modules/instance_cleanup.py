@@ -59,7 +59,7 @@ options:
       defined_again:
         description:
           - Define its domain again, without saved memory, snapshots and firmware variables. Only there are the users with whom QEMU logs in to volumes, for
-            M(bootflow.compute.domain), which defines it anew with new disks.
+            M(bootflow.compute.domain), which defines it again with new disks.
         type: bool
         default: false
       made_for:

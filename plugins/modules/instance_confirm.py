@@ -30,7 +30,7 @@ options:
     type: bool
   window:
     description:
-      - Without a selection, the instances of all projects that have waited for so many seconds. A lock does not keep them from it.
+      - Without a selection, the instances of all projects that have waited for so many seconds. A lock does not prevent it.
       - Read from the variable C(bootflow_resize_confirm_window), else 0, which confirms none.
     type: int
   ask:

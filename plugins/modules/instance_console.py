@@ -13,8 +13,8 @@ version_added: "0.9.0"
 description:
   - One step of the playbook C(console). O(phase=begin) selects the instances, O(phase=work) reads on one host what its guests printed last,
     O(phase=finish) shows all of it, with the address of each VNC display and the command that makes an SSH tunnel to it.
-  - The ledger is only read. Instances in any state, and those that another user locked, are shown.
-  - An instance whose console cannot be read does not keep the others from being shown; the task fails in the end.
+  - The ledger is only read. Instances in any state are shown, also locked ones of other users.
+  - An instance whose console cannot be read does not stop the others; the task fails in the end.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes

@@ -38,7 +38,7 @@ options:
   operation:
     description:
       - V(delete) soft-deletes the selected instances where O(reclaim_instance_interval) is set, else deletes them. V(force_delete) deletes them at once.
-      - V(reclaim) deletes those that were soft-deleted longer than O(reclaim_instance_interval) ago, of all projects; conditions are not read.
+      - V(reclaim) deletes instances that were soft-deleted longer than O(reclaim_instance_interval) ago, of all projects; conditions are not read.
     type: str
     choices: [delete, force_delete, reclaim]
     default: delete

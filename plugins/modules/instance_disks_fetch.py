@@ -15,7 +15,7 @@ description:
     only when it is complete. Files stay sparse. A disk that is to be larger grows before it has its name.
   - A disk that is a logical volume, or is in a file system on one, comes to O(volume_group). Its logical volume has the mark of an incomplete one until
     it was compared.
-  - An instance of which the host has something already (a domain, a folder, logical volumes) is refused, and nothing of it is touched; what arrived of
+  - An instance that has something on the host already (a domain, a folder, logical volumes) is refused, and nothing of it is touched; what arrived of
     one that failed is removed.
   - The failure of one instance does not affect the others. RV(outcomes) has the result of each.
 author: bootflow.compute authors (@bootflow)
@@ -33,7 +33,7 @@ attributes:
   platform: {platforms: linux}
 options:
   volume_group:
-    description: Volume group for disks that are logical volumes. Those of an instance of which not all arrived are removed, see O(volume_clear).
+    description: Volume group for disks that are logical volumes. If not all disks of an instance arrived, they are removed, see O(volume_clear).
     type: str
   instances:
     description: The instances.

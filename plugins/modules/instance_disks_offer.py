@@ -11,11 +11,11 @@ module: instance_disks_offer
 short_description: Offer the disks of instances once to their new hosts
 version_added: "0.9.0"
 description:
-  - Opens the disks of instances whose guests are off, and starts a process that serves them by TLS to whoever shows the token of the instance.
-    A disk that is a layer over a base image is served as a disk of its own. The config drive and the UEFI variables of a guest go along.
+  - Opens the disks of instances whose guests are off, and starts a process that serves them by TLS to a client that shows the token of the instance.
+    A disk that is a layer over a base image is served as a disk without its base image. The config drive and the UEFI variables of a guest go along.
   - Key and certificate are made for this process on this host, the key never leaves it. The process ends when all was fetched, with O(state=absent), or after
     O(lifetime) seconds, and nothing of it remains. It ends as well when this module is killed before it answers, or its run is gone by then. Later it ends
-    when this host starts the guest, removes or resizes its disks, or offers them anew.
+    when this host starts the guest, removes or resizes its disks, or offers them again.
   - The failure of one instance does not affect the others. RV(outcomes) has the result of each.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:

@@ -8,14 +8,14 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: instance_disks_resize
-short_description: Give instances larger disks on the host where they are, and keep those that they had
+short_description: Give instances larger disks on the host where they are, and keep the old ones
 version_added: "0.9.0"
 description:
-  - A resize on an instance's own host. The disks that the instance gets are copies of those that it has, which are kept in its folder, with the definition of
+  - A resize on an instance's own host. The disks that the instance gets are copies of its present ones, which are kept in its folder, with the definition of
     its guest, until the resize is decided.
-  - Copies of logical volumes are logical volumes with C(.resize.new) at the end of their names; those that are kept end with C(.resize.old). So it is with the
+  - Copies of logical volumes are logical volumes with C(.resize.new) at the end of their names; the old ones end with C(.resize.old). So it is with the
     logical volume of an instance that has its disks in a file system (V(qcow2_on_lvm)), which is mounted under the same path as before.
-  - Every state can be interrupted and asked for again; one that has nothing to do changes nothing. A guest is defined by M(bootflow.compute.domain) afterwards.
+  - Every state can be interrupted and requested again; one that has nothing to do changes nothing. A guest is defined by M(bootflow.compute.domain) afterwards.
   - The failure of one instance does not affect the others. RV(outcomes) has the result of each.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:

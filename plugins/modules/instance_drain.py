@@ -11,12 +11,12 @@ module: instance_drain
 short_description: Bring the instances of a compute host that is to be serviced to others
 version_added: "0.9.0"
 description:
-  - The steps of the playbook C(drain) around those of C(migrate) and C(confirm_resize). O(phase=begin) disables the host and says which of its instances
+  - The steps of the playbook C(drain) around the steps of C(migrate) and C(confirm_resize). O(phase=begin) disables the host and says which of its instances
     can be migrated, O(phase=ask) which hosts are to report before what earlier runs migrated is confirmed, O(phase=moved) which migrations away from it are to
     be confirmed, O(phase=finish) what the host still has.
   - A migration that left the host is confirmed, also one that was begun otherwise; a resize is not. An instance whose guest should run at its new host and does
     not is left to be confirmed or reverted.
-  - An instance that cannot be migrated keeps no other from it. O(phase=finish) fails as long as the host has something of an instance.
+  - An instance that cannot be migrated does not stop the others. O(phase=finish) fails as long as the host has something of an instance.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
@@ -108,12 +108,12 @@ uuids:
   elements: str
   returned: O(phase=begin) and O(phase=moved)
 moved:
-  description: The instances that left the host, with C(name), C(uuid) and C(vm_state). In check mode, those that would.
+  description: The instances that left the host, with C(name), C(uuid) and C(vm_state). In check mode, the instances that would leave it.
   type: list
   elements: dict
   returned: O(phase=finish)
 left:
-  description: UUIDs of the instances of which the host still has something.
+  description: UUIDs of the instances that still have something on the host.
   type: list
   elements: str
   returned: O(phase=finish)

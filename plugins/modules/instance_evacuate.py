@@ -12,10 +12,10 @@ short_description: Rebuild instances of a dead host on other hosts
 version_added: "0.9.0"
 description:
   - One step of an evacuation, for many instances. The playbook C(evacuate) runs the steps.
-  - The host of the instances must be forced down, as Nova demands it (C(ComputeServiceInUse), 409). See that it is off before, or its guests run twice.
-  - Hosts are chosen and claimed as for a boot. In the same transaction an instance goes over to its new host, and the old host owes a cleanup, which it does
+  - The host of the instances must be forced down, as Nova demands it (C(ComputeServiceInUse), 409). Make sure that it is off before, or its guests run twice.
+  - Hosts are chosen and claimed as for a boot. In the same transaction an instance moves to its target host, and the old host owes a cleanup, which it does
     before it takes anything, when it answers again. Until then its claim there stays.
-  - Local disks are made anew from the instance's image; what was on them is lost. UUID, name and addresses stay. Volumes go along. Instances with whole
+  - Local disks are made again from the instance's image; their content is lost. UUID, name and addresses stay. Volumes go along. Instances with whole
     disks are refused.
   - An instance that fails on its new host is back on the old one, in the state that it had. If the old one was cleaned of it meanwhile, it is C(error) on
     the new one.
@@ -28,7 +28,7 @@ extends_documentation_fragment:
   - bootflow.compute.scheduler
   - bootflow.compute.instance_selection
 attributes:
-  check_mode: {support: full, details: Hosts are chosen in a transaction that is rolled back. No host is asked for anything.}
+  check_mode: {support: full, details: Hosts are chosen in a transaction that is rolled back. No host is contacted.}
   diff_mode: {support: full}
 options:
   phase:

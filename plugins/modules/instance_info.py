@@ -12,7 +12,7 @@ short_description: Read instances from the ledger
 version_added: "0.9.0"
 description:
   - >-
-    Returns the existing instances of the ledger. With several conditions, returns those that meet all of them.
+    Returns the existing instances of the ledger. With several conditions, returns instances that meet all of them.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes

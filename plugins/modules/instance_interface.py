@@ -58,7 +58,7 @@ options:
     type: str
   quotas:
     description:
-      - Limits of projects, of which C(ports) counts here.
+      - Limits of projects; C(ports) counts here.
       - Read from the variable C(bootflow_quotas).
     type: dict
   print_table:
@@ -110,7 +110,7 @@ done:
   elements: str
   returned: O(phase=work)
 problems:
-  description: Errors of those that were not, by ID.
+  description: Errors of the others, by ID.
   type: dict
   returned: O(phase=work)
 interfaces:

@@ -13,14 +13,14 @@ version_added: "0.9.0"
 description:
   - One step of a live migration of many instances. The playbook C(live_migrate) runs the steps.
   - Hosts are chosen and claimed as for a boot, or O(to_host) is. Before anything is touched there, CPU and versions are compared. libvirt migrates the guest;
-    memory and disks go by TLS, with a key and tokens that are made for this run. The instance goes over when its guest has, in one transaction.
+    memory and disks go by TLS, with a key and tokens that are made for this run. The instance moves when its guest's migration completes, in one transaction.
   - Disks that are logical volumes, or files on one, are copied to such ones in the volume group of the new host.
   - Volumes are not copied. M(bootflow.compute.storage_stage) exports them to the new host, too, after O(phase=begin), which connects to them before the guest
     goes; and ends the exports to hosts without the guest after O(phase=clean).
   - Where a new host refuses the guest before anything of the guest is touched (its CPU, its versions, no room, or no answer), O(phase=again) ends that
     migration and claims another host, in one transaction. Up to O(max_attempts) hosts are tried; one that O(to_host) names is the only one.
   - An instance that fails runs on where it was, its new host is cleaned, and the claim there is given back. Where a host does not say whether the
-    guest went over, nothing is written and nothing is removed, and the reports of both hosts settle it.
+    migration completed, nothing is written and nothing is removed, and the reports of both hosts settle it.
   - States are checked as by Nova. If one of the selected instances is in a state that does not allow it, is locked, cannot be moved while it runs, or is
     being worked on by another run, the task fails and no instance is touched. An instance for which there is no host fails alone.
 author: bootflow.compute authors (@bootflow)

@@ -37,7 +37,7 @@ options:
     type: bool
   reason:
     description:
-      - Why they are locked, at most 255 characters. Users who are refused are told. Another one replaces the reason of an instance that this user has locked.
+      - Why they are locked, at most 255 characters. Refused users see the reason. Another one replaces the reason of an instance that this user has locked.
       - Read from the variable C(bootflow_locked_reason).
     type: str
   override:

@@ -13,7 +13,7 @@ version_added: "0.9.0"
 description:
   - One step of a resize, a cold migration, or the revert of one, for many instances. The playbooks C(resize), C(migrate) and C(revert_resize) run the steps.
   - Hosts are chosen and claimed as for a boot; the host that an instance leaves stays claimed until the move is confirmed or reverted. Disks go from host to
-    host by TLS, with a key and tokens that are made for this run. The instance goes over when all of its disks have arrived, in one transaction.
+    host by TLS, with a key and tokens that are made for this run. The instance moves when all of its disks have arrived, in one transaction.
   - A resize asks of the image what a boot asks, and reads the variable C(bootflow_allow_zero_disk_flavor).
   - Volumes are not copied. The host that an instance leaves disconnects before the storage host exports them to the next one.
   - An instance that fails before that is where it was, and is started again. One that fails afterwards is brought back when its new host has nothing of it.
@@ -178,7 +178,7 @@ destinations:
   elements: str
   returned: O(phase=begin)
 unheard:
-  description: Those of the destinations that were not heard of for a minute. They report before a guest is shut down for them.
+  description: Destinations that have not reported for a minute. They report before a guest is shut down for them.
   type: list
   elements: str
   returned: O(phase=begin)

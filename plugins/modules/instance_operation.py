@@ -45,7 +45,7 @@ options:
   ask:
     description:
       - With O(phase=begin), nothing begins where hosts should report first (M(bootflow.compute.compute_report)), and RV(ask) names them. These are the
-        hosts of instances which the ledger already has as requested, so that a guest that somebody else started or stopped is seen, and the hosts on
+        hosts of instances which the ledger already has as requested, so that a guest that was started or stopped by other means is seen, and the hosts on
         which a run died, which O(open_ledger) finds. When they have reported, run the step again without this option.
     type: bool
     default: false
@@ -59,7 +59,7 @@ options:
   reboot_type:
     description:
       - Of a reboot. V(SOFT) asks the guest, and resets it when it does not restart in time. V(HARD) takes its power at once.
-      - A guest that is reset starts by a definition that is written anew from the ledger, after its networks and volumes are there.
+      - A guest that is reset starts by a definition that is written again from the ledger, after its networks and volumes are there.
       - Read from the variable C(bootflow_reboot_type), else V(SOFT).
     type: str
     choices: [SOFT, HARD]
@@ -103,7 +103,7 @@ options:
     type: bool
 notes:
   - Runs on the controller, inside the ansible-playbook process. With O(phase=work) it runs M(bootflow.compute.domain_power) on the host, and
-    M(bootflow.compute.instance_build) for guests that are reset or rescued, M(bootflow.compute.domain_rescue) for those that
+    M(bootflow.compute.instance_build) for guests that are reset or rescued, M(bootflow.compute.domain_rescue) for guests that
     are rescued, with C(bootflow_images), M(bootflow.compute.domain_password) for passwords. A rebuild runs M(bootflow.compute.instance_disks),
     M(bootflow.compute.instance_cleanup) and then what a boot runs, with the variables C(bootflow_images), C(bootflow_pci_alias),
     C(bootflow_allow_zero_disk_flavor) and C(bootflow_instances).

@@ -38,7 +38,7 @@ removed:
   elements: str
   returned: success
 parts:
-  description: Of those that stay on the host, what was removed of each, by UUID; what it was before a resize (C(old)), or was to become (C(new)).
+  description: Parts that were removed of instances that stay on the host, by UUID; what each was before a resize (C(old)), or was to become (C(new)).
   type: dict
   returned: when the host had something to remove
 problems:
@@ -46,7 +46,7 @@ problems:
   type: dict
   returned: success
 journalled:
-  description: UUIDs of those of them whose journal has the traceback of an unexpected error already.
+  description: UUIDs of the failed instances whose journal has the traceback of an unexpected error already.
   type: list
   elements: str
   returned: success

@@ -11,11 +11,11 @@ module: instance_reset_state
 short_description: Write the vm_state of instances
 version_added: "0.9.0"
 description:
-  - For an instance that only its host leads out of its state, when that does not return. A C(paused), C(suspended) or C(rescued) one is C(error)
+  - Resets the state of instances whose host is lost. A C(paused), C(suspended) or C(rescued) one is C(error)
     then, from where an evacuation, a rebuild or a hard reboot leads on; what its guest had in memory is lost.
   - What a dead run was doing with it ends in the journal. A move of a dead run is settled first, which takes that the host is forced down.
-  - Refused are instances that a live run works on, that are built, deleted, or C(resized), and those that may be on either of two hosts.
-    A lock does not keep an instance from it, as in Nova.
+  - Refused are instances that a live run works on, that are built, deleted, or C(resized), and instances that may be on either of two hosts.
+    A lock does not prevent it, as in Nova.
   - Either all of the selected instances get the state, or the task fails and none does. No host is contacted.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
@@ -35,7 +35,7 @@ options:
     type: bool
   state:
     description:
-      - The vm_state that they get. With V(active), see that their guests run; the next report of their host stops those that do not.
+      - The vm_state that they get. With V(active), make sure that their guests run; the next report of their host stops instances whose guests do not.
       - Read from the variable C(bootflow_reset_state), else V(error).
     type: str
     choices: [error, active]

@@ -12,7 +12,7 @@ short_description: Export volumes by iSCSI
 version_added: "0.9.0"
 description:
   - Creates one iSCSI target per volume with LIO or tgt, accessible only to the listed initiators, and removes targets.
-  - Several initiators can use one volume. The session of an initiator that is no longer listed ends; those of the others continue.
+  - Several initiators can use one volume. The session of an initiator that is no longer listed ends; sessions of the others continue.
   - The name of a target is O(iqn_prefix), C(volume-) and the id of the volume. The volume is LUN 0 with LIO and LUN 1 with tgt.
   - Targets are restored when their service restarts. The saved configuration, including CHAP secrets, is in files that only root can read.
   - Secrets are never on a command line, except when tgt starts - its C(tgt-admin) passes the secrets of its files to C(tgtadm) that way.

@@ -12,13 +12,13 @@ short_description: Let the ledger follow the power states of the guests
 version_added: "0.9.0"
 description:
   - One step of the playbook C(power_sync), by Nova's rules. O(phase=begin) names the hosts, O(phase=ask) asks one of them for the states of its domains,
-    O(phase=others) names those that are asked as well, as guests of a host that restarted may run there,
-    O(phase=sync) writes what differs for all hosts in one transaction, and O(phase=finish) writes what came of those that had to be stopped or started.
+    O(phase=others) names hosts that are asked as well, as guests of a host that restarted may run there,
+    O(phase=sync) writes what differs for all hosts in one transaction, and O(phase=finish) writes the outcomes of guests that had to be stopped or started.
   - The power state of each guest is written.
   - An instance that is active or paused, and whose guest is off, is stopped. An instance that is stopped, and whose guest has power, is stopped again on
     its host by M(bootflow.compute.instance_operation), and so is an active one whose guest suspended itself.
   - A guest that is paused, or that its host does not have, is only reported.
-  - Instances with a task_state, and those that were written after their host was asked, are left alone. A lock does not keep an instance from it.
+  - Instances with a task_state, and instances that were written after their host was asked, are left alone. A lock does not prevent it.
   - An active instance whose guest lost its power with a restart of its host is rebooted hard by M(bootflow.compute.instance_operation), unless the host's
     C(bootflow_resume_guests_state_on_host_boot) is false. Where that fails for good the instance is in error.
   - A stop that fails does not fail the task. The instance is what it was, with a fault, and the next sync tries again.
@@ -57,13 +57,13 @@ EXAMPLES = r"""
 RETURN = r"""
 ---
 hosts:
-  description: The hosts to ask, or those that have guests to stop.
+  description: The hosts to ask, or hosts that have guests to stop.
   type: list
   elements: str
   returned: O(phase=begin), O(phase=others) and O(phase=sync)
   sample: [kvm1, kvm2]
 others:
-  description: The hosts of the inventory that are not asked, unless one of those that are has restarted.
+  description: The hosts of the inventory that are not asked, unless an asked host has restarted.
   type: list
   elements: str
   returned: O(phase=begin)

@@ -66,7 +66,7 @@ options:
         required: true
 requirements:
   - lvm2
-  - python3-rtslib-fb for targets of LIO, tgt for those of tgt
+  - python3-rtslib-fb for targets of LIO, tgt for targets of tgt
 """
 
 EXAMPLES = r"""
@@ -232,7 +232,7 @@ def main():
     try:
         backends = backends_facts(module.params["backends"], module.params["known"], module.params["ledger_id"])
         progress = work_at_hand()
-        active_or_missing = exposed(connects=False)  # its disks of guests are logical volumes of its own
+        active_or_missing = exposed(connects=False)  # its disks of guests are its own logical volumes
         targets = targets_facts(module.params["targets"], module.params["ledger_id"])
     except Exception as error:
         fail(module, error)

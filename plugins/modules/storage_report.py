@@ -18,7 +18,7 @@ description:
     A host that does not answer, or a backend that is not ready, is marked; the scheduler skips it, and the play
     continues.
   - >-
-    The backends are those of the host variable C(bootflow_storage_backends).
+    The backends come from the host variable C(bootflow_storage_backends).
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.ledger, bootflow.compute.shared.controller]
 """

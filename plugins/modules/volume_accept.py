@@ -31,7 +31,7 @@ attributes:
 options:
   volumes:
     description:
-      - The requested volumes; each has a C(name) of its own in its project, and C(size) (GiB), C(description), C(volume_type), C(metadata),
+      - The requested volumes; each has a C(name) that is unique in its project, and C(size) (GiB), C(description), C(volume_type), C(metadata),
         C(availability_zone), C(scheduler_hints), C(multiattach); and one of C(image_id) or C(image), C(snapshot_id) and C(source_volid),
         by name or id, unless the volume is empty.
       - Read from the variable C(bootflow_volumes).

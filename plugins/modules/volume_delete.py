@@ -71,7 +71,7 @@ EXAMPLES = r"""
 RETURN = r"""
 ---
 volumes:
-  description: The volumes that are to go, with C(name), C(id), C(pool_host) and C(snapshots) (names of those that go with them).
+  description: The volumes that are to go, with C(name), C(id), C(pool_host) and C(snapshots) (names of the snapshots that go with them).
   type: list
   elements: dict
   returned: in the phase begin

@@ -34,7 +34,7 @@ options:
     description:
       - >-
         Whether the playbook C(power_sync) is run at once for hosts on which it has something to do: it stops guests that have power although their
-        instances are stopped, and starts those of a host that restarted. Read from the variable C(bootflow_watch_sync), else false.
+        instances are stopped, and starts instances of a host that restarted. Read from the variable C(bootflow_watch_sync), else false.
       - It gets the command line of this C(ansible-playbook), and there is one run of it at a time, for one host or several. What it says is printed
         when it ends.
       - The task fails if this C(ansible-playbook) runs several playbooks, or asks for a password.
@@ -46,7 +46,7 @@ options:
       - >-
         A line has C(host), C(at) (seconds since the epoch), C(event), and C(uuid), C(power_state) and C(late) of the guest. C(event) is one of Started,
         Stopped, Paused, Resumed, Suspended, Crashed, Postcopy started and Migration completed; or, with C(uuid) null, Listening or Lost, for the host.
-      - When nobody reads the pipe any more, the task ends.
+      - When no process reads the pipe any more, the task ends.
     type: path
 notes:
   - Runs on the controller, inside the ansible-playbook process, with one process of C(ssh) for each host. It logs in as Ansible does, with a key, and needs no
@@ -73,7 +73,7 @@ hosts:
   returned: success
   sample: [kvm1, kvm2]
 events:
-  description: How many events were heard, those of guests that are no instances among them.
+  description: Number of events that were heard, including events of guests that are not instances.
   type: int
   returned: success
 late:

@@ -15,7 +15,7 @@ description:
     Reports how many more instances of a flavor fit, on which hosts, and what rejects the next one; or the same for
     entries of a boot, one after the other; and for each host whether its instances would fit on the others (N+1).
   - >-
-    Uses the filters, weighers and settings of a boot. Nothing is written and no host is contacted. The facts are those of
+    Uses the filters, weighers and settings of a boot. Nothing is written and no host is contacted. The facts are from
     the last reports, and a host that did not report within O(service_down_time) counts as down, as in a boot. Quotas,
     addresses and image files are not checked.
 author: bootflow.compute authors (@bootflow)

@@ -33,5 +33,5 @@ def counted(number: float, things: str) -> str:
 
 
 def and_volumes(names: t.Sequence[str]) -> str:
-    """What a deletion says of the volumes that are deleted with its instance."""
+    """Return the words of a deletion for the volumes that are deleted with its instance."""
     return "and its %s %s" % ("volume" if len(names) == 1 else "volumes", ", ".join(names))

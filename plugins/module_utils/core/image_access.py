@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Access to an image on a web server, in a file of its own: hosts load it each time that they make disks."""
+"""Access to an image on a web server, in a separate file: hosts load it each time that they make disks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True)
 class ImageAccess:
-    """How a host fetches an image from its web server. The ledger does not store it: it has secrets."""
+    """Access of a host to an image on its web server. The ledger does not store it: it has secrets."""
 
     validate_certs: bool = True
     ca_path: str = ""  # files of the host that fetches

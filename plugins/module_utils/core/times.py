@@ -20,7 +20,7 @@ def utc(seconds: float | None, precise: bool = False) -> str | None:
 
 
 def duration(seconds: float) -> str:
-    """In the largest unit of which there are two or more: 119 s, 2 min, 47 h, 2 d."""
+    """Return seconds in the largest unit that gives two or more: 119 s, 2 min, 47 h, 2 d."""
     for size, unit in _UNITS:
         if seconds >= 2 * size:
             return "%d %s" % (seconds // size, unit)

@@ -37,7 +37,7 @@ from .schema.identity import ledger_id
 
 FIRST_DELAY = 0.02  # seconds; doubled with each attempt, the delay is a random part of it
 LONGEST_DELAY = 3.0
-SILENT_SECONDS = 5.0  # a server that is away for longer is told of
+SILENT_SECONDS = 5.0  # a server that is away for longer is reported
 
 Result = t.TypeVar("Result")
 P = t.ParamSpec("P")  # what a function is given after the transaction
@@ -268,7 +268,7 @@ class Ledger:
         return database_errors.in_words(self.address, error, self._secrets)
 
     def waiting(self, error: sa.exc.DBAPIError) -> str:
-        """What a person is told while the server is waited for."""
+        """Return the message for a person while the server is waited for."""
         return database_errors.waiting(self.address, error, self._secrets)
 
     def close(self) -> None:
@@ -291,8 +291,8 @@ def no_garbage_sought() -> t.Iterator[None]:
 class _Tries:
     """Waits between attempts: longer each time, random so that runs do not collide again, up to a total.
 
-    The total begins anew when the server goes away: it may take a minute to find out that a machine is gone, and that minute
-    is none of waiting for the next one.
+    The total begins again when the server goes away: it may take a minute to find out that a machine is gone, and that minute
+    does not count as waiting for the next one.
     """
 
     def __init__(self, ledger: Ledger):

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The projects that the ledger knows: those that have, or had, an instance, a volume or a server group."""
+"""The projects that the ledger knows: they have, or had, an instance, a volume or a server group."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ NOT_ITS = ("volumes",)
 # Rows of a volume, in the order of their removal: those first that no others refer to
 OF_VOLUMES = (volume_attachments, volume_snapshots, volume_events, volume_faults, volume_notifications)
 
-# A resize under way brings its instance another request, and its end may bring the former one back; those of moves that ended are shown with them.
+# A resize under way brings its instance another request, and its end may bring the former one back; requests of ended moves are shown with them.
 _OF_MOVES = (
     migrations.c.old_request_spec_id == request_specs.c.id,
     migrations.c.new_request_spec_id == request_specs.c.id,

@@ -36,7 +36,7 @@ def check(address: LedgerAddress, url: str) -> None:
 
 
 def open_reader(address: LedgerAddress, url: str, tell: t.Callable[[str], None]) -> Ledger:
-    """The replica at ``url``, with the settings of ``address``, or the ledger itself where the replica does not serve.
+    """Open the replica at ``url``, with the settings of ``address``, or the ledger itself where the replica does not serve.
 
     The ledger is asked for its id and how far it is, once. While it does not answer, the replica is read without.
 
@@ -76,7 +76,7 @@ def open_reader(address: LedgerAddress, url: str, tell: t.Callable[[str], None])
 
 
 def _written(tx: Transaction) -> str | None:
-    """How far the server has written; None: it is a standby itself."""
+    """Return how far the server has written; None: it is a standby itself."""
     query = "SELECT CASE WHEN pg_is_in_recovery() THEN NULL ELSE pg_current_wal_flush_lsn()::text END"
     return t.cast("str | None", tx.execute(sa.text(query)).scalar_one())
 
@@ -91,7 +91,7 @@ def _lacks(tx: Transaction, written: str) -> bool:
 
 
 def _is_behind(replica: Ledger, written: str) -> bool:
-    """Where nothing was written for long, what was written just now is on its way."""
+    """Whether the replica is behind. Where nothing was written for long, what was written just now is on its way."""
     until = time.monotonic() + CATCHES_UP
     while replica.inspect(_lacks, written):
         if time.monotonic() > until:

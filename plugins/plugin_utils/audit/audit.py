@@ -50,7 +50,7 @@ class Audit(Stages):
         return {"inspect": self._inspect, "clean": self._clean, "unexport": self._unexport}
 
     def mark(self, stage: str) -> dict[str, t.Any]:
-        return {}  # each stage has a variable of its own
+        return {}  # each stage has its own variable
 
     # --- begin and inspect ----------------------------------------------------------------------------------------------
 

@@ -39,7 +39,7 @@ Outcomes = t.Dict[str, t.Optional[errors.BootflowError]]  # target -> None, or w
 _OFF = (SHUTDOWN, CRASHED)
 # Fields of a logical volume in the module's answer.
 _FIELDS = ("kind", "id", "name", "size", "open", "origin", "pool")
-# Those of a target and of a session that are fields of core's Target and Session, too.
+# Fields of a target and of a session that core's Target and Session have, too.
 _TARGET = ("iqn", "volume_id", "path", "sessions", "running", "ours")
 _SESSION = ("iqn", "volume_id", "session", "luns", "portals", "in_use")
 
@@ -123,7 +123,7 @@ def _storage(host: str, answer: Answer) -> StorageSnapshot:
 
 
 def _backends(host: str, backends: t.Sequence[Answer]) -> list[Backend]:
-    """Each with the logical volumes of its own pool: a backend reports its whole volume group, which others may share."""
+    """Return the backends, each with the logical volumes of its own pool: a backend reports its whole volume group, which others may share."""
     found: list[Backend] = []
     for backend in backends:
         error = backend["error"] or {}

@@ -111,7 +111,7 @@ class BootAccept:
         if configurations is not None:
             ledger.transact(backends.configure, configurations)  # apart: accepting locks projects before backends
         accepted, stale, due = ledger.transact(self._write, collisions=3)
-        # A transaction of its own, after this run took over what it requested: accept has locked subnets, and no instance is
+        # A separate transaction, after this run took over what it requested: accept has locked subnets, and no instance is
         # locked after them.
         expired = self._expire_leases(ledger) if due else None
         if expired is not None:

@@ -4,7 +4,7 @@
 
 """The builds of a boot on a host.
 
-One task per host whatever the number of instances; a build that fails never fails its neighbours, and a host that fails
+One task per host for any number of instances; a build that fails never fails its neighbours, and a host that fails
 or cannot be reached never fails the play: its builds are failed, undone and rescheduled instead.
 
 Where one module does all of a build, the ledger learns of the stages afterwards; else it learns of a stage before it begins.

@@ -40,7 +40,7 @@ from ..volumes import attached_volumes, storage_reports
 from . import domain_builder
 
 EXPLAINED_OF_AN_ENTRY = 3
-HOSTS_SHOWN = 50  # of those that passed, and of those that were rejected
+HOSTS_SHOWN = 50  # of accepted hosts, and of rejected ones
 REMEDY = "The plan says why. Request less, or fix the cause."
 
 FleetReader = t.Callable[[Transaction, fleet.Needs], Fleet]
@@ -48,7 +48,7 @@ FleetReader = t.Callable[[Transaction, fleet.Needs], Fleet]
 
 @dataclass(frozen=True)
 class _Rehearsed:
-    """What a boot would do, as the transaction that was rolled back had it; mappings are by the instance's uuid."""
+    """Results that a boot would have, as the transaction that was rolled back had them; mappings are by the instance's uuid."""
 
     result: schedule.Scheduled
     rows: list[Instance]
@@ -168,7 +168,7 @@ def _xml(action: LedgerAction, build: builds.Build, volumes: t.Sequence[attached
 
 
 def _plans(found: _Rehearsed) -> list[dict[str, t.Any]]:
-    """The plan of each instance, with its ``lines``, and ``entry``, ``flavor`` for those that print them."""
+    """Return the plan of each instance, with its ``lines``, and ``entry``, ``flavor`` if its lines print them."""
     # The hosts of an entry are much the same for each of its instances: they are explained for the first few.
     explained: dict[int, list[str]] = {}
     refused: dict[tuple[int, str], list[str]] = {}
@@ -215,7 +215,7 @@ def _plan_of(row: Instance, found: _Rehearsed, explained: dict[int, list[str]]) 
 
 
 def _unconnected(placed: t.Iterable[builds.Build]) -> list[str]:
-    """A line for each managed network that has guests of this plan on several hosts: each host has one of its own."""
+    """Return a line for each managed network that has guests of this plan on several hosts: each host has its own network."""
     hosts: dict[str, set[str]] = {}
     for build in placed:
         for _port, network in build.ports:
@@ -250,7 +250,7 @@ def _plan_lines(
     decision: t.Any,
     decided: bool,
 ) -> list[str]:
-    """:arg decision: None where those of its neighbours serve for it too. :arg decided: whether there was one."""
+    """:arg decision: None where the lines of its neighbours serve for it too. :arg decided: whether there was one."""
     lines = []
     if build is not None:
         addresses = [f["ip_address"] for p, _n in build.ports for f in p.fixed_ips]

@@ -66,7 +66,7 @@ def host_can_fetch(action: LedgerAction, image: Image) -> bool:
 
 
 def not_copied(name: str) -> errors.BootflowError:
-    """Of an image that a build needs and its host does not have."""
+    """Return the error for an image that a build needs and its host does not have."""
     return errors.ImageUnacceptable(image_id=name, reason="the file was not copied to the host")
 
 
@@ -106,11 +106,11 @@ def drives_and_domains(
     problems: Problems,
     stay_off: t.Collection[str] = (),
 ) -> tuple[list[dict[str, t.Any]], list[dict[str, t.Any]]]:
-    """The options ``drives`` of the module config_drive and ``domains`` of the module domain.
+    """Return the options ``drives`` of the module config_drive and ``domains`` of the module domain.
 
     :arg volumes: attachments, by uuid. :arg places: of the devices of defined domains, by uuid
     :arg secrets_of: what the ledger does not keep. :arg stay_off: builds whose guests are only defined.
-    :arg problems: gets those of builds that this host, or no host, can run.
+    :arg problems: gets the problems of builds that this host, or no host, can run.
     """
     settings = host_settings.of(action)
     drives, domains = [], []

@@ -5,7 +5,7 @@
 """The builds of one host: their networks, disks, config drives and domains, and where each of them failed.
 
 Where nothing has to be waited for, one module does all of a build, with a small image that is copied to the host before. A large image that is
-not on the host, volumes, tagged devices and guests that are waited for take time: what follows is a stage of its own, of which reach() tells
+not on the host, volumes, tagged devices and guests that are waited for take time: what follows is a separate stage, which reach() reports
 before it begins.
 """
 
@@ -31,8 +31,8 @@ STAGE_OF = {"networks": NETWORKING, "disks": BLOCK_DEVICE_MAPPING, "drives": SPA
 class BuildWork:
     """The work for some builds on the current host. A build that fails never fails its neighbours.
 
-    ``ended`` has the builds whose guests run, ``problems`` why others failed, ``stage_of`` how far each came, ``lost`` those that this
-    run no longer owns, and ``starting`` those whose guests a module was told to start: where it gave no answer, nobody knows whether they run.
+    ``ended`` has the builds whose guests run, ``problems`` why others failed, ``stage_of`` how far each came, ``lost`` the builds that this
+    run no longer owns, and ``starting`` the builds whose guests a module was ordered to start: if it gave no answer, it is unknown whether they run.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class BuildWork:
         self.stay_off: t.Collection[str] = ()  # builds whose guests are defined, and not started
 
     def reach(self, stage: Stage, uuids: t.Collection[str]) -> t.Collection[str]:
-        """Tell that these builds begin a stage. Returns those that are still this run's."""
+        """Report that these builds begin a stage. Returns the builds that are still this run's."""
         return uuids
 
     def connect(
@@ -119,11 +119,11 @@ class BuildWork:
                     self.stage_of[uuid] = max(stage, self.stage_of[uuid], key=STAGES.index)
 
     def good(self, builds: t.Iterable[Build]) -> list[Build]:
-        """Those of these builds that have not failed."""
+        """Return the builds that have not failed."""
         return [b for b in builds if b.uuid not in self.problems]
 
     def _into(self, stage: Stage, builds: list[Build]) -> list[Build]:
-        """Take the good ones of these builds into a stage. Returns those that are still this run's."""
+        """Take the good ones of these builds into a stage. Returns the builds that are still this run's."""
         good = self.good(builds)
         if not good:
             return []
@@ -146,7 +146,7 @@ class BuildWork:
             self.without_image += [b for b in self.good(builds) if _lacks(result, b)]
 
     def _with_small_images(self, builds: list[Build]) -> list[Build]:
-        """Build those of these builds whose image is a small file of the controller. Returns the others."""
+        """Build the builds whose image is a small file of the controller. Returns the others."""
         small: set[str] = set()
         with self.guarded(builds):
             images = build_parts.images_of(builds, self.images)
@@ -331,9 +331,9 @@ class BuildWork:
     def _define_tagged(
         self, builds: t.Sequence[Build], volumes: t.Mapping[str, t.Sequence[attached_volumes.Attached]]
     ) -> dict[str, t.Any]:
-        """Define the guests that are told where they find devices with a tag. Returns the places of each one's devices.
+        """Define the guests that find the places of their tagged devices on the config drive. Returns the places of each one's devices.
 
-        libvirt gives the devices their addresses, and the config drive, which tells them, is written before the guest starts.
+        libvirt gives the devices their addresses, and the config drive, which has them, is written before the guest starts.
         """
         domains = []
         for build in builds:

@@ -37,7 +37,7 @@ def reserve(action: LedgerAction, wanted: t.Sequence[t.Mapping[str, str]]) -> li
 
 
 def restore(action: LedgerAction, networks: t.Mapping[str, Network], result: t.Mapping[str, t.Any]) -> None:
-    """Reserve the addresses of the guests that a network had here before somebody removed it.
+    """Reserve the addresses of the guests that a network had here before it was removed.
 
     :arg networks: by their names, as ``result`` of the module virtual_network has them.
     """

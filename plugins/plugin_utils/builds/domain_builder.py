@@ -70,7 +70,7 @@ def has_agent(build: Build) -> bool:
 
 
 def has_tags(build: Build) -> bool:
-    """Whether the guest is told where it finds devices."""
+    """Whether the guest finds the places of its devices in its metadata."""
     return any(disk.get("tag") for disk in build.disks) or any(port.tag for port, _network in build.ports)
 
 
@@ -95,7 +95,7 @@ def instance_metadata(
     places: t.Sequence[t.Mapping[str, t.Any]] = (),
     image: t.Optional[t.Mapping[str, t.Any]] = None,
 ) -> metadata.InstanceMetadata:
-    """What the guest is told. ``secrets``: user data and files, which the ledger does not store.
+    """Return the metadata of the guest. ``secrets``: user data and files, which the ledger does not store.
 
     A password that cloud-init sets is on the drive as a hash only: any user of the guest can read the drive's metadata.
 
@@ -321,7 +321,7 @@ def machine_type(build: Build, settings: Values) -> str | None:
 
 
 def host_capabilities(build: Build) -> core_guest.HostCapabilities:
-    """What its host reported that its domain depends on."""
+    """Return the capabilities of the host that its domain depends on, as it reported them."""
     facts = build.facts
     arch = (facts.get("cpu_info") or {}).get("arch") or "x86_64"
     return core_guest.HostCapabilities(

@@ -36,7 +36,7 @@ WRITTEN = "written"
 
 @dataclass(frozen=True)
 class Given:
-    """What a host's task was given."""
+    """Builds and data that were handed to a host's task."""
 
     builds: list[Build]
     more: bool  # the ledger may have builds for the host that wait for volumes
@@ -67,7 +67,7 @@ def is_idle(action: LedgerAction, host: str) -> bool:
 
 
 def take(action: LedgerAction, host: str) -> Given | None:
-    """What was given to ``host``, once; None if nothing was: the ledger knows its builds."""
+    """Take the data that was handed to ``host``, once. Returns None if there was none: the ledger knows its builds."""
     path = _path(_folder(action), host, "builds")
     try:
         how, _newline, builds = path.read_text().partition("\n")

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""User data and injected files of instances, kept on the controller: a guest that is made anew needs them, and the ledger has their SHA-256 only.
+"""User data and injected files of instances, kept on the controller: a guest that is made again needs them, and the ledger has their SHA-256 only.
 
-Each text is a file of mode 0600 in a folder of mode 0700, named by its SHA-256. Whoever reads one compares the text with the name.
+Each text is a file of mode 0600 in a folder of mode 0700, named by its SHA-256. A reader compares the text with the name.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ..run.ledger_action import LedgerAction, read_settings
 from . import private_folder
 
 SYSTEM = "/var/lib/bootflow"  # root's own folder for what lasts
-BESIDE = "user-data"  # the folder beside an sqlite ledger
+BESIDE = "user-data"  # the folder next to an sqlite ledger
 _LOCK = ".lock"
 _WAIT = 10.0  # seconds for other runs, which hold the lock for as long as they write
 _NAME = re.compile(r"[0-9a-f]{64}")
@@ -47,7 +47,7 @@ def of_action(action: LedgerAction) -> KeptGuestData:
 
 
 def _default_folder(ledger_url: str) -> str | None:
-    """Beside an sqlite ledger. PostgreSQL is on another machine, and its controllers are several: a folder of this user on this one.
+    """Return the folder next to an sqlite ledger. PostgreSQL is on another machine, and has several controllers: a folder of this user on this one.
 
     None: the ledger is in memory.
     """
@@ -97,14 +97,14 @@ class KeptGuestData:
             ) from None
 
     def keep_or_warn(self, action: LedgerAction, found: t.Iterable[GuestSecrets]) -> None:
-        """keep(), whose failure keeps no guest from being built."""
+        """Call keep(). A failure is a warning, and does not stop the build of any guest."""
         try:
             self.keep(found)
         except errors.InvalidInput as error:
             action._display.warning(error.paragraph)
 
     def of(self, digest: t.Mapping[str, t.Any]) -> GuestSecrets | None:
-        """What an instance with this digest was booted with; None if it had nothing of it, or not all is here."""
+        """Return the secrets that an instance with this digest was booted with; None if it had none, or not all are here."""
         user_data, files = digest.get("user_data"), digest.get("injected_files") or {}
         if not (user_data or files):
             return None

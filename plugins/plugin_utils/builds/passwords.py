@@ -86,7 +86,7 @@ def check_folder(folder: str) -> None:
 
 
 def leave_in(folder: str, passwords: t.Mapping[str, str]) -> None:
-    """Write each password into a file of its own that only this user can read.
+    """Write each password into its own file that only this user can read.
 
     :arg passwords: by the names of the files, the UUIDs of the instances.
     :raises InvalidInput: the folder cannot be made or written, or other users could exchange what is in it.

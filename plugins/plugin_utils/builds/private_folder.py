@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Folders of the controller for secrets: nobody but this user and root can exchange what is in them, whatever the umask."""
+"""Folders of the controller for secrets: only this user and root can exchange their content, under any umask."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def check(path: str, may_be_shared: bool = False) -> None:
 
 
 def _check(path: str, may_be_shared: bool) -> None:
-    """:arg may_be_shared: others may make files in it if they cannot rename those of this user"""
+    """:arg may_be_shared: others may make files in it if they cannot rename the files of this user"""
     found = os.lstat(path)
     if not stat.S_ISDIR(found.st_mode):
         raise NotADirectoryError(20, "Not a directory", path)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""SSH host keys that guests get on their config drives, so that whoever logs in knows them before the first login."""
+"""SSH host keys that guests get on their config drives, so that they are known before the first login."""
 
 from __future__ import annotations
 

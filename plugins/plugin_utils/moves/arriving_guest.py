@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the definition of a guest that comes running may have on its new host, by the ledger: its present host may have been taken over."""
+"""Limits for the definition of a guest that arrives running on its target host, by the ledger: its source host may have been taken over."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def limits_of(
     ports: Ports,
     pins: t.Mapping[str, t.Any],
 ) -> dict[str, t.Any]:
-    """The option ``limits`` of a guest for the module domain_migration_target.
+    """Return the option ``limits`` of a guest for the module domain_migration_target.
 
-    :arg guest_settings: the settings GUEST of the new host. :arg ports: of the guest, also those that it is losing.
+    :arg guest_settings: the settings GUEST of the new host. :arg ports: of the guest, also ports that it is losing.
     :arg pins: see core.guest.numa.pins().
     """
     spec, image = build.row.spec, build.row.spec["image"] or {}

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A resize, a cold migration, or the revert of one: the stages of the controller. cold_hosts has those of hosts."""
+"""A resize, a cold migration, or the revert of one: the stages of the controller. cold_hosts has the stages of hosts."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class ColdMove(ColdHosts):
         return resize_settings.wanted(self.action, selection, parsed.pci_aliases, flavor, flavors)
 
     def _check(self) -> Result:
-        """Fail before any host is asked for anything. Returns the hosts that should report before others are chosen."""
+        """Fail before any host is contacted. Returns the hosts that should report before others are chosen."""
         action = self.action
         variable_names.refuse(action, MOVE)
         if self.reverts:
@@ -355,7 +355,7 @@ class ColdMove(ColdHosts):
             return "waits to be confirmed or reverted"
         if unchanged["vm_state"] != states.ACTIVE or unchanged["power_state"] == states.RUNNING:
             return "nothing to do"
-        # Its module was killed between the start and the first step of its CPUs; it may also be paused by somebody.
+        # Its module was killed between the start and the first step of its CPUs; it may also be paused by hand.
         return "is back: unpause it" if unchanged["power_state"] == states.POWER_PAUSED else "is back: start it"
 
 

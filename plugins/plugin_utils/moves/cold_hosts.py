@@ -156,7 +156,7 @@ class ColdHosts(Stages):
     # --- arrive ---------------------------------------------------------------------------------------------------------
 
     def _arrive(self, host: str) -> Result:
-        """Fetch the disks from where they are offered, and copy those of instances that are resized here."""
+        """Fetch the disks from where they are offered, and copy the disks of instances that are resized here."""
         items, lost = self.items_on(host, "destination"), self._lost_on(host)
         departed = {u: a for u, a in self.answers("depart").items() if not a.get("error") and u not in lost}
         coming = [i for i in items if i["uuid"] in departed]
@@ -250,7 +250,7 @@ class ColdHosts(Stages):
         return problems
 
     def _to_remove(self, item: Item) -> Item:
-        """Return what the current host removes of an instance: all of it in a revert; else what was made for this move, as nobody but the host knows
+        """Return the parts of an instance that the current host removes: all in a revert; else what was made for this move, as only the host knows
         whether it had something before.
         """
         named = {"uuid": item["uuid"], "name": item["domain"]}
@@ -295,7 +295,7 @@ class ColdHosts(Stages):
 
 
 def _started(uuid: str, host: str) -> errors.BootflowError:
-    """Return why the destination is not cleaned of an instance whose guest was started there, whatever failed afterwards."""
+    """Return why the destination is not cleaned of an instance whose guest was started there, even if a later step failed."""
     return errors.Conflict(
         message="The guest of instance %s was started on %s, and may run there" % (uuid, host),
         remedy="Look at the guest there. bootflow.compute.revert_resize brings the instance back.",

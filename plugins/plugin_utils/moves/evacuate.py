@@ -56,7 +56,7 @@ class Evacuation(Stages):
         return evacuate.Wanted(selection, built_as.secrets_of, built_as.kept, built_as.kept_in, inventory)
 
     def _check(self) -> Result:
-        """Fail before any host is asked for anything. Returns the hosts that should report before others are chosen."""
+        """Fail before any host is contacted. Returns the hosts that should report before others are chosen."""
         action = self.action
         scheduler_settings.check(action)
         variable_names.refuse(action, INSTANCES)
@@ -182,7 +182,7 @@ class Evacuation(Stages):
         return outcomes, work.problems
 
     def _make_folders(self, items: t.Sequence[Item]) -> Failed:
-        """Make the folders of instances on the current host, which refuses an instance of which it has something already. Returns why, by UUID."""
+        """Make the folders of instances on the current host, which refuses an instance that it has something of already. Returns why, by UUID."""
         if not items:
             return {}
         settings = host_settings.cleanup_arguments(self.action)

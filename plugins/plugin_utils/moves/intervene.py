@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""An intervention in live migrations of other runs: the source hosts are told, and the run that migrates sees what comes of it."""
+"""An intervention in live migrations of other runs: the source hosts get it, and the run that migrates sees the outcome."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A live migration: the stages of the controller. live_hosts has those of hosts.
+"""A live migration: the stages of the controller. live_hosts has the stages of hosts.
 
-Where nobody knows whether a guest has left its source, nothing is written and nothing is removed: the reports of both hosts tell it when this run is
+If it is unknown whether a guest has left its source, nothing is written and nothing is removed: the reports of both hosts settle it when this run is
 over.
 """
 
@@ -57,7 +57,7 @@ class LiveMigration(LiveHosts):
         return live_settings.wanted(self.action, Selection.from_options(self.options), self.options["to_host"])
 
     def _check(self) -> Result:
-        """Fail before any host is asked for anything. Returns the hosts that should report before others are chosen."""
+        """Fail before any host is contacted. Returns the hosts that should report before others are chosen."""
         action = self.action
         scheduler_settings.check(action)
         ledger = action.rehearsal_ledger() if action.check_mode else action.open_ledger()
@@ -192,7 +192,7 @@ class LiveMigration(LiveHosts):
     # --- finish ---------------------------------------------------------------------------------------------------------
 
     def _endings(self) -> tuple[dict[str, Ending], dict[str, errors.BootflowError]]:
-        """Return what came of the instances, and the errors of instances of which nobody knows."""
+        """Return the outcomes of the instances, and the errors of instances whose outcome is unknown."""
         switched, settled, cleaned = self.result("switch"), self.answers("settle"), self.answers("clean")
         endings, unknown = {}, {}
         for uuid, item in self.items().items():
@@ -275,7 +275,7 @@ def _with_all(
 
 
 def _note(item: Item) -> str:
-    """Return what people are told of a guest that was migrated."""
+    """Return the line that is printed for a guest that was migrated."""
     if item["seconds"] is None:
         return ""
     return "%.1f s, stood still for %.2f s, %d MiB" % (item["seconds"], item["downtime"], item["transferred"] >> 20)

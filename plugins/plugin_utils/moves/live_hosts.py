@@ -151,7 +151,7 @@ class LiveHosts(Stages):
         return result["outcomes"], item_errors(result, uuids)
 
     def _limits(self, uuids: t.Sequence[str]) -> dict[str, dict[str, t.Any]]:
-        """Return what the definitions of guests may have here, whatever their sources send."""
+        """Return the limits for the definitions of guests here, for anything that their sources send."""
         builds = {b.uuid: b for b in self._builds(uuids)}
         with contextlib.closing(self.action.open_ledger()) as ledger:
             found = ledger.inspect(lambda tx: [ports.ports_of(tx, uuids, leaving=each) for each in (False, True)])

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How far live migrations are, while the task waits for them: into the ledger every few seconds, and to the person now and then.
+"""Progress of live migrations, while the task waits for them: into the ledger every few seconds, and to the person now and then.
 
-The host's module writes it into a file, which is read beside it. What cannot be read or written is tried again: nothing depends on it.
+The host's module writes it into a file, which is read meanwhile. What cannot be read or written is tried again: nothing depends on it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Leaving:
 
 
 def read(text: str) -> dict[str, Progress]:
-    """What the host's file says: uuid -> how far. Nothing where it says nonsense."""
+    """Return the progress in the host's file, by uuid. Nonsense in it is left out."""
     try:
         found = json.loads(text) if len(text) <= LARGEST else {}
         PROGRESS(found, "progress")
@@ -53,7 +53,7 @@ def read(text: str) -> dict[str, Progress]:
 
 
 class Teller:
-    """What was told of each guest."""
+    """Progress that was last written and printed of each guest."""
 
     def __init__(self, leaving: t.Sequence[Leaving]):
         self.leaving = {each.uuid: each for each in leaving}
@@ -62,7 +62,7 @@ class Teller:
         self.written: dict[str, tuple[int, Progress]] = {}
 
     def news(self, found: t.Mapping[str, Progress]) -> dict[str, tuple[int, Progress]]:
-        """What the ledger does not have yet: uuid -> per cent and bytes, of guests that are to leave this host."""
+        """Return the progress that the ledger does not have yet: uuid -> per cent and bytes, of guests that are to leave this host."""
         its = {u: (p.percent(self.leaving[u].memory_mb), p) for u, p in found.items() if u in self.leaving}
         return {u: each for u, each in its.items() if self.written.get(u) != each}
 

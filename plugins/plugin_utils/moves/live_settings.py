@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What live migrations are begun with, from the options of an action."""
+"""Settings that live migrations begin with, from the options of an action."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..run.ledger_action import LedgerAction
 from ..settings import scheduler_settings
 from ..volumes import attached_volumes
 
-AT_ONCE = 120.0  # seconds in which a host begins to send guests when nothing keeps it from that
+AT_ONCE = 120.0  # seconds in which a host begins to send guests when nothing delays it
 _LONG = 1_000_000.0
 
 
@@ -34,7 +34,7 @@ def wanted(action: LedgerAction, selection: Selection, to_host: str | None = Non
 
 
 def connectors(action: LedgerAction, hosts: t.Collection[str]) -> life.Connectors:
-    """How each of ``hosts`` reaches volumes. The settings are read now, so that no transaction waits for a template.
+    """Return a function that gives the connector of each of ``hosts``. The settings are read now, so that no transaction waits for a template.
 
     The returned function raises HostLacksHardware for a host that cannot.
     """
@@ -49,7 +49,7 @@ def connectors(action: LedgerAction, hosts: t.Collection[str]) -> life.Connector
 
 
 def address_of(action: LedgerAction, host: str, reported: str | None) -> str:
-    """Where other hosts reach ``host``: bootflow_copy_address, else as it reported, else where Ansible does."""
+    """Return the address at which other hosts reach ``host``: bootflow_copy_address, else as it reported, else where Ansible does."""
     variables = host_variables.of_host(action.task_vars["hostvars"], host)
     return str(HOST.of(variables).copy_address or reported or variables.get("ansible_host") or host)
 

@@ -32,10 +32,10 @@ class SetAdminPassword(Work):
     password_suffix = ""
 
     def check(self, tx: Transaction, begun: operation.Begun) -> None:
-        """Check that the guests have agents, and that somebody will know the passwords.
+        """Check that the guests have agents, and that the passwords will be known.
 
         :raises QemuGuestAgentNotEnabled: the image of one does not say that it has an agent.
-        :raises InvalidInput: no password is given, and no folder for those that are generated; or it cannot be written.
+        :raises InvalidInput: no password is given, and no folder for generated ones; or it cannot be written.
         """
         options = self.action.options
         if not options["admin_password"] and not options["admin_password_dir"]:

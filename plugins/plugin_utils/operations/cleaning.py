@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What was made for instances on a host is removed again."""
+"""Removes instances from the current host."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def warn_of_leftovers(action: LedgerAction, host: str, problems: t.Mapping[str, 
 
 
 class Cleaned(t.NamedTuple):
-    """What became of cleaning a host, by the instances' uuids."""
+    """Outcome of cleaning a host, by the instances' uuids."""
 
     problems: dict[str, errors.BootflowError]  # why something of it may be there still
-    parts: dict[str, str]  # cleanups.OLD or NEW, of those of which no more was to be removed
+    parts: dict[str, str]  # cleanups.OLD or NEW, of instances that lose no more than that
     kept: frozenset[str] = (
         frozenset()
-    )  # those of which the host had made nothing for the move: what it has was there before
+    )  # instances for which the host had made nothing for the move: what it has was there before
 
 
 def clean_host(action: LedgerAction, instances: list[dict[str, t.Any]]) -> Cleaned:
@@ -45,8 +45,8 @@ def clean_host(action: LedgerAction, instances: list[dict[str, t.Any]]) -> Clean
 
     Their whole disks here are cleared, and their volumes disconnected after their guest is gone. The ledger is read for
     both now: what an instance no longer has may belong to another. Of one that was resized here, and stays, only what it was, or was to
-    become, is removed. One that is here, and that another run has taken over meanwhile, keeps what it has: a run that was believed
-    dead may go on after hours.
+    become, is removed. One that is here, and that another run has taken over meanwhile, keeps what it has: a run that was taken for
+    dead may continue after hours.
 
     :arg instances: {uuid, name}; with ``made_for`` only what the host made for this move is removed, with ``unfinished`` (true) no guest whose
         build has ended, and else what its pending cleanup says.
@@ -123,7 +123,7 @@ def resize_arguments(
 def _had_on(
     tx: Transaction, host: str, uuids: t.Sequence[str]
 ) -> tuple[set[str], dict[str, list[dict[str, t.Any]]], list[attached_volumes.Attached]]:
-    """Those that keep what they have here, and of the others whole disks and attachments."""
+    """Return the instances that keep what they have here, and of the others whole disks and attachments."""
     kept = of_ledger.kept_on(tx, host, uuids)
     left = [u for u in uuids if u not in kept]
     return kept, claims.disks_on(tx, host, left), attached_volumes.connected_to(tx, host, left)
@@ -138,7 +138,7 @@ def _taken_over(uuid: str, host: str) -> errors.BootflowError:
 
 def clear_lost(action: LedgerAction, uuids: t.Collection[str]) -> None:
     """End what this run made on the current host for instances that it had lost by then: deleted ones leave nothing behind, and guests of
-    those that were soft-deleted lose their power.
+    soft-deleted ones lose their power.
     """
     host = action.task_vars["inventory_hostname"]
     with contextlib.closing(action.open_ledger()) as ledger:
@@ -177,7 +177,7 @@ def remove_instances(
 ) -> tuple[dict[str, errors.BootflowError], frozenset[str]]:
     """Remove domains, local disks and config drives from the current host; ``disks``, the whole disks of each, are cleared.
 
-    Returns uuid -> why that failed, and the uuids of those of which nothing was made for the move that is named as ``made_for``.
+    Returns uuid -> why that failed, and the uuids for which nothing was made for the move that is named as ``made_for``.
     """
     if not instances:
         return {}, frozenset()
@@ -192,7 +192,7 @@ def remove_instances(
             result = action.run_module("instance_cleanup", arguments)
     except errors.BootflowError as e:
         return {i["uuid"]: e for i in instances}, frozenset()
-    except Exception as e:  # nothing of them counts as removed, and the play goes on
+    except Exception as e:  # nothing of them counts as removed, and the play continues
         return dict.fromkeys((i["uuid"] for i in instances), action.unexpected(e)), frozenset()
     kept = frozenset(u for u, outcome in result["outcomes"].items() if outcome.get("kept"))
     return item_errors(result, [i["uuid"] for i in instances]), kept

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What guests wrote to their serial consoles, and where their displays are. The ledger is only read."""
+"""Output of guests on their serial consoles, and addresses of their displays. The ledger is only read."""
 
 from __future__ import annotations
 

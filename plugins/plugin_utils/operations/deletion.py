@@ -187,7 +187,7 @@ class Deletion(Stages):
         named: t.Mapping[str, str],
         volumes_left: t.Sequence[t.Mapping[str, t.Any]],
     ) -> list[str]:
-        """Return what people are told. :arg gone: names. :arg off: instances that are kept for a while. :arg named: uuid -> name"""
+        """Return the lines to print. :arg gone: names. :arg off: instances that are kept for a while. :arg named: uuid -> name"""
         lines = ["Deleted: %s" % (", ".join(gone) or "nothing")] if gone or not off else []
         if off:
             names = ", ".join(r.display_name for r in off)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Guests of the current host that lose their power and start by domains that are written anew from the ledger.
+"""Guests of the current host that lose their power and start by domains that are written again from the ledger.
 
 source: Nova's _hard_reboot
 """
@@ -39,7 +39,7 @@ def reboot(
 ) -> tuple[Answers, build_parts.Problems]:
     """Reboot these. A guest loses its power only when its networks and volumes are there and libvirt has taken its definition.
 
-    :arg off: those that are only defined, and not started. :arg fresh: attachments that this run has connected with new credentials
+    :arg off: guests that are only defined, and not started. :arg fresh: attachments that this run has connected with new credentials
     Returns the outcomes of the module domain, and why instances failed.
     """
     ledger = action.open_ledger()

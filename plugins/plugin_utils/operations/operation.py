@@ -122,7 +122,7 @@ class InstanceOperation:
         }
 
     def _hosts_to_ask(self, tx: Transaction, selection: Selection, known: t.Collection[str]) -> set[str]:
-        """Return the hosts of instances that are as requested by the ledger: somebody else may have changed their guests."""
+        """Return the hosts of instances that are as requested by the ledger: their guests may have been changed by other means."""
         try:
             return flow.hosts_to_ask(tx, self.operation, selection, known)
         except errors.InvalidInput:  # the step that begins says so
@@ -139,7 +139,7 @@ class InstanceOperation:
             from ...module_utils.flows.attachments import moving
 
             places = {r.uuid: r.host for r in begun.rows if r.uuid in done.with_volumes}
-            # Its definition is written anew. A start would not know that the guest runs.
+            # Its definition is written again. A start would not know that the guest runs.
             anew = [] if self.work.sets_power else begun.rows
             gone = [r.uuid for r in anew if r.uuid in done.with_volumes and r.power_state == NOSTATE]
             unconnected = moving.adopt_unconnected(tx, places, self._connector, gone)
@@ -436,7 +436,7 @@ class InstanceOperation:
             )
             for i in unchanged
         ]
-        if not rows and self._registered().get("failed"):  # its error is told already
+        if not rows and self._registered().get("failed"):  # its error is reported already
             return []
         if not rows:
             return ["%s: no instance is selected." % self.operation.called]

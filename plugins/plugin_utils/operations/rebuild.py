@@ -101,7 +101,7 @@ class Rebuild(Work):
 
 
 def wanted(action: LedgerAction, image: str | None, follow_file: bool = False) -> Wanted:
-    """What instances are rebuilt as. :arg image: bootflow_rebuild_image. :arg follow_file: without it, each as the request has it
+    """Return the image, key and data that instances are rebuilt with. :arg image: bootflow_rebuild_image. :arg follow_file: without it, each as requested
 
     :raises ImageNotFound, InvalidRequest: it is not in the catalogue, or wrong there.
     """
@@ -242,7 +242,7 @@ class Rebuilding(BuildWork):
         return {}
 
     def _without_key(self) -> list[str]:
-        """The guests with a new root disk and no SSH host key on their drive: they make one themselves, which nobody here knows."""
+        """Return the guests with a new root disk and no SSH host key on their drive: they make one themselves, which is not known here."""
         settings = host_settings.of(self.action)
         rows = {u: self.builds[u].row for u in self.ended if u in self.builds}
         return [

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether hosts may have the images that their instances are rebuilt from, by the scheduler's settings.
+"""Check whether hosts may have the images that their instances are rebuilt from, by the scheduler's settings.
 
 Apart from rebuild, so that no other operation, and no rebuild without a new image, loads the scheduler.
 """

@@ -4,7 +4,7 @@
 
 """Guests of the current host that boot a rescue image, with their own disks behind it, and get their own definition back.
 
-The disk of a rescue and its config drive are files in the instance's folder, whatever the host's backend of local disks is: they are
+The disk of a rescue and its config drive are files in the instance's folder, with any backend of local disks: they are
 there for a while, and no claim counts them. source: Nova's libvirt driver (rescue, unrescue)
 """
 
@@ -153,7 +153,7 @@ def rescue(action: LedgerAction, uuids: t.Sequence[str]) -> tuple[Answers, build
 def _guests(
     action: LedgerAction, uuids: t.Sequence[str]
 ) -> tuple[list[Build], dict[str, list[Attached]], build_parts.Problems]:
-    """The guests with their volumes connected, and those that are gone or whose volumes are not there."""
+    """Return the guests with their volumes connected, the guests that are gone, and problems of missing volumes."""
     with contextlib.closing(action.open_ledger()) as ledger:
         builds, volumes, problems = ledger.inspect(hard_reboot.guests, uuids)
     if not action.check_mode:
@@ -261,7 +261,7 @@ def _parts(
     fetch: bool,
     uploads: t.Mapping[str, str] | None = None,
 ) -> tuple[Answers, list[_Rescue]]:
-    """All parts in one module: the outcomes of the guests, and those whose image is not on the host."""
+    """Build all parts in one module. Returns the outcomes of the guests, and the guests whose image is not on the host."""
     if not plans:
         return {}, []
     builds = [p.build for p in plans]

@@ -2,4 +2,4 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What every action of a run stands on: the ledger, the lease, hosts and their variables, results and tables."""
+"""Common ground of all actions of a run: the ledger, the lease, hosts and their variables, results and tables."""

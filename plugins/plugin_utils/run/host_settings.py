@@ -59,7 +59,7 @@ def values(action: OnHost, table: Table) -> Values:
 
 
 def named_hosts(action: OnHost, hosts: t.Sequence[str]) -> list[str]:
-    """Those of ``hosts``, the compute hosts, that bootflow_hosts names; all without it.
+    """Return the ``hosts``, of the compute hosts, that bootflow_hosts names; all without it.
 
     :raises ComputeHostNotFound: it names others.
     """
@@ -128,8 +128,8 @@ def check(hostvars: t.Mapping[str, t.Mapping[str, t.Any]], hosts: t.Iterable[str
 
 
 def check_common(action: OnHost) -> None:
-    """Check, on the controller, the settings that all hosts have (-e, group_vars/all): before anything is written for a wrong one. Those of
-    a single host are checked when it begins to work, and so are those that a template makes, which may need what only a host has.
+    """Check, on the controller, the settings that all hosts have (-e, group_vars/all): before anything is written for a wrong one. Settings of
+    a single host are checked when it begins to work, and so are settings made by a template, which may need what only a host has.
 
     :raises InvalidRequest: each value that does not fit.
     """
@@ -152,7 +152,7 @@ def _wrong(variables: t.Mapping[str, t.Any], host: str) -> Problems:
 
 
 def volume_group(host: Values) -> str:
-    """Where the disk backend keeps the disks; "" for files. :raises InvalidInput: it needs one, and none is set"""
+    """Return the volume group where the disk backend keeps the disks; "" for files. :raises InvalidInput: it needs one, and none is set"""
     if not STORE_TYPES[host.disk_backend].needs_group:
         return ""
     if not host.disk_volume_group:
@@ -164,7 +164,7 @@ def volume_group(host: Values) -> str:
 
 
 def libvirt_arguments(action: OnHost) -> dict[str, t.Any]:
-    """How modules connect to the current host's libvirt."""
+    """Return the arguments with which modules connect to the current host's libvirt."""
     host = of(action)
     return {"libvirt_uri": host.libvirt_uri, "libvirt_timeout": host.libvirt_timeout}
 
@@ -207,10 +207,10 @@ def resumes(action: OnHost, host: str) -> bool:
 
 
 def at_once(most: int, items: int) -> int:
-    """How many of ``items`` are worked on at once. :arg most: 0: all."""
+    """Return how many of ``items`` are worked on at once. :arg most: 0: all."""
     return max(1, min(most, items) if most > 0 else items)
 
 
 def workers(action: OnHost, builds: int) -> int:
-    """How many builds the current host works on at once: Nova's max_concurrent_builds, 0 for all."""
+    """Return how many builds the current host works on at once: Nova's max_concurrent_builds, 0 for all."""
     return at_once(of(action).max_concurrent_builds, builds)

@@ -4,8 +4,8 @@
 
 """The variables of many hosts at once.
 
-Ansible merges the variables of a host anew at each look into hostvars: 0.2 ms, a second for 5,000 hosts. Hosts of the same
-groups without variables of their own have the same settings, so the variables of one of them serve for all.
+Ansible merges the variables of a host again at each look into hostvars: 0.2 ms, a second for 5,000 hosts. Hosts of the same
+groups without own variables have the same settings, so the variables of one of them serve for all.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def of_host(hostvars: t.Mapping[str, Variables], host: str) -> Variables:
 
 
 def settings_of(hostvars: t.Any, hosts: t.Sequence[str]) -> dict[str, Variables]:
-    """host -> variables in which its settings (those of a compute host) and the names of ours are its own.
+    """Return host -> variables in which its settings (the settings of a compute host) and the names of ours are its own.
 
     The very same object stands for all hosts that differ in none of these; other variables in it may be another host's.
     """
@@ -101,7 +101,7 @@ def _is_wide(value: t.Any) -> bool:
 
 
 def _with_own(hostvars: t.Any, hosts: t.Sequence[str]) -> set[str]:
-    """Hosts that may have variables of ours that their groups do not give them, beside those of the inventory itself.
+    """Return the hosts that may have variables of ours that their groups do not give them, besides the variables of the inventory itself.
 
     :raises AttributeError: only Ansible's merging can tell.
     """

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which hosts of the ledger the inventory has: plays reach no other."""
+"""Hosts of the ledger that the inventory has: plays reach no other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def all_of(action: LedgerAction) -> set[str]:
 
 
 def reachable(action: LedgerAction, hosts: t.Iterable[str]) -> list[str]:
-    """Those of ``hosts`` that the inventory has."""
+    """Return the ``hosts`` that the inventory has."""
     there = all_of(action)
     return [h for h in hosts if h in there]
 
@@ -41,7 +41,7 @@ def in_inventory(action: LedgerAction, hosts: t.Iterable[str]) -> list[str]:
 
 
 def refuse_left_out(hosts: t.Iterable[str], within: t.Collection[str]) -> None:
-    """Called in the transaction that gives ``hosts`` work, to roll it back. :arg within: those of them that the limit of the run has
+    """Refuse to give work to ``hosts`` that the limit leaves out. Called in the transaction to roll back. :arg within: hosts within the limit
 
     :raises InvalidInput: the limit leaves out one: Ansible would skip its tasks, and nothing would be done there.
     """

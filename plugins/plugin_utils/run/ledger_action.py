@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What every ledger-side action shares: options with variables behind them, the run's identity, errors as results.
+"""Common ground of all ledger-side actions: options with variables behind them, the run's identity, errors as results.
 
 Ledger-side modules are action plugins: they run in the controller's process, where the database drivers and the facts of
 the fleet are. An option that is not given is read from the variable that its argument names, so that a playbook run,
@@ -113,7 +113,7 @@ def read_settings(
 
 
 class Beside:
-    """The host of an action by a connection of its own, so that it is asked for something while the action's own one is in use."""
+    """The host of an action by its own connection, so that a program can run there while the action's connection is in use."""
 
     def __init__(self, action: ActionBase):
         self._action = copy.copy(action)
@@ -123,12 +123,12 @@ class Beside:
         self._action._connection.become = copy.copy(action._connection.become)
 
     def output(self, words: t.Sequence[str]) -> str:
-        """What a program prints there. :raises AnsibleError: the host is not reached"""
+        """Return the output of a program there. :raises AnsibleError: the host is not reached"""
         return str(self._action._low_level_execute_command(shlex.join(words))["stdout"])
 
 
 class Ports:
-    """What an action reaches outside of itself: people, variables, hosts, the ledger, this run. Tests hand in their own."""
+    """Interfaces of an action to the outside: people, variables, hosts, the ledger, this run. Tests hand in their own."""
 
     def __init__(self, action: ActionBase):
         self._action = action
@@ -199,7 +199,7 @@ class Ports:
         return [sys.executable, *syncs.command(sys.argv, context.CLIARGS)]
 
     def run_python(self, variables: t.Mapping[str, t.Any], paths: t.Sequence[str] = ()) -> set[str]:
-        """Start Python on the host of ``variables``, and nothing more. Returns those of ``paths`` that are there."""
+        """Start Python on the host of ``variables``, and nothing more. Returns the ``paths`` that are there."""
         interpreter = str(self.template(variables.get("ansible_python_interpreter") or ""))
         # Without a path Ansible has not found the interpreter yet: any program shows that the host answers.
         commands = ["%s -IS -c pass" % interpreter] if interpreter.startswith("/") else []
@@ -221,7 +221,7 @@ class Ports:
         drivers.remember(address.url)
 
     def folder(self) -> Path:
-        """The path of a folder that the tasks of this ansible-playbook process share, and nobody else."""
+        """Return the path of a folder that only the tasks of this ansible-playbook process share."""
         return Path(constants.DEFAULT_LOCAL_TMP) / "bootflow"
 
     def context(self, actor: str, **settings: t.Any) -> Context:
@@ -318,7 +318,7 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
         return self.ports.template(value)
 
     def check_settings(self, problems: Problems) -> None:
-        """Settings beside the options: what is wrong with them is reported together with the options that do not fit."""
+        """Check settings that are not options: their problems are reported together with options that do not fit."""
 
     def _check_others(self, options: dict[str, t.Any], problems: Problems) -> None:
         self.options = options
@@ -400,7 +400,7 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
         return address
 
     def _refuse_unmeant_ledger(self) -> None:
-        """:raises InvalidInput: nobody said which ledger, and Ansible read no inventory that could have said it."""
+        """:raises InvalidInput: no ledger is named, and Ansible read no inventory that could have named it."""
         if self._task.args.get("ledger_url") is not None or self.task_vars.get("bootflow_ledger_url") is not None:
             return
         if self.task_vars.get("groups") is not None and not self.task_vars["groups"].get("all"):
@@ -472,11 +472,11 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
         return list(self.task_vars.get("groups", {}).get(group, []))
 
     def hosts_to_use(self) -> list[str]:
-        """The compute hosts that this run may place instances on: those of bootflow_hosts, within the limit of the run."""
+        """Return the compute hosts that this run may place instances on: the hosts of bootflow_hosts, within the limit of the run."""
         return self.within_limit(host_settings.named_hosts(self, self.compute_hosts()))
 
     def within_limit(self, hosts: t.Sequence[str]) -> list[str]:
-        """Those of ``hosts`` that plays of this run can reach: all, unless ansible-playbook has a limit."""
+        """Return the ``hosts`` that plays of this run can reach: all, unless ansible-playbook has a limit."""
         if self.options.get("run_limit"):
             limit = self.task_vars["ansible_play_hosts_all"]
         else:
@@ -521,7 +521,7 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
     def probe(self, paths: t.Sequence[str] = ()) -> set[str]:
         """Find out whether the current host answers, for a module that may take much longer than an answer.
 
-        :arg paths: files on the host. Returns those that are there.
+        :arg paths: files on the host. Returns the paths that are there.
         :raises HostTimeout: not within bootflow_work_timeout. :raises HostUnreachable: the connection failed.
         """
         seconds = host_settings.values(self, TIME_LIMITS).work_timeout
@@ -572,7 +572,7 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
         return result
 
     def _show_tracebacks(self, name: str, host: str, failed: t.Iterable[t.Mapping[str, t.Any]]) -> None:
-        """Of unexpected errors of a module, at -vvv."""
+        """Print the tracebacks of unexpected errors of a module, at -vvv."""
         for frames in dict.fromkeys(str(each["traceback"]) for each in failed if each.get("traceback")):
             self._display.vvv(legible("%s:\n%s" % (name, frames)), host=host)
 

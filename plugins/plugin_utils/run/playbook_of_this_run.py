@@ -36,7 +36,7 @@ def is_alone() -> bool:
 
 
 def in_playbooks(part: t.Any) -> bool:
-    """Whether a play or task of Ansible is written in a playbook of this collection, whoever imports it."""
+    """Whether a play or task of Ansible is written in a playbook of this collection, also when another playbook imports it."""
     return _path(part).startswith(PLAYBOOKS)
 
 
@@ -65,8 +65,8 @@ def left_out_by_tags(task: t.Any, variables: t.Mapping[str, t.Any]) -> str:
         or not in_playbooks(task)
     ):
         return ""
-    # Ansible has put the tags of all that the task is in to its own. The tasks after it have those of the block and of the play, which
-    # has those of whoever imports it.
+    # Ansible has put the tags of all that the task is in to its own. The tasks after it have the tags of the block and of the play,
+    # which has the tags of the import.
     following = task.copy()
     following._tags = list({*task._parent.tags, *task.get_play().tags})
     if following.evaluate_tags(only, skip, dict(variables)):

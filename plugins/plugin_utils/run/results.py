@@ -22,7 +22,7 @@ OF_A_GUEST = ("name", "uuid", "project", "host", "vm_state", "addresses")
 
 
 def statistics(instances: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, t.Any]:
-    """The instances as a custom statistic of the run, which the strategy reads from a result as those of set_stats."""
+    """Return the instances as a custom statistic of the run, which the strategy reads from a result as it reads statistics of set_stats."""
     guests = [{name: view[name] for name in OF_A_GUEST} for view in instances]
     return {"ansible_stats": {"data": {"bootflow_guests": guests}, "per_host": False, "aggregate": False}}
 
@@ -49,7 +49,7 @@ def module_error(name: str, host: str, result: t.Mapping[str, t.Any]) -> errors.
 
 
 def _signal_of(result: t.Mapping[str, t.Any]) -> signal.Signals | None:
-    """Which ended a module that gave no answer, or only a part of one. Shells say 128 + its number, Python the negative number."""
+    """Return the signal that ended a module without a whole answer. Shells say 128 + its number, Python the negative number."""
     rc = result.get("rc") if "module_stdout" in result else None
     if not isinstance(rc, int):
         return None
@@ -66,13 +66,13 @@ def _has_no_python(result: t.Mapping[str, t.Any]) -> bool:
 
 
 def traceback_of(result: t.Mapping[str, t.Any]) -> str:
-    """Of a module that ended with an exception: Ansible has it in an object, with the traceback in its event."""
+    """Return the traceback of a module that ended with an exception: Ansible has it in an object, with the traceback in its event."""
     found = result.get("exception")
     return str(getattr(getattr(found, "event", None), "formatted_traceback", None) or "")
 
 
 def _last_words(result: t.Mapping[str, t.Any]) -> str:
-    """What Python or the shell wrote last instead of an answer. SSH says what it wrote itself last of all."""
+    """Return the last output of Python or the shell instead of an answer. SSH writes its own message last of all."""
     for stream in ("module_stderr", "module_stdout"):
         lines = [line.strip() for line in str(result.get(stream) or "").splitlines()]
         said = [line for line in lines if line and not re.fullmatch("(Shared c|C)onnection to .* closed[.]", line)]
@@ -132,7 +132,7 @@ def diff(of: str, before: str, after: str) -> dict[str, str]:
 
 
 def item_lines(items: t.Iterable[t.Mapping[str, t.Any]], reasons: bool = True) -> list[str]:
-    """What became of items, on which hosts they were tried before, and what to do: once for all with the same fate.
+    """Return lines with the fate of items, the hosts they were tried on before, and the remedy: once for all with the same fate.
 
     :arg reasons: false: only the code of each error.
     """

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the tasks of a run know of its lease, without asking the ledger: since when it has never been over, and until when it lasts.
+"""Knowledge that the tasks of a run have of its lease, without asking the ledger: since when it has never been over, and until when it lasts.
 
 A run that stands still (its controller sleeps, is stopped, or cannot reach the ledger) loses its lease, and others take over what it had. When
-it goes on in the middle of a task, what that task read in the ledger before is not true any more. So hosts get nothing from it
+it continues in the middle of a task, what that task read in the ledger before is not true any more. So hosts get nothing from it
 that rests on such a reading: see LedgerAction.check_lease().
 """
 
@@ -50,7 +50,7 @@ class RunLease:
             file.truncate()
 
     def left(self, now: float) -> float:
-        """How many seconds the lease lasts, as far as this machine knows."""
+        """Return how many seconds the lease lasts, by this machine's clock."""
         known = self._known()
         return known[1] - now if known is not None else 0.0
 

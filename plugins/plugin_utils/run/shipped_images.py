@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The images that the collection knows by name: inventory/images.yml, under those of bootflow_images."""
+"""The images that the collection knows by name: inventory/images.yml, with lower precedence than bootflow_images."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def shipped() -> tuple[t.Mapping[str, t.Any], ...]:
 
 
 def with_shipped(images: t.Any) -> t.Any:
-    """The images of the inventory, and those of the collection whose names and ids it does not have.
+    """Return the images of the inventory, and the images of the collection whose names and ids the inventory does not have.
 
     :arg images: bootflow_images: a list of mappings, or a mapping keyed by name.
     """

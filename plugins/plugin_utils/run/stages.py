@@ -92,7 +92,7 @@ class Stages:
         return int(self.result(self.begins).get("attempt", 1))
 
     def mark(self, stage: str) -> dict[str, t.Any]:
-        """Return the fields that tell the result of a host from those of other stages and rounds."""
+        """Return the fields that distinguish the result of a host from results of other stages and rounds."""
         return {"phase": stage, "attempt": self.attempt()}
 
     def is_current(self, result: t.Mapping[str, t.Any], stage: str) -> bool:
@@ -159,7 +159,7 @@ class Stages:
         if rows:
             title = "Would %s (nothing is touched):" if self.action.check_mode else "%s:"
             lines = [title % self.called, *tables.table(head, rows), *more]
-        elif self.result(self.begins).get("failed"):  # its error was told, and the playbook went on
+        elif self.result(self.begins).get("failed"):  # its error was reported, and the playbook continued
             return
         tables.show(self.action.ports.display, lines)
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The playbook power_sync, run by a playbook that goes on meanwhile: with the same inventory, variables, users and keys."""
+"""The playbook power_sync, run by a playbook that continues meanwhile: with the same inventory, variables, users and keys."""
 
 from __future__ import annotations
 

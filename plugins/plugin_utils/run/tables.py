@@ -103,7 +103,7 @@ def addresses(view: t.Mapping[str, t.Any]) -> str:
 
 
 def history_table(view: t.Mapping[str, t.Any]) -> list[str]:
-    """What happened to an instance, by time."""
+    """Return the history of an instance, by time."""
     rows = [
         (
             a["start_time"],
@@ -177,7 +177,7 @@ def _of_fault(text: str | None, faults: t.Mapping[str, str]) -> str:
 
 
 def _beginnings(notifications: t.Sequence[t.Mapping[str, t.Any]]) -> set[tuple[str, str]]:
-    """Moment and name of those that came before any other of their moment, and tell of a beginning. These stand before its steps."""
+    """Return moment and name of the notifications that came first in their moment and announce a beginning. They stand before its steps."""
     over: set[str] = set()
     found: set[tuple[str, str]] = set()
     for each in notifications:
@@ -200,7 +200,7 @@ def _result(step: t.Mapping[str, t.Any], name: str) -> str:
 
 
 def _moved(move: t.Mapping[str, t.Any]) -> str:
-    """Where a move leads, and from which flavor to which."""
+    """Return source and target host of a move, and its old and new flavor."""
     other = move["old_flavor"] != move["new_flavor"]
     said = "to %s%s" % (move["dest_compute"], ", %(old_flavor)s -> %(new_flavor)s" % move if other else "")
     if move["status"] != RUNNING or "progress" not in move:
@@ -242,18 +242,18 @@ def hypervisor_table(views: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
 
 
 def _state(view: t.Mapping[str, t.Any]) -> str:
-    """Up or down where the host or an administrator said so, unknown of a host that was not asked for long, or never."""
+    """Return up or down where the host or an administrator said so, unknown for a host that has not reported for long, or never."""
     return str(view["state"]) if view["state_known"] else "unknown"
 
 
 def _room(view: t.Mapping[str, t.Any], name: str) -> str:
-    """What is free of a host's resource and what there is of it, with the ratio where more is given out than there is."""
+    """Return the free and the total amount of a host's resource, with the ratio where more is given out than there is."""
     ratio = view[name + "_ratio"] or 1.0
     return "%d/%d%s" % (view[name + "_free"], view[name], " x%.10g" % ratio if ratio > 1 and view[name] else "")
 
 
 def amount(size: float) -> str:
-    """Bytes in the largest binary unit of which there is one or more: 1.4 GiB."""
+    """Return bytes in the largest binary unit that is not larger than the amount: 1.4 GiB."""
     for unit in ("bytes", "KiB", "MiB", "GiB", "TiB"):
         if size < 1024 or unit == "TiB":
             break

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How long a host may take for a module, and what ends the wait for one that does not answer at all."""
+"""Time limits of a host for a module, and the end of the wait for one that does not answer at all."""
 
 from __future__ import annotations
 

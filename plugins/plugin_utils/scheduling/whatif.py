@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The question of what-if: how many more instances fit, and where those of a lost host would go. Nothing is written."""
+"""The question of what-if: how many more instances fit, and where the instances of a lost host would go. Nothing is written."""
 
 from __future__ import annotations
 

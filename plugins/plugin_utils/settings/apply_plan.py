@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the bootflow.compute authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the tasks of the playbook apply tell each other."""
+"""Data that the tasks of the playbook apply hand to each other."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PLANNED, BEGUN = "bootflow_apply_planned", "bootflow_apply_begun"
 
 
 def registered(action: LedgerAction, name: str) -> t.Mapping[str, t.Any]:
-    """What a task on the controller returned before."""
+    """Return the earlier result of a task on the controller."""
     return t.cast("t.Mapping[str, t.Any]", action.task_vars["hostvars"][CONTROLLER].get(name) or {})
 
 

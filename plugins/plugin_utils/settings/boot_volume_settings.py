@@ -31,9 +31,9 @@ def makes_volumes(requests: t.Iterable[ServerRequest]) -> bool:
 
 
 def accept_options(action: LedgerAction, request: BootRequest) -> AcceptOptions:
-    """What the request is accepted with.
+    """Return the options that the request is accepted with.
 
-    :raises InvalidRequest: volumes are to be made, and a setting of theirs is wrong.
+    :raises InvalidRequest: volumes are to be made, and a setting of volumes is wrong.
     """
     made = makes_volumes(request.requests)
     if made:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What compute hosts reported in this playbook, where check mode keeps it out of the ledger."""
+"""Reports of compute hosts in this playbook, where check mode keeps them out of the ledger."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def of_this_run(action: LedgerAction) -> dict[str, t.Mapping[str, t.Any]]:
 
 
 def instances_in(report: t.Mapping[str, t.Any]) -> set[str]:
-    """The UUIDs of which a host reported a domain, a folder or logical volumes, less those that it was cleaned of after that."""
+    """Return the UUIDs for which a host reported a domain, a folder or logical volumes, less instances removed from it after that."""
     node = report.get("compute_node") or {}
     found = {
         *(d["uuid"] for d in node.get("domains") or ()),

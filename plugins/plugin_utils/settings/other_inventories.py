@@ -88,7 +88,7 @@ def _later(path: str) -> list[str]:
 
 
 def _after(source: str, path: str) -> tuple[bool, list[str]]:
-    """Whether a source is the file or a folder with it, and what Ansible reads of the source after the file."""
+    """Return whether a source is the file or a folder with it, and the files that Ansible reads of the source after it."""
     if source == path:
         return True, []
     if not os.path.isdir(source):
@@ -102,7 +102,7 @@ def _after(source: str, path: str) -> tuple[bool, list[str]]:
 
 
 def _sources() -> list[str]:
-    """The sources of the run: those of the manager that is reading, as also programs without a command line have one."""
+    """Return the sources of the run: the sources of the manager that is reading, as also programs without a command line have one."""
     frame: t.Any = sys._getframe()
     while frame is not None:
         manager = frame.f_locals.get("self")

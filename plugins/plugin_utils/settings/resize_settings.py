@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What resizes and cold migrations are begun with, from the options of an action."""
+"""Settings that resizes and cold migrations begin with, from the options of an action."""
 
 from __future__ import annotations
 

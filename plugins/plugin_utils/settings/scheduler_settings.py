@@ -34,7 +34,7 @@ from ..run.ledger_action import LedgerAction
 
 
 class Reading(t.NamedTuple):
-    """What the scheduler reads: names of the filters and weighers, and the hints they read."""
+    """Input of the scheduler: names of the filters and weighers, and the hints they read."""
 
     filters: tuple[str, ...]
     weighers: tuple[str, ...]
@@ -103,7 +103,7 @@ def scheduler_options(action: LedgerAction, now: float, explain: bool = False) -
 
 
 def settings_of_users(action: LedgerAction) -> tuple[Setting, ...]:
-    """What the user's own filters declare; nothing where a file of theirs cannot be loaded, which check() reports."""
+    """Return the settings that the user's own filters declare; none where one of their files cannot be loaded, which check() reports."""
     given = SCHEDULER.named("filter_dirs").read(action.variable("bootflow_filter_dirs"))
     try:
         found = load_user_classes(filter_dirs(action) if given is None else given)
@@ -174,7 +174,7 @@ def unread(action: LedgerAction, aggregates: t.Iterable[Aggregate]) -> list[str]
 
 
 def filter_dirs(action: LedgerAction) -> list[str]:
-    """The folders with filters of the user; the one beside the inventory need not be there."""
+    """Return the folders with filters of the user; the one next to the inventory need not be there."""
     given = action.options.get("filter_dirs")
     if given is not None:
         return list(given)

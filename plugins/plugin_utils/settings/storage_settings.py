@@ -48,7 +48,7 @@ def of_host(action: host_settings.OnHost, host: str) -> list[dict[str, t.Any]]:
 
 
 def check(hostvars: t.Mapping[str, t.Any], hosts: t.Iterable[str], problems: Problems) -> None:
-    """Add to ``problems`` whatever of the storage hosts' settings no volume could be made with."""
+    """Add to ``problems`` all settings of the storage hosts that no volume could be made with."""
     for host in hosts:
         _read(host_variables.of_host(hostvars, host), host, problems)
 
@@ -59,7 +59,7 @@ def of(action: host_settings.OnHost) -> Values:
 
 
 def workers(action: host_settings.OnHost, volumes: int) -> int:
-    """How many volumes the current host copies or wipes at once; 0 for all."""
+    """Return how many volumes the current host copies or wipes at once; 0 for all."""
     return host_settings.at_once(of(action).max_concurrent_volumes, volumes)
 
 
@@ -146,7 +146,7 @@ def _backend(fields: Fields, variables: t.Mapping[str, t.Any], host: str) -> dic
 
 
 def _portals(fields: Fields, variables: t.Mapping[str, t.Any], host: str) -> list[str]:
-    """Where the entry names none: at the host's address."""
+    """Return the portals of the entry, or one at the host's address if it names none."""
     if fields.raw("portals"):
         return []
     for address in (variables.get("bootflow_storage_ip"), variables.get("ansible_host"), host):

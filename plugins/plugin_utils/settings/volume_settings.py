@@ -93,7 +93,7 @@ def scheduler_options(
 
 
 def of(o: t.Mapping[str, t.Any]) -> VolumeSettings:
-    """What the ledger reads requests with. :raises InvalidRequest: all errors of the types, images and names of quotas."""
+    """Return the settings that the ledger reads requests with. :raises InvalidRequest: all errors of the types, images and names of quotas."""
     problems = Problems()
     types = _volume_types(o, problems)
     _check_quota_words(o["quotas"], problems)
@@ -138,7 +138,7 @@ def configurations(action: LedgerAction) -> dict[str, list[dict[str, t.Any]]]:
 
 @contextlib.contextmanager
 def told_in_order() -> t.Iterator[None]:
-    """Errors of a request in the order of its entries, those of all of it last. :raises InvalidRequest: of the block"""
+    """Sort errors of a request by its entries; errors of the whole request come last. :raises InvalidRequest: of the block"""
     try:
         yield
     except errors.InvalidRequest as e:

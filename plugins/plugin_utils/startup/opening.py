@@ -50,7 +50,7 @@ def _found(tx: Transaction, url: str) -> _Found:
 
 
 def opened(action: LedgerAction, use_reserve: bool = False) -> dict[str, t.Any]:
-    """What is reported of it: the result of the module bootflow.compute.ledger. In check mode nothing is written.
+    """Return the result of the module bootflow.compute.ledger. In check mode nothing is written.
 
     :arg use_reserve: give up the file that keeps room for the ledger, if its disk is full.
     :raises InvalidRequest: a setting is wrong. :raises BootflowError: the ledger cannot be opened, or is of a newer version.
@@ -111,7 +111,7 @@ def opened(action: LedgerAction, use_reserve: bool = False) -> dict[str, t.Any]:
 def _lines(
     shown: str, before: str | None, after: str, todo: t.Sequence[t.Mapping[str, str]], rehearsal: bool
 ) -> list[str]:
-    """What was done to the ledger, which is always named: a person may have meant another one."""
+    """Return lines on what was done to the ledger, which is always named: a person may have meant another one."""
     if not todo:
         return ["The ledger %s is at revision %s, the newest." % (shown, after)]
     if before is None:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the next tasks need is loaded while the current one works: Ansible's main process would only wait for its worker.
+"""Loads the code of the next tasks while the current one works: Ansible's main process would only wait for its worker.
 
 Ansible loads an action in its main process before it forks the worker that runs it. An action names here, as it is loaded, what is to be
 loaded after that fork. It takes no time where a second core is idle. A boot with nothing to do loads what it does not need: 0.1 s of processor.
@@ -69,7 +69,7 @@ def _load_wanted() -> None:
         if isinstance(each, str):
             optional_import(each)
         else:
-            with contextlib.suppress(Exception):  # whoever needs it finds out
+            with contextlib.suppress(Exception):  # an error is seen where the module is used
                 each()
 
 

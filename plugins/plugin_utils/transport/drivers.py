@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The driver of the ledger's database is loaded once, by Ansible's main process, and not anew by each task that it forks.
+"""Loads the driver of the ledger's database once, in Ansible's main process, instead of in each task that it forks.
 
 psycopg takes a tenth of a second, of a boot with some ten tasks. Which database it is, only tasks know: the first one leaves it in
 ANSIBLE_HOME for the next runs. What is wrong there costs time and nothing else, as a task loads what it needs and does not find.
@@ -34,7 +34,7 @@ def load() -> None:
 
 
 def remember(url: str) -> None:
-    """Of the ledger of this run, for the next one."""
+    """Remember the driver of this run's ledger for the next run."""
     kind = SQLITE if url_is_sqlite(url) else POSTGRESQL
     if kind == (_last() or SQLITE):
         return

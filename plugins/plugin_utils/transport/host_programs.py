@@ -4,8 +4,8 @@
 
 """Modules that actions run on hosts, as programs without Ansible's library (module_utils/hosts/os/program.py).
 
-The files of a module are those that Ansible found when it packed it (packed_modules.py); the program is kept beside what Ansible packed. How a
-module gets to a host, who it runs as and how its answer is read stay Ansible's: only what is sent is another.
+The files of a module are the files that Ansible found when it packed it (packed_modules.py); the program is kept next to the packed module. Ansible
+decides how a module gets to a host, who it runs as and how its answer is read: only the transmitted code is different.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SUFFIX = ".program"
 PROFILE = "legacy"  # how Ansible writes arguments and reads answers of modules
 COLLECTIONS = "ansible_collections/"
 PROGRAM = "ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.program"
-# What reads from web servers is Ansible's, in a process of its own that loads it from a file.
+# The code that reads from web servers is Ansible's, in its own process that loads it from a file.
 READS_THE_WEB = "ansible_collections/bootflow/compute/plugins/module_utils/hosts/images/web.py"
 # Settings by which Ansible looks for an interpreter on the host.
 DISCOVERED = ("auto", "auto_legacy", "auto_silent", "auto_legacy_silent")
@@ -66,9 +66,9 @@ program.run(program.Files(codes, sources, parts['magic']), parts['module'], ARGU
 def built(
     action: ActionBase, module: str, arguments: t.Mapping[str, t.Any], task_vars: t.Mapping[str, t.Any]
 ) -> tuple[t.Any, str] | None:
-    """What ActionBase._configure_module() returns; None where Ansible itself has to pack the module, or find Python on the host.
+    """Return the result of ActionBase._configure_module(); None where Ansible itself has to pack the module, or find Python on the host.
 
-    :arg module: its FQCN. :arg arguments: with those that Ansible adds.
+    :arg module: its FQCN. :arg arguments: including the ones that Ansible adds.
     """
     interpreter = _interpreter(action, task_vars)
     if interpreter is None or action._task.delegate_to or constants.DEFAULT_KEEP_REMOTE_FILES:
@@ -110,7 +110,7 @@ def make_ready(module: str) -> None:
 def may_read_the_web(arguments: t.Mapping[str, t.Any]) -> bool:
     """Whether a module with these arguments may fetch an image by its URL."""
     images = arguments.get("images") or ()
-    if not isinstance(images, (list, tuple)):  # compute_unused is told whether to look at them, and fetches none
+    if not isinstance(images, (list, tuple)):  # compute_unused gets a flag whether to look at them, and fetches none
         return False
     images = [i for i in images if i["id"] not in (arguments.get("uploads") or ())]
     return bool(arguments.get("fetch", True)) and any(image.get("url") for image in images)

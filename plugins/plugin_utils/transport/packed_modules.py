@@ -6,10 +6,10 @@
 
 Ansible itself keeps a packed module until its run ends, in a folder of the run. A copy of that file in ANSIBLE_HOME is put there when
 a run first needs the module, as long as nothing that is packed has changed. Where anything of it is not as expected, Ansible packs.
-Each file is kept with its checksum: one of which a power failure has left a part is packed again.
+Each file is kept with its checksum: a file that a power failure has cut off is packed again.
 
 The copy also has the byte code of its files, made by the controller's Python: a host with the same version of Python (3.11, say) need not compile
-them each time, some 0.2 s of its processor; another version finds the sources beside.
+them each time, some 0.2 s of its processor; another version finds the sources next to them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ PACKERS = (
 )  # what gives what is kept its form
 FOLDER = "bootflow-modules"  # in ANSIBLE_HOME
 CACHE_OF_RUN = "ansiballz_cache"  # Ansible's own folder, in its temporary folder of the run
-OTHERS = (".lock", ".part", ".program")  # beside what Ansible packed
+OTHERS = (".lock", ".part", ".program")  # in addition to what Ansible packed
 CHECKSUM = 4  # bytes before the content of a kept file
 # Of files that are kept: this one, and that of another installation of the collection with the same ANSIBLE_HOME.
 STATES = 2
@@ -79,7 +79,7 @@ def kept(module: str) -> t.Iterator[None]:
 
 
 def path_of(module: str) -> Path | None:
-    """The file that an earlier run packed of this module, with byte code; None: there is none, or Ansible packs anew."""
+    """Return the file that an earlier run packed of this module, with byte code; None: there is none, or Ansible packs again."""
     with contextlib.suppress(OSError):
         folder = _folder()
         if folder is not None:
@@ -88,7 +88,7 @@ def path_of(module: str) -> Path | None:
 
 
 def read(path: Path) -> bytes | None:
-    """What write() kept there. None: nothing, or not all of it."""
+    """Return the content that write() kept there. None: nothing, or not all of it."""
     with contextlib.suppress(OSError):
         kept_there = path.read_bytes()
         content = kept_there[CHECKSUM:]
@@ -129,7 +129,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def _with_byte_code(packed: bytes) -> bytes:
-    """:arg packed: the file that Ansible keeps, a pickled object with a zip file in base64. Returns it with a .pyc beside each .py."""
+    """:arg packed: the file that Ansible keeps, a pickled object with a zip file in base64. Returns it with a .pyc next to each .py."""
     try:
         module = pickle.loads(packed)
         archive = base64.b64decode(module.zip_data)
@@ -157,7 +157,7 @@ def _compiled(archive: bytes) -> bytes:
             both.writestr(entry, content)
             if entry.filename.endswith(".py"):
                 code = compile(content, entry.filename, "exec", dont_inherit=True)
-                # PEP 552: an unchecked hash, because the zip file holds both and nobody changes one of them.
+                # PEP 552: an unchecked hash, because the zip file holds both and neither is changed later.
                 head = importlib.util.MAGIC_NUMBER + UNCHECKED_HASH + importlib.util.source_hash(content)
                 both.writestr(
                     zipfile.ZipInfo(entry.filename + "c", entry.date_time),
@@ -168,7 +168,7 @@ def _compiled(archive: bytes) -> bytes:
 
 
 def _folder() -> Path | None:
-    """Where modules are kept that are packed of the files as they are now; None: nowhere. Those of older files are removed."""
+    """Return the folder of modules that are packed of the files as they are now; None: nowhere. Packed modules of older files are removed."""
     if any(os.path.isdir(path) for path in constants.DEFAULT_MODULE_UTILS_PATH or ()):
         return None  # files of the user may be packed with ours
     above = Path(constants.config.get_config_value("ANSIBLE_HOME")) / FOLDER
@@ -184,7 +184,7 @@ def _folder() -> Path | None:
 
 
 def _only_ours(folder: Path) -> bool:
-    """Whether nobody else can put a file there, which would run on the hosts."""
+    """Whether no other user can put a file there, which would run on the hosts."""
     found = folder.lstat()
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
 

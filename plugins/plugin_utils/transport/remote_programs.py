@@ -15,8 +15,8 @@ from ansible.plugins.loader import connection_loader
 
 from ...module_utils.core import errors
 
-# The first value that ssh is given counts. A connection that lasts has nothing to do with those that tasks share, and finds out that a host
-# is gone; nobody is there to answer a question.
+# The first value that ssh is given counts. A connection that lasts has nothing to do with connections that tasks share, and finds out that a
+# host is gone; no person can answer a question there.
 OWN = ("ControlMaster=no", "ControlPath=none", "ServerAliveInterval=10", "ServerAliveCountMax=2", "BatchMode=yes")
 
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a storage host exports: targets that are to be there, and targets that are to go.
+"""Exports of a storage host: targets that are to be there, and targets that are to go.
 
 An export that fails never fails its neighbours; a host that does not answer fails them all, and the play never.
 """
@@ -68,7 +68,7 @@ def _made(exports: t.Sequence[Export]) -> dict[str, t.Any]:
 
 
 def _present(exports: t.Sequence[Export], logins: list[dict[str, str]]) -> dict[str, t.Any]:
-    """:arg logins: those with new credentials; the others' are theirs, and only known to whoever made them."""
+    """:arg logins: logins with new credentials; other credentials are only known to the run that made them."""
     first = exports[0]
     new = {names.normal_name(login["initiator"]) for login in logins}
     keep = {name for export in exports for name in export.keep if names.normal_name(name) not in new}

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What storage hosts tell of their backends: as the result of a task, and as what the ledger takes."""
+"""Reports of storage hosts on their backends: as the result of a task, and as the ledger takes them."""
 
 from __future__ import annotations
 

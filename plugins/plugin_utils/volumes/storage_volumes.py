@@ -34,7 +34,7 @@ def work_on(action: LedgerAction, works: t.Sequence[BackendWork]) -> dict[str, W
                 continue
             except errors.BootflowError as e:
                 problem = e
-            except Exception as e:  # whatever it is: the other backends go on, and the play too
+            except Exception as e:  # any exception: the other backends continue, and the play too
                 problem = action.unexpected(e)
             if isinstance(problem, errors.HostUnreachable):
                 unreachable = problem
@@ -68,7 +68,7 @@ def _backend(action: LedgerAction, work: BackendWork) -> WorkResult:
         "clear_size_mb": c["volume_clear_size_mb"],
         "workers": storage_settings.workers(action, len(work.volumes)),
     }
-    # What is a file of the controller alone is uploaded, but not before the backend said that it has no copy of its own.
+    # A file of the controller alone is uploaded, but not before the backend reported that it has no copy.
     here = {i.id for i in images.values() if i.path and not i.url and not local}
     cached = c["provisioning"] == THIN and c["image_cache"]
     waiting = [v for v in work.volumes if v.get("image_id") in here]

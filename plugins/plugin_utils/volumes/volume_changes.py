@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the actions attach_volume and detach_volume share: begun in the ledger, finished in the ledger, hosts in between."""
+"""Common parts of the actions attach_volume and detach_volume: begun in the ledger, finished in the ledger, hosts in between."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ View = t.Mapping[str, t.Any]
 
 
 def volume_table(views: t.Sequence[View]) -> list[str]:
-    """What volume_create ends with, and volume_list begins with."""
+    """Return the table that volume_create ends with, and volume_list begins with."""
     head = ("VOLUME", "ID", "SIZE_GB", "STATUS", "TYPE", "BOOTABLE", "BACKEND", "ATTACHED_TO")
     rows = [
         (

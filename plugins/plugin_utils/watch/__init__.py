@@ -2,4 +2,4 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What hosts tell by themselves, and what follows from it."""
+"""Events that hosts report by themselves, and what follows from them."""

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A file or named pipe that gets one line of JSON after the other. Who reads the pipe slowly, or not at all, holds nobody up."""
+"""A file or named pipe that gets one line of JSON after the other. A slow or missing reader of the pipe does not stop the writer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHORT = "Give bootflow_watch_events_file a file or named pipe that can be writte
 
 
 class EventsFile:
-    """As a context. A named pipe is waited for until somebody opens it.
+    """As a context. A named pipe is waited for until a reader opens it.
 
     :raises InvalidInput: from each method: the file cannot be written.
     """
@@ -47,13 +47,13 @@ class EventsFile:
         return bool(self._begun or self._waiting)
 
     def is_read(self) -> bool:
-        """Whether somebody reads the pipe; true for a file."""
+        """Whether the pipe has a reader; true for a file."""
         poll = select.poll()
         poll.register(self._file, 0)
         return not poll.poll(0)
 
     def add(self, entries: t.Iterable[t.Mapping[str, t.Any]]) -> None:
-        """Write them as soon as somebody reads. Where too many wait, those that wait are left out, and it is ``full``."""
+        """Write the entries as soon as the file is read. Where too many wait, the waiting ones are left out, and it is ``full``."""
         self._waiting += ((json.dumps(entry) + "\n").encode() for entry in entries)
         self.write()
         if len(self._waiting) > MOST_WAITING:
@@ -61,7 +61,7 @@ class EventsFile:
             self.full = True
 
     def write(self) -> None:
-        """What waits, as far as it is read now. :raises BrokenPipeError: who read it is gone."""
+        """Write the waiting entries, as far as the file is read now. :raises BrokenPipeError: the reader is gone."""
         while self.waits:
             line = self._begun or self._waiting.popleft()
             try:

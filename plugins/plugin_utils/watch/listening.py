@@ -4,7 +4,7 @@
 
 """Listeners on compute hosts: one connection each, in one process, which is kept up for as long as it takes.
 
-A listener tells of an event as it happens. Before anything is made of it the host is asked for the state of the guest now, and the
+A listener reports an event as it happens. Before anything follows from it the host is asked for the state of the guest now, and the
 moment before that question is the time of the answer: only the controller's clock counts.
 """
 
@@ -37,7 +37,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds until a listener that ended is
 SILENCE = 35.0  # seconds: a listener says every ten that it is alive, and answers at once
 STEADY = 120.0  # seconds after which a listener that ends is one that worked
 STARTING = 20  # at once
-MOST_NAMED = 500  # guests in a question; beyond that all are asked for
+MOST_NAMED = 500  # guests in a question; beyond that all are queried
 ERRORS_KEPT = 2000  # characters of what ssh said last
 
 
@@ -48,11 +48,11 @@ def command(interpreter: str, uri: str) -> str:
 
 @dataclass(frozen=True)
 class Heard:
-    """What guests of a host are now, asked after their events."""
+    """Present states of guests of a host, queried after their events."""
 
     host: str
     asked_at: float  # seconds since the epoch
-    power_states: t.Mapping[str, int]  # uuid -> Nova's number, of those that are there
+    power_states: t.Mapping[str, int]  # uuid -> Nova's number, of guests that are there
     events: t.Sequence[Event] | None  # in their order; None: all guests of the host, at the beginning
     boot_id: str = ""  # of the host
 
@@ -82,7 +82,7 @@ class _Listener:
     asked_since: float = 0.0  # the same, monotonic
     asked: list[Event] | None = None  # the events of that question
     events: list[Event] = field(default_factory=list)  # not asked about yet
-    everything: bool = False  # all guests are to be asked for
+    everything: bool = False  # all guests are to be queried
     boot_id: str = ""  # of the host, as it said
 
 
@@ -113,7 +113,7 @@ class Listening:
             self._listeners[host].everything = True
 
     def wait(self, seconds: float) -> list[Heard | Lost]:
-        """What hosts say within ``seconds``; as soon as one says something."""
+        """Return the events of hosts within ``seconds``; as soon as there is one."""
         self._start_those_due()
         heard: list[Heard | Lost] = []
         for key, _mask in self._selector.select(seconds):
@@ -185,7 +185,7 @@ class Listening:
         raise _Ended
 
     def _why(self, listener: _Listener) -> str:
-        """What its program said last."""
+        """Return the last line of the listener's program."""
         process = _alive(listener)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(0.5)
@@ -208,7 +208,7 @@ class Listening:
     # --- what they say -----------------------------------------------------------------------------------------------------
 
     def _read(self, listener: _Listener, is_error: bool, heard: list[Heard | Lost]) -> None:
-        """What it says is added to ``heard``, also if it ends then."""
+        """Read from a listener, and add its events to ``heard``, also if it ends then."""
         if listener.process is None:  # it ended while its other stream was read
             return
         stream = _pipe(listener.process.stderr if is_error else listener.process.stdout)

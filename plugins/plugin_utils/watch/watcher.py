@@ -29,9 +29,9 @@ from .listening import Heard, Listening, Lost, command
 
 LOOK = 1.0  # seconds between two looks at whether it is to end
 PAUSE_OF_LEDGER = 5.0  # seconds until hosts are asked again after the ledger could not be written
-SLOW = 0.1  # the same while somebody reads the events more slowly than they come
+SLOW = 0.1  # the same while the events are read more slowly than they come
 NOT_READ = "The events in %s have no reader: waiting events are dropped. After the next reader comes, each host begins with Listening."
-LISTENING, LOST = "Listening", "Lost"  # beside Nova's names, in the file of events
+LISTENING, LOST = "Listening", "Lost"  # in addition to Nova's names, in the file of events
 
 
 class Watcher:

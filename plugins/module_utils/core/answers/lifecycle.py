@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a listener on a host says of its guests: lines of text in, Nova's lifecycle events out.
+"""Reports of a listener on a host about its guests: lines of text in, Nova's lifecycle events out.
 
-The listener (hosts/libvirt/listener.py) knows libvirt's numbers only, and what it says is input: it is checked and named here.
+The listener (hosts/libvirt/listener.py) knows libvirt's numbers only, and its output is input: it is checked and named here.
 source: Nova's virt.event and LibvirtDriver's Host._event_lifecycle_callback
 """
 
@@ -70,9 +70,9 @@ _LINE = record({}, _SAYS)
 
 
 def read(host: str, line: str) -> Said | None:
-    """What the listener on ``host`` said in this line. None: nothing that matters.
+    """Parse a line of the listener on ``host``. None: nothing that matters.
 
-    :raises InvalidAnswer: the line begins as the listener's do, and is none of them.
+    :raises InvalidAnswer: the line begins like the listener's lines, and is none of them.
     """
     if not line.startswith(MARK):
         return None

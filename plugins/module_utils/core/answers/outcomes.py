@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What modules answer that work on many items: an outcome of each, by its key."""
+"""Answers of modules that work on many items: an outcome of each, by its key."""
 
 from __future__ import annotations
 

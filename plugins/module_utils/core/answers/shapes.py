@@ -92,7 +92,7 @@ def text(most: int = 255, least: int = 0, pattern: re.Pattern[str] | None = None
 
 
 def message(value: t.Any, path: str) -> None:
-    """What a program printed."""
+    """Check a text that a program printed."""
     if not isinstance(value, str) or len(value) > MESSAGE or _UNSTORABLE.search(value):
         raise Misshapen(path, "a text of at most %d characters that can be stored" % MESSAGE, value)
 
@@ -195,7 +195,7 @@ def plain(value: t.Any, path: str, depth: int = 0) -> None:
 
 
 def anything(_value: t.Any, _path: str) -> None:
-    """What nobody reads of an answer."""
+    """Accept a part of an answer that is never read."""
 
 
 _NAME = text(least=1)

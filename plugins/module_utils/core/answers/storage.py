@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What storage hosts answer: capacities, logical volumes and targets."""
+"""Answers of storage hosts: capacities, logical volumes and targets."""
 
 from __future__ import annotations
 

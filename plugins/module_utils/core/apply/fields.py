@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How each field of an entry changes on an instance that exists.
+"""Rules for a change of each field of an entry on an existing instance.
 
 source: Nova's API.update_instance (what a PUT of a server may change; the hostname since 2.90), ServerMetadataController, API.rebuild (the key pair
 since 2.54, the user data since 2.57) and API.resize
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-LIVE = "live"  # in the ledger; the guest goes on
+LIVE = "live"  # in the ledger; the guest continues
 VOLUMES = "volumes"  # live, as far as data volumes go
 INTERFACES = "interfaces"  # live, one by one
 RESIZE = "resize"
@@ -33,7 +33,7 @@ COSTS = {
 
 @dataclass(frozen=True)
 class Field:
-    """How a field changes."""
+    """Rule for the change of a field."""
 
     how: str
     why: str = ""  # NEVER: why not; LIVE: what the guest notices
@@ -76,5 +76,5 @@ ON_DRIVE = ("user_data", "injected_files", "key_name")
 
 
 def rule(field: str) -> Field:
-    """How ``field`` of a digest changes. A field of a later version is never changed."""
+    """Return the rule for ``field`` of a digest. A field of a later version is never changed."""
     return FIELDS.get(field, Field(NEVER, "this version does not know it"))

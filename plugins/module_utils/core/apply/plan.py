@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What has to be done so that instances are as their file has them: a plan, as data and as people read it.
+"""Changes that bring instances to the state of their file: a plan, as data and as people read it.
 
-Pure: the file's instances and those that exist, as plain data, in; a list of changes out. Whoever has done all changes of a plan that are
-done, and plans again, finds nothing to do.
+Pure: the file's instances and the existing ones, as plain data, in; a list of changes out. Applying a plan and planning again yields no change
+that is done.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..request import expand
 from . import fields
 from .fields import INTERFACES, LIVE, NEVER, REBUILD, RESIZE, RESTART, VOLUMES
 
-# Kinds of changes beside those of fields.py.
+# Kinds of changes in addition to the kinds of fields.py.
 BOOT = "boot"
 REPLACE = "replace"  # never ran: deleted, then booted as the file has it
 DELETE = "delete"
@@ -55,7 +55,7 @@ GUESTS = {
 }
 HARD_REBOOT = "reboot"
 CONFIRM = "confirm_resize"
-#: In this order: first those that start guests.
+#: In this order: first operations that start guests.
 OPERATIONS = ("start", "unpause", "resume", HARD_REBOOT, REBUILD, RESIZE, CONFIRM, "stop", "pause", "suspend")
 
 _OTHERWISE = {
@@ -110,9 +110,9 @@ class Present:
     locked_by_another: str = ""  # another user than the one who applies the file
     config_drive: bool = True
     volumes: tuple[str, ...] = ()  # ids of the volumes attached to it
-    on_the_way: tuple[str, ...] = ()  # ids of those that a run began to attach or to detach
+    on_the_way: tuple[str, ...] = ()  # ids of volumes that a run began to attach or to detach
     ports: tuple[PortRecord, ...] = ()  # its interfaces
-    leaving: tuple[PortRecord, ...] = ()  # those that a run began to detach
+    leaving: tuple[PortRecord, ...] = ()  # ports that a run began to detach
     half_attached: bool = (
         False  # the last run that attached interfaces to it did not come to its end: the guest may lack them
     )
@@ -184,7 +184,7 @@ class Plan:
 
     @property
     def unfinished(self) -> list[Change]:
-        """What is to be done, now or as soon as nothing else is under way."""
+        """Return the changes to do, now or as soon as nothing else is under way."""
         return [c for c in self.changes if c.done or c.later]
 
     def lines(self, hosts: t.Mapping[str, str] | None = None) -> list[str]:
@@ -234,7 +234,7 @@ def plan(
     ids: t.Mapping[str, str] | None = None,
     names: t.Mapping[str, str] | None = None,
 ) -> Plan:
-    """What has to be done. The order of ``wanted`` and ``present`` does not matter.
+    """Return the changes to do. The order of ``wanted`` and ``present`` does not matter.
 
     :arg present: the living instances of the file's projects.
     :arg prune: delete what the file does not have. :arg allow: bootflow_apply_allow.
@@ -276,7 +276,7 @@ def _natural(name: str) -> tuple[str, int, str]:
 
 
 def _after_boot(target: Wanted) -> str:
-    """What follows on its boot."""
+    """Return what follows on the boot of the target."""
     steps = (DOWN[VM_STATES[target.state or "running"]], "lock" if target.locked else "")
     return ", ".join("then " + step for step in steps if step)
 
@@ -313,7 +313,7 @@ class _Planner:
         self.drift = tuple(d.words("%s: was %s, is %s") for d in drift)
         self.now = self._after_confirm()
         self.rebuilt = self._is_rebuilt()
-        self.lost = instance.lost and self.now in UP and not self.rebuilt  # a rebuild defines it anew
+        self.lost = instance.lost and self.now in UP and not self.rebuilt  # a rebuild defines it again
 
     def _is_rebuilt(self) -> bool:
         """Whether a field is changed by a rebuild, before all else that is done with it on its host."""
@@ -340,7 +340,7 @@ class _Planner:
         found += self._of_volumes()
         found += self._of_interfaces()
         found += self._of_state()
-        if not instance.config_drive or any(c.kind == REBUILD and c.done for c in found):  # a rebuild makes it anew
+        if not instance.config_drive or any(c.kind == REBUILD and c.done for c in found):  # a rebuild makes it again
             found = [replace(c, how="") if c.how == fields.ON_OLD_DRIVE else c for c in found]
         if instance.locked_by_another:
             who = "locked by %s" % instance.locked_by_another
@@ -410,7 +410,7 @@ class _Planner:
         )
 
     def _rises(self) -> bool:
-        """Whether the guest is started, or goes on, on its way to its state."""
+        """Whether the guest is started, or continues, on its way to its state."""
         if self.rebuilt:
             return True
         first = (self._steps() or ("",))[0]
@@ -418,7 +418,7 @@ class _Planner:
         return needed in self.allowed if needed else first in UP.values() and first != ""
 
     def _of_resize(self) -> list[Change]:
-        """A resize that the file asked for, and that was not confirmed yet: its run died in between."""
+        """Return the confirmation of a resize that the file requested, and that is not confirmed: its run died in between."""
         if not self._confirms():
             return []
         what = "resize to %s" % (self.target.digest["flavor"] or {}).get("name")
@@ -502,9 +502,9 @@ class _Planner:
     # --- its volumes --------------------------------------------------------------------------------------------------
 
     def _of_volumes(self) -> list[Change]:
-        """Volumes that exist are attached and detached; whatever else is made with the instance stays.
+        """Return the changes that attach and detach existing volumes; volumes that are made with the instance stay.
 
-        What is attached and was never in the file is left alone.
+        A volume that is attached and was never in the file is left alone.
         """
         old, new = (
             _Devices(list(d.get("block_device_mapping") or ()), self.ids)

@@ -108,7 +108,7 @@ _REBOOT = (
     " rebuild it, or delete it and boot it again."
 )
 _DEFINE = "The domain is gone from the host. Delete the instance and boot it again, or define its domain again."
-#: vm_state -> what leads out where the domain is gone.
+#: vm_state -> the operations that repair an instance whose domain is gone.
 _DEFINES = {
     **dict.fromkeys(_REBOOTABLE, _REBOOT),
     states.RESCUED: "The domain is gone from the host: bootflow.compute.unrescue defines it again.",
@@ -311,7 +311,7 @@ class Move:
     id: int
     instance: str
     status: str
-    statuses: tuple[str, ...]  # that the state of the instance admits, the last one whatever the hosts have done
+    statuses: tuple[str, ...]  # statuses that the state of the instance admits, the last one in any state of the hosts
 
 
 @dataclass(frozen=True)
@@ -710,7 +710,7 @@ class _Plan:
         return self.node_of.get((instance.host, instance.node))
 
     def _kept(self, claim: Claim, alone: bool) -> Amounts | None:
-        """What is to be left of a claim, None for nothing."""
+        """Return the amounts to keep of a claim, None for nothing."""
         node = self.nodes.get(claim.node_id)
         host = node.host if node is not None else None
         instance = self.ledger.instances.get(claim.instance)

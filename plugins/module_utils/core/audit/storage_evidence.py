@@ -69,7 +69,7 @@ class StorageSnapshot:
     backends: t.Sequence[Backend] = ()
     targets: t.Sequence[Target] = ()
     unread: t.Sequence[Unread] = ()
-    prefixes: t.Collection[str] = ()  # of the targets it was asked for
+    prefixes: t.Collection[str] = ()  # of the targets that the request named
 
 
 @dataclass(frozen=True)

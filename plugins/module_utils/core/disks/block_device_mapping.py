@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Block device mappings: merges those of image, user and flavor into one list in Nova's v2 form.
+"""Block device mappings: merges the mappings of image, user and flavor into one list in Nova's v2 form.
 
 source: Nova's _check_and_transform_bdm and block_device_mapping v2. block_device_checks.py has the checks, disk_names.py
 the names of disks and buses, block_devices.py the plan of disks.
@@ -265,13 +265,13 @@ def _from_dict(mapping: t.Mapping[str, t.Any]) -> BlockDevice:
 
 
 def merge_bdms(overridable: t.Sequence[BlockDevice], overrider: t.Sequence[BlockDevice]) -> list[BlockDevice]:
-    """The second list, then those of the first whose device name is not in the second."""
+    """Return the second list, then the mappings of the first whose device name is not in the second."""
     names = {strip_dev(bdm.device_name) for bdm in overrider if bdm.device_name}
     return list(overrider) + [bdm for bdm in overridable if strip_dev(bdm.device_name) not in names]
 
 
 def flavor_defined_bdms(flavor: Flavor, bdms: t.Sequence[BlockDevice]) -> list[BlockDevice]:
-    """The flavor's ephemeral and swap disk, each only if the mappings have none of its kind."""
+    """Return the flavor's ephemeral and swap disk, each only if the mappings have none of its kind."""
     result = []
     if flavor.ephemeral_gb and not any(is_ephemeral(bdm) and not bdm.no_device for bdm in bdms):
         result.append(blank_bdm(flavor.ephemeral_gb))
@@ -365,5 +365,5 @@ def _true(value: t.Any) -> bool:
 
 
 def _given(value: t.Any) -> bool:
-    """A flag that Nova treats as set whatever its value; here a false value counts as false."""
+    """Whether a flag is set that Nova treats as set with any value; here a false value counts as false."""
     return bool(value) and str(value).strip().lower() not in ("0", "f", "false", "off", "n", "no")

@@ -103,12 +103,12 @@ def block_device_plan(
     max_count: int = 1,
     max_local_block_devices: int = MAX_LOCAL_BLOCK_DEVICES,
 ) -> list[PlannedDisk]:
-    """All disks of a guest except the config drive: root first, then ephemerals, swap, volumes.
+    """Return all disks of a guest except the config drive: root first, then ephemerals, swap, volumes.
 
     Names follow Nova: the root takes the first name of its bus (or the image's root_device_name), the others the next
     names that are free and not claimed by mappings. A user's name is used (Nova's libvirt driver ignores all but the
     root's), and decides the bus if neither its mapping nor, for the root and local disks, the image names one. A blank
-    disk of size 0 is left out. An ISO image is a CD-ROM, on the CD-ROMs' bus whatever its mapping says, also on a volume.
+    disk of size 0 is left out. An ISO image is a CD-ROM, on the CD-ROMs' bus under any mapping, also on a volume.
 
     :arg properties: of the guest, if the root is an existing volume and there is no image: they choose buses.
     :arg meta: the image of the root volume, if there is no image: its properties choose buses, and its mappings count.
@@ -340,7 +340,7 @@ class _Planner:
         return dataclasses.replace(root, device_name=name)
 
     def _fitted(self, bdm: BlockDevice) -> BlockDevice:
-        """Put the root or a local disk on the image's bus, whatever its name (as in Nova); the letter stays."""
+        """Put the root or a local disk on the image's bus, under any name (as in Nova); the letter stays."""
         device_type = bdm.device_type or "disk"
         dev = strip_dev(bdm.device_name)
         if bdm.disk_bus or not dev or not self.properties.get("hw_%s_bus" % device_type):

@@ -75,9 +75,9 @@ def file_name(source: str) -> str:
 
 
 def digest_in(text: str, checksum: Checksum, name: str) -> str:
-    """The digest of the file ``name`` in a file with checksums; "" if it has none.
+    """Return the digest of the file ``name`` in a file with checksums; "" if it has none.
 
-    Lines are those of sha256sum and of BSD's programs; a file with one digest and no name is of any file.
+    Lines are in the form of sha256sum or of BSD's programs; a file with one digest and no name is of any file.
     """
     length = ALGORITHMS[checksum.algorithm]
     bare = []

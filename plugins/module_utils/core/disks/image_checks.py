@@ -110,7 +110,7 @@ def check_signature(
 ) -> str:
     """Check an image by its bytes alone. Returns the driver with which it may be opened (never probed again).
 
-    :arg vmdk_types: those of VMDK_CREATE_TYPES that are accepted.
+    :arg vmdk_types: the accepted types, of VMDK_CREATE_TYPES.
     :raises InvalidDiskFormat: the catalogue's disk_format is not supported.
     :raises ImageUnacceptable: the image is empty, has another format than in the catalogue or two at once, or
         refers to other files (backing file, external data file, VMDK extents).
@@ -326,12 +326,12 @@ _TAG = re.compile(rb"<(\?xml|!--|[a-z_][a-z0-9_.:-]*(\s|/?>))")
 
 
 def compression_of(head: bytes) -> str:
-    """What compressed a file that begins like this; "" if it is not compressed."""
+    """Return the program that compressed a file that begins like this; "" if it is not compressed."""
     return next((name for name, magic in COMPRESSIONS if head.startswith(magic)), "")
 
 
 def no_disk(head: bytes) -> str:
-    """What a file that begins like this is, if it is surely not the content of a disk; else "".
+    """Return the kind of a file that begins like this, if it is surely not the content of a disk; else "".
 
     :arg head: the first 4096 bytes.
     """

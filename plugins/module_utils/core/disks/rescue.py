@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The disks of a guest that is rescued: one of the rescue image, from which it boots, and behind it all of its own.
+"""The disks of a guest that is rescued: a disk of the rescue image, from which it boots, and behind it all of its own disks.
 
 source: Nova's libvirt driver (blockinfo.get_disk_mapping with rescue)
 """
@@ -46,7 +46,7 @@ def is_stable(image: Image) -> bool:
 
 
 def rescue_properties(own: t.Mapping[str, t.Any], image: Image, machine: str | None = None) -> dict[str, t.Any]:
-    """The image properties of the rescued guest: its own, and of ``image`` those of the hardware that the system of the rescue needs.
+    """Return the image properties of the rescued guest: its own, and from ``image`` the hardware properties that the rescue system needs.
 
     What ``image`` does not name is the default: its system may boot with no other firmware. Where the guest's own disks keep their names, so do
     its firmware, its machine and its other devices. source: Nova's LibvirtDriver.rescue, which takes all properties of one of the two images

@@ -38,9 +38,9 @@ from .volumes import *
 
 
 def from_dict(data: t.Mapping[str, t.Any]) -> BootflowError:
-    """The error from as_dict()'s data; an unknown code becomes a RemoteError with the code's fields.
+    """Return the error from as_dict()'s data; an unknown code becomes a RemoteError with the code's fields.
 
-    Its texts may be those of programs on hosts: what a terminal must not be sent is escaped.
+    Its texts may come from programs on hosts: characters that a terminal must not get are escaped.
     """
     cls = _find(BootflowError, str(data.get("code", "")))
     error: BootflowError

@@ -33,7 +33,7 @@ class BootflowError(Exception):
 
     @property
     def paragraph(self) -> str:
-        """The message and, if there is one, the remedy, in sentences of their own."""
+        """The message and, if there is one, the remedy, in separate sentences."""
         if not self.remedy:
             return self.message
         return "%s %s" % (self.message if self.message.endswith((".", "!", "?")) else self.message + ".", self.remedy)

@@ -72,7 +72,7 @@ class DiskFull(BootflowError):
 
 
 class UnsafeFolder(BootflowError):
-    """Another user of the host could put files of their own into a folder that root uses."""
+    """Another user of the host could put files into a folder that root uses."""
 
     msg_fmt = "Folder %(path)s on %(host)s is not safe: %(reason)s"
     retryable = True
@@ -121,7 +121,7 @@ class RemoteError(BootflowError):
     retryable = True
 
 
-#: Of what somebody, or the kernel, sent SIGKILL.
+#: Remedy for a program that the kernel, or a person, ended by SIGKILL.
 OUT_OF_MEMORY = (
     "The kernel kills processes where memory is short, and says so in the host's log (dmesg): free some there, or raise the host's"
     " bootflow_reserved_memory_mb. Then run the same command again."

@@ -21,11 +21,11 @@ def failed_item(
     host: str | None = None,
     state: str = "",
 ) -> Item:
-    """One item of an Incomplete.
+    """Return one item of an Incomplete.
 
     :arg id: its UUID.
     :arg error: as_dict()'s data, or a fault of the ledger.
-    :arg tried: faults of earlier attempts; by default those of ``error``.
+    :arg tried: faults of earlier attempts; by default the faults of ``error``.
     :arg state: the item's state, shown if there is no error.
     """
     cause = dict(error) if error else None

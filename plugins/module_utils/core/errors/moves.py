@@ -33,7 +33,7 @@ class MoveNotSupported(InvalidInput):
 
 
 class GuestDataRequired(InvalidInput):
-    """The instance was booted with user data or injected files, which the ledger does not keep: a guest that is made anew would lack them."""
+    """The instance was booted with user data or injected files, which the ledger does not keep: a guest that is made again would lack them."""
 
     msg_fmt = "Instance %(name)s of project %(project)s was booted with %(had)s, which the ledger does not keep, and which %(where)s does not have (%(which)s)"
     remedy = (
@@ -44,7 +44,7 @@ class GuestDataRequired(InvalidInput):
 
 
 class GuestDataDiffers(InvalidInput):
-    """The user data or injected files of the request are not those that the instance was booted with."""
+    """The user data or injected files of the request differ from the data that the instance was booted with."""
 
     msg_fmt = "Instance %(name)s of project %(project)s was booted with other %(what)s than the request has (%(which)s)"
     remedy = (

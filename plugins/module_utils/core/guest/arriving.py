@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which definition of a guest a host accepts from another host that live-migrates the guest.
+"""Check of the definition that a host accepts from another host that live-migrates the guest.
 
 The other host may have been taken over. Its definition may use the files, devices, networks and limits that the ledger gives this guest here, and
 no others. Only elements and attributes listed here are accepted: libvirt knows many more that open files of the host.
@@ -147,7 +147,7 @@ _KNOWN: t.Mapping[str, str] = {
     },
 }
 _ON_EACH_DEVICE = {"alias": "name", "address": _ADDRESS, "acpi": "index"}
-#: Elements that are compared as a whole with those of the ledger or of this host.
+#: Elements that are compared as a whole with elements of the ledger or of this host.
 _COMPARED = frozenset("devices/disk/source devices/disk/auth devices/disk/iotune devices/disk/backingStore".split())
 
 
@@ -202,7 +202,7 @@ def check_definition(root: Node, guest: Arriving) -> None:
 
 
 def check_cookie(text: str, guest: Arriving) -> None:
-    """Check what the other host's libvirt says beside the definition: the guest's persistent definition is in it.
+    """Check the libvirt cookie of the other host, in addition to the definition: it has the guest's persistent definition.
 
     :raises MigrationPreCheckError: see check_definition(), or an unknown element.
     """

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What flavor and image request together: values that both may set. source: Nova's virt/hardware.py
+"""Combined requests of flavor and image: values that both may set. source: Nova's virt/hardware.py
 
 The request is checked with the same rules as the guest is built by, so a contradiction is an error before anything is written.
 """
@@ -37,7 +37,7 @@ Properties = t.Mapping[str, t.Any]
 
 
 def constraint_errors(flavor: Flavor, properties: Properties) -> t.Iterator[BootflowError]:
-    """What is wrong with the values of flavor and image, without knowledge of the host."""
+    """Yield the errors in the values of flavor and image, without knowledge of the host."""
     for rule in (_topology, secure_boot, pmu, multiqueue, locked_memory, video_ram, serial_ports):
         try:
             rule(flavor, properties)
@@ -104,7 +104,7 @@ def video_ram(flavor: Flavor, properties: Properties) -> int:
 
 
 def serial_ports(flavor: Flavor, properties: Properties) -> int:
-    """How many serial ports the guest has: the flavor's number, or a lower one of the image; 1 where neither has one.
+    """Return the number of serial ports of the guest: the flavor's number, or a lower one of the image; 1 where neither has one.
 
     source: Nova's hardware.get_number_of_serial_ports
 

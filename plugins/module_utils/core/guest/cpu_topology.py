@@ -71,7 +71,7 @@ def best_topology(
 
 
 def _with_threads(possible: list[CpuTopology], wanted: int) -> list[CpuTopology]:
-    """Those with the most threads per core up to ``wanted``; 1 is always possible, unless sockets and cores are limited."""
+    """Return the topologies with the most threads per core up to ``wanted``; 1 is always possible, unless sockets and cores are limited."""
     below = [topology.threads for topology in possible if topology.threads <= wanted]
     return [topology for topology in possible if topology.threads == max(below)] if below else possible
 

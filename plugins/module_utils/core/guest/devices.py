@@ -37,7 +37,7 @@ from .platform import is_windows
 from .spec import GuestSpec, HostCapabilities
 
 DEFAULT_CACHE: t.Mapping[str, str] = {"file": "writeback", "block": "none", "network": "none"}
-#: How a SCSI controller tells its disks apart. libvirt numbers the units of one target, of which these have one or two.
+#: Addresses with which a SCSI controller distinguishes its disks. libvirt numbers the units of one target, and a target has one or two of them.
 SCSI_PLACES: t.Mapping[str, str] = {
     "virtio-scsi": "unit",
     "vmpvscsi": "target",
@@ -131,7 +131,7 @@ def disk_configs(
 
 
 def volume_source(disk: PlannedDisk) -> DiskConfig:
-    """Where a host has a volume, and how QEMU reaches it there, for a guest that comes running: without what the guest sees of it.
+    """Return the location of a volume on a host, and how QEMU reaches it there, for a guest that arrives running: without what the guest sees of it.
 
     :raises InvalidInput: a disk without its location.
     """
@@ -141,7 +141,7 @@ def volume_source(disk: PlannedDisk) -> DiskConfig:
 def whole_disk_plan(
     guest: GuestSpec, disks: t.Sequence[PlannedDisk], virt_type: str, machine: str | None, arch: str
 ) -> list[PlannedDisk]:
-    """The guest's physical disks, with names after those of ``disks``: raw, without the host's cache.
+    """Return the guest's physical disks, with names after the names of ``disks``: raw, without the host's cache.
 
     :raises InvalidInput: a disk without an absolute path, or given twice.
     :raises InvalidBDM: the bus has no free name.
@@ -348,7 +348,7 @@ def _interface(guest: GuestSpec, vif: t.Mapping[str, t.Any], model: str, queues:
 def console_configs(
     guest: GuestSpec, host: HostCapabilities
 ) -> tuple[tuple[SerialConfig, ...], tuple[ConsoleConfig, ...]]:
-    """The serial ports, of which the first is logged to the console log, and its console.
+    """Return the serial ports, the first with the console log, and the console.
 
     :raises HostLacksHardware: several ports on a machine that has one.
     """

@@ -195,7 +195,7 @@ def _meta_data(md: InstanceMetadata, version: str, listed: list[dict[str, str]])
 
 
 def _vendor_data(md: InstanceMetadata) -> dict[str, t.Any]:
-    """The vendor data with password and host key for cloud-init. Later parts replace earlier ones, so those of others come after it."""
+    """Return the vendor data with password and host key for cloud-init. Later parts replace earlier ones, so parts of others come after it."""
     config: dict[str, t.Any] = {}
     if md.login is not None:
         user, hashed = md.login

@@ -19,9 +19,9 @@ DOMAIN_NAME_LENGTH = 60
 
 
 def domain_name(display_name: str, uuid: str) -> str:
-    """The libvirt name of an instance: the safe characters of its display name, then its UUID.
+    """Return the libvirt name of an instance: the safe characters of its display name, then its UUID.
 
-    The beginning is recognisable in ``virsh list``; the UUID makes the name unique whatever the display names.
+    The beginning is recognisable in ``virsh list``; the UUID makes the name unique under any display names.
     Letters, digits, ``.``, ``_`` and ``-`` only, a letter or digit first, at most 60 characters.
 
     :raises InvalidInput: ``uuid`` is not a UUID.

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A guest's NUMA cells on those of its host: pinning, memory, pages. source: Nova's libvirt driver (_get_guest_numa_config)"""
+"""Placement of a guest's NUMA cells on the host's cells: pinning, memory, pages. source: Nova's libvirt driver (_get_guest_numa_config)"""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class GuestNuma:
 
 
 def pins(guest: GuestSpec, host: HostCapabilities) -> dict[str, t.Any]:
-    """Where a guest with NUMA cells is on its host, as plain data for a domain that is defined already.
+    """Return the place of a guest with NUMA cells on its host, as plain data for a domain that is defined already.
 
     {vcpus: {number: host CPUs}, emulator: host CPUs, cells: {number: host cell}, memory: host cells}; sets in libvirt's form.
     :raises InvalidInput, NUMATopologyUnsupported: see GuestNuma.

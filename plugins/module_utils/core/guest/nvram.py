@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The NVRAM of a guest with UEFI: the file, beside its disks, in which its firmware keeps its variables (boot entries, keys of secure boot).
+"""The NVRAM of a guest with UEFI: the file, next to its disks, in which its firmware keeps its variables (boot entries, keys of secure boot).
 
 libvirt makes it from the firmware's template when a guest starts without one, and says nothing. By default it names the file after the domain, so that
 a later guest of that name gets it.
@@ -34,7 +34,7 @@ def is_nvram(head: bytes) -> bool:
 
 
 def nvram_path(domain: t.Any) -> str:
-    """Where a domain has its NVRAM; "" where it boots by BIOS. libvirt 9.0 names the place that it has chosen in the XML of a running guest only.
+    """Return the path of a domain's NVRAM; "" where it boots by BIOS. libvirt 9.0 names a path that it has chosen in the XML of a running guest only.
 
     :arg domain: its XML, parsed
     """

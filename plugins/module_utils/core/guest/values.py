@@ -69,7 +69,7 @@ Properties = t.Mapping[str, t.Any]
 
 
 def value_errors(flavor: Flavor, properties: Properties) -> t.Iterator[BootflowError]:
-    """What is wrong with the values, each by itself, and with the limits of disks and interfaces together."""
+    """Yield the errors in the values, each by itself, and in the limits of disks and interfaces together."""
     checks: list[tuple[t.Callable[..., t.Any], tuple[t.Any, ...]]] = [
         *((model, (properties, name)) for name in _MODELS),
         (watchdog_action, (flavor, properties)),
@@ -188,7 +188,7 @@ def _range(least: int, most: int) -> str:
 
 
 def _limits_together(flavor: Flavor) -> t.Iterator[BootflowError]:
-    """What QEMU says of the limits of disks, and libvirt of those of interfaces, on every host."""
+    """Yield the errors that QEMU has for the limits of disks, and libvirt for the limits of interfaces, on every host."""
     limits = {name: quota_number(flavor, name) or 0 for name in _QUOTAS}
     for unit in _UNITS:
         total, read, write = ("disk_%s_%s_sec" % (way, unit) for way in _WAYS)

@@ -21,8 +21,8 @@ FAILED_QUIETLY = "failed_quietly"
 RESULT_FAILED = "failed"
 RESULT_RESCHEDULED = "rescheduled"
 
-# While these are prepared (ports allocated, volumes created and exported), every failure without a line of its own ends the build:
-# none of it is the host's, and another host would not avoid it. What the host does itself is Nova's spawn and is rescheduled.
+# While these are prepared (ports allocated, volumes created and exported), every failure without its own line ends the build: it is no fault of
+# the host, and another host would not avoid it. The host's own work is Nova's spawn and is rescheduled.
 PREPARING_NETWORKS = "networks"
 PREPARING_BLOCK_DEVICES = "block_devices"
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What becomes of a build whose run is dead, by what its host says of it.
+"""Fate of a build whose run died, by the report of its host.
 
 A host marks the folder of an instance when all of its build is done there, and removes the mark before it removes anything else. So a guest that the ledger
 still has as a build may be built: the run died before it could write that, or the ledger is older than its hosts, as one that was restored from a
@@ -25,7 +25,7 @@ WAIT = "wait"  # for another report
 
 @dataclass(frozen=True)
 class Seen:
-    """What a host reported of an instance."""
+    """Report of a host on an instance."""
 
     is_complete: bool = False  # its build has ended there, or it has arrived from another host
     power_state: int | None = None  # None: there is no domain

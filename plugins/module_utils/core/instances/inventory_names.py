@@ -4,7 +4,7 @@
 
 """Names that an instance may have as a host of an inventory.
 
-Whoever boots an instance chooses its name. A play that means another machine must not reach that instance.
+An instance's name is chosen at its boot. A play that means another machine must not reach that instance.
 """
 
 from __future__ import annotations

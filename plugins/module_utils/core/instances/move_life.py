@@ -9,8 +9,8 @@ A state has four parts:
 - ``status``: the column of migrations, under Nova's names
 - ``where``: the host of the move that has the instance. No other host may start its guest.
 - ``claims``: the hosts of the move that are claimed for the instance
-- ``cleanups``: the hosts of the move that are to be cleaned of the instance. A cleanup that is done ends with the claim of its host, whatever the
-  status is; no event is needed for that.
+- ``cleanups``: the hosts of the move that are to be cleaned of the instance. A cleanup that is done ends with the claim of its host, under any
+  status; no event is needed for it.
 
 Of a resize on the instance's own host both names mean that host: ``source`` is what the instance was before, ``destination`` what it becomes, and a
 cleanup removes that part only.

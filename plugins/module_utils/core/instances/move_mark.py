@@ -5,7 +5,7 @@
 """The mark by which a host knows for what it made the folder of an instance: ``RUN:NUMBER@SECONDS`` of a move, ``build@SECONDS`` of a boot or rebuild.
 
 A move that fails removes only what carries its mark. Once the guest has arrived, or is built, only ``@SECONDS`` is left: a ledger that was restored
-from a backup may believe that the move or the build still goes on, and must not remove the guest. The seconds since the epoch are those of the ledger
+from a backup may have the move or the build as unfinished, and must not remove the guest. The seconds since the epoch are the ledger's
 at the beginning, so that an older pending cleanup of the host does not remove what came later.
 """
 
@@ -40,12 +40,12 @@ def is_complete(mark: str, has_domain: bool) -> bool:
 
 
 def incomplete(mark: str) -> str:
-    """The mark of an arrived guest that is being removed: whatever is left of it is that of a build that did not end."""
+    """Return the mark of an arrived guest that is being removed: all that is left of it counts as a build that did not end."""
     return BUILD + mark
 
 
 def began_at(mark: str) -> float:
-    """When the move of the mark began, in seconds since the epoch; 0.0 without one."""
+    """Return the time when the move of the mark began, in seconds since the epoch; 0.0 without one."""
     try:
         return float(mark.rpartition("@")[2])
     except ValueError:

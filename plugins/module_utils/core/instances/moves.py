@@ -44,10 +44,10 @@ OPEN = (ACCEPTED, PRE_MIGRATING, PREPARING, MIGRATING, RUNNING, POST_MIGRATING, 
 ENDED = (CONFIRMED, REVERTED, COMPLETED, DONE, FAILED, CANCELLED, ERROR)
 STATUSES = OPEN + ENDED
 
-# --- where a guest is whose live migration nobody watched to its end -------------------------------------------------------
+# --- where a guest is whose live migration was not watched to its end ------------------------------------------------------
 
-#: What libvirt says of a guest beside its power state: it is on its way from here, or to here; it went on elsewhere. Of one that is off: it ran
-#: here to its end, or it failed here. libvirt forgets the last three when it restarts.
+#: libvirt's report on a guest, in addition to its power state: it is on its way from here, or to here; it continues elsewhere. Of one that is off:
+#: it ran here to its end, or it failed here. libvirt forgets the last three when it restarts.
 LEAVES, COMES, LEFT, ENDED_HERE, FAILED_HERE = "leaves", "comes", "left", "ended", "failed"
 MOVING = (LEAVES, COMES, LEFT, ENDED_HERE, FAILED_HERE)
 
@@ -66,7 +66,7 @@ class Seen:
 
 
 def migration_completed(source: Seen | None, destination: Seen | None) -> bool | None:
-    """Whether a guest is on the host that it was to go to; None: that is not to be said yet.
+    """Whether the migration of a guest completed; None: it is not known yet.
 
     libvirt never lets it run on both. Where a guest is off on both hosts, and its former host has forgotten why, the definition tells: libvirt keeps
     it on the new host only once all of the guest has arrived there, and no host had one before. What the guest wrote since then is there.
@@ -90,9 +90,9 @@ def migration_completed(source: Seen | None, destination: Seen | None) -> bool |
 def check_flavor(
     old: t.Mapping[str, t.Any], new: Flavor, volume_backed: bool, image_gb: int = 0, ephemerals_gb: int = 0
 ) -> None:
-    """Check whether an instance may be resized. Its swap may be of any size: it is made anew.
+    """Check whether an instance may be resized. Its swap may be of any size: it is made again.
 
-    :arg old: its flavor, as its request has it. :arg volume_backed: its root disk is a volume, which has a size of its own.
+    :arg old: its flavor, as its request has it. :arg volume_backed: its root disk is a volume, which has its own size.
     :arg image_gb: what its root disk has become with a flavor whose root_gb is 0. :arg ephemerals_gb: of its ephemeral disks together
     :raises CannotResizeToSameFlavor, CannotResizeDisk: it may not.
     """
@@ -124,7 +124,7 @@ LEAST_GB = 2
 
 
 def data_gb(memory_mb: int, disk_sizes: t.Iterable[int]) -> float:
-    """What a live migration copies, in GiB: memory and disks, each at least LEAST_GB. source: Nova's _live_migration_data_gb
+    """Return the amount that a live migration copies, in GiB: memory and disks, each at least LEAST_GB. source: Nova's _live_migration_data_gb
 
     :arg disk_sizes: in bytes
     """

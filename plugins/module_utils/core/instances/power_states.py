@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The hypervisor's state of a guest, in Nova's numbers. A file of its own, because hosts need no other states."""
+"""The hypervisor's state of a guest, in Nova's numbers. A separate file, because hosts need no other states."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the ledger learns from the power state of a guest, and what is done about it.
+"""Consequences of a guest's power state: changes of the ledger, and operations on the guest.
 
 source: Nova's ComputeManager._query_driver_power_state_and_sync, _sync_instance_power_state and handle_lifecycle_event
 """
@@ -17,14 +17,14 @@ from . import states
 from .power_states import CRASHED, NOSTATE, POWER_PAUSED, POWER_STATES, POWER_SUSPENDED, RUNNING, SHUTDOWN
 
 STOP = "stop"  # the operation, with its own rules
-FORCE_STOP = "force_stop"  # the same, whatever the vm_state is
+FORCE_STOP = "force_stop"  # the same, with any vm_state
 DELETE = "delete"
 RESUME = "resume_state_on_host_boot"  # its guest is started again
 
 
 @dataclass(frozen=True)
 class Known:
-    """What the ledger has of an instance."""
+    """The ledger's record of an instance."""
 
     host: str | None
     vm_state: str
@@ -35,12 +35,12 @@ class Known:
 
 @dataclass(frozen=True)
 class Decision:
-    """What follows. Without fields: nothing."""
+    """Consequences of a power state. Without fields: nothing."""
 
     power_state: int | None = None  # to be written; None: the ledger has it
     action: str | None = None  # STOP, FORCE_STOP or DELETE
     reason: str = ""  # in Nova's words; empty: there is nothing to tell
-    skipped: bool = False  # the instance is left alone, whatever its guest does
+    skipped: bool = False  # the instance is left alone, with any state of its guest
 
 
 _SHUT_DOWN = "Instance shutdown by itself. Calling the stop API."
@@ -96,7 +96,7 @@ def decide(
     forced_down: bool = False,
     runs_on: str | None = None,
 ) -> Decision:
-    """What follows from ``power_state``, which ``host`` reports of the guest; NOSTATE where it has none.
+    """Decide what follows from ``power_state``, which ``host`` reports of the guest; NOSTATE where it has none.
 
     :arg restarted: the host has restarted, and its guests are to run again as they did: an active instance whose guest is off did not shut
         itself down. source: Nova's ComputeManager._resume_guests_state

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How far a live migration is.
+"""Progress of a live migration.
 
-source: Nova's fields of Migration, and _live_migration_monitor. Nova's percentage is that of the memory alone; ours counts local disks, too,
-which go over first.
+source: Nova's fields of Migration, and _live_migration_monitor. Nova's percentage is of the memory alone; ours counts local disks, too,
+which are copied first.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from ..errors import InvalidInput
 
-#: Where a host has the files that tell it, beside its locks.
+#: Folder of the progress files of a host, next to its locks.
 FOLDER = "/run/bootflow"
 PREFIX = "live-"
 _NAME = re.compile(r"[0-9A-Za-z]{1,64}\Z")
@@ -35,7 +35,7 @@ def path_of(name: str) -> str:
 
 @dataclass(frozen=True)
 class Progress:
-    """What libvirt says of a migration. All in bytes; a total of 0: that part has not begun, or there is nothing of it."""
+    """libvirt's report on a migration. All in bytes; a total of 0: that part has not begun, or there is nothing of it."""
 
     memory_total: int = 0
     memory_processed: int = 0
@@ -45,14 +45,14 @@ class Progress:
     disk_remaining: int = 0
 
     def percent(self, memory_mb: int) -> int:
-        """How much of all is over, from 0 to 100. :arg memory_mb: of the guest, whose memory counts before it begins to go."""
+        """Return the copied part of all, from 0 to 100. :arg memory_mb: of the guest, whose memory counts before it begins to go."""
         memory = (self.memory_total, self.memory_remaining) if self.memory_total else (memory_mb << 20, memory_mb << 20)
         total, left = self.disk_total + memory[0], self.disk_remaining + memory[1]
         return max(0, min(100, 100 * (total - left) // total)) if total else 0
 
 
 def remaining(values: t.Mapping[str, t.Any]) -> str:
-    """What is left, for a person: "disks 300 of 1024 MiB, memory 512 of 512 MiB". :arg values: with FIELDS"""
+    """Return the rest to copy, for a person: "disks 300 of 1024 MiB, memory 512 of 512 MiB". :arg values: with FIELDS"""
     parts = {"disks": "disk", "memory": "memory"}
     found = {what: (values[name + "_remaining"] >> 20, values[name + "_total"] >> 20) for what, name in parts.items()}
     return ", ".join("%s %d of %d MiB" % (what, *its) for what, its in found.items() if values[parts[what] + "_total"])

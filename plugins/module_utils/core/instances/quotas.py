@@ -44,7 +44,7 @@ Amounts = t.Mapping[str, int]
 
 
 def limits_of(quotas: t.Optional[t.Mapping[str, t.Any]], project: str) -> dict[str, int]:
-    """The limits of one project from bootflow_quotas: {instances, cores, ram, ports, those of DEFAULTS, projects: {name:
+    """Return the limits of one project from bootflow_quotas: {instances, cores, ram, ports, the names of DEFAULTS, projects: {name:
     the same}}. core.volumes.quotas reads the keys of volumes.
 
     :raises InvalidInput: not a mapping, an unknown resource, or a limit that is not an integer from -1 to 2147483647.
@@ -159,7 +159,7 @@ def check_group_members(group: ServerGroup, members: int, new: int, limits: Amou
 
 
 def check_ports(new: int, used: int, limits: Amounts) -> None:
-    """Check whether a project may have ``new`` more ports beside the ``used`` ones.
+    """Check whether a project may have ``new`` more ports in addition to the ``used`` ones.
 
     :arg limits: of the project, see limits_of().
     :raises PortLimitExceeded: it may not.

@@ -120,8 +120,8 @@ class Action:
     dies_to: str | None = None  # vm_state where its run died; None: what the guest's power state says
     known_as: str = ""  # its name in the journal and in messages, where it has another
     journalled: str = ""  # its name in the journal, where it has one for that alone. source: Nova's instance_actions
-    later: tuple[str, ...] = ()  # task_states beside these in which it may be, while it comes to its end or is undone
-    #: Power states in which the guest of an instance that has the action's result is otherwise: somebody else changed it.
+    later: tuple[str, ...] = ()  # more task_states in which it may be, while it comes to its end or is undone
+    #: Power states in which the guest differs from the action's result that its instance has: it was changed by other means.
     undone_by: frozenset[int] = frozenset()
     brings_up: bool = (
         False  # it defines or starts a guest where the ledger has its instance; moves check that on their own

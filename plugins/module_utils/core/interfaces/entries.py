@@ -78,7 +78,7 @@ class WantedInterface:
 
     @property
     def conditions(self) -> int:
-        """How many things it asks for: a port that meets many is not to be taken by one that asks for little."""
+        """The number of conditions: a port that meets many is not to be taken by an entry with few."""
         asked = self.request
         return sum(value is not None for value in (asked.subnet, asked.fixed_ip, asked.fixed_ip, asked.tag))
 
@@ -107,7 +107,7 @@ class NamedInterface:
 
     @property
     def words(self) -> str:
-        """What is given, for a message."""
+        """The given fields, for a message."""
         given = {"port": self.port_id, "mac_address": self.mac_address, "network": self.network}
         given.update(fixed_ip=self.fixed_ip, tag=self.tag)
         return ", ".join("%s %s" % (name, value) for name, value in given.items() if value is not None)
@@ -213,8 +213,8 @@ def _sound(
 
 
 def take_met(wanted: t.Sequence[WantedInterface], ports: t.Sequence[PortRecord]) -> dict[int, PortRecord]:
-    """Which of an instance's wanted interfaces (by their numbers) are there already, each by a port of its own: as many as can be, in whatever
-    order they are named."""
+    """Return the wanted interfaces of an instance (by their numbers) that are there already, each with its own port: as many as can be, in any
+    order of their names."""
     taken: dict[int, int] = {}  # place of a port -> number of the interface that has it
 
     def take(number: int, tried: set[int]) -> bool:

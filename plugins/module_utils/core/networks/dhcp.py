@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the DHCP server of a managed libvirt network tells guests, in the words of dnsmasq."""
+"""Options that the DHCP server of a managed libvirt network gives to guests, in the words of dnsmasq."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def options(subnet: t.Mapping[str, t.Any], forward: str, mtu: int | None) -> lis
         found.append(",".join(["dhcp-option=option:dns-server", *servers]))
     routes = [(route["destination"], route["nexthop"]) for route in subnet.get("host_routes") or ()]
     if routes:
-        # A guest that is told routes ignores the router (RFC 3442).
+        # A guest that gets routes ignores the router (RFC 3442).
         routes += [("0.0.0.0/0", str(subnet["gateway_ip"]))] if forward != "none" else []
         found.append(",".join(["dhcp-option=option:classless-static-route", *(part for r in routes for part in r)]))
     return found

@@ -190,7 +190,7 @@ def pool_ranges(subnet: Subnet) -> list[Range]:
 
 
 def without(ranges: t.Iterable[Range], used: t.Iterable[int]) -> t.Iterator[Range]:
-    """What is left of ``ranges`` without the numbers ``used``, in the order of the ranges."""
+    """Yield ``ranges`` without the numbers ``used``, in the order of the ranges."""
     numbers = sorted(set(used))
     for first, last in ranges:
         for number in numbers[bisect.bisect_left(numbers, first) : bisect.bisect_right(numbers, last)]:

@@ -28,7 +28,7 @@ class Network:
 
     @property
     def is_managed(self) -> bool:
-        """Whether each host has a network of its own for it, which the collection defines, with the gateways as addresses of the host."""
+        """Whether each host has its own network for it, which the collection defines, with the gateways as addresses of the host."""
         return self.manage and NETWORK_TYPES[self.type].can_be_managed
 
     @property

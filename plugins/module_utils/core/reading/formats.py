@@ -21,7 +21,7 @@ TRUE_WORDS = frozenset(("1", "true", "on", "yes", "y", "t"))
 FALSE_WORDS = frozenset(("0", "false", "off", "no", "n", "f"))
 
 MAX_INT = 2**31 - 1  # of an integer in the ledger, and of Nova's DB_MAX_INT
-MAX_COUNT = 100_000  # instances of a request, whatever the settings say
+MAX_COUNT = 100_000  # instances of a request, under any settings
 
 _INTEGER = re.compile(r"-?[0-9]+\Z")
 _BLANK = re.compile(r"\s+")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a person may have meant by a name that does not exist."""
+"""Suggestions for a name that does not exist."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def _edits(one: str, other: str, most: int, replacing: int) -> int:
 
 
 def question(asked: str, known: t.Iterable[str]) -> str:
-    """``Did you mean ...? `` with a blank behind it, for a remedy that goes on; "" if no name is near."""
+    """Return ``Did you mean ...? `` with a blank behind it, for a remedy that continues; "" if no name is near."""
     near = nearest(asked, known)
     return "Did you mean %s? " % near if near else ""
 

@@ -57,7 +57,7 @@ class _Collect:
 
     def __exit__(self, _kind: t.Any, error: t.Any, _traceback: t.Any) -> bool:
         if isinstance(error, InvalidRequest):
-            self._problems.extend(e for e in error.errors if e not in self._problems.errors)  # with paths of their own
+            self._problems.extend(e for e in error.errors if e not in self._problems.errors)  # with their own paths
             return True
         if isinstance(error, BootflowError):
             self._problems.add(self._path, error)

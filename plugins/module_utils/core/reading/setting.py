@@ -284,7 +284,7 @@ class Setting:
 
     @property
     def expects(self) -> str:
-        """What a value has to be, to follow "must be" in a message."""
+        """The form of a value, to follow "must be" in a message."""
         if self.choices:
             return "one of %s%s" % (", ".join(c for c in self.choices if c), ", or empty" if "" in self.choices else "")
         words = self.of.expects

@@ -4,7 +4,7 @@
 
 """The size of a value whose parts repeat each other.
 
-An alias of YAML costs a few bytes and stands for all that it names; aliases of aliases multiply. Whoever walks over such a
+An alias of YAML costs a few bytes and stands for all that it names; aliases of aliases multiply. A walk over such a
 value, as Ansible does for templates, never comes to its end. Mappings that make their values when they are read, such as Ansible's
 hostvars, are not looked into: they template all variables of all hosts.
 """
@@ -52,7 +52,7 @@ def too_large(value: t.Any) -> bool:
 
 
 def _size(value: t.Any, sizes: dict[int, int]) -> int:
-    """The number of values in a value, with those that are repeated. :arg sizes: id of a list or mapping -> its size"""
+    """Return the number of values in a value, including repeated ones. :arg sizes: id of a list or mapping -> its size"""
     if not isinstance(value, (list, tuple, dict)):
         return 1
     known = sizes.get(id(value))

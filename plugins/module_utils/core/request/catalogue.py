@@ -51,7 +51,7 @@ class Catalogue:
     keypairs: t.Mapping[str, str] = field(default_factory=dict)  # name: public key
     server_groups: t.Mapping[tuple[str, str], ServerGroup] = field(default_factory=dict)  # (project, name): group
     pci_aliases: t.Any = field(default_factory=dict)  # from core.resources.pci.request.parse_aliases
-    # name: the errors of an image, which count only for those who name it
+    # name: the errors of an image, which count only for requests that name it
     image_errors: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]] = field(default_factory=dict)
 
     def flavor(self, name_or_id: str) -> Flavor:
@@ -131,14 +131,14 @@ def parse_catalogue(
     pci_alias: t.Any = None,
     default_project: str = "default",
 ) -> Catalogue:
-    """The catalogue from the variables bootflow_flavors, _images, _networks, _keypairs, _server_groups and _pci_alias.
+    """Read the catalogue from the variables bootflow_flavors, _images, _networks, _keypairs, _server_groups and _pci_alias.
 
     Each is a list of mappings with the fields of core.model (plus ``name``), or a mapping keyed by name, or None. A
     key pair is {name, public_key}, or in the keyed form just the public key. ``pci_alias`` is Nova's list.
 
     :arg default_project: the project of server groups that name none.
-    :raises InvalidRequest: all errors, with paths below flavors, networks, keypairs, server_groups or pci_alias. Those of an
-        image are raised by Catalogue.image.
+    :raises InvalidRequest: all errors, with paths below flavors, networks, keypairs, server_groups or pci_alias. Errors of an
+    image are raised by Catalogue.image.
     """
     problems = Problems()
     image_errors: dict[str, list[dict[str, t.Any]]] = {}
@@ -156,7 +156,7 @@ def parse_catalogue(
 
 
 def parse_images(images: t.Any) -> dict[str, Image]:
-    """Only the images of the variable bootflow_images, by name, without those that have errors.
+    """Read only the images of the variable bootflow_images, by name, without images that have errors.
 
     :raises InvalidRequest: the variable is not a list of images.
     """

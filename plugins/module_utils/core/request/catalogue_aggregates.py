@@ -121,7 +121,7 @@ def _metadata(fields: Fields) -> dict[str, str]:
 
 
 def _number_wanted(key: str, value: str) -> str:
-    """What a value has to be, if it is not; "" if it is valid. Nova checks this only in each filter."""
+    """Return the form that an invalid value should have; "" if it is valid. Nova checks this only in each filter."""
     ratio, count = key in _RATIOS, key in _COUNTS
     if not (ratio or count or key.endswith(_MULTIPLIERS)):
         return ""

@@ -113,7 +113,7 @@ def request_digest(request: ServerRequest) -> dict[str, t.Any]:
 
 
 def guest_data_digest(user_data: t.Optional[str], files: t.Iterable[InjectedFile]) -> dict[str, t.Any]:
-    """What a digest has of user data and injected files: their sha256."""
+    """Return the digest's fields of user data and injected files: their sha256."""
     return {
         "user_data": _sha256(user_data),
         "injected_files": {file.path: _sha256(file.contents) for file in sorted(files, key=lambda file: file.path)},
@@ -121,13 +121,13 @@ def guest_data_digest(user_data: t.Optional[str], files: t.Iterable[InjectedFile
 
 
 def key_digest(name: t.Optional[str], public_key: t.Optional[str]) -> dict[str, t.Any]:
-    """What a digest has of a key pair."""
+    """Return the digest's fields of a key pair."""
     return {"key_name": name, "key_data": _sha256(public_key)}
 
 
 @dataclass(frozen=True)
 class Difference:
-    """What two digests differ in, in words."""
+    """Differences of two digests, in words."""
 
     requested: tuple[str, ...] = ()  # by what was requested: the instance is another one
     in_place: tuple[str, ...] = ()  # fields that an existing instance can change
@@ -140,9 +140,9 @@ class Difference:
 def difference(
     old: t.Mapping[str, t.Any], new: t.Mapping[str, t.Any], names: t.Mapping[str, str] | None = None
 ) -> Difference:
-    """The digest ``old`` of an instance compared with that of a request.
+    """Compare the digest ``old`` of an instance with the digest of a request.
 
-    :arg names: of ids, for messages: those of networks and subnets.
+    :arg names: of ids, for messages: ids of networks and subnets.
     """
     requested, drift = differing(old, new, names)
     return Difference(
@@ -188,7 +188,7 @@ def differing(
 
 
 def _is_implied(old: t.Mapping[str, t.Any], new: t.Mapping[str, t.Any]) -> bool:
-    """Whether only one of two requests has a config drive, for what it brings to the guest: that is what differs, and nobody asked for the drive."""
+    """Whether only one of two requests has a config drive, for what it brings to the guest: that differs, and the drive was not requested."""
     drives = [digest.get("config_drive") for digest in (old, new)]
     if sorted(map(str, drives)) != ["None", "True"]:
         return False
@@ -231,7 +231,7 @@ def shown(value: t.Any, names: t.Mapping[str, str]) -> str:
 
 
 def image_digest(image: t.Optional[Image]) -> t.Optional[dict[str, str]]:
-    """What a digest has of an image: not its source, which may change."""
+    """Return the digest's fields of an image: not its source, which may change."""
     return None if image is None else {"id": image.id, "name": image.name, "checksum": image.checksum}
 
 

@@ -22,7 +22,7 @@ BUILTIN_DIR = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fragment
 
 
 def load_fragments(dirs: t.Iterable[str] = ()) -> list[dict[str, t.Any]]:
-    """The fragments of the collection, then those of ``dirs`` in order, the files of a folder by name.
+    """Load the fragments of the collection, then the fragments of ``dirs`` in order, the files of a folder by name.
 
     Each has an additional key ``file``.
 

@@ -19,11 +19,11 @@ _NOT_IN_HOSTNAME = re.compile(r"[^\w.-]+", re.ASCII)
 
 
 def sanitize_hostname(name: str, uuid: t.Optional[str] = None) -> str:
-    """The hostname for an instance named ``name``.
+    """Return the hostname for an instance named ``name``.
 
     As in Nova: characters above U+00FF are removed, the rest is cut to 63 characters, blanks, underscores and dots become
     dashes, other non-word characters are removed, lower case, no dash at either end. If nothing is left:
-    Server-<uuid>, or the empty string without ``uuid``. Word characters are those of ASCII (Nova under Python 3 leaves
+    Server-<uuid>, or the empty string without ``uuid``. Word characters are ASCII's (Nova under Python 3 leaves
     accented letters in, which are no hostname).
 
     :raises InvalidInput: the name is not a text.

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether an image fits a flavor, by the catalogue. source: Nova's API._create_instance."""
+"""Check that an image fits a flavor, by the catalogue. source: Nova's API._create_instance."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def image_errors(
 
 
 def property_errors(properties: t.Mapping[str, t.Any]) -> t.Iterator[BootflowError]:
-    """The errors of properties that only this collection's controller reads, whatever the guest boots from."""
+    """Yield the errors of properties that only this collection's controller reads, with any boot source of the guest."""
     for rule in (lambda its: config_drive_wanted(False, None, its), shutdown_timeout):
         try:
             rule(properties)
@@ -103,7 +103,7 @@ def local_root_gb(flavor_gb: int, image: t.Mapping[str, t.Any] | None, volume_ba
 
 
 def shutdown_timeout(properties: t.Mapping[str, t.Any]) -> t.Optional[int]:
-    """The image's seconds; None: those of the host. source: Nova's _get_power_off_values
+    """Return the image's seconds; None: the host's seconds. source: Nova's _get_power_off_values
 
     :raises InvalidInput: not a whole number.
     """

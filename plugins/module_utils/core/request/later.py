@@ -79,7 +79,7 @@ _ASKED = (
 )
 
 
-#: Properties of an image that is booted by a kernel and a RAM disk of their own.
+#: Properties of an image that is booted with its own kernel and RAM disk.
 _KERNEL, _RAMDISK, NO_KERNEL = "kernel_id", "ramdisk_id", "nokernel"
 
 

@@ -60,7 +60,7 @@ def requested_networks(
 
 
 def check_overlap(network: Network, others: t.Iterable[Network]) -> None:
-    """Networks that guests use on different hosts may overlap; those of one guest meet on its host.
+    """Check that the networks of a guest do not overlap on its host. Networks that guests use on different hosts may overlap.
 
     :raises InvalidInput: the host would have one range in two libvirt networks.
     """

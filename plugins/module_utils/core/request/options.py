@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The settings for reading a request: the operator's, and those of scheduler and hosts."""
+"""The settings for reading a request: the operator's, the scheduler's and the hosts'."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class RequestOptions:
     availability_zones: t.Optional[t.Collection[str]] = None  # the zones that exist; None: not checked here
     allow_forced_host: bool = True  # policy create:forced_host
     allow_zero_disk: bool = True  # policy create:zero_disk_flavor
-    allow_other_owners: bool = True  # entries may name projects and users other than those of the run
+    allow_other_owners: bool = True  # entries may name other projects and users than the run's
     denied_policies: t.Collection[str] = ()  # of POLICIES
     default_flavor: t.Optional[str] = None
     default_project: str = "default"
     user: str = ""  # who makes the request
-    force_config_drive: bool = False  # every instance has one, whatever the request says
+    force_config_drive: bool = False  # every instance has one, under any request
     allow_duplicate_networks: bool = True
     extra_hint_names: t.Collection[str] = ()  # scheduler hints that the user's own filters read
     hints_read: t.Optional[t.Collection[str]] = None  # hints that the enabled filters read; None: not checked here

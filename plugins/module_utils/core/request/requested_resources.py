@@ -72,9 +72,9 @@ def requested_resources(
     problems: Problems,
     filters: t.Optional[t.Collection[str]] = None,
 ) -> RequestedResources:
-    """The requested resources; errors are added to ``problems`` at ``path``.
+    """Return the requested resources; errors are added to ``problems`` at ``path``.
 
-    :arg filters: names of the enabled filters, one of which has to look for hosts with the resources; None: not checked here.
+    :arg filters: names of the enabled filters; one of them has to look for hosts with the resources; None: not checked here.
     """
     properties = image.properties if image is not None else {}
     numa_topology = None

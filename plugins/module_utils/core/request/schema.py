@@ -56,7 +56,7 @@ _FORMS = {
     "number": "Write a number.",
     "boolean": "Write true or false.",
 }
-#: Keywords with a limit -> the message; what is counted for those of texts, lists and mappings.
+#: Keywords with a limit -> the message; the unit that is counted for limits of texts, lists and mappings.
 _LIMITS = {
     "minimum": "must be %s or more",
     "maximum": "must be %s or less",
@@ -246,7 +246,7 @@ def entry_errors(
 
 
 def _odd(value: t.Any, path: str) -> t.Iterator[tuple[str, BootflowError]]:
-    """What YAML has and JSON, in which Nova's requests are and the ledger keeps them, has not."""
+    """Yield the values that YAML has and JSON has not; Nova's requests are JSON, and the ledger keeps them as JSON."""
     if isinstance(value, t.Mapping):
         for key, item in value.items():
             if isinstance(key, str):
@@ -358,7 +358,7 @@ def _coded(path: str, schema: t.Mapping[str, t.Any], message: str, remedy: str =
 
 
 def _words(error: t.Any, value: str) -> str:
-    """What is wrong with a value, without the words of JSON Schema. :arg value: with a blank behind it, "" if it is not shown"""
+    """Return the error of a value, without the words of JSON Schema. :arg value: with a blank behind it, "" if it is not shown"""
     limit, keyword = error.validator_value, error.validator
     schema = error.schema if isinstance(error.schema, t.Mapping) else {}
     if keyword == "type":
@@ -394,14 +394,14 @@ def _words(error: t.Any, value: str) -> str:
 
 
 def _wanted(types: t.Any, schema: t.Mapping[str, t.Any]) -> list[str]:
-    """The types of a value. A text that is read as a number or a boolean is no type of its own."""
+    """Return the types of a value. A text that is read as a number or a boolean is no separate type."""
     wanted = [types] if isinstance(types, str) else list(types)
     read = [name for name in wanted if name in ("integer", "number", "boolean")]
     return read if "format" in schema and {*read, "string"} == set(wanted) and read else wanted
 
 
 def _form(error: t.Any) -> str:
-    """The remedy where the schema has none of its own: what to write."""
+    """Return the remedy where the schema has none: the form to write."""
     limit, keyword = error.validator_value, error.validator
     schema = error.schema if isinstance(error.schema, t.Mapping) else {}
     if keyword == "type":

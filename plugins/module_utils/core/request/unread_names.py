@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Names of extra specs and image properties that shape a guest, and those that look so and that nothing here reads."""
+"""Names of extra specs and image properties that shape a guest, and similar names that nothing here reads."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _NUMBERED = re.compile(r"(numa_(?:cpus|mem)\.)\d+\Z")
 def unread_names(
     flavors: t.Iterable[Flavor], images: t.Iterable[Image], read_elsewhere: t.Container[str] = ()
 ) -> list[str]:
-    """A sentence for each flavor and image that has names that look like those that shape a guest, and that nothing reads.
+    """Return a sentence for each flavor and image that has names similar to names that shape a guest, and that nothing reads.
 
     :arg read_elsewhere: names that aggregates compare.
     """

@@ -21,7 +21,7 @@ OVERHEADS = ("memory_mb", "memory_mb_per_vcpu", "memory_percent", "disk_gb", "vc
 
 @dataclass(frozen=True)
 class Overhead:
-    """What the hypervisor needs for one instance beyond its flavor."""
+    """Amounts that the hypervisor needs for one instance beyond its flavor."""
 
     memory_mb: int = 0
     disk_gb: int = 0
@@ -102,7 +102,7 @@ def claim_test(
 
     A missing or None limit means unlimited; 0 is a limit. All tests run, in the order memory, disk, vCPU, NUMA, PCI; the
     caller gives the reasons of the last two (core.resources.dedicated.refusals).
-    :arg log: gets the lines with the numbers that Nova writes to its log; None: nobody reads them.
+    :arg log: gets the lines with the numbers that Nova writes to its log; None: they are not read.
     Raises ComputeResourcesUnavailable with every reason, joined by "; ".
     """
     limits = limits or {}
@@ -150,7 +150,7 @@ def _test(
 
 
 def usage_delta(request: ResourceRequest, sign: int = 1) -> UsageDelta:
-    """What a claim adds to the node's use (``sign`` 1), or releases (-1): exactly the same amounts."""
+    """Return the amounts that a claim adds to the node's use (``sign`` 1), or releases (-1): exactly the same amounts."""
     if sign not in (1, -1):
         raise ValueError("sign is 1 or -1, not %r" % (sign,))
     return UsageDelta(
@@ -174,10 +174,10 @@ def estimate_overhead(
 def overhead_of(
     vcpus: int, memory_mb: int, settings: t.Mapping[str, float], emulator_isolated: bool = False
 ) -> Overhead:
-    """The overhead of a flavor. source: estimate_instance_overhead of Nova's libvirt driver
+    """Return the overhead of a flavor. source: estimate_instance_overhead of Nova's libvirt driver
 
     :arg settings: bootflow_instance_overhead, some of OVERHEADS.
-    :arg emulator_isolated: the emulator's threads get a CPU of their own.
+    :arg emulator_isolated: the emulator's threads get their own CPU.
     """
     of = {name: settings.get(name, 0) for name in OVERHEADS}
     return Overhead(

@@ -99,9 +99,9 @@ class Fleet:
         make: t.Callable[[int], HostState],
         machines: t.Mapping[str, str] | None = None,
     ) -> Fleet:
-        """A fleet that was read as columns.
+        """Return a fleet that was read as columns.
 
-        :arg columns: attribute of HostState -> its value on each host, as a sequence or an array; at least those of ``NUMBERS``, and host.
+        :arg columns: attribute of HostState -> its value on each host, as a sequence or an array; at least the attributes ``NUMBERS``, and host.
         :arg alike: attribute of HostState -> a label on each host; hosts with the same label have the same value.
         :arg make: position -> the whole HostState.
         :arg machines: see __init__(); it may have hosts that are not in the fleet.
@@ -199,7 +199,7 @@ class Fleet:
         return Groups(np.array(codes, dtype=np.int64)[kinds] if len(codes) != 1 else kinds * 0, list(seen))
 
     def _kinds(self, of: tuple[str, ...]) -> tuple[t.Sequence[int], Column]:
-        """Which hosts are equal in these attributes: one row of each kind, and the kind of every row."""
+        """Return the hosts that are equal in these attributes: one row of each kind, and the kind of every row."""
         found = self._kinds_of.get(of)
         if found is None:
             found = self._kinds_of[of] = self._make_kinds(of)
@@ -285,11 +285,11 @@ class Fleet:
         return np.flatnonzero(self._machine_array == names[row])
 
     def consume(self, row: int, spec: RequestSpec, sign: int = 1, limits: t.Mapping[str, t.Any] | None = None) -> None:
-        """Take (``sign`` 1) or release (-1) what one instance of ``spec`` needs of a host.
+        """Take (``sign`` 1) or release (-1) the amounts that one instance of ``spec`` needs of a host.
 
         Swap is not taken, as in Nova. Raises nothing: claims are checked later.
 
-        :arg limits: those that the claim will get: with them the same cells, devices and disks are taken as by the claim.
+        :arg limits: the limits of the later claim: with them the same cells, devices and disks are taken as by the claim.
         """
         self.free_ram_mb[row] -= sign * spec.memory_mb
         self.free_disk_mb[row] -= sign * 1024 * spec.disk_gb
@@ -363,7 +363,7 @@ FEW = 1000
 
 
 def _first_and_kind(labels: Column) -> tuple[t.Sequence[int], Column]:
-    """Of an array of labels: one row of each label, and the label of every row, as a position in the first."""
+    """Return one row of each label of an array, and the label of every row, as a position in the first."""
     if len(labels) <= FEW:
         return _first_and_kind_of(labels.tolist())
     _values, rows, inverse = np.unique(labels, return_index=True, return_inverse=True)

@@ -32,13 +32,13 @@ def explain(
     ranking: Ranking | None = None,
     chosen: int | None = None,
 ) -> dict[str, t.Any]:
-    """One decision over the fleet as it is, before anything is taken from the chosen host.
+    """Explain one decision over the fleet as it is, before anything is taken from the chosen host.
 
     Returns {instance_uuid, forced, chosen: {host, node}|None, filters: [{name, start, end}], hosts, nearest_miss}. A host is
     {host, node, passed, filters_passed: [names], rejected_by: {filter, reason, available, needed, unit, missing}|None,
     filters: [{name, passed, available, needed, unit, reason}], rank: 1 is the best|None, weight,
-    weighers: [{name, text, raw, normalised, multiplier, score}]}; those that passed come first, best first. Its ``filters`` have
-    the verdicts of all filters, also of those not reached; passed is None if a filter could not answer for the host.
+    weighers: [{name, text, raw, normalised, multiplier, score}]}; accepted hosts come first, best first. Its ``filters`` have
+    the verdicts of all filters, also of filters not reached; passed is None if a filter could not answer for the host.
     available, needed and missing (how much less would have sufficed) are None if no numbers were compared.
     nearest_miss: {host, node, missing: [rejections], smallest_change: see there|None}, or None.
     """
@@ -201,7 +201,7 @@ def _weights(entries: dict[int, dict[str, t.Any]], ranking: Ranking) -> list[int
 
 
 def scores(ranking: Ranking, position: int) -> list[dict[str, t.Any]]:
-    """What each weigher gives to the host at a position of the ranking."""
+    """Return the score that each weigher gives to the host at a position of the ranking."""
     found = []
     for scale in ranking.scales:
         raw = float(scale.raw[position])
@@ -313,14 +313,14 @@ def condensed(decision: t.Mapping[str, t.Any], limit: int) -> dict[str, t.Any]:
 
 
 def _in_order(decision: t.Mapping[str, t.Any]) -> tuple[list[dict[str, t.Any]], list[dict[str, t.Any]]]:
-    """Its hosts that passed, best first, and those that were rejected, the nearest first."""
+    """Return the accepted hosts of a decision, best first, and the rejected ones, the nearest first."""
     near = decision["nearest_miss"]
     rejected = sorted((h for h in decision["hosts"] if not h["passed"]), key=lambda h: _distance(h, near))
     return [h for h in decision["hosts"] if h["passed"]], rejected
 
 
 def filter_counts(counts: t.Sequence[t.Mapping[str, t.Any]], things: str) -> str:
-    """How many hosts passed, and how many each filter rejected. :arg things: hosts."""
+    """Return the number of accepted hosts, and how many each filter rejected. :arg things: hosts."""
     some = ["%s %d" % (c["name"], c["start"] - c["end"]) for c in counts if c["start"] != c["end"]]
     text = "%d of %s passed" % (counts[-1]["end"], counted(counts[0]["start"], things))
     return "%s; rejected by %s" % (text, ", ".join(some)) if some else text
@@ -384,7 +384,7 @@ def summary_text(told: t.Mapping[str, t.Any], things: str = "hosts") -> str:
 
 
 def _names(decision: t.Mapping[str, t.Any]) -> Named:
-    """What its hosts are called: with their node only where a host has several."""
+    """Return the names of the decision's hosts: with their node only where a host has several."""
     nodes = collections.Counter(h["host"] for h in decision["hosts"])
     return lambda place: "%s (%s)" % (place["host"], place["node"]) if nodes[place["host"]] > 1 else str(place["host"])
 

@@ -4,7 +4,7 @@
 
 """A compute node as the scheduler sees it.
 
-The names are those of Nova's HostState and compute node, because flavors refer to them
+The names are the ones of Nova's HostState and compute node, because flavors refer to them
 (``capabilities:hypervisor_type``).
 """
 

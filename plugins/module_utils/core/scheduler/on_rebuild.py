@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether an instance may get another image on the host where it is.
+"""Check that an instance may get another image on the host where it is.
 
 source: Nova's BaseFilter.filter_all with RUN_ON_REBUILD, to which the conductor's rebuild_instance sends a request with a new image
 

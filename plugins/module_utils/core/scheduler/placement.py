@@ -72,7 +72,7 @@ def select_destinations(fleet: Fleet, spec: RequestSpec, options: SchedulerOptio
 
 
 class Placement:
-    """One request over one fleet. It can be asked for hosts repeatedly: results of filters and weighers are kept, and only
+    """One request over one fleet. Hosts can be requested repeatedly: results of filters and weighers are kept, and only
     hosts that were taken from are evaluated again.
 
     Raises InvalidInput for unknown names of filters and weighers.
@@ -92,9 +92,9 @@ class Placement:
         self._ranking: Ranking | None = None
         self._changed: int | None = None  # the host taken from since the ranking was last updated
         self._limits: dict[int, dict[str, t.Any]] = {}
-        # Filters that are asked again after a pick, and those of them that the request concerns
+        # Filters that are asked again after a pick, and the ones among them that the request concerns
         self._repeated = [] if spec.forced else [f for f in self.filters if not f.run_once_per_request]
-        # Filters that limit claims; the limits of cells are those of guests with cells
+        # Filters that limit claims; limits of cells apply to guests with cells
         self._limiting = [
             f
             for f in self.filters
@@ -205,7 +205,7 @@ class Placement:
         ranking.update(changed)
 
     def _count_again(self, left: t.Mapping[int, int]) -> None:
-        """What _filter_again() asked, for the text that there is no host. :arg left: hosts after each filter, by its id()."""
+        """Record the filters that _filter_again() asked, for the text that there is no host. :arg left: hosts after each filter, by its id()."""
         self._counts = []
         end = self._start
         for filter_ in self._repeated:
@@ -336,7 +336,7 @@ class Placement:
 
 
 def limits_of(filters: t.Iterable[Filter], fleet: Fleet, spec: RequestSpec, row: int) -> dict[str, t.Any]:
-    """The limits of a claim on that host: those of the filters that let it pass."""
+    """Return the limits of a claim on that host: the limits of the filters that accepted it."""
     limits: dict[str, t.Any] = {}
     for filter_ in filters:
         limits.update(filter_.limits(fleet, row))

@@ -21,7 +21,7 @@ from .request_spec import RequestSpec
 
 @dataclass(frozen=True)
 class _Resource:
-    """How a filter's number relates to a flavor."""
+    """Relation of a filter's number to a flavor."""
 
     what: str
     unit: str  # of the flavor's value and of ``free``
@@ -84,7 +84,7 @@ _RESOURCES = {
 
 
 def lacking(rejection: t.Mapping[str, t.Any]) -> str:
-    """What is missing of a resource, in words: 5 GiB of disk."""
+    """Return the missing amount of a resource, in words: 5 GiB of disk."""
     resource = _RESOURCES.get(rejection["filter"])
     if resource is None and rejection["unit"] == _DISK.unit:  # of a backend of volumes
         return _DISK.more(rejection["missing"])
@@ -144,11 +144,11 @@ def enough_for(
     limits: t.Mapping[str, t.Any],
     placed: int = 0,
 ) -> str | None:
-    """How much more a host would have to have free for ``count`` instances of the request, in words.
+    """Return how much more a host would have to have free for ``count`` instances of the request, in words.
 
     None: no amount of memory, disk and vCPUs makes room there for all of them, or the host has not so much.
 
-    :arg limits: those of a claim on this host. :arg placed: instances of the request that are placed there already.
+    :arg limits: limits of a claim on this host. :arg placed: instances of the request that are placed there already.
     """
     taken = {"memory_mb": spec.memory_mb, "disk_gb": 1024 * spec.disk_gb, "vcpus": spec.vcpus}
     for of_claim, what in (("memory_mb", "memory_mb"), ("vcpu", "vcpus")):

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Variables and metadata of aggregates that only filters and weighers read, none of which is enabled. Nova ignores such settings in silence."""
+"""Variables and metadata of aggregates that only disabled filters and weighers read. Nova ignores such settings in silence."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def unread_settings(
     enabled: t.Container[str],
     own: t.Collection[str] = (),
 ) -> list[str]:
-    """A sentence for each setting that nothing reads, with what would read it.
+    """Return a sentence for each setting that nothing reads, with the filter or weigher that would read it.
 
     :arg variables: names of the variables that are given. :arg multipliers: names of weighers that a multiplier is given for.
     :arg filters: name -> class of all that exist. :arg weighers: likewise. :arg enabled: names of filters and weighers.
-    :arg own: those of them that are the user's own. They may read any field of a host, and any metadata of its aggregates.
+    :arg own: the user's own among them. They may read any field of a host, and any metadata of its aggregates.
     """
     known = {**filters, **weighers}
     sentences: list[str] = []

@@ -180,7 +180,7 @@ class Ranking:
 
     @property
     def best(self) -> int:
-        """How many hosts at the top weigh the same."""
+        """The number of hosts at the top that weigh the same."""
         keys = self.keys
         return int(np.searchsorted(keys, keys[0], side="right")) if len(keys) else 0
 

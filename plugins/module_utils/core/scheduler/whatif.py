@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How many more instances of a kind fit, and where: the result of placing them one by one, computed faster.
+"""The number of instances of a kind that still fit, and where: the result of placing them one by one, computed faster.
 
-If every enabled filter depends on one host alone, each host is filled whatever the weighers prefer, so hosts are
+If every enabled filter depends on one host alone, each host is filled under any weighers, so hosts are
 counted separately; by bisection if the filters only compare numbers that fall evenly. Weighers matter only if a filter
 depends on several hosts (affinity), or if a limit leaves hosts unfilled.
 """
@@ -59,7 +59,7 @@ class WhatIf:
 
 
 def how_many(fleet: Fleet, spec: RequestSpec, options: SchedulerOptions, limit: int | None = None) -> WhatIf:
-    """How many more instances of ``spec`` fit under all filters and groups. The fleet is left unchanged.
+    """Return how many more instances of ``spec`` fit under all filters and groups. The fleet is left unchanged.
 
     :arg limit: the most to count.
     :raises InvalidInput: unknown filters or weighers; a limit below 0; neither a limit nor a filter that ends the count.
@@ -165,7 +165,7 @@ class _Count:
         return counts
 
     def _takes(self, rows: Column, again: list[Filter], numbers: Column) -> Column:
-        """Whether each of ``rows`` still takes the last of ``numbers`` instances."""
+        """Return, for each of ``rows``, whether it still takes the last of ``numbers`` instances."""
         before = np.zeros(len(self.fleet), dtype=np.int64)
         before[rows] = numbers - 1
         shadow = _with(self.fleet, self.spec, before)
@@ -218,7 +218,7 @@ class _Count:
     # --- why no more --------------------------------------------------------------------------------------------------
 
     def _one_more(self, counts: Column, why_none: str) -> dict[str, t.Any]:
-        """What rejects one more instance on all candidates."""
+        """Return what rejects one more instance on all candidates."""
         if self.spec.takes_dedicated or self.spec.instance_group is not None:
             taken = np.zeros(len(self.fleet), dtype=np.int64)
             try:
@@ -248,7 +248,7 @@ class _Count:
 
 
 class Filling(Placement):
-    """Placement of as many instances as fit (``taken``: rows), with a random generator of its own.
+    """Placement of as many instances as fit (``taken``: rows), with its own random generator.
 
     :arg filters: these instead of the enabled ones.
     """

@@ -97,5 +97,5 @@ GIVEN = frozenset(PREFIX + name for name in ("compute_host", "guests", "instance
 
 
 def strangers(names: t.Iterable[str]) -> set[str]:
-    """Those with our prefix that are none of these."""
+    """Return the names with our prefix that are not ours."""
     return {n for n in names if n.startswith(PREFIX)} - VARIABLES - RESULTS - GIVEN

@@ -336,7 +336,7 @@ RUN = Table(
     )
 )
 
-#: What guests that are made anew need, and the ledger does not have.
+#: Settings of the data that guests need when they are made again, and that the ledger does not have.
 GUEST_DATA = Table(
     (
         Setting(

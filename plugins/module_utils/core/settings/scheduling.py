@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Variables of scheduling: the scheduler's own, and those that its filters and weighers declare."""
+"""Variables of scheduling: the scheduler's own, and the variables that its filters and weighers declare."""
 
 from __future__ import annotations
 

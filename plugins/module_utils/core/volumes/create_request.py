@@ -287,7 +287,7 @@ def _type(
     options: CreateOptions,
     project: str,
 ) -> VolumeType | None:
-    """The requested type, as in later releases (Queens: a snapshot's, whatever was requested). Without one the source's, the
+    """Return the requested type, as in later releases (Queens: a snapshot's, under any request). Without one the source's, the
     snapshot's, the image's (cinder_img_volume_type, if the project may use it) or the default one (even if the project may not
     use it).
     """

@@ -152,7 +152,7 @@ class Snapshot:
 
 
 class Attachment(t.Protocol):
-    """What the rules read of an attachment: ledger.storage.attachments has the rows."""
+    """Fields of an attachment that the rules read: ledger.storage.attachments has the rows."""
 
     @property
     def id(self) -> str: ...
@@ -293,9 +293,9 @@ class PoolState(_Record):
         )
 
     def all_capabilities(self) -> dict[str, t.Any]:
-        """The capabilities for CapabilitiesFilter: everything that the backend reports, its own values last.
+        """Return the capabilities for CapabilitiesFilter: everything that the backend reports, its own values last.
 
-        A scheduler's Backends give the amounts after what a run took; Cinder those of the last report.
+        A scheduler's Backends give the amounts after what a run took; Cinder the amounts of the last report.
         """
         return {
             "pool_name": extract_host(self.host, "pool", default_pool_name=True),

@@ -19,7 +19,7 @@ from ..errors import InvalidInput, InvalidUUID
 from ..reading.identifiers import generate_password
 
 IQN_PREFIX = "iqn.2010-10.org.openstack:"
-#: of initiators without a name of their own
+#: of initiators without their own name
 INITIATOR_PREFIX = "iqn.2026-01.compute.bootflow:"
 ISCSI_PORT = 3260
 #: the LUN of a volume's only disk: tgt keeps 0 for the controller
@@ -221,7 +221,7 @@ def lun_id(lun: int) -> str:
 
 
 def device_to_come(volume_id: str) -> str:
-    """What stands for the path of a volume's device in a plan, until a host is connected to it."""
+    """Return the placeholder for the path of a volume's device in a plan, until a host is connected to it."""
     return "/dev/disk/by-path/(volume %s)" % volume_id
 
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether the failed creation of a volume is tried elsewhere, and its retry record: {num_attempts, backends, exc, exc_reason}.
+"""Retry of the failed creation of a volume elsewhere, and its retry record: {num_attempts, backends, exc, exc_reason}.
 
 Functions of the record return a new one and leave the given one unchanged; None means that the volume is not retried.
 source: Cinder's FilterScheduler and manager flow (Queens)

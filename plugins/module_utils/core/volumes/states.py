@@ -111,12 +111,12 @@ def check_delete(
     force: bool = False,
     cascade: bool = False,
 ) -> None:
-    """Check whether a volume may be deleted. A volume that was never scheduled is deleted at once, whatever its status.
+    """Check whether a volume may be deleted. A volume that was never scheduled is deleted at once, in any status.
 
     :arg snapshots: the volume's live snapshots.
     :arg force: in any status; but not attached, migrating or with snapshots.
-    :arg cascade: delete the snapshots too: those available or in error, and those of an interrupted cascade (Cinder
-        intends this too, but its first test rejects them); with ``force`` in any status.
+    :arg cascade: delete the snapshots too: available ones and ones in error, and snapshots of an interrupted cascade (Cinder
+    intends this too, but its first test rejects them); with ``force`` in any status.
     :raises InvalidVolume: (400) the text is Cinder's, the remedy names the failed condition.
     """
     if not volume.host:

@@ -54,9 +54,9 @@ from ..moves.evacuate_life import EVACUATE
 from ..moves.place import Mover
 
 BLOCK_DEVICES, NETWORKS = "block_device_mapping", "networks"
-#: Actions that make the disks of an instance anew: where one failed, they may be missing.
+#: Actions that make the disks of an instance again: where one failed, they may be missing.
 OF_DISKS = (REBUILD, EVACUATE.action)
-#: Those that are no row of the operations, by the kind of a change or by its step.
+#: Names that are no row of the operations, by the kind of a change or by its step.
 _KINDS = {
     DELETE: delete.DELETE,
     ATTACH: attach.ATTACH,
@@ -76,7 +76,7 @@ RECORDED = (BLOCK_DEVICES, "config_drive", NETWORKS)
 
 @dataclass(frozen=True)
 class File:
-    """What is applied."""
+    """The file that is applied."""
 
     requests: t.Sequence[ServerRequest]
     options: accept.AcceptOptions
@@ -96,7 +96,7 @@ class File:
 
 @dataclass
 class Begun:
-    """What hosts have a part in."""
+    """The begun changes, for the hosts that have a part in them."""
 
     changed: bool = False  # something was written
     operations: dict[str, list[str]] = field(default_factory=dict)  # operation -> uuids
@@ -117,9 +117,9 @@ class _Read:
 
 
 def hosts_to_ask(tx: Transaction, file: File) -> list[str]:
-    """The hosts of those instances whose state the file says: their guests may have changed it.
+    """Return the hosts of the instances whose state the file sets: their guests may have changed it.
 
-    And of those that no host is known to have: a domain may be back, and without it a resize is not confirmed.
+    Also of instances that no host is known to have: a domain may be back, and without it a resize is not confirmed.
     """
     rows = _rows(tx, file)
     entries, _digests = _names(file, rows)
@@ -177,13 +177,13 @@ def _wanted_interface(path: str, entry: t.Mapping[str, t.Any]) -> WantedInterfac
 
 
 def _beside(changes: t.Iterable[Change]) -> list[t.Mapping[str, t.Any]]:
-    """The interfaces beside those that are attached, each once. They come first: what is there already is theirs."""
+    """Return the interfaces in addition to the attached ones, each once. They come first: existing interfaces are theirs."""
     of_networks = {(c.uuid, c.interface.get("network")): c.beside for c in changes}
     return [each for its in of_networks.values() for each in its]
 
 
 def _with_addresses(tx: Transaction, file: File, changes: t.Sequence[Change]) -> list[Change]:
-    """The changes, of which interfaces that cannot be attached now are not to be done: one of them keeps no other from its own."""
+    """Return the changes without interfaces that cannot be attached now, so that they do not stop the others."""
     attached = {i: c for i, c in enumerate(changes) if c.done and c.kind == ATTACH_INTERFACE}
     if not attached:
         return list(changes)
@@ -263,7 +263,7 @@ def begin(tx: Transaction, file: File) -> Begun:
 
 
 def resizes(tx: Transaction, file: File) -> dict[str, str]:
-    """uuid -> flavor of the instances that are resized, but for those of which volumes are detached first. Writes nothing."""
+    """Return uuid -> flavor of the instances to resize, except the ones whose volumes are detached first. Writes nothing."""
     found = _read(tx, file)
     detached = {c.uuid for c in found.plan.to_do if c.kind == DETACH}
     return {u: flavor.name for u, flavor in _flavors(file, found).items() if u not in detached}
@@ -276,9 +276,9 @@ def _flavors(file: File, found: _Read) -> dict[str, Flavor]:
 
 
 def record(tx: Transaction, file: File) -> bool:
-    """Write what the file says of volumes and config drives, of instances that are as it has them. Returns whether that was news.
+    """Write the volumes and config drives of the file, for instances that are as the file has them. Returns whether that was news.
 
-    What was never in the file is not detached when somebody attached it: see core.apply.plan.
+    A volume that was attached by hand and never was in the file is not detached: see core.apply.plan.
     """
     runs.renew(tx)
     found = _read(tx, file, locked=True)
@@ -353,7 +353,7 @@ def _read(tx: Transaction, file: File, locked: bool = False) -> _Read:
 
 
 def _nameable(plan: Plan, rows: t.Mapping[Key, Instance]) -> Plan:
-    """The plan without boots of those whose names soft-deleted instances have still: they would keep the others from theirs."""
+    """Drop boots of instances whose names soft-deleted instances still have, so they do not block the rest of the plan."""
     changes = [
         dataclasses.replace(
             planning.not_done(c, accept.kept_error(rows[c.project, c.name]).paragraph, later=True),
@@ -367,8 +367,8 @@ def _nameable(plan: Plan, rows: t.Mapping[Key, Instance]) -> Plan:
 
 
 def _able(tx: Transaction, file: File, plan: Plan, rows: t.Iterable[Instance]) -> Plan:
-    """The plan without what cannot begin, as something else is under way with the instance or its host is not in the inventory: it would
-    keep the others from theirs."""
+    """Drop changes that cannot start, because another change of the instance is under way or its host is not in the inventory, so they do not block
+    the rest."""
     known = file.moves.known_hosts if file.moves is not None else None
     doubtful = {
         r.uuid: r
@@ -400,7 +400,7 @@ def _able(tx: Transaction, file: File, plan: Plan, rows: t.Iterable[Instance]) -
 
 
 def _deletable(tx: Transaction, file: File, plan: Plan, rows: t.Iterable[Instance]) -> Plan:
-    """The plan without deletions of what hosts have that are not in the inventory: they would keep the others from theirs."""
+    """Drop deletions of instances whose hosts are not in the inventory, so they do not block the rest."""
     wanted = {str(c.uuid) for c in plan.to_do if c.kind in (DELETE, REPLACE)}
     if not wanted or file.inventory is None:
         return plan
@@ -416,7 +416,7 @@ def _deletable(tx: Transaction, file: File, plan: Plan, rows: t.Iterable[Instanc
 
 
 def _attachable(tx: Transaction, file: File, plan: Plan, rows: t.Mapping[Key, Instance]) -> Plan:
-    """The plan without volumes that cannot be attached or detached now: one of them would keep the others from theirs."""
+    """Drop volumes that cannot be attached or detached now, so they do not block the rest."""
     why: dict[int, errors.BootflowError | None] = {}
 
     def wanted(kind: str) -> dict[int, tuple[Instance, t.Mapping[str, t.Any]]]:
@@ -448,7 +448,7 @@ def _begins(change: Change) -> operation.Operation | None:
 
 
 def _judged(tx: Transaction, file: File, found: _Read) -> _Read:
-    """The plan without the resizes that cannot be: one of them would keep the others from theirs."""
+    """Drop resizes that are not possible, so they do not block the rest."""
     flavors = _flavors(file, found)
     if not flavors or file.moves is None:
         return found
@@ -469,7 +469,7 @@ def _rows(tx: Transaction, file: File) -> dict[Key, Instance]:
 
 
 def _not_kept(rows: t.Mapping[Key, Instance]) -> dict[Key, Instance]:
-    """Without those that were deleted and can be restored."""
+    """Leave out instances that were deleted and can be restored."""
     return {k: r for k, r in rows.items() if r.vm_state != states.SOFT_DELETED}
 
 
@@ -508,7 +508,7 @@ def _replaced(
     entries: t.Mapping[Key, int],
     digests: t.Sequence[t.Mapping[str, t.Any]],
 ) -> set[Key]:
-    """What never ran and is deleted, as its definition is another one now."""
+    """Return the instances that never ran and are deleted, as their definition is another one now."""
     known = accept.names_of_ids(file.options.networks)
     others = {
         k: rows[k]
@@ -526,7 +526,7 @@ def _replaced(
 def _present(
     tx: Transaction, rows: t.Mapping[Key, Instance], followed: t.Collection[str], renamed: t.Collection[Key]
 ) -> list[Present]:
-    """:arg followed: those that the file has. :arg renamed: see Present"""
+    """:arg followed: instances that the file has. :arg renamed: see Present"""
     attached = attachments.of_instances(tx, [r.uuid for r in rows.values()])
     in_error = [r.uuid for r in rows.values() if r.vm_state == states.ERROR]
     torn = history.whose_last_failed(tx, in_error, OF_DISKS)

@@ -27,9 +27,9 @@ class Export:
 
     ``configuration``: the backend's entry of the inventory at its last report (volume_group, target, portals, iqn_prefix,
     ...). ``initiator``: of this attachment. ``initiators``: all that the target has to admit afterwards, sorted; for
-    to_export this one and those of the volume's other attachments, for to_unexport those of the others; without any the
+    to_export this one and the initiators of the volume's other attachments, for to_unexport only the others'; without any the
     target is removed (state absent). ``keep``: initiators that keep their credentials: the others, and this one if
-    ``login`` is false, because its host is logged in for another guest. A target keeps its name, whatever a new one would get.
+    ``login`` is false, because its host is logged in for another guest. A target keeps its name, even if a new one would get another.
     """
 
     attachment_id: str
@@ -88,7 +88,7 @@ def _record_failures(
 
 
 def to_unexport(tx: Transaction, host: str) -> list[Export]:
-    """The exports that storage host ``host`` has to remove, without those of other live runs. This run adopts them."""
+    """Return the exports that storage host ``host`` has to remove, without exports of other live runs. This run adopts them."""
     runs.renew(tx)
     rows = attachments.to_unexport(tx, host)
     attachments.take_ownership(tx, [r.id for r in rows])
@@ -97,7 +97,7 @@ def to_unexport(tx: Transaction, host: str) -> list[Export]:
 
 
 def _forced_down(tx: Transaction, rows: t.Sequence[Attachment]) -> set[str]:
-    """The attachments whose hosts are forced down, or were those of evacuated instances."""
+    """Return the attachments whose hosts are forced down, or were hosts of evacuated instances."""
     if not rows:
         return set()
     down = nodes.forced_down(tx)

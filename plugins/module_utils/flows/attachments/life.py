@@ -92,8 +92,8 @@ def check_others(tx: Transaction, volume_row: VolumeRow, instance_uuid: str) -> 
 
 
 def _check_not_copied(tx: Transaction, volume_row: VolumeRow) -> None:
-    """A thick volume that nobody has is copied as it is: a guest that writes meanwhile would spoil the copy. Of a thin one, and of one in use, a
-    snapshot is copied.
+    """Check that no copy reads the volume. A thick volume without attachments is copied as it is: a guest that writes meanwhile would spoil the copy. Of
+    a thin one, and of one in use, a snapshot is copied.
     """
     if volume_row.status != states.AVAILABLE or not volume_row.pool_host:
         return
@@ -193,14 +193,14 @@ def bind_hosts(tx: Transaction, connectors: t.Mapping[str, Connector]) -> None:
 
 
 def bound_to(connector: Connector, row: Attachment, volume: VolumeRow | None) -> dict[str, str]:
-    """What an attachment has of the host that it is bound to."""
+    """Return the fields that an attachment has of the host that it is bound to."""
     initiator = _initiator(connector, row, volume)
     return {"attached_host": connector.host, "initiator": initiator, "connector": connector.kind}
 
 
 def _initiator(connector: Connector, row: Attachment, volume: VolumeRow | None) -> str:
-    """The host's initiator, whose one session serves all guests. Where guests log in, each guest of a shared volume, or of one that two hosts have, has
-    an initiator of its own.
+    """Return the host's initiator, whose one session serves all guests. Where guests log in, each guest of a shared volume, or of one that two hosts have,
+    has its own initiator.
     """
     shared = row.beside != attachments.OWN or (volume is not None and volume.multiattach)
     if shared and not CONNECTOR_TYPES[connector.kind].host_logs_in:
@@ -374,7 +374,7 @@ def _keep_volumes(tx: Transaction, rows: t.Sequence[Attachment]) -> list[Attachm
 
 
 def unexported(tx: Transaction, rows: t.Sequence[Attachment]) -> None:
-    """Mark these as unexported. Those that are to end do so."""
+    """Mark these as unexported. Attachments that are to end do so."""
     _end(tx, attachments.apply(tx, rows, attachment.UNEXPORTED))
 
 
@@ -384,7 +384,7 @@ def release_instances(tx: Transaction, instance_uuids: t.Iterable[str]) -> None:
 
 
 def _end(tx: Transaction, rows: t.Sequence[Attachment]) -> None:
-    """End the attachments of which neither host has a part: their volumes become free, or are deleted."""
+    """End the attachments that neither host has a part in: their volumes become free, or are deleted."""
     over = attachments.apply(tx, [r for r in rows if r.state == IDLE], attachment.END)
     if not over:
         return
@@ -392,7 +392,7 @@ def _end(tx: Transaction, rows: t.Sequence[Attachment]) -> None:
     ended = [(r, known[r.volume_id]) for r in over if r.volume_id in known]
     details = [(v.id, {"instance_uuid": r.instance_uuid}) for r, v in ended]
     volume_history.notify_each(tx, details, "volume.detach.end")
-    # Whatever becomes of a second host, the instance has the volume.
+    # The instance has the volume, with any fate of a second host.
     ended = [(r, v) for r, v in ended if r.beside == attachments.OWN]
     # The instance no longer waits for the volume; a failed creation is tried again with its instance.
     volumes.forget_instance(

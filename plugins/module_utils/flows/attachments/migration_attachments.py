@@ -88,7 +88,7 @@ def take_over(tx: Transaction, uuids: t.Iterable[str]) -> None:
     new = {(r.instance_uuid, r.volume_id): r for r in rows if r.beside and r.attach_status in ON_THE_WAY}
     old = [r for r in rows if not r.beside and (r.instance_uuid, r.volume_id) in new]
     extended = {(r.instance_uuid, r.volume_id) for r in old if r.rescan}
-    # An instance has one attachment of its own to a volume at any time.
+    # An instance has one own attachment to a volume at any time.
     attachments.apply(tx, old, attachment.DETACH, {r.id: {"beside": r.id} for r in old}, run_id=tx.run.id)
     rescans = {r.id: {"rescan": r.rescan or key in extended} for key, r in new.items()}
     fields = {"attached_at": tx.now, "beside": OWN, "run_id": tx.run.id}

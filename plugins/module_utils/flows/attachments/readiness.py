@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether the volumes of a build are ready, still expected, or will never exist."""
+"""Readiness of the volumes of a build: ready, still expected, or never to exist."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class AcceptOptions:
     networks: t.Mapping[str, Network] = field(default_factory=dict)  # by id and by name
     max_local_block_devices: int = MAX_LOCAL_BLOCK_DEVICES
     short_domain_names: bool = False
-    follow: bool = False  # of the playbook apply: what is built, or being built by another run, stays as it is, whatever the request says
+    follow: bool = False  # of the playbook apply: built instances, and builds of other runs, stay as they are
     volumes: BootVolumeOptions = field(default_factory=BootVolumeOptions)
 
 
@@ -88,13 +88,13 @@ class _Sorted:
     new: list[list[str]]  # for each entry the names of its new instances
     done: list[Instance]
     resume: list[Instance]
-    replaced: list[Instance]  # to be ended: their names are those of new ones
+    replaced: list[Instance]  # to be ended: new ones have their names
     changes: list[tuple[Instance, int]]  # of the done and resumed ones, and the number of their entry
     drift: dict[tuple[str, ...], list[str]]
 
 
 def accept(tx: Transaction, entries: t.Sequence[ServerRequest], options: AcceptOptions) -> Accepted:
-    """Write new instances of ``entries``, adopt those of dead runs, and leave those alone that already match, or differ from
+    """Write new instances of ``entries``, adopt instances of dead runs, and leave instances alone that already match, or differ from
     the request only in what can be changed in place.
 
     An instance is compared with what its request said. It keeps what the catalogue was then.
@@ -198,7 +198,7 @@ def _sort(
 
 
 def names_of_ids(networks: t.Mapping[str, Network]) -> dict[str, str]:
-    """What people call networks and subnets, by their ids."""
+    """Return the names of networks and subnets, by their ids."""
     known = {n.id: n.name for n in networks.values()}
     known.update({s.id: s.name for n in networks.values() for s in n.subnets})
     return known
@@ -274,7 +274,7 @@ def is_deleted(row: Instance) -> bool:
 
 
 def _is_left(tx: Transaction, row: Instance, difference: expand.Difference, dead: t.Collection[str]) -> bool:
-    """Whether a boot of apply leaves the instance as it is, whatever its request says now."""
+    """Whether a boot of apply leaves the instance as it is, under any present request."""
     if is_deleted(row) or row.launched_at is not None or is_another_runs(tx, row, dead):
         return True
     if difference.requested and not _never_placed(row):  # it could not be deleted for it
@@ -384,7 +384,7 @@ def _fit_quota(
 
 
 def _usage(tx: Transaction, projects: t.Collection[str], limits: t.Mapping[str, t.Any]) -> dict[str, dict[str, int]]:
-    """What the projects with a limit use: counting reads all of their instances."""
+    """Return the usage of projects with a limit: counting reads all of their instances."""
     limited = {p: names for p in projects if (names := quotas.limited(limits, p))}
     if not limited:
         return {}
@@ -516,7 +516,7 @@ class _Writer:
         }
 
     def _named(self, plan: Planned, uuid: str, name: str, index: int) -> dict[str, t.Any]:
-        """What each instance of an entry has for itself."""
+        """Return the individual fields of each instance of an entry."""
         request = plan.request
         short = self.options.short_domain_names
         return {
@@ -528,7 +528,7 @@ class _Writer:
         }
 
     def _row(self, plan: Planned) -> dict[str, t.Any]:
-        """What the instances of an entry have alike."""
+        """Return the common fields of the instances of an entry."""
         context, request, flavor = self.context, plan.request, plan.request.flavor
         return {
             "project": request.project,

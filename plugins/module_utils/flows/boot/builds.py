@@ -75,7 +75,7 @@ class Build:
 def begin(tx: Transaction, host: str) -> tuple[list[Build], dict[str, failure.Failed]]:
     """Take the builds of this run on ``host`` into the first stage, by compare-and-swap.
 
-    The result omits builds that lost the swap (being deleted, or adopted by another run), and those that wait for their
+    The result omits builds that lost the swap (being deleted, or adopted by another run), and builds that wait for their
     volumes until the next round. The second part are builds that already failed: without a free address, or with a volume
     that will never exist.
     """
@@ -83,10 +83,10 @@ def begin(tx: Transaction, host: str) -> tuple[list[Build], dict[str, failure.Fa
 
 
 def begin_each(tx: Transaction, hosts: t.Collection[str]) -> tuple[dict[str, list[Build]], set[str]]:
-    """The same for the builds of this run on all of these hosts, in as few statements as for one. Returns host -> builds.
+    """Begin the builds of this run on all of these hosts, in as few statements as for one. Returns host -> builds.
 
-    Those that may have volumes are left for begin(), which comes after the export: the second part of the result are their
-    hosts. Those without a free address are failed here.
+    Builds that may have volumes are left for begin(), which comes after the export: the second part of the result are their
+    hosts. Builds without a free address are failed here.
     """
     rows = _that_may_begin(tx, hosts)
     waiting = {r.host for r in rows if may_have_volumes(r)}
@@ -130,7 +130,7 @@ def _begin(tx: Transaction, rows: list[PlacedInstance]) -> tuple[list[Build], di
 
 
 def reach(tx: Transaction, stage: Stage, hosts: t.Mapping[str, str], passed: t.Mapping[str, Passed]) -> set[str]:
-    """Take these builds of this run (uuid -> host) from earlier stages into ``stage``. Returns those that are in it.
+    """Take these builds of this run (uuid -> host) from earlier stages into ``stage``. Returns the builds that are in it.
 
     The others were deleted or adopted meanwhile. The caller removes what it made for them on the host, because their new
     owner may have checked the host too early.
@@ -152,7 +152,7 @@ def reach(tx: Transaction, stage: Stage, hosts: t.Mapping[str, str], passed: t.M
 
 
 def _by_task_state(tx: Transaction, uuids: t.Iterable[str]) -> dict[str, list[str]]:
-    """task_state -> those of the instances that are builds of this run in a stage."""
+    """Return task_state -> the instances that are builds of this run in a stage."""
     found: dict[str, list[str]] = {}
     for uuid, task_state in instances.builds_among(tx, sorted(uuids)):
         if task_state in AT:
@@ -326,7 +326,7 @@ class Ended:
 def spawned(tx: Transaction, ended: t.Iterable[Ended]) -> tuple[list[str], list[str]]:
     """Mark the instances of running guests as ACTIVE, unless deleted meanwhile. Returns (active, lost the swap).
 
-    A build may come from any stage: those that its host passed at once are journalled and notified here, in their order.
+    A build may come from any stage: stages that its host passed at once are journalled and notified here, in their order.
     """
     runs.renew(tx)
     found = {e.uuid: e for e in ended}
@@ -365,9 +365,9 @@ def finish(
     stages: t.Mapping[str, Stage],
     passed: t.Mapping[str, Passed],
 ) -> tuple[list[str], dict[str, str]]:
-    """Write the outcomes of the builds on a host. Returns (those that ended and were lost, failed uuid -> see fail_builds()).
+    """Write the outcomes of the builds on a host. Returns (ended builds that were lost, failed uuid -> see fail_builds()).
 
-    :arg stages: uuid -> the stage in which it failed. :arg passed: uuid -> when it passed those before
+    :arg stages: uuid -> the stage in which it failed. :arg passed: uuid -> when it passed the stages before
     """
     instances.lock(tx, [*(e.uuid for e in ended), *failed])  # all of them before the first node is
     _active, lost = spawned(tx, ended)

@@ -28,7 +28,7 @@ from .accept import requested_networks
 class Failed:
     """The failure of one build on a host, and whether the host is clean. ``preparing``: see build_outcome.outcome_of.
 
-    ``unfinished``: nobody knows whether the build has ended on the host, which keeps it then.
+    ``unfinished``: it is unknown whether the build has ended on the host, which keeps it then.
     """
 
     error: errors.BootflowError
@@ -163,7 +163,7 @@ def allocate_missing_ports(
 ) -> tuple[dict[str, Failed], bool]:
     """Allocate the ports of rescheduled builds again, which their failure released.
 
-    Returns those that are refused, and whether any was allocated. :arg have: the ports that the builds have
+    Returns the refused builds, and whether any port was allocated. :arg have: the ports that the builds have
     """
     refused_builds: dict[str, Failed] = {}
     missing = {r.uuid: requested_networks(r.spec) for r in rows if not have[r.uuid]}

@@ -101,7 +101,7 @@ def volumes_requested(request: ServerRequest) -> list[BlockDevice]:
 
 
 def may_have_volumes(row: Instance) -> bool:
-    """Whether an instance (its row with the stored request) may have volumes: a build has those of its request, other
+    """Whether an instance (its row with the stored request) may have volumes: a build has the volumes of its request, other
     instances may have been given some since.
     """
     return bool(row.vm_state != states.BUILDING or row.spec.get("has_volumes", True))

@@ -38,7 +38,7 @@ from ...ledger.storage import attachments
 from . import builds, failure
 from .planned import may_have_volumes
 
-# Hosts of which a boot tells in numbers what they lack for requests without a host, added up over the requests: instances and nodes
+# Hosts for which a boot prints in numbers what they lack for requests without a host, added up over the requests: instances and nodes
 # are locked meanwhile.
 MOST_EXPLAINED = 30_000
 
@@ -141,7 +141,7 @@ def _one_of_each(rows: t.Sequence[Instance]) -> list[Instance]:
 
 
 def needs_of(specs: t.Sequence[t.Mapping[str, t.Any]], options: SchedulerOptions) -> Needs:
-    """What these stored requests, and the enabled filters and weighers, read in addition to a host's numbers."""
+    """Return the needs of these stored requests, and of the enabled filters and weighers, in addition to a host's numbers."""
     user = user_classes(options)
     judges: list[Filter | Weigher] = [*make_filters(options, user), *make_weighers(options, user)]
     requests = [request_spec(s, [], None, "") for s in specs]
@@ -231,7 +231,7 @@ def _select(
 
 
 def _host_is_set(row: Instance) -> str:
-    """source: Nova's ResourceTracker.instance_claim, which warns of it and goes on"""
+    """source: Nova's ResourceTracker.instance_claim, which warns of it and continues"""
     place = row.host if row.node in (None, row.host) else "%s (node %s)" % (row.host, row.node)
     return "%s: the ledger had a host before the claim, %s. The instance gets the host of its claim." % (
         row.display_name,

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What would fit, and which hosts could be lost, by the state of the ledger: read-only, with few queries."""
+"""Instances that would fit, and hosts that could be lost, by the state of the ledger: read-only, with few queries."""
 
 from __future__ import annotations
 

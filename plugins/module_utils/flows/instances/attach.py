@@ -5,8 +5,8 @@
 """Attaching volumes to existing instances, and detaching them: begun here, done by the hosts, finished here.
 
 Both are operations on instances (operation.py): the engine has the rules of states and the journal. The instance keeps its
-task_state, as several may run beside each other; the run owns the attachments instead. Each is journaled too (volume_events),
-so that its end can be reported whatever happened in between. source: Nova's compute API attach_volume and detach_volume (Queens)
+task_state, as several may run at once; the run owns the attachments instead. Each is journaled too (volume_events),
+so that its end can be reported after any event in between. source: Nova's compute API attach_volume and detach_volume (Queens)
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Refused:
 
 @dataclass
 class Begun:
-    """``rows``: attachments on the way; ``unchanged``: names of volumes that match the request; ``refused``: those that keep no other from theirs."""
+    """``rows``: attachments on the way; ``unchanged``: names of volumes that match the request; ``refused``: entries that do not stop the others."""
 
     rows: list[Attachment] = field(default_factory=list)
     unchanged: list[str] = field(default_factory=list)
@@ -133,7 +133,7 @@ def begin_attach(
 
 
 def _hosts_of(request: AttachmentRequest, host: str | None) -> list[str]:
-    """Those that have a part in it. :arg host: the compute host"""
+    """Return the hosts that have a part in the request. :arg host: the compute host"""
     pool_host = request.volume.pool_host
     return [h for h in (extract_host(pool_host, "host") if pool_host else None, host) if h]
 
@@ -204,7 +204,7 @@ def _named_volumes(
 
 
 def _own(there: t.Mapping[str, t.Sequence[Attachment]], request: AttachmentRequest) -> list[Attachment]:
-    """The attachments of the volume that instances have; without those beside them on second hosts of live migrations."""
+    """Return the attachments of the volume that instances have; without the second ones on target hosts of live migrations."""
     return [a for a in there.get(request.volume.id, ()) if a.beside == attachments.OWN]
 
 
@@ -313,7 +313,7 @@ def begin_detach(
     project: str | None,
     reach: Reach = lambda hosts: None,
 ) -> Begun:
-    """Mark the volumes as detaching, including those that a dead run left half attached or half detached. What cannot begin now is refused alone.
+    """Mark the volumes as detaching, including volumes that a dead run left half attached or half detached. An entry that cannot begin now is refused alone.
 
     :arg entries: bootflow_attachments; ``instance`` is required if a volume has several.
     :raises InvalidRequest: see begin_attach().
@@ -396,20 +396,20 @@ def _begin(tx: Transaction, its: Operation, begun: Begun, ids: t.Sequence[str]) 
 
 
 def to_attach(tx: Transaction, host: str) -> list[Attachment]:
-    """Attachments of this run for compute host ``host`` to connect and attach; without those of its builds."""
+    """Return attachments of this run for compute host ``host`` to connect and attach; without attachments of its builds."""
     return [r for r in _of_host(tx, host, volume_states.ATTACHING) if r.export == DONE]
 
 
 def to_detach(tx: Transaction, host: str) -> list[Attachment]:
-    """Attachments of this run for ``host`` to detach and disconnect; without those of its builds."""
+    """Return attachments of this run for ``host`` to detach and disconnect; without attachments of its builds."""
     rows = _of_host(tx, host, volume_states.ATTACHED, volume_states.DETACHED)
     return [r for r in rows if r.attach_status == volume_states.ATTACHED or r.connection != NONE]
 
 
 def _of_host(tx: Transaction, host: str, *attach_statuses: str) -> list[Attachment]:
-    """This run's attachments on a compute host in one of these statuses.
+    """Return this run's attachments on a compute host in one of these statuses.
 
-    Without those of instances that are being built or deleted, or whose build ended in ERROR.
+    Without attachments of instances that are being built or deleted, or whose build ended in ERROR.
     """
     rows = attachments.select(tx, attached_host=host, run_id=tx.run.id, attach_statuses=attach_statuses, beside=False)
     living = _settled(tx, rows)
@@ -492,7 +492,7 @@ def _of_ids(tx: Transaction, ids: t.Collection[str]) -> list[Attachment]:
 
 
 def settle(tx: Transaction, rows: t.Sequence[Attachment]) -> None:
-    """Half attached ones end, half detached ones are in use again; whoever works on their hosts next does the rest."""
+    """End half attached ones, and set half detached ones in use again; the next run that works on their hosts does the rest."""
     _roll_back(tx, rows)
     attachments.release_ownership(tx, [r.id for r in rows])
 

@@ -101,7 +101,7 @@ def read(
 
 
 def hosts_named(tx: Transaction, entries: t.Sequence[t.Any], project: str | None) -> list[str]:
-    """The compute hosts of the instances that the entries name, and of those that have the volumes named."""
+    """Return the compute hosts of the instances that the entries name, and of the instances that have the named volumes."""
     named = [_canonical(e) for e in entries if isinstance(e, t.Mapping)]
     words = sorted({str(e["instance"]) for e in named if e.get("instance")})
     rows = instances.select_live(tx, names=words, project=project) if words else []

@@ -18,7 +18,7 @@ Parts = t.Mapping[t.Tuple[str, str], str]  # (host, uuid) -> cleanups.OLD or NEW
 
 
 def parts_on(host: str, parts: t.Mapping[str, str]) -> Parts:
-    """Of one host, on which cleanups.begin() said this."""
+    """Return the parts on one host, for which cleanups.begin() returned this."""
     return {(host, uuid): part for uuid, part in parts.items()}
 
 
@@ -35,7 +35,7 @@ def finish(tx: Transaction, cleaned: t.Mapping[str, t.Collection[str]], partly: 
 
 
 def _there_again(tx: Transaction, pairs: t.Collection[tuple[str, str]]) -> set[tuple[str, str]]:
-    """Those that are on such a host, which owes nothing of them any more: they came after another run had cleaned it, and this one tells it late."""
+    """Return the instances on hosts that owe no cleanup of them any more: they came after another run had cleaned the host, and this run reports late."""
     there = instances.kept(tx, pairs)
     if there:
         there -= {(r.host, r.instance_uuid) for r in cleanups.of_instances(tx, sorted({uuid for _host, uuid in there}))}
@@ -46,13 +46,13 @@ def _there_again(tx: Transaction, pairs: t.Collection[tuple[str, str]]) -> set[t
 class Lost:
     """Instances on which a run worked until another took its place."""
 
-    #: uuid -> name of the domain, of those that the host is to have no longer
+    #: uuid -> name of the domain, of instances that the host is to have no longer
     gone: dict[str, str] = field(default_factory=dict)
-    off: list[str] = field(default_factory=list)  # uuids of those that were soft-deleted: their guests are to be off
+    off: list[str] = field(default_factory=list)  # uuids of soft-deleted instances: their guests are to be off
 
 
 def lost_on(tx: Transaction, host: str, uuids: t.Collection[str]) -> Lost:
-    """What is to be done on ``host`` with instances for which this run made something there, although it had lost them by then."""
+    """Return the work on ``host`` for instances for which this run made something there, although it had lost them by then."""
     found = Lost()
     soft = (states.SOFT_DELETED, states.SOFT_DELETING)
     for row in instances.whatever_became_of(tx, uuids):

@@ -37,7 +37,7 @@ SHUTDOWN = "compute.instance.shutdown.%s"
 class Deleting:
     rows: list[Instance] = field(default_factory=list)
     hosts: list[str] = field(default_factory=list)  # hosts that have to remove something, or shut a guest off
-    storage_hosts: list[str] = field(default_factory=list)  # those that have to end exports, or to delete volumes
+    storage_hosts: list[str] = field(default_factory=list)  # that have to end exports, or to delete volumes
     kept: list[Instance] = field(default_factory=list)  # are soft-deleted, or were already
     volumes: dict[str, list[str]] = field(default_factory=dict)  # uuid -> names of the volumes that are deleted with it
 
@@ -45,11 +45,11 @@ class Deleting:
 def begin(tx: Transaction, selection: Selection, missing_ok: bool = False, soft: bool = False) -> Deleting:
     """Mark the selected instances as deleting, and find the hosts that have them.
 
-    :arg soft: only soft-delete those that ever ran. source: Nova's servers API _delete()
+    :arg soft: only soft-delete instances that ever ran. source: Nova's servers API _delete()
     :raises InvalidInput: an empty selection, or a name is in several projects and none is given.
     :raises InstanceNotFound, ProjectNotFound: one of those named does not exist, unless ``missing_ok``.
     :raises InstanceBusy: a live run is deleting one of them.
-    :raises InstanceInvalidState: of one that is to be soft-deleted nobody knows which of two hosts has its disks.
+    :raises InstanceInvalidState: it is unknown which of two hosts has the disks of an instance to soft-delete.
     """
     rows = operation.select(tx, selection, everything="bootflow_delete_all")
     if not missing_ok:
@@ -71,7 +71,7 @@ def _can_be_kept(row: Instance) -> bool:
     return row.launched_at is not None and row.host is not None and row.task_state != states.DELETING
 
 
-#: In these one of its two hosts loses its disks, or its guest, and nobody knows when.
+#: In these one of its two hosts loses its disks, or its guest, at an unknown moment.
 _BETWEEN = (states.RESIZE_REVERTING, states.MIGRATING)
 
 
@@ -81,7 +81,7 @@ def _is_unseen(row: Instance) -> bool:
 
 
 def _is_between(row: Instance) -> errors.InstanceInvalidState:
-    """A soft delete cleans the other host of a move: what is there may be all that there is of it, and nothing could be restored."""
+    """Return the refusal of a soft delete, which cleans the other host of a move: its disks may be the only copy, and nothing could be restored."""
     attr, state = ("task_state", row.task_state) if row.task_state in _BETWEEN else ("vm_state", row.vm_state)
     way = "Wait until that is done; where its run is dead, bootflow.compute.audit settles it."
     if state == states.RESIZED:
@@ -112,7 +112,7 @@ def begin_reclaim(tx: Transaction, seconds: float) -> Deleting:
 
 
 def _marked(tx: Transaction, rows: list[Instance]) -> Deleting:
-    """What follows for instances that are marked as deleting."""
+    """Return the work that follows for instances that are marked as deleting."""
     found = [r.uuid for r in rows]
     volumes, storage_hosts = life.deleted_with(tx, found), life.storage_hosts_of(tx, found)
     life.end_with_instances(tx, found)
@@ -186,7 +186,7 @@ def rehearse(tx: Transaction, uuids: t.Sequence[str]) -> None:
 
 
 def of_host(tx: Transaction, host: str) -> list[dict[str, str]]:
-    """What this run has to remove on ``host``: [{uuid, name}]."""
+    """Return what this run has to remove on ``host``: [{uuid, name}]."""
     rows = instances.select_live(tx, run_id=tx.run.id, host=host, task_state=states.DELETING)
     wanted = {r.uuid: r.domain_name for r in rows}
     wanted.update({c.instance_uuid: c.domain_name for c in cleanups.of_host(tx, host)})
@@ -200,7 +200,7 @@ def to_power_off(tx: Transaction, host: str) -> list[dict[str, t.Any]]:
 
 
 def journal_unexpected(tx: Transaction, host: str, problems: t.Mapping[str, errors.BootflowError]) -> list[str]:
-    """Journal those of the errors that have a traceback: what finishes has the result of a host's task, which people read.
+    """Journal the errors that have a traceback: the finishing stage has the result of a host's task, which people read.
 
     Returns their instances.
     """
@@ -223,8 +223,8 @@ def removed(
 
     :arg done: host -> instances that it has nothing of any more.
     :arg failed: instance -> (host, why it could not be removed there); it stays in task_state deleting, with a fault.
-    :arg journalled: those of the failed ones that journal_unexpected() has journalled.
-    :arg powered_off: outcomes of the guests that were soft-deleted. :arg partly: see cleanup.finish(); who deletes one of these by now has it
+    :arg journalled: the failed ones that journal_unexpected() has journalled.
+    :arg powered_off: outcomes of the guests that were soft-deleted. :arg partly: see cleanup.finish(); a run that deletes one of these by now has it
         still to be removed.
     """
     runs.renew(tx)
@@ -247,7 +247,7 @@ def removed(
 
 
 def soft_deleted(tx: Transaction, uuids: t.Sequence[str]) -> tuple[list[Instance], list[dict[str, t.Any]]]:
-    """Of the instances that were to be soft-deleted: (those that are, those that are not: {name, uuid, host, fault})."""
+    """Return, of the instances to soft-delete, (the soft-deleted ones, the others: {name, uuid, host, fault})."""
     rows = instances.select_live(tx, uuids=uuids)
     left = [r for r in rows if r.vm_state != states.SOFT_DELETED or r.task_state is not None]
     faults = history.last_faults(tx, [r.uuid for r in left])
@@ -261,7 +261,7 @@ def soft_deleted(tx: Transaction, uuids: t.Sequence[str]) -> tuple[list[Instance
 def finish(tx: Transaction, force: bool = False) -> tuple[list[str], list[dict[str, t.Any]]]:
     """Delete the instances that no compute host and no storage host has any more.
 
-    :arg force: also those whose host did not answer; the host is cleaned when it reports again, and until then
+    :arg force: also instances whose host did not answer; the host is cleaned when it reports again, and until then
         their claim, addresses and volumes stay taken.
     Returns (deleted names, not deleted: {name, uuid, host, fault}).
     """
@@ -297,7 +297,7 @@ def finish(tx: Transaction, force: bool = False) -> tuple[list[str], list[dict[s
 
 
 def volumes_left(tx: Transaction, uuids: t.Collection[str]) -> list[dict[str, t.Any]]:
-    """The volumes that were to be deleted with these deleted instances, and that nobody has, but that are there still: {name, id, instance_uuid,
+    """Return the volumes to delete with these deleted instances that are unused, but are there still: {name, id, instance_uuid,
     status, fault}.
     """
     rows = attachments.select(tx, instance_uuids=uuids, beside=False, ended=True) if uuids else []
@@ -319,7 +319,7 @@ def volumes_left(tx: Transaction, uuids: t.Collection[str]) -> list[dict[str, t.
 
 
 def _end(tx: Transaction, rows: t.Sequence[Instance], claimed: t.Sequence[str] = ()) -> None:
-    """:arg claimed: those whose claims end."""
+    """:arg claimed: instances whose claims end."""
     uuids = [r.uuid for r in rows]
     life.release_instances(tx, uuids)
     ports.release(tx, uuids)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Instances of which a host reported a copy that the ledger has on another host: nothing defines or starts a second guest."""
+"""Instances with a copy that another host than the ledger's reported: nothing defines or starts a second guest."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from ...ledger.db.transaction import Transaction
 
 
 def refusals(tx: Transaction, rows: t.Iterable[InstanceRow]) -> dict[str, errors.InstanceElsewhere]:
-    """uuid -> why this instance cannot be defined, started or moved now.
+    """Return uuid -> why this instance cannot be defined, started or moved now.
 
-    What is off on another host keeps nobody from an instance whose own host has its domain: it is an orphan there, which audit reports.
+    A domain that is off on another host does not block an instance whose own host has its domain: it is an orphan there, which audit reports.
     """
     homes = {r.uuid: (str(r.host), str(r.node)) for r in rows if r.host is not None}
     found = sightings.elsewhere(tx, homes)
@@ -39,7 +39,7 @@ def refusals(tx: Transaction, rows: t.Iterable[InstanceRow]) -> dict[str, errors
 
 
 def _words(seen: Sighting) -> str:
-    """What the host said."""
+    """Return the words for the host's report."""
     if seen.power_state is None:
         return "%s has the disks of the instance" % seen.host
     return "%s has the domain of the instance (%s)" % (seen.host, POWER_STATES[seen.power_state].lower())

@@ -6,7 +6,7 @@
 
 The ports are the truth, and no run owns them. One that is attached is its instance's from the beginning, so that whatever defines the guest
 meanwhile gives it the interface. One that is detached is in no definition from the beginning (ports.begin_leaving), and keeps its addresses
-until its host said that the guest has lost it. A run that dies leaves one or the other, and the same again goes on.
+until its host said that the guest has lost it. A run that dies leaves one or the other, and running the same command again continues.
 source: Nova's compute API attach_interface and detach_interface
 """
 
@@ -56,8 +56,8 @@ class Refused:
 
 @dataclass
 class Begun:
-    """``found``: for their hosts; ``new``: ids of those ports that this run made, or took from their guests; ``unchanged``: nothing is to
-    be done; ``refused``: what keeps no other from its own."""
+    """``found``: for their hosts; ``new``: ids of the ports that this run made, or took from their guests; ``unchanged``: nothing is to
+    be done; ``refused``: entries that do not stop the others."""
 
     found: list[Interface] = field(default_factory=list)
     new: set[str] = field(default_factory=set)
@@ -69,7 +69,7 @@ class Begun:
 
 
 class _Entries(t.Generic[EntryT]):
-    """The entries by their instances, which are locked; those that cannot begin are refused alone."""
+    """The entries by their instances, which are locked; entries that cannot begin are refused alone."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ def begin_attach(
     known_hosts: t.Collection[str] | None,
     limits: t.Mapping[str, t.Any],
 ) -> Begun:
-    """Make the ports that are missing. Those that are there go to the hosts, too: a run may have died before their guests had them.
+    """Make the ports that are missing. Existing ones go to the hosts, too: a run may have died before their guests had them.
 
     :arg networks: of the inventory, by id. :arg known_hosts: the inventory's; None: any. :arg limits: bootflow_quotas
     :raises InvalidRequest: an instance does not exist, or nothing can begin; nothing is written then.
@@ -154,7 +154,7 @@ def begin_attach(
 
 
 class _Adding:
-    """The ports that are wanted, those that are there among them."""
+    """The wanted ports, including existing ones."""
 
     def __init__(
         self, tx: Transaction, its: _Entries[WantedInterface], allocator: ports.Allocator, limits: t.Mapping[str, t.Any]
@@ -163,7 +163,7 @@ class _Adding:
         self.allocator = allocator
         self.wanted: list[str] = []  # ids
         self.new: set[str] = set()
-        self.networks: dict[str, list[Network]] = {}  # uuid -> those of its new ports
+        self.networks: dict[str, list[Network]] = {}  # uuid -> the networks of its new ports
         self._there = ports.ports_of(tx, its.uuids)
         self._positions = ports.next_positions(tx, its.uuids)
         projects = {row.project for row in its.rows.values()}
@@ -203,7 +203,7 @@ def begin_detach(
     project: str | None,
     known_hosts: t.Collection[str],
 ) -> Begun:
-    """Take the ports out of the definitions of their guests. Those that a run left half detached go on.
+    """Take the ports out of the definitions of their guests. Half detached ones of an earlier run continue.
 
     :arg networks: names and ids of the inventory's.
     :raises InvalidRequest: see begin_attach().
@@ -268,12 +268,12 @@ def _start(tx: Transaction, its: Operation, found: t.Sequence[Interface]) -> Non
 
 
 def lost(tx: Transaction, ids: t.Sequence[str]) -> set[str]:
-    """Those of these ports that another run has detached, or begun to, since they were read: their guests may have got them too late."""
+    """Return the ports that another run has detached, or begun to, since they were read: their guests may have got them too late."""
     return set(ids) - ports.had(tx, ids)
 
 
 def to_detach(tx: Transaction, ids: t.Sequence[str], host: str) -> set[str]:
-    """Take these new ports out of the definitions again: their guests could not get them. Returns those that are in none now.
+    """Take these new ports out of the definitions again: their guests could not get them. Returns the ports that are in none now.
 
     The others stay: the instance is on another host meanwhile, or a run works on it that may give its guest the interface.
     """
@@ -283,7 +283,7 @@ def to_detach(tx: Transaction, ids: t.Sequence[str], host: str) -> set[str]:
 
 
 def gone(tx: Transaction, ids: t.Sequence[str], host: str) -> set[str]:
-    """``host`` says that the guests have these ports no more: their addresses are free. Returns those that are gone.
+    """Free the addresses of ports that ``host`` reports as detached from their guests. Returns the ports that are gone.
 
     The others keep their addresses: the instance is on another host meanwhile, where its guest may have brought the interface, or a run
     works on it.
@@ -294,12 +294,12 @@ def gone(tx: Transaction, ids: t.Sequence[str], host: str) -> set[str]:
 
 
 def kept(tx: Transaction, ids: t.Sequence[str]) -> None:
-    """The guests have not let go of these ports: they stay their interfaces."""
+    """Keep these ports as interfaces of their guests, which have not released them."""
     ports.stay(tx, ids)
 
 
 def _still(tx: Transaction, ids: t.Sequence[str], host: str) -> set[str]:
-    """Those of these ports whose instance is on ``host`` and in no task, or does not exist any more; the instances are locked."""
+    """Return the ports whose instance is on ``host`` and in no task, or does not exist any more; the instances are locked."""
     owners = ports.owners(tx, ids)
     living = {r.uuid: r for r in instances.select_live(tx, uuids=sorted(set(owners.values())), lock=True)}
     here = {u for u in owners.values() if u not in living or _is_at_rest(living[u], host)}

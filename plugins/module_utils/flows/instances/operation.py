@@ -44,10 +44,12 @@ class Operation:
     #: Volumes that a fault left without a connection are connected again, and the domain is defined again.
     recovers_volumes: bool = False
     fails_to: str | None = None  # vm_state after a failure whose guest does not run; None: always as before
-    forced: str = ""  # what people are told of a guest that had to be forced
+    forced: str = ""  # the note that is printed for a guest that had to be forced
     gone: str = ""  # and of one without a domain, where that is as good as the result; empty: it is an error
     details: t.Callable[[Instance], dict[str, t.Any]] = lambda row: {}  # details of one instance for the host
-    ends: t.Callable[[float], dict[str, t.Any]] = lambda now: {}  # what its success writes beside the result
+    ends: t.Callable[[float], dict[str, t.Any]] = (
+        lambda now: {}
+    )  # fields that its success writes in addition to the result
     counts_again: bool = False  # for the quota
 
     @property
@@ -66,7 +68,7 @@ class Operation:
 
     @property
     def during(self) -> str | None:
-        """The task_state while its host works. None: the instance keeps its own, and others run beside it (attach_volume)."""
+        """The task_state while its host works. None: the instance keeps its own, and others run at the same time (attach_volume)."""
         return self.rule.at_work
 
     def is_begun(self, task_state: str | None) -> bool:
@@ -80,7 +82,7 @@ class Operation:
         return done and power_state not in self.rule.undone_by
 
     def is_undone(self, vm_state: str, power_state: int) -> bool:
-        """Whether the instance is the operation's result, and its guest is not: somebody else changed it."""
+        """Whether the instance is the operation's result, and its guest is not: it was changed by other means."""
         return self.is_done(vm_state) and not self.is_done(vm_state, power_state)
 
 
@@ -270,7 +272,7 @@ def meant(tx: Transaction, found: t.Mapping[str, t.Sequence[Instance]], word: st
 
 
 def _where(tx: Transaction, word: str, project: str | None) -> str | None:
-    """What leads to an instance that ``project`` does not have: the project that has it, or the nearest name."""
+    """Return a hint to an instance that ``project`` does not have: the project that has it, or the nearest name."""
     elsewhere = {r.project for rows in by_words(tx, [word], None, lock=False).values() for r in rows}
     if elsewhere:
         return "The instance is in project %s: set bootflow_project." % " and ".join(sorted(elsewhere))
@@ -280,11 +282,11 @@ def _where(tx: Transaction, word: str, project: str | None) -> str | None:
 def refuse_unknown(
     tx: Transaction, rows: t.Sequence[InstanceRow], selection: Selection, known_hosts: t.Collection[str] = ()
 ) -> None:
-    """The remedy has the nearest names.
+    """Refuse a selection that names unknown instances, hosts or projects. The remedy has the nearest names.
 
     :arg known_hosts: the inventory's hosts.
-    :raises InstanceNotFound: what is named is not among ``rows``. :raises ComputeHostNotFound: a host that nobody knows.
-    :raises ProjectNotFound: all of a project that the ledger has nothing of.
+    :raises InstanceNotFound: a named instance is not among ``rows``. :raises ComputeHostNotFound: an unknown host.
+    :raises ProjectNotFound: all of a project that the ledger has no record of.
     """
     if selection.everything and selection.project is not None and not rows:
         projects.refuse_unknown(tx, selection.project)
@@ -305,7 +307,7 @@ def refuse_unknown(
 
 
 def _nearest(tx: Transaction, selection: Selection, names: t.Sequence[str]) -> str | None:
-    """What the unknown project, or the first of these names that no instance has, may have meant."""
+    """Return the probable meaning of the unknown project, or of the first of these names that no instance has."""
     used = instances.projects(tx)
     if selection.project is not None and selection.project not in used:
         return suggestion(selection.project, used, "The list of projects with instances")
@@ -319,7 +321,7 @@ def _nearest(tx: Transaction, selection: Selection, names: t.Sequence[str]) -> s
 
 
 def _in_others(tx: Transaction, selection: Selection, unknown: set[str]) -> str | None:
-    """Which projects have what is named and not in the selected one; None: none has."""
+    """Return the projects that have the named instances which the selected one lacks; None: none has."""
     if selection.project is None:
         return None
     named = {"names": selection.names, "uuids": selection.uuids, "reservations": selection.reservations}
@@ -391,7 +393,7 @@ def check(
     if busy and resumed:
         raise runs.locked_error(tx, row.display_name, row.run_id)
     task_state = None if resumed else row.task_state
-    # As Nova's force_stop: the guest is not what the instance is, so that its vm_state keeps nobody from the operation.
+    # As Nova's force_stop: the guest is not what the instance is, so its vm_state does not prevent the operation.
     undone = operation.is_undone(row.vm_state, row.power_state)
     vm_state = min(operation.rule.vm_states or (row.vm_state,)) if undone else row.vm_state
     try:
@@ -545,7 +547,7 @@ def finish(tx: Transaction, operation: Operation, outcomes: t.Mapping[str, Outco
     """Write the results of all hosts. Returns uuid -> why it failed.
 
     A failed instance returns to its former state (see vm_state_after), with a fault. An instance that this run no longer
-    owns (deleted, or adopted by a run that believed this one dead) is left alone.
+    owns (deleted, or adopted by a run that took this one for dead) is left alone.
     """
     runs.renew(tx)
     failed = {u: o.error for u, o in outcomes.items() if o.error is not None}
@@ -612,7 +614,7 @@ def journal(
 def close(
     tx: Transaction, operation: Operation, done: t.Mapping[str, str | None], failed: t.Sequence[str] = ()
 ) -> None:
-    """Close the action of these instances, and notify of the end of those that are done. :arg done: uuid -> host"""
+    """Close the action of these instances, and notify of the end of finished ones. :arg done: uuid -> host"""
     history.finish_actions(tx, list(done), operation.action)
     history.finish_actions(tx, failed, operation.action, history.ERROR)
     notify(tx, operation, done, "end")

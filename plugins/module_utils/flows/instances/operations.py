@@ -71,7 +71,7 @@ OPERATIONS: dict[str, Operation] = {
             ends=lambda now: {"deleted_at": None},
             counts_again=True,
         ),
-        # A guest without a disk, or with another one than it had, cannot be told apart: what died there is in error.
+        # A guest without a disk, or with a different one, cannot be distinguished: an instance whose run died there is in error.
         Operation(
             "rebuild",
             "rebuild",

@@ -34,7 +34,7 @@ _GUEST_DATA = ("user_data", "injected_files")  # fields of a digest
 
 @dataclass(frozen=True)
 class Wanted:
-    """What instances are rebuilt as."""
+    """Image, key and data that instances are rebuilt with."""
 
     image: Image | None = None  # None: that of image_of, else each one's own
     image_of: t.Callable[[str, str], Image | None] = lambda project, name: None  # of the file that they follow
@@ -52,7 +52,7 @@ class Wanted:
     check_host: t.Callable[[Transaction, Instance, t.Mapping[str, t.Any]], None] = lambda tx, row, spec: None
 
     def image_for(self, row: Instance) -> Image | None:
-        """What ``row`` is rebuilt from; None: its own."""
+        """Return the image that ``row`` is rebuilt from; None: its own."""
         return self.image or self.image_of(row.project, row.display_name)
 
 
@@ -63,8 +63,8 @@ Before = t.Dict[str, t.Any]
 def begin(
     tx: Transaction, its: Operation, selection: Selection, known_hosts: t.Collection[str], wanted: Wanted
 ) -> tuple[Begun, dict[str, Before]]:
-    """Begin to rebuild the selected instances, all of them or none. Returns also uuid -> what each was, without those that a dead
-    run left in the middle of it: nobody knows what is on their disks.
+    """Begin to rebuild the selected instances, all of them or none. Returns also uuid -> the former state of each, without instances that a dead
+    run left in the middle of a rebuild: the content of their disks is unknown.
 
     :raises NoValidHost: its host must not have the image.
     :raises BootflowError: see operation.begin(); an image that does not fit, another one for a root that is a volume, user data that
@@ -150,7 +150,7 @@ def _check_image(row: Instance, image: Image, wanted: Wanted) -> None:
 
 
 def check_guest_data(row: Instance, secrets: GuestSecrets | None, kept_in: str | None) -> dict[str, t.Any]:
-    """What the digest says of user data and files, from the request that has them.
+    """Return the digest's fields of user data and files, from the request that has them.
 
     :arg secrets: of the request, or kept on this controller; None: neither has the instance.
     :arg kept_in: the folder on this controller; None: it keeps nothing.
@@ -171,7 +171,7 @@ def check_guest_data(row: Instance, secrets: GuestSecrets | None, kept_in: str |
 
 
 def check_same_guest_data(row: Instance, secrets: GuestSecrets) -> None:
-    """Check the request of an instance that is made anew as it was. It may have none: that is how a guest is made without them.
+    """Check the request of an instance that is made again as it was. It may have none: that is how a guest is made without them.
 
     :raises GuestDataDiffers: its user data or files are others than the instance was booted with.
     """
@@ -185,7 +185,7 @@ def check_same_guest_data(row: Instance, secrets: GuestSecrets) -> None:
 
 
 def _which(digest: t.Mapping[str, t.Any]) -> str:
-    """What people know the user data and files by."""
+    """Return the names that people use for the user data and files."""
     user_data = digest.get("user_data")  # a few digits tell files apart, and say nothing of what is in them
     which = ["user data %s..." % user_data[: len("sha256:") + 12]] if user_data else []
     return operation.some([*which, *sorted(digest.get("injected_files") or ())])
@@ -195,7 +195,7 @@ def _write(
     tx: Transaction,
     rebuilt: t.Sequence[tuple[Instance, dict[str, t.Any], dict[str, t.Any], dict[int, dict[str, t.Any]]]],
 ) -> None:
-    """Give the instances their new requests: those that shared one share the new one."""
+    """Give the instances their new requests: instances that shared one share the new one."""
     together: dict[tuple[int, str], list[Instance]] = {}
     entries: dict[tuple[int, str], tuple[dict[str, t.Any], dict[str, t.Any]]] = {}
     for row, spec, digest, changed in rebuilt:
@@ -212,7 +212,7 @@ def _write(
 
 
 def keep(tx: Transaction, its: Operation, before: t.Mapping[str, Before]) -> None:
-    """Give these instances back what they were: their hosts touched nothing. Those that this run no longer owns are left alone.
+    """Give these instances back their former fields: their hosts touched nothing. Instances that this run no longer owns are left alone.
 
     What another run changed in place meanwhile stays.
     """

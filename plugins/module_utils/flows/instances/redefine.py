@@ -32,7 +32,7 @@ class New(t.NamedTuple):
 
 
 def changeable(request: ServerRequest) -> dict[str, t.Any]:
-    """Those fields of a stored request that can be changed."""
+    """Return the fields of a stored request that can be changed."""
     return {
         "metadata": dict(request.metadata),
         "description": request.description,
@@ -45,7 +45,7 @@ def changeable(request: ServerRequest) -> dict[str, t.Any]:
 
 
 def write(tx: Transaction, new: t.Iterable[New]) -> None:
-    """Write these fields: those of one request that become alike get one new request.
+    """Write these fields: instances of one request that become alike get one new request.
 
     An instance that moves, or waits to be confirmed, has two: both get the fields, so that it has them wherever it ends.
     """
@@ -68,7 +68,7 @@ def write(tx: Transaction, new: t.Iterable[New]) -> None:
 
 
 class _Rewritten:
-    """The new requests in place of those that instances and their moves have, each made when it is first asked for."""
+    """The new requests in place of the requests that instances and their moves have, each made when it is first needed."""
 
     def __init__(self, tx: Transaction, asked: t.Sequence[New], moving: t.Mapping[str, MoveRow]):
         self.tx = tx
@@ -107,8 +107,8 @@ def _enter(
 
 
 def add_networks(tx: Transaction, row: Instance, networks: t.Iterable[Network]) -> None:
-    """Let the request of the instance, which no other shares then, have these networks as they are defined now. What was asked for at its
-    boot stays. A subnet that a definition lacks now stays, too, if ports have addresses of it; another one may have its range now.
+    """Let the request of the instance, which no other shares then, have these networks as they are defined now. Networks that its boot requested
+    stay. A subnet that a definition lacks now stays, too, if ports have addresses of it; another one may have its range now.
     """
     used = ports.subnets_of(tx, row.uuid)
     defined = {n["id"]: n for n in row.spec["network_definitions"]}

@@ -32,11 +32,11 @@ Disks = t.Sequence[t.Mapping[str, t.Any]]
 
 
 def image_of(row: Instance, images: t.Mapping[str, Image], asked: str | None) -> Image:
-    """The image of the rescue: the one ``asked`` for, by name or id, else the instance's own.
+    """Return the image of the rescue: the one that ``asked`` names, by name or id, else the instance's own.
 
     :arg images: of the catalogue, by name.
     :raises ImageNotFound: the catalogue does not have it.
-    :raises InstanceNotRescuable: none is asked for, and the instance has none.
+    :raises InstanceNotRescuable: none is requested, and the instance has none.
     """
     if asked:
         found = images.get(asked) or next((i for i in images.values() if i.id == asked), None)
@@ -54,7 +54,7 @@ def image_of(row: Instance, images: t.Mapping[str, Image], asked: str | None) ->
 
 
 def size_limit(row: Instance, disks: Disks, image: Image) -> int:
-    """GB that the disk of the rescue may have: those of the instance's root disk. No claim counts it, in Nova neither."""
+    """Return the GB that the disk of the rescue may have: the size of the instance's root disk. No claim counts it, in Nova neither."""
     root = next((disk for disk in disks if disk.get("boot_index") == 0), {})
     size = int(root.get("size_gb") or 0) or zero_disk_gb(row.spec["image"])
     return size or zero_disk_gb({"min_disk": image.min_disk, "disk_format": image.disk_format, "size": image.size})
@@ -86,7 +86,7 @@ def begin(tx: Transaction, images: t.Mapping[str, Image]) -> None:
 
 
 def refuse_other_images(tx: Transaction, rows: t.Sequence[Instance], image: Image) -> None:
-    """Refuse those of these rescued instances that do not have ``image``, as Nova refuses all that are rescued.
+    """Refuse rescued instances that do not have ``image``, as Nova refuses all that are rescued.
 
     :raises InstanceInvalidState: one of them has another one, or its journal does not say which.
     """

@@ -75,7 +75,7 @@ class Begun:
 
 
 def check(tx: Transaction, wanted: Wanted) -> None:
-    """Check states and flavors as begin() does, before hosts are asked for anything. Writes nothing.
+    """Check states and flavors as begin() does, before any host is contacted. Writes nothing.
 
     :raises BootflowError: see begin().
     """
@@ -183,7 +183,7 @@ def sort_out(
 def judge(
     tx: Transaction, wanted: Wanted, rows: t.Sequence[Instance], detached: t.Collection[str] = ()
 ) -> tuple[dict[str, Mover], dict[str, errors.BootflowError]]:
-    """Return (uuid -> the instance to move, uuid -> why the instance cannot be moved), whatever their states are.
+    """Return (uuid -> the instance to move, uuid -> why the instance cannot be moved), in any of their states.
 
     :arg detached: instances whose volumes are detached first
     """

@@ -25,7 +25,7 @@ from ..instances.operation import Operation, Selection
 from .cold_life import refuse_without_move, select_ended
 
 CONFIRM = Operation("confirm_resize", "resize.confirm")
-#: Seconds for which the report of a new host is believed. source: Nova's service_down_time
+#: Seconds for which the report of a new host counts. source: Nova's service_down_time
 SURE = 60.0
 OFF = (states.SHUTDOWN, states.CRASHED)
 

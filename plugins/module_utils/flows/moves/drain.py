@@ -93,7 +93,7 @@ def _is_confirmable(row: Instance, move: MoveRow) -> bool:
 
 
 def remaining_instances(tx: Transaction, host: str) -> dict[str, tuple[Instance, errors.BootflowError | None]]:
-    """Return uuid -> (the instance of which the host still has something, why; None: another part of the result says why)."""
+    """Return uuid -> (the instance that still has something on the host, why; None: another part of the result says why)."""
     remaining: dict[str, tuple[Instance, errors.BootflowError | None]] = {
         r.uuid: (r, None) for r in instances.select_live(tx, hosts=[host])
     }

@@ -62,7 +62,7 @@ class Begun:
 
 
 def check(tx: Transaction, wanted: Wanted) -> None:
-    """Check states and hosts as begin() does, before hosts are asked for anything. Writes nothing.
+    """Check states and hosts as begin() does, before any host is contacted. Writes nothing.
 
     :raises BootflowError: see begin().
     """

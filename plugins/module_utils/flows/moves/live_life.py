@@ -7,8 +7,8 @@
 Until libvirt says that the migration completed, the instance is on its source host, and the claim on the destination is the move's. switch() then
 writes the destination in one transaction, after which the source host owes a cleanup. Nothing brings the instance back then.
 
-A migration goes on without the run that began it. As long as it does, nothing is decided, and nothing is started or removed on either host. libvirt
-alone knows where the guest is, so the reports of both hosts settle it.
+A migration continues without the run that began it. As long as it does, nothing is decided, and nothing is started or removed on either host. Only
+libvirt knows where the guest is, so the reports of both hosts settle it.
 source: Nova's ComputeManager.live_migration
 """
 

@@ -31,7 +31,7 @@ Disk = t.Mapping[str, t.Any]  # core.disks.block_devices.PlannedDisk as plain da
 
 @dataclass(frozen=True)
 class Journey:
-    """The local disks of an instance on its move. Swap is created anew, as its content dies with the memory of the guest."""
+    """The local disks of an instance on its move. Swap is created again, as its content dies with the memory of the guest."""
 
     # Name of each copied disk -> its least size in bytes; 0: it keeps its size.
     sizes: dict[str, int] = field(default_factory=dict)

@@ -44,7 +44,7 @@ TOTALS = ("memory_mb", "local_gb", "vcpus", "hypervisor_type", "hypervisor_versi
 
 @dataclass
 class Todo:
-    """What has to be cleaned up on a host, by UUID."""
+    """Leftovers to clean up on a host, by UUID."""
 
     builds: list[str] = field(default_factory=list)  # of dead runs, adopted by this run
     deleting: list[str] = field(default_factory=list)

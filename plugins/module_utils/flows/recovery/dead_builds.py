@@ -90,7 +90,7 @@ def settle(
 
 
 def in_ledger(tx: Transaction, rows: t.Sequence[PlacedInstance]) -> set[str]:
-    """Those of these builds of which the ledger has all that a built guest has: addresses, and volumes that are connected.
+    """Return the builds for which the ledger has all data of a built guest: addresses, and volumes that are connected.
 
     Others it has from an earlier moment than their host.
     """

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What dead runs left of operations: which instances, and on which hosts. Every playbook begins with this question, so little is loaded for it."""
+"""Operations that dead runs left: their instances and hosts. Every playbook begins with this question, so little is loaded for it."""
 
 from __future__ import annotations
 

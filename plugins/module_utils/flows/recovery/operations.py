@@ -40,13 +40,13 @@ def settle(
     moving: t.Mapping[str, str] | None = None,
     at_work: t.Collection[str] = (),
 ) -> dict[str, str]:
-    """Settle operations of dead runs on ``host``, and rescues that nobody heard of. Returns uuid -> its vm_state now.
+    """Settle operations of dead runs on ``host``, and rescues without an outcome. Returns uuid -> its vm_state now.
 
     :arg power_states: of the reported guests; a missing guest does not exist.
     :arg asked_at: when the host was asked: rows written after that are left alone.
     :arg restarted: the host has restarted: an active guest that is off in the middle of its reboot is active still, and is started again.
     :arg moving: of guests that migrate, see live_life.settle_after_crash().
-    :arg rescued: uuids of guests whose domains are those of a rescue; None: not known, and what depends on it waits.
+    :arg rescued: uuids of guests whose domains are rescue domains; None: not known, and what depends on it waits.
     :arg at_work: uuids of guests that the module of a dead run still works on: their operations wait.
     """
     migrated = live_life.settle_after_crash(tx, host, power_states, moving, asked_at)

@@ -26,7 +26,7 @@ from ..instances.operations import OPERATIONS
 from . import dead_runs, operations
 
 STOP = OPERATIONS["stop"]
-RESUME = OPERATIONS["hard_reboot"]  # as Nova's resume_state_on_host_boot: networks, volumes and definition anew
+RESUME = OPERATIONS["hard_reboot"]  # as Nova's resume_state_on_host_boot: networks, volumes and definition again
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Report:
     """The guests of a host."""
 
     asked_at: float  # when the host was asked, in seconds since the epoch
-    power_states: t.Mapping[str, int]  # uuid of each of its domains, also of those that are no instances
+    power_states: t.Mapping[str, int]  # uuid of each of its domains, also of guests that are no instances
     boot_id: str = ""  # of the start of the host that these are from; "": not known
     resumes: bool = True  # bootflow_resume_guests_state_on_host_boot of the host
     at_work: t.Collection[str] = ()  # uuids of guests that a module works on: what dead runs left of them waits
@@ -42,7 +42,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Noticed:
-    """What the listener on a host told of some of its guests."""
+    """Reports of the listener on a host about some of its guests."""
 
     asked_at: float  # when it was asked for the power states, after the events
     events: t.Mapping[str, t.Sequence[str]]  # uuid -> its events, by Nova's names
@@ -153,10 +153,10 @@ def sync(
     """Write what the hosts report.
 
     Instances that were shut down from inside, or behind our back, are stopped: with action, event and notifications. A lock
-    does not keep them from it, as it does not keep Nova's own tasks.
+    does not prevent it, as it does not prevent Nova's own tasks.
 
     :arg reports: by host. A guest that runs on another of these hosts, or of ``others``, is not started on its own.
-    :arg stops: guests that have power and should not have it are taken into the operation stop (``to_stop``), those that lost it with
+    :arg stops: guests that have power and should not have it are taken into the operation stop (``to_stop``), guests that lost it with
         their host's restart into a hard reboot (``to_resume``), which the caller does on their hosts and finishes. Otherwise they
         are only found. A host's start counts as dealt with when none is left, so that a run that dies on the way leaves them to the next one.
     """
@@ -231,7 +231,7 @@ def _differing(
     down: t.Collection[str],
     running: t.Mapping[str, str],
 ) -> t.Iterator[tuple[InstancePower, Decision]]:
-    """Those for which something follows. Few are different, so that few are locked and read again."""
+    """Yield the instances for which something follows. Few are different, so that few are locked and read again."""
     follows: dict[tuple[str, str | None, int, int, bool, bool, str | None], Decision] = {}
     for row in rows:
         reported = reports[str(row.host)].power_states.get(row.uuid, NOSTATE)
@@ -252,7 +252,7 @@ def _differing(
 
 
 def _holds(tx: Transaction, row: InstancePower, reports: t.Mapping[str, Report], decision: Decision) -> bool:
-    """Whether the report still says how this instance is: nobody wrote it since, but this run, when it settled a reboot of a dead one."""
+    """Whether the report still tells the state of this instance: no other run wrote it since; this one may have, when it settled a reboot of a dead run."""
     settled = decision.action == power_sync.RESUME and row.run_id == tx.run.id
     return settled or row.updated_at < reports[str(row.host)].asked_at
 
@@ -268,7 +268,7 @@ def _write(tx: Transaction, decided: t.Sequence[tuple[InstancePower, int, Decisi
 
 
 def _stop(tx: Transaction, synced: Synced, stops: bool) -> None:
-    """The operation stop: begun for all that need it, and finished for those whose guests are off."""
+    """Begin the operation stop for all that need it, and finish it for instances whose guests are off."""
     to_resume = [f.uuid for f in synced.found if f.action == power_sync.RESUME]
     if to_resume and stops:
         synced.to_resume = instances.select_live(tx, uuids=to_resume)

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Instances that nothing leads out of their state, as their host does not return: a person says what they are. No host has a part in it.
+"""Resets the state of instances whose host is lost: a person says what the state is. No host has a part in it.
 
-Nova writes the state whatever is under way. Here nothing that another host has of an instance, or may get, is forgotten by it: what a dead run
+Nova writes the state at any time. Here nothing that another host has of an instance, or may get, is forgotten by it: what a dead run
 left of a move is settled first, or the state stays.
 source: Nova's os-resetState
 """
@@ -41,7 +41,7 @@ class Reset:
 
 
 def reset(tx: Transaction, selection: Selection, vm_state: str, limits: t.Mapping[str, t.Any] | None = None) -> Reset:
-    """Write this vm_state to the selected instances: to all of them, or with an error to none. As in Nova, a lock does not keep them from it.
+    """Write this vm_state to the selected instances: to all of them, or with an error to none. As in Nova, a lock does not prevent it.
 
     :arg vm_state: ERROR or ACTIVE. :arg limits: bootflow_quotas, for which a soft-deleted one counts again.
     :raises InvalidInput, InstanceNotFound, ProjectNotFound: see operation.begin(). :raises InstanceBusy: a live run works on one of them.

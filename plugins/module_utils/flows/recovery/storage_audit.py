@@ -61,7 +61,7 @@ def plan(tx: Transaction, evidence: Evidence) -> list[Finding]:
 
 
 def iqn_prefixes(tx: Transaction) -> list[str]:
-    """The prefixes of targets' names, of all backends that ever reported: of this ledger's, and of those of no ledger."""
+    """Return the prefixes of targets' names, of all backends that ever reported: of this ledger's, and of backends of no ledger."""
     found = {IQN_PREFIX, *(str(r.configuration.get("iqn_prefix") or IQN_PREFIX) for r in backends.rows_of(tx))}
     return sorted({*found, *(ledger_prefix(prefix, ledger_id(tx)) for prefix in found)})
 
@@ -195,7 +195,7 @@ def repair(tx: Transaction, findings: t.Sequence[Finding]) -> dict[str, Ends]:
 
 
 def hold(tx: Transaction, host: str, side: str, ends: t.Sequence[t.Mapping[str, t.Any]]) -> list[dict[str, t.Any]]:
-    """Those of ``ends`` that still have no attachment. Until release() their volumes cannot be attached.
+    """Hold the ``ends`` that still have no attachment, and return them. Until release() their volumes cannot be attached.
 
     :arg side: STORAGE or COMPUTE, the side of ``host``.
     """

@@ -124,7 +124,7 @@ def _due(tx: Transaction, answered: t.Container[str]) -> t.Iterator[Finding]:
 
 
 def _free(tx: Transaction) -> t.Iterator[Finding]:
-    """Volumes without an attachment whose status contradicts that, except those that a live audit holds (storage_audit.hold)."""
+    """Yield volumes without an attachment whose status contradicts that, except volumes that a live audit holds (storage_audit.hold)."""
     rows = volumes.without_attachment(tx, _ATTACHED)
     alive = volumes.live_runs(tx, rows)
     for row in rows:
@@ -145,7 +145,7 @@ def _free(tx: Transaction) -> t.Iterator[Finding]:
 def lock(
     tx: Transaction, planned: t.Sequence[Finding], instance_uuids: t.Iterable[str], more: t.Iterable[str] = ()
 ) -> None:
-    """Lock the volumes of the findings, those of these instances, and ``more``, all by id."""
+    """Lock the volumes of the findings, the volumes of these instances, and ``more``, all by id."""
     ids = {*more}
     ids |= {f.key[1] for f in planned if f.kind == audit.VOLUME and f.key[0] != "snapshot"}
     cables = [f.key[1] for f in planned if f.kind == audit.ATTACHMENT]

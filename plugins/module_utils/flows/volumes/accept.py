@@ -72,7 +72,7 @@ class _Compared:
 
 
 def accept(tx: Transaction, entries: t.Sequence[t.Mapping[str, t.Any]], settings: VolumeSettings) -> VolumeAccepted:
-    """Enter the new volumes of ``entries``, adopt those of dead runs, leave those alone that match the request.
+    """Enter the new volumes of ``entries``, adopt volumes of dead runs, leave volumes alone that match the request.
 
     A failed creation starts over, with the current image of the catalogue.
 
@@ -189,8 +189,8 @@ def take_over(tx: Transaction, instance_uuids: t.Iterable[str]) -> None:
 
 
 def known_of(tx: Transaction, entries: t.Sequence[t.Mapping[str, t.Any]], settings: VolumeSettings) -> Known:
-    """What these entries can refer to: their sources by id, the zones, and the number of backends. The sources are locked: nobody attaches or
-    deletes one while it becomes one.
+    """Return the objects that these entries can refer to: their sources by id, the zones, and the number of backends. The sources are locked: no run
+    attaches or deletes one while it becomes one.
     """
     named = [str(e["snapshot_id"]) for e in entries if e.get("snapshot_id")]
     snapshot_rows = snapshots.select(tx, ids=named, project=settings.project) if named else []

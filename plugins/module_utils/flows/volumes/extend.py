@@ -201,7 +201,7 @@ def _extending(growth: _Growth, context: Context) -> dict[str, t.Any]:
 
 
 def _compute_hosts(tx: Transaction, growing: t.Sequence[str], unchanged: t.Sequence[str]) -> list[str]:
-    """Compute hosts of the growing volumes' attachments, and those that could not show an earlier extension to their guests."""
+    """Return the compute hosts of the growing volumes' attachments, and the hosts that could not show an earlier extension to their guests."""
     rows = [r for found in attachments.of_volumes(tx, growing).values() for r in found] if growing else []
     if unchanged:
         rows += [r for found in attachments.of_volumes(tx, unchanged).values() for r in found if r.rescan]

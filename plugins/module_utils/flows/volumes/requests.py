@@ -40,7 +40,7 @@ class VolumeSettings:
         return quotas.limits_of(self.quotas, self.project, self.types)
 
     def usage(self, tx: Transaction) -> dict[str, int]:
-        """What of the limits the project uses."""
+        """Return the project's use of the limits."""
         return volumes.usage(tx, self.project, self.no_snapshot_gb_quota)
 
 

@@ -62,7 +62,7 @@ def schedule(tx: Transaction, options: VolumeSchedulerOptions) -> VolumeSchedule
 
 
 def plan(tx: Transaction, options: VolumeSchedulerOptions) -> list[dict[str, t.Any]]:
-    """What schedule() would decide for each volume, by name; nothing is written."""
+    """Return what schedule() would decide for each volume, by name; nothing is written."""
     rows = _waiting(tx, lock=False)
     chosen = _choose(tx, rows, options, lock=False) if rows else {}
     return [_planned(row, chosen[row.id]) for row in sorted(rows, key=_turn)]
@@ -78,7 +78,7 @@ def _planned(row: VolumeRow, choice: Choice) -> dict[str, t.Any]:
 
 
 def give_up(tx: Transaction, options: VolumeSchedulerOptions) -> list[str]:
-    """End volumes not created after the last round, except those of boots. Returns their ids.
+    """End volumes that are not created after the last round, except volumes of boots. Returns their ids.
 
     A volume that was placed, but whose host was not asked, keeps its pool: a part of it may exist there.
     """

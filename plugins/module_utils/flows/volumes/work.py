@@ -6,7 +6,7 @@
 
 begin() records the beginning before a host is asked; finish() writes outcomes, and the capacity read after the work, in
 one transaction, so that no capacity is promised twice. Volumes that this run no longer owns when it returns (deleted, or
-adopted by a run that believed it dead) are only recorded for cleanup on the host.
+adopted by a run that took this one for dead) are only recorded for cleanup on the host.
 
 A silent host may have done all, some or nothing. Cinder's message would wait for its manager; here no process waits: a
 volume to be created goes to another backend if possible, with a pending cleanup for the silent one; without another
@@ -54,7 +54,7 @@ class BackendWork:
 
 @dataclass(frozen=True)
 class WorkResult:
-    """What volume_lvm returned for a backend: its outcomes, and its ``backend`` as capacity.
+    """Answer of volume_lvm for a backend: its outcomes, and its ``backend`` as capacity.
 
     ``error``: everything failed, or the host did not answer.
     """
@@ -356,7 +356,7 @@ class BackendOutcomes:
         action: str,
         again: t.Collection[volume_history.Item] = (),
     ) -> None:
-        """:arg again: those that continue on another backend."""
+        """:arg again: volumes that continue on another backend."""
         volume_history.fail_events(self.tx, {item: e.in_full for item, e in failures.items()}, action)
         faults = [volume_history.Fault(item, e, self.host, item in again) for item, e in failures.items()]
         volume_history.add_faults(self.tx, faults)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a boot looks at before it schedules, in one statement: each of these is a function of its own as well.
+"""Reads all that a boot looks at before it schedules, in one statement: each part is a separate function as well.
 
 It is here and not in ``ledger/fast``, as it is made of conditions of nodes and runs.
 """

@@ -54,7 +54,7 @@ class ClaimRow:
 
 
 class Claimed(t.TypedDict, total=False):
-    """What an instance has for itself on its host, as plain data; empty for one without."""
+    """Individual resources of an instance on its host, as plain data; empty for one without."""
 
     numa: dict[str, t.Any] | None  # the fitted topology
     pci: list[dict[str, t.Any]]  # devices, as their host reported them
@@ -62,7 +62,7 @@ class Claimed(t.TypedDict, total=False):
 
 
 class ClaimedDevice:
-    """What devices_without_claim() reads of device_claims."""
+    """Fields that devices_without_claim() reads of device_claims."""
 
     id: int
     instance_uuid: str
@@ -112,7 +112,7 @@ def claim(
 ) -> dict[str, Candidate | errors.BootflowError]:
     """Claim for each request the first candidate that still fits under the lock.
 
-    :arg log: gets the lines that Nova's resource tracker logs; None: nobody reads them.
+    :arg log: gets the lines that Nova's resource tracker logs; None: they are not read.
     Returns uuid -> the candidate claimed, or the refusal of the last candidate (all reasons joined).
     """
     return ClaimBatch(tx, requests, log).run()
@@ -332,7 +332,7 @@ def release_on(tx: Transaction, cleaned: t.Collection[tuple[str, str]]) -> int:
 
 
 def moves_on(tx: Transaction, host: str, uuid: str) -> int:
-    """How many claims of moves the instance has on ``host``."""
+    """Return how many claims of moves the instance has on ``host``."""
     c = claims.c
     mine = (c.instance_uuid == uuid, c.kind == MOVE, compute_nodes.c.host == host)
     query = sa.select(sa.func.count()).select_from(claims).join(compute_nodes, compute_nodes.c.id == c.compute_node_id)
@@ -348,9 +348,9 @@ def release_moves(tx: Transaction, left: t.Collection[tuple[str, str]]) -> int:
 
 
 def exchange(tx: Transaction, between: t.Mapping[str, t.Collection[tuple[str, str]]]) -> None:
-    """These instances go over to the hosts of their moves, or back: the claim there is theirs now, and the other the move's.
+    """Move these instances to the hosts of their moves, or back: the claim there becomes theirs, and the other the move's.
 
-    :arg between: uuid -> the two (host, node) of its move. Claims on others belong to what is still to be cleaned there.
+    :arg between: uuid -> the two (host, node) of its move. Claims on other hosts belong to pending cleanups there.
     """
     n = compute_nodes.c
     for table, kind in ((claims, claims.c.kind), (device_claims, device_claims.c.claim_kind)):

@@ -36,11 +36,11 @@ class CleanupRow:
     created_at: float  # seconds since the epoch
     part: str  # ALL, OLD or NEW
     begun_at: float | None  # seconds since the epoch; from then on the host may lack anything of this part
-    made_for: str  # only what was made for this move is removed (core.instances.move_mark), or UNFINISHED; "": whatever there is
+    made_for: str  # only what was made for this move is removed (core.instances.move_mark), or UNFINISHED; "": all
 
 
 class Due(t.NamedTuple):
-    """What is to be removed of an instance from a host, and why."""
+    """Parts of an instance to remove from a host, and why."""
 
     host: str
     instance_uuid: str
@@ -51,7 +51,7 @@ class Due(t.NamedTuple):
 
 
 def add(tx: Transaction, *due: Due) -> None:
-    """Record what is to be cleaned up. What was to be cleaned of a part, or of what a move made, is cleaned of all, if that is asked for."""
+    """Record pending cleanups. A pending cleanup of a part, or of what a move made, becomes a cleanup of all, if that is requested."""
     wanted: dict[tuple[str, str], Due] = {}
     for each in due:
         pair = (each.host, each.instance_uuid)
@@ -74,7 +74,7 @@ def _is_wider(wanted: Due, found: Due | CleanupRow) -> bool:
 
 
 class Condition(t.NamedTuple):
-    """What a pending cleanup removes, as the module instance_cleanup has it."""
+    """Extent of a pending cleanup, as the module instance_cleanup has it."""
 
     made_for: str
     due_at: float  # seconds since the epoch
@@ -94,8 +94,8 @@ def conditions(tx: Transaction, host: str, uuids: t.Sequence[str]) -> dict[str, 
 
 
 def of_dead_builds(tx: Transaction, due: t.Collection[CleanupRow]) -> set[tuple[str, str]]:
-    """Those of these cleanups that keep a guest whose build has ended: the instance is what its dead build left, and nobody has deleted it or
-    booted it again. {(host, instance's uuid)}
+    """Return the cleanups that keep a guest whose build has ended: the instance is what its dead build left, and it was not deleted or
+    booted again. {(host, instance's uuid)}
     """
     due = [r for r in due if r.made_for == UNFINISHED]
     if not due:
@@ -129,13 +129,13 @@ def hosts(tx: Transaction) -> set[str]:
 
 
 def forget(tx: Transaction, due: CleanupRow) -> bool:
-    """The host keeps what it has: the instance is its own again. Returns whether it can be: nobody has begun to clean the host."""
+    """Drop the cleanup of instances that are the host's own again. Returns whether it can be dropped: no run has begun to clean the host."""
     c = cleanups.c
     return tx.execute(cleanups.delete().where(c.id == due.id, c.begun_at.is_(None))).rowcount == 1
 
 
 def begin(tx: Transaction, host: str, uuids: t.Sequence[str]) -> dict[str, str]:
-    """``host`` is being cleaned of these instances, and none of them goes back there. Returns those of of_a_part(), instance's uuid -> part."""
+    """Mark ``host`` as being cleaned of these instances: none of them goes back there. Returns parts of of_a_part(), instance's uuid -> part."""
     due = [r.id for r in of_instances(tx, uuids) if r.host == host and r.begun_at is None]
     if due:
         tx.execute(cleanups.update().where(bulk.among(tx, cleanups.c.id, due)).values(begun_at=tx.now))
@@ -143,7 +143,7 @@ def begin(tx: Transaction, host: str, uuids: t.Sequence[str]) -> dict[str, str]:
 
 
 def of_a_part(tx: Transaction, pairs: t.Collection[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    """Which of these hosts are cleaned of a part only (OLD, NEW): the instances are there, and stay. {(host, instance's uuid)}"""
+    """Return the hosts that are cleaned of a part only (OLD, NEW): the instances are there, and stay. {(host, instance's uuid)}"""
     uuids = sorted({uuid for _host, uuid in pairs})
     due = [r for r in of_instances(tx, uuids) if r.part != ALL and (r.host, r.instance_uuid) in pairs] if uuids else []
     if not due:
@@ -157,11 +157,11 @@ def of_a_part(tx: Transaction, pairs: t.Collection[tuple[str, str]]) -> dict[tup
 def done(
     tx: Transaction, cleaned: t.Collection[tuple[str, str]], partly: t.Mapping[tuple[str, str], str] | None = None
 ) -> None:
-    """The hosts are cleaned of these instances: forget the rows, release claims and addresses. {(host, instance's uuid)}
+    """Forget the cleanups that hosts have done, release claims and addresses. {(host, instance's uuid)}
 
-    Where a part was cleaned only the claim of the move ends. Where more is to be cleaned by now, that is still to be done.
+    If a part was cleaned, only the claim of the move ends. If more is to be cleaned by now, that is still pending.
 
-    :arg partly: those of which a part was cleaned, as begin() said; an instance may be deleted or evacuated meanwhile.
+    :arg partly: instances that lost a part only, as begin() returned; an instance may be deleted or evacuated meanwhile.
     """
     parts = {**of_a_part(tx, cleaned), **(partly or {})}
     due = of_instances(tx, sorted({uuid for _host, uuid in cleaned})) if cleaned else []
@@ -173,5 +173,5 @@ def done(
     if ids:
         tx.execute(cleanups.delete().where(bulk.among(tx, cleanups.c.id, ids)))
     ports.release_on(tx, set(cleaned) - set(parts))
-    # Of what a move made nothing is left; what else the host has of the instance nobody has removed.
+    # Nothing is left of what a move made; other parts of the instance on the host were not removed.
     sightings.forget(tx, {(r.host, r.instance_uuid) for r in due if r.made_for in ("", UNFINISHED)} - set(parts))

@@ -149,7 +149,7 @@ def _devices(
 
 
 def _readable(read: t.Callable[[t.Any], _T], facts: t.Any) -> _T | None:
-    """What a host reported; None if it cannot be read: a single host with a wrong report must not end all scheduling."""
+    """Return the facts that a host reported; None if they cannot be read: a single host with a wrong report must not end all scheduling."""
     try:
         return read(facts)
     except (Misshapen, AttributeError, LookupError, OverflowError, TypeError, ValueError):

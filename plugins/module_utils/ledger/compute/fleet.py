@@ -24,7 +24,7 @@ from ..schema.packed import TRUTHS
 from ..schema.tables import compute_nodes, instances, request_specs
 from . import dedicated_resources, nodes, profiles
 
-# Columns from which a HostState is derived, in addition to those that are its fields.
+# Columns from which a HostState is derived, in addition to the columns of its fields.
 _OTHERS = ("availability_zone", "profile_id", "disabled", "down")
 # The order of the fleet is that of the first two: host and node.
 COLUMNS = (*host_state.COLUMNS.values(), *_OTHERS)
@@ -38,7 +38,7 @@ _number = maybe(number(-LARGEST_BIG, LARGEST_BIG))
 
 @dataclass(frozen=True)
 class Needs:
-    """What a request needs of hosts in addition to numbers; each costs a query."""
+    """Data that a request needs of hosts in addition to numbers; each costs a query."""
 
     numa: bool = False
     devices: bool = False
@@ -50,17 +50,17 @@ NUMBERS_ONLY = Needs()
 
 
 class SettingsDiffer(Exception):
-    """nodes.configure() has to write the inventory's settings first, in a transaction of its own: scheduling locks instances before nodes."""
+    """nodes.configure() has to write the inventory's settings first, in a separate transaction: scheduling locks instances before nodes."""
 
 
 class _Found(t.NamedTuple):
-    """What is read of all nodes."""
+    """Data that are read of all nodes."""
 
     table: dict[str, t.Any]  # column -> its values
     io_ops: dict[str, int]  # host -> instances that load its disks
     with_devices: bool  # whether any host has devices or disks to hand out
     known: set[str]  # hosts with a row
-    same: bool = False  # whether the settings were compared, and are those of the inventory
+    same: bool = False  # whether the settings were compared, and equal the inventory's
     profiles: dict[int, dict[str, t.Any]] | None = None  # None: they are still to be read
 
 
@@ -73,7 +73,7 @@ def read(
     configurations: t.Mapping[str, t.Mapping[str, t.Any]] | None = None,
     silent: t.Mapping[str, str] | None = None,
 ) -> Fleet:
-    """The inventory's hosts, in the order of their names; those that never reported come last, as down.
+    """Read the inventory's hosts, in the order of their names; hosts that never reported come last, as down.
 
     :arg aggregates: host -> its aggregates; hosts in the same ones should share the tuple.
     :arg configurations: see nodes.differing(). What is read has what they are compared with.
@@ -188,7 +188,7 @@ def _add_stranger(table: dict[str, t.Any], host: str) -> None:
 
 
 def _leave_out_unreadable(table: dict[str, t.Any]) -> dict[int, str]:
-    """Rows with a number that is none become those of hosts that are down. Returns why, by row."""
+    """Turn rows with an invalid number into rows of hosts that are down. Returns why, by row."""
     reasons: dict[int, str] = {}
     defaults = {host_state.COLUMNS[name]: value for name, value in host_state.DEFAULTS.items()}
     for i in range(len(table["host"])):

@@ -88,8 +88,8 @@ def start_actions(
 def finish_actions(tx: Transaction, uuids: t.Sequence[str], action: str, message: str | None = None) -> None:
     """Close the open ``action`` rows of these instances; ``message`` is Error if the action failed.
 
-    They are those of this request, also where another one has closed them already. Where it began none, it ends what another run
-    began, and closes that.
+    They are the rows of this request, also if another one has closed them already. If this request began none, it ends the row that another run
+    began, and closes it.
     """
     c = instance_actions.c
     if uuids:
@@ -159,7 +159,7 @@ def note(tx: Transaction, details: t.Mapping[str, str], event: str) -> None:
 
 
 def fail_events(tx: Transaction, details: t.Mapping[str, str], event: str) -> None:
-    """Journal that ``event`` failed for these instances, each with its own details, and with those of note()."""
+    """Journal that ``event`` failed for these instances, each with its own details, and with the details of note()."""
     if not details:
         return
     c = instance_action_events.c

@@ -27,7 +27,7 @@ LIVE = ""  # value of the column `deleted` of a live instance
 
 
 class InstanceStates:
-    """Where an instance is in its life."""
+    """States of an instance in its life."""
 
     uuid: str
     vm_state: str
@@ -272,8 +272,8 @@ def _live_query(
 
 
 def _named_rows() -> sa.Subquery:
-    """The keys of uq_instances_name for a list of names in one project, as rows: for the same reason, PostgreSQL would read all
-    of a project's rows where project and ``deleted`` are conditions of their own. It keeps a subquery that unnests apart, and
+    """Return the keys of uq_instances_name for a list of names in one project, as rows: for the same reason, PostgreSQL would read all
+    of a project's rows where project and ``deleted`` are separate conditions. It keeps a subquery that unnests apart, and
     sees neither of the two in it."""
     of_text = sa.String()
     words = bulk.each_named("some_display_name", of_text)
@@ -325,7 +325,7 @@ def replace_disk(tx: Transaction, uuid: str, position: int, disk: t.Mapping[str,
 
 
 def exchange_disks(tx: Transaction, disks: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]]) -> None:
-    """Write the planned disks of instances anew: uuid -> its disks in order."""
+    """Write the planned disks of instances again: uuid -> its disks in order."""
     if disks:
         c = block_device_mappings.c
         tx.execute(block_device_mappings.delete().where(bulk.among(tx, c.instance_uuid, sorted(disks))))
@@ -431,7 +431,7 @@ def groups_of(tx: Transaction, uuids: t.Iterable[str]) -> dict[str, str | None]:
 
 
 def builds_of_expired_runs(tx: Transaction, run_id: str, host: str | None = None) -> list[BuildOfRun]:
-    """The builds (on ``host``) of runs with an expired lease; without those of ``run_id``, and those being deleted."""
+    """Return the builds (on ``host``) of runs with an expired lease; without builds of ``run_id``, and builds being deleted."""
     c = instances.c
     query = (
         sa.select(c.uuid, c.host, c.run_id)
@@ -468,7 +468,7 @@ def waits_for_host(tx: Transaction, run_id: str) -> bool:
 
 
 def builds_among(tx: Transaction, uuids: t.Sequence[str]) -> list[tuple[str, str | None]]:
-    """uuid and task_state of those that are builds of this run, by uuid."""
+    """Return uuid and task_state of the instances that are builds of this run, by uuid."""
     values = {"run": tx.run.id, "uuids": bulk.listed(tx, instances.c.uuid, uuids)}
     return _builds_among(tx.database_kind).tuples(tx, values)
 
@@ -578,14 +578,14 @@ def powers(
 
 
 def working_on(tx: Transaction, uuids: t.Collection[str], task_state: str) -> set[str]:
-    """Those of these instances that this run has in ``task_state``."""
+    """Return the instances that this run has in ``task_state``."""
     c = instances.c
     mine = (bulk.among(tx, c.uuid, sorted(uuids)), c.deleted == LIVE, c.run_id == tx.run.id, c.task_state == task_state)
     return set(tx.execute(sa.select(c.uuid).where(*mine)).scalars()) if uuids else set()
 
 
 def kept_on(tx: Transaction, host: str, uuids: t.Collection[str]) -> set[str]:
-    """Those of these instances that are on ``host``, and that neither this run works on nor anybody deletes: they keep what they have there."""
+    """Return the instances that are on ``host``, and that neither this run works on nor any run deletes: they keep what they have there."""
     return {uuid for _host, uuid in kept(tx, {(host, uuid) for uuid in uuids})}
 
 
@@ -671,7 +671,7 @@ def remove_disks(tx: Transaction, disks: t.Iterable[tuple[str, str | None]]) -> 
 
 
 def usage(tx: Transaction, projects: t.Collection[str]) -> dict[str, dict[str, int]]:
-    """project -> {instances, cores, ram} of its live instances (quotas are counted, not reserved). As in Nova, those that are
+    """Return project -> {instances, cores, ram} of its live instances (quotas are counted, not reserved). As in Nova, instances that are
     deleted and can be restored do not count."""
     c = instances.c
     found = {p: {"instances": 0, "cores": 0, "ram": 0} for p in projects}

@@ -123,7 +123,7 @@ def all_of(tx: Transaction, uuids: t.Collection[str]) -> dict[str, list[MoveRow]
 
 
 def detached_while_away(tx: Transaction, uuids: t.Collection[str]) -> set[str]:
-    """Those of these instances that came back, or do, and of which a volume was detached where they had gone: the definition that they had on
+    """Return the instances that came back, or do, and that had a volume detached while they were away: the definition that they had on
     their host has it still, and it may be another instance's by now.
     """
     if not uuids:

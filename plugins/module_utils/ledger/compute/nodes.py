@@ -40,7 +40,7 @@ CONFIGURATION = (
 
 
 class NodeUsageRow:
-    """What lock() reads of a node. Memory is MB, disk GB; used is what the node reserves plus the sum of its claims."""
+    """Fields that lock() reads of a node. Memory is MB, disk GB; used is what the node reserves plus the sum of its claims."""
 
     id: int
     host: str  # the inventory's name
@@ -54,7 +54,7 @@ class NodeUsageRow:
 
 
 class NodeRow(NodeUsageRow):
-    """A row of compute_nodes, as far as it is read by name; the scheduler reads its columns as those of a HostState."""
+    """A row of compute_nodes, as far as it is read by name; the scheduler reads its columns as fields of a HostState."""
 
     reserved_memory_mb: int
     reserved_disk_gb: int
@@ -132,7 +132,7 @@ def record_report(
 
 
 class _Reported(t.NamedTuple):
-    """What a report says of its machine."""
+    """A report's fields of its machine."""
 
     node: str
     host_uuid: str
@@ -189,9 +189,9 @@ def _is_another(said: _Reported, before: NodeRow | None, other: NodeRow) -> bool
 
 
 def other_names_of(tx: Transaction) -> dict[int, list[NodeRow]]:
-    """id of a node -> the other rows of its machine, with their use; nodes without any are left out.
+    """Return id of a node -> the other rows of its machine, with their use; nodes without any are left out.
 
-    A machine has its room once, whatever its names are: what is claimed under one is taken under each.
+    A machine has its room once, under any number of names: what is claimed under one is taken under each.
     """
     c, other = compute_nodes.c, compute_nodes.alias().c
     names = (
@@ -223,7 +223,7 @@ def machine_names(others: t.Mapping[int, t.Sequence[NodeRow]]) -> dict[str, str]
 
 
 def taken(rows: t.Iterable[NodeRow]) -> tuple[int, int, int]:
-    """What is claimed on these nodes: memory in MB, disk in GB, vCPUs."""
+    """Return the claimed amounts on these nodes: memory in MB, disk in GB, vCPUs."""
     amounts = [
         (
             r.memory_mb_used - r.reserved_memory_mb,
@@ -237,13 +237,13 @@ def taken(rows: t.Iterable[NodeRow]) -> tuple[int, int, int]:
 
 
 def _follow_name(tx: Transaction, host: str, node: str, rows: t.Sequence[NodeRow]) -> None:
-    """A host has one machine. Where that got another hostname, or another machine came in its place, the row is that of the new name: with a row for
-    each, its room would be given out twice, and what instances claim there would count for a machine that is gone.
+    """Rename the row of a host whose machine got another hostname, or has another machine now. A host has one machine: with a row for
+    each name, its room would be given out twice, and claims of instances there would count for a machine that is gone.
 
     What it has under several names is put together, unless two instances have the same device.
     source: Nova's update_available_resource, which destroys orphan compute nodes
 
-    :arg rows: those of ``host``, the latest reported last
+    :arg rows: rows of ``host``, the latest reported last
     """
     c = compute_nodes.c
     former = [r for r in rows if r.node != node]
@@ -264,7 +264,7 @@ def _follow_name(tx: Transaction, host: str, node: str, rows: t.Sequence[NodeRow
 
 
 def _rename(tx: Transaction, host: str, former: str, node: str) -> None:
-    """What is on ``host`` is on ``node``, in the rows that have its name."""
+    """Move all that is on ``host`` to ``node``, in the rows that have its name."""
     i, m = instances.c, migrations.c
     for its_host, its_node in ((i.host, i.node), (m.source_compute, m.source_node), (m.dest_compute, m.dest_node)):
         mine = (its_host == host, its_node == former)
@@ -331,7 +331,7 @@ def record_unreachable(tx: Transaction, host: str, reason: str) -> None:
 
 
 def silent_hosts(tx: Transaction, hosts: t.Collection[str]) -> set[str]:
-    """Those of ``hosts`` that did not answer last time, or are forced down."""
+    """Return the ``hosts`` that did not answer last time, or are forced down."""
     c = compute_nodes.c
     down = sa.or_(c.forced_down, c.unreachable_reason.is_not(None))
     return set(tx.execute(sa.select(c.host).where(bulk.among(tx, c.host, sorted(hosts)), down)).scalars())
@@ -442,7 +442,7 @@ def same_machines(tx: Transaction, hosts: t.Collection[str]) -> dict[str, set[st
 
 
 def other_names(tx: Transaction, hosts: t.Collection[str]) -> dict[str, str]:
-    """host -> another one, of those whose machine, see _link_names(), answered later as that one."""
+    """Return host -> another one, for hosts whose machine, see _link_names(), answered later as that one."""
     c, other = compute_nodes.c, compute_nodes.alias().c
     same = sa.and_(other.machine_id == c.machine_id, other.host != c.host)
     answers = sa.and_(
@@ -475,9 +475,9 @@ def forced_down(tx: Transaction) -> set[str]:
 
 
 def stale_hosts(tx: Transaction, hosts: t.Iterable[str], max_age: float, silent: bool = True) -> list[str]:
-    """The hosts whose report is older than ``max_age`` seconds.
+    """Return the hosts whose report is older than ``max_age`` seconds.
 
-    :arg silent: also those that never reported, or did not answer last time.
+    :arg silent: also hosts that never reported, or did not answer last time.
     """
     since = tx.now - max_age
     if silent:

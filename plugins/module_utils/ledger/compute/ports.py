@@ -4,8 +4,8 @@
 
 """Ports and addresses: created and released in one transaction with their instance.
 
-An address is taken if its row (subnet, address) exists. What is free is known as ranges (free_addresses), so that the next
-addresses are found without those that are taken.
+An address is taken if its row (subnet, address) exists. Free addresses are known as ranges (free_addresses), so that the next
+addresses are found without the taken ones.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class PortRow:
 
 
 class SuspiciousPort:
-    """What suspicious() reads of a port, for the audit."""
+    """Fields that suspicious() reads of a port, for the audit."""
 
     id: str
     instance_uuid: str
@@ -184,7 +184,7 @@ class Allocator:
 
 
 class _FreeAddresses:
-    """What is free in a subnet, while its turn is this transaction's."""
+    """The free addresses of a subnet, while this transaction has its lock."""
 
     def __init__(self, tx: Transaction, subnet: Subnet):
         self.tx = tx
@@ -306,7 +306,7 @@ def _key(number: int, version: int) -> str:
 def _free(tx: Transaction, condition: sa.ColumnElement[bool]) -> None:
     """Remove the allocations that meet the condition: their addresses are free again.
 
-    Only whoever removes an allocation enters its address as free: the rows are locked before.
+    Only the transaction that removes an allocation enters its address as free: the rows are locked before.
     """
     c, s = ip_allocations.c, subnet_pools.c
     query = sa.select(c.id, c.subnet_id, c.ip_address).where(condition).order_by(c.id).with_for_update()
@@ -330,7 +330,7 @@ PortsOf = t.Dict[str, t.List[t.Tuple[PortRecord, Network]]]
 
 
 def ports_of(tx: Transaction, uuids: t.Sequence[str], leaving: bool = False) -> PortsOf:
-    """The ports of these instances; or, with ``leaving``, those that they are losing."""
+    """Return the ports of these instances; or, with ``leaving``, the ports that they are losing."""
     found: PortsOf = {u: [] for u in uuids}
     if not found:
         return {}
@@ -364,7 +364,7 @@ def ports_of(tx: Transaction, uuids: t.Sequence[str], leaving: bool = False) -> 
 
 
 def next_positions(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, int]:
-    """uuid -> the position of the next interface of the instance: those that may come back keep theirs."""
+    """Return uuid -> the position of the next interface of the instance: interfaces that may come back keep theirs."""
     c = ports.c
     found = dict.fromkeys(uuids, 0)
     query = sa.select(c.instance_uuid, c.position).where(bulk.among(tx, c.instance_uuid, uuids))
@@ -388,14 +388,14 @@ def subnets_of(tx: Transaction, uuid: str) -> set[str]:
 
 
 def had(tx: Transaction, ids: t.Sequence[str]) -> set[str]:
-    """Those of these ports that definitions of their instances' guests have."""
+    """Return the ports that are in the definitions of their instances' guests."""
     query = sa.select(ports.c.id).where(bulk.among(tx, ports.c.id, ids), ports.c.position >= 0)
     return set(tx.execute(query).scalars()) if ids else set()
 
 
 def begin_leaving(tx: Transaction, ids: t.Sequence[str]) -> None:
-    """The guests of these ports are losing them: what defines a guest from now on leaves them out, and nobody gets their addresses
-    before end_leaving()."""
+    """Mark ports that their guests are losing: definitions of guests leave them out from now on, and their addresses are not given
+    away before end_leaving()."""
     _mirror(tx, ids, ports.c.position >= 0)
 
 
@@ -494,7 +494,7 @@ def network_from(data: t.Mapping[str, t.Any]) -> Network:
 
 
 def suspicious(tx: Transaction) -> list[SuspiciousPort]:
-    """Ports of deleted instances, those held until a host is cleaned, and those that guests are losing."""
+    """Return ports of deleted instances, ports held until a host is cleaned, and ports that guests are losing."""
     c = ports.c
     query = sa.select(c.id, c.instance_uuid, c.host, c.position).join(instances, instances.c.uuid == c.instance_uuid)
     return tx.rows(query.where(sa.or_(instances.c.deleted != "", c.position <= HELD)), SuspiciousPort)

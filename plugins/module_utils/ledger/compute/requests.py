@@ -31,7 +31,7 @@ _NEXT_IDS = CompiledStatement(
 
 
 class SpecRow:
-    """What specs() reads of request_specs: the entry as it was accepted, and what tells whether a request is the same."""
+    """Fields that specs() reads of request_specs: the entry as it was accepted, and fields that show whether a request is the same."""
 
     id: int
     spec_version: str
@@ -61,8 +61,8 @@ def new_ids(tx: Transaction, count: int) -> list[int]:
 
 
 class IdsAhead:
-    """Ids for new entries, of which not all may be used: known after the next statement, and without a message of their own if
-    they are few. More are asked for when it is known how many are needed."""
+    """Ids for new entries, not all of which may be used: known after the next statement, and without a separate message if
+    they are few. More are requested when it is known how many are needed."""
 
     def __init__(self, tx: Transaction, count: int):
         self.ids: list[int] = []

@@ -89,10 +89,10 @@ def dead_among(tx: Transaction, run_ids: t.Iterable[str | None]) -> set[str]:
     return {r for r in wanted if is_dead(rows.get(r), tx.run, tx.now)}
 
 
-# Whether instances, volumes, snapshots or attachments are those of another run that is unknown (of instances: only known ones count),
-# or whose lease has expired. The conditions of partial indexes are in their own words. Runs are looked up in the set of those
-# that are alive, which the database makes once, and only if something is at work; they are not joined: of tables that are small
-# or new to it PostgreSQL reads the one again for each row of the other. "IS TRUE" keeps it from making a join of EXISTS.
+# Whether instances, volumes, snapshots or attachments belong to another run that is unknown (of instances: only known ones count),
+# or whose lease has expired. The conditions of partial indexes are in their own words. Runs are looked up in the set of live ones,
+# which the database makes once, and only if a run is at work; they are not joined: of tables that are small
+# or new to it PostgreSQL reads the one again for each row of the other. "IS TRUE" stops it from making a join of EXISTS.
 _LEFT = "SELECT 1 FROM %s AS w WHERE %s AND run_id IS NOT NULL AND run_id <> :run AND run_id NOT IN (SELECT id FROM runs WHERE lease_until > :now)"
 LEFT_WORK = " OR ".join(
     "EXISTS (%s)" % _LEFT % work

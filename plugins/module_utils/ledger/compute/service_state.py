@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The state of hosts set by people: no new instances, or down whatever it reports. Kept in addition to the inventory's.
+"""The state of hosts set by people: no new instances, or down under any report. Kept in addition to the inventory's.
 
 source: Nova's os-services: enable, disable, disable-log-reason, force-down
 """

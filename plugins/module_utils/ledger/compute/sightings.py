@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What hosts reported of instances that the ledger has on other hosts.
+"""Reports of hosts on instances that the ledger has on other hosts.
 
 A ledger that was restored from a backup is older than its hosts: an instance may have moved since. Without this a start would make a second copy of
 the guest, and a move would go to the host that has it. A row is written with each report, and is forgotten with the cleanup of its host.

@@ -127,7 +127,7 @@ def details(tx: Transaction, rows: t.Sequence[Instance]) -> list[dict[str, t.Any
 
 
 def histories(tx: Transaction, rows: t.Sequence[InstanceRow]) -> list[dict[str, t.Any]]:
-    """What happened to each of these instances, live or deleted: see history.all_of(); and its moves."""
+    """Return the history of each of these instances, live or deleted: see history.all_of(); and its moves."""
     uuids = [r.uuid for r in rows]
     its, moved = history.all_of(tx, uuids), migrations(tx, uuids, precise=True)
     return [
@@ -172,7 +172,7 @@ def migrations(tx: Transaction, uuids: t.Sequence[str], precise: bool = False) -
 
 
 def _progress(move: moves.MoveRow) -> dict[str, t.Any]:
-    """Of a live migration that has begun. source: Nova's names in os-migrations"""
+    """Return the progress of a live migration that has begun. source: Nova's names in os-migrations"""
     if move.progress is None:
         return {}
     return {"progress": move.progress, **{"%s_bytes" % n: getattr(move, n) for n in FIELDS}}

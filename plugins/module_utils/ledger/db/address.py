@@ -5,7 +5,7 @@
 """The ledger's address and connection settings: URL, password, TLS, timeouts.
 
 The password is kept apart from the URL, so that showing a URL never shows it. Order of its sources: the setting, the file,
-the URL, BOOTFLOW_LEDGER_PASSWORD, and then those of libpq (PGPASSWORD, ~/.pgpass, a service file).
+the URL, BOOTFLOW_LEDGER_PASSWORD, and then the sources of libpq (PGPASSWORD, ~/.pgpass, a service file).
 """
 
 from __future__ import annotations

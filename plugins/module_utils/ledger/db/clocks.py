@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether the clock of this controller agrees with that of the database server, and so with those of the other controllers.
+"""Comparison of this controller's clock with the clock of the database server, and so with the clocks of the other controllers.
 
 Leases end, and reports of hosts are older or newer than what is written, by the clocks of all controllers of a ledger.
 """
@@ -19,7 +19,7 @@ _SERVER = sa.text("SELECT extract(epoch FROM clock_timestamp())")
 
 
 def ahead(tx: Transaction, clock: t.Callable[[], float] = time.time) -> float:
-    """How many seconds the clock of this controller is ahead of the server's; negative: behind.
+    """Return how many seconds the clock of this controller is ahead of the server's; negative: behind.
 
     0 where they agree, as far as the time that the answer takes lets one see, and of a file of this machine.
     """

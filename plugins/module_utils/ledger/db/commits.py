@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether a COMMIT without an answer was done: a row that each worker writes with its transactions on PostgreSQL.
+"""Finds out whether a COMMIT without an answer was done: a row that each worker writes with its transactions on PostgreSQL.
 
 A worker (one thread of one process on one open ledger) has one row with the number of its last transaction. If the
 connection breaks during a commit, the next attempt first writes the same number: this waits until the old session has

@@ -81,7 +81,7 @@ def is_frozen(error: sa.exc.DBAPIError) -> bool:
 
 
 def waiting(address: LedgerAddress, error: sa.exc.DBAPIError, secrets: t.Iterable[str | None] = ()) -> str:
-    """What a person is told while a server that went away is waited for."""
+    """Return the message for a person while a server that went away is waited for."""
     return "The ledger %s does not answer: %s. The run waits for it, up to %g s (bootflow_ledger_retry_timeout)." % (
         shown(address.url),
         scrubbed(_first_line(error.orig), secrets),

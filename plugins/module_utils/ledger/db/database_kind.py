@@ -13,7 +13,7 @@ if t.TYPE_CHECKING:
 
 
 class DatabaseKind(t.NamedTuple):
-    """What a kind of database does. Hashable, so that a statement is built once for each kind."""
+    """Abilities of a kind of database. Hashable, so that a statement is built once for each kind."""
 
     name: str  # of SQLAlchemy's dialect; its options and its module begin and end with it
     is_server: (
@@ -22,7 +22,7 @@ class DatabaseKind(t.NamedTuple):
     locks_rows: bool  # and keys (advisory locks); a writing transaction of sqlite locks everything
     counts_inserted_rows: bool  # also where a conflict leaves rows out; otherwise RETURNING tells
     has_sequences: bool  # of ids, which are drawn before rows are inserted
-    alters_tables: bool  # in place; sqlite makes a table anew to change it
+    alters_tables: bool  # in place; sqlite makes a new table to change it
     has_byte_functions: bool  # so that numbers are packed as bytes; sqlite's are packed as hexadecimal digits
     takes_arrays: bool  # a column of values as one parameter; sqlite takes a list as JSON
     writes_several_tables: bool  # by one statement, in common table expressions

@@ -7,7 +7,7 @@
 sqlite: WAL, synchronous=FULL (a confirmed claim survives a power cut), a busy timeout on every connection and
 BEGIN IMMEDIATE for each writing transaction, because a lock upgrade in the middle fails at once and ignores the timeout.
 PostgreSQL: the isolation level and the limits of time come with the BEGIN of each transaction, in the message of its first statement. They hold
-whatever the server, the role, the database or the URL have for defaults, and behind PgBouncer, which passes on neither what a
+under any defaults of the server, the role, the database or the URL, and behind PgBouncer, which passes on neither what a
 connection asks for when it starts nor, between transactions, the same server process: nothing is left in a session, neither
 settings nor prepared statements.
 """
@@ -185,7 +185,7 @@ def _libpq_arguments(address: LedgerAddress, query: t.Mapping[str, t.Any], stray
 
 
 def _answer_limit(address: LedgerAddress, statement_seconds: float) -> float:
-    """How many seconds an answer is waited for; 0: without a limit, as where the server has none."""
+    """Return how many seconds an answer is waited for; 0: without a limit, as where the server has none."""
     return statement_seconds + address.answer_timeout if statement_seconds and address.answer_timeout else 0.0
 
 

@@ -61,7 +61,7 @@ class _NoAnswerError(Exception):
 
 
 def _driven(gen: t.Generator[int, int, t.Any], socket: int, limit: float) -> t.Any:
-    """What ``gen`` returns. As psycopg's, it yields what it awaits of the socket (1: input, 2: output) and is sent what is ready."""
+    """Return the result of ``gen``. As psycopg's, it yields what it awaits of the socket (1: input, 2: output) and is sent what is ready."""
     end = time.monotonic() + limit
     poll = select.poll()
     try:

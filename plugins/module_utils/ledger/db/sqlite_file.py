@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The file of an sqlite ledger: this user's own and accessible to nobody else, on a local disk, in a writable folder where
-nobody else can put another file in its place.
+"""The file of an sqlite ledger: only this user can access it, on a local disk, in a writable folder where
+no other user can put another file in its place.
 
-All of this is checked before anything is touched, for root as for everybody: a file or a link that somebody else has put
-there is rejected. A mode wider than 0600 is narrowed with a warning. Several users of one ledger need PostgreSQL.
+All of this is checked before anything is touched, also for root: a file or a link of another user
+is rejected. A mode wider than 0600 is narrowed with a warning. Several users of one ledger need PostgreSQL.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import typing as t
 from ...core import errors
 from .address import user_name
 
-#: What deletes have on a full disk: bytes, in a file beside the ledger.
+#: Room for deletes on a full disk: bytes, in a file next to the ledger.
 RESERVE = 16 * 1024**2
 RESERVED = "-reserve"
 MOUNTINFO = "/proc/self/mountinfo"
@@ -98,7 +98,7 @@ def _room(path: str) -> int:
 
 
 def make_folder(folder: str, mode: int = 0o711) -> None:
-    """Create the folder and its missing parents, whatever the umask is, so that nobody else may write to them or list the folder.
+    """Create the folder and its missing parents, under any umask, so that no other user may write to them or list the folder.
 
     Others may pass through it: the default one is that of a compute host's instances, too, where QEMU is another user.
     """
@@ -144,7 +144,7 @@ def _checked_files(url: str, path: str) -> dict[str, int]:
 
 
 def _check_folder(url: str, folder: str) -> None:
-    """Raise LedgerError if somebody else could exchange what is in the folder."""
+    """Raise LedgerError if another user could exchange the content of the folder."""
     facts = os.stat(folder)
     others = stat.S_IWOTH
     if os.geteuid() == 0 and facts.st_gid != 0:  # a user may trust a group, root does not

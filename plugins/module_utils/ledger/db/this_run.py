@@ -49,7 +49,7 @@ def process_started(pid: int) -> int | None:
 
 
 def seconds_since_start(started: int) -> float:
-    """How long a process runs, by the count of seconds since the boot, which goes on while the machine sleeps and which no clock sets.
+    """Return how long a process runs, by the count of seconds since the boot, which continues while the machine sleeps and which no clock sets.
 
     :arg started: in clock ticks since boot
     """
@@ -97,7 +97,7 @@ def identify(pid: int, controller: str, actor: str) -> RunIdentity:
 
 
 class Lease(t.Protocol):
-    """What a run knows of its own lease."""
+    """A run's knowledge of its own lease."""
 
     def renewed(self, at: float) -> None:
         """A transaction renewed it. :arg at: the time from which it counts"""
@@ -118,7 +118,7 @@ class Context:
     base_mac: str = BASE_MAC  # of the MAC addresses that are drawn
     rng: random.Random = field(default_factory=random.SystemRandom)
     clock: t.Callable[[], float] = time.time
-    lease: Lease | None = None  # is told of what this run's transactions did
+    lease: Lease | None = None  # gets the outcomes of this run's transactions
     # The first 32 bits of the last UUID.
     _prefix: int | None = field(default=None, init=False, repr=False, compare=False)
 
@@ -131,10 +131,10 @@ class Context:
         return self.run.actor
 
     def new_id(self) -> str:
-        """The UUID of a new row.
+        """Return the UUID of a new row.
 
-        The first eight digits of the first one are drawn, and those of the others count on from there: rows of one request lie
-        beside each other in every index of their UUIDs, so that few of its pages are written.
+        The first eight digits of the first one are drawn, and the next ones count on from there: rows of one request lie
+        next to each other in every index of their UUIDs, so that few of its pages are written.
         """
         self._prefix = self.rng.getrandbits(32) if self._prefix is None else (self._prefix + 1) % 2**32
         return str(uuid.UUID(int=self._prefix << 96 | self.rng.getrandbits(96), version=4))

@@ -115,7 +115,7 @@ class Transaction:
             raise
 
     def _in_its_form(self, error: Exception, text: str, values: t.Any) -> sa.exc.DBAPIError:
-        """The driver's error as SQLAlchemy has those of its own statements. Gives up a connection that is lost, and those that are idle."""
+        """Return the driver's error in the form of SQLAlchemy's own statements. Gives up a lost connection, and idle ones."""
         lost = self.dialect.is_disconnect(t.cast(t.Any, error), self._driver_connection(), None)
         lost = lost or is_of_standby(error, self._driver_connection())
         base = t.cast("type[Exception]", t.cast(t.Any, self.dialect.dbapi).Error)

@@ -46,7 +46,7 @@ def listed(tx: Transaction, column: sa.Column[t.Any], values: t.Iterable[t.Any])
 
 
 def any_among(tx: Transaction, table: sa.Table, wanted: t.Mapping[str, t.Iterable[t.Any]]) -> sa.ColumnElement[bool]:
-    """Whether a row of ``table``, which has the key ``id``, has in one of these columns one of its values.
+    """Return a condition: a row of ``table``, which has the key ``id``, has in one of these columns one of its values.
 
     Each column's index is used; for OR PostgreSQL would need bitmaps, which engine.PLANNER turns off.
     """
@@ -80,7 +80,7 @@ def json_list(database: DatabaseKind, expression: str) -> str:
 
 
 def texts(listed_: t.Any) -> list[str]:
-    """What json_list() made of texts."""
+    """Return the texts that json_list() was made of."""
     return json.loads(listed_) if isinstance(listed_, str) else listed_ or []
 
 
@@ -97,7 +97,7 @@ def insert(tx: Transaction, table: sa.Table, rows: Rows, if_new: bool = False) -
         _send_each(tx, "INSERT%s INTO %s (%s) VALUES (%s)" % words, table, names, rows)
         return
     tx.inserted[table.name] = tx.inserted.get(table.name, 0) + len(rows)
-    if len(rows) == 1:  # values of their own kind cost the driver less than as many arrays of one
+    if len(rows) == 1:  # separate values cost the driver less than as many arrays of one
         first = {n: its[0] for n, its in _values(table, names, rows).items()}
         _send(tx, Part(_insert_text(table, names, if_new, True), first))
         return

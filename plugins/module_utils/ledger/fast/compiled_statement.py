@@ -4,7 +4,7 @@
 
 """Statements that every boot runs, compiled once.
 
-SQLAlchemy looks a statement up, prepares its parameters and describes its rows anew each time, which on PostgreSQL takes longer
+SQLAlchemy looks a statement up, prepares its parameters and describes its rows again each time, which on PostgreSQL takes longer
 than the statement. These are compiled once and handed to the driver.
 
 SQL: that of the statement as it was built, such as ``SELECT ... FROM instances WHERE uuid = ANY (CAST(%(some_uuid)s AS VARCHAR[]))``.
@@ -50,7 +50,7 @@ class CompiledStatement:
         return list(map(t.cast(_Compiled, self._compiled).make_row, found))
 
     def write(self, tx: Transaction, values: t.Mapping[str, t.Any]) -> int:
-        """Run a statement without rows. Returns the number of those that it wrote."""
+        """Run a statement without rows. Returns the number of rows that it wrote."""
         if not tx.database_kind.takes_driver_text:
             return int(tx.execute(self.statement, values).rowcount)
         compiled = self._compiled or self._compile(tx)

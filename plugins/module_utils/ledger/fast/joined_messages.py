@@ -5,7 +5,7 @@
 """A connection to PostgreSQL that sends what needs no answer with the next statement, in one message.
 
 A message and its answer cost both sides more than many a statement. What begins a transaction, the lease of its run and its locks
-go with its first query: PostgreSQL works on them one after the other, each with a snapshot of its own, as if they had come alone.
+go with its first query: PostgreSQL works on them one after the other, each with its own snapshot, as if they had come alone.
 
 SQL: ``BEGIN ISOLATION LEVEL ...; SET LOCAL ...; INSERT INTO runs ... ON CONFLICT ...; SELECT pg_advisory_xact_lock(...); SELECT ...``.
 Bench: `scripts/bench scheduling`, "boots of one by".
@@ -53,7 +53,7 @@ def joining_connection() -> type[psycopg.Connection[t.Any]]:
             self.waiting: list[Waiting] = []
 
         def send_with(self, text: str, values: t.Mapping[str, t.Any] | None) -> t.Any:
-            """A cursor on the result of the statement, which goes with those that wait for it in one message."""
+            """Return a cursor on the result of the statement, which is sent with the waiting ones in one message."""
             begins, before, self.begins, self.waiting = self.begins, self.waiting, [], []
             merged = driver.ClientCursor(self).mogrify  # not kept: it keeps the connection
             texts = [*begins, *(merged(one.text, one.values) for one in before)]

@@ -44,7 +44,7 @@ _OTHER_NAMES = {"disabled": "disabled_by_inventory"}
 
 
 class Later(t.Sequence[str]):
-    """A column of texts that most boots do not look at: it is made when somebody does."""
+    """A column of texts that most boots do not look at: it is made when it is first read."""
 
     def __init__(self, count: int, make: t.Callable[[], t.Sequence[str]]):
         self._count = count
@@ -201,7 +201,7 @@ def _of_sqlite(tx: Transaction) -> Packed:
 
 
 def _read_reals(rows: t.Any, ratios: str, times: str) -> None:
-    """:arg ratios: those of a row with "," between them, and ";" between rows. :arg times: those of all rows with "," between them"""
+    """:arg ratios: the ratios of a row with "," between them, and ";" between rows. :arg times: the times of all rows with "," between them"""
     if not len(rows):
         return
     of_rows = ratios.split(";")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which compute nodes have other settings than the inventory: compared by the database, with one value for many hosts of the same settings.
+"""Finds compute nodes with other settings than the inventory: compared by the database, with one value for many hosts of the same settings.
 
 SQL: ``SELECT kind, json_agg(host) FROM (SELECT host, CASE WHEN (...) = (...) THEN 0 ... ELSE -1 END AS kind FROM compute_nodes) AS n GROUP BY kind``.
 Bench: `scripts/bench scheduling`, "boots of one by".
@@ -26,9 +26,9 @@ KINDS = 20  # of settings that the database compares; hosts with still others ar
 def hosts_with_other_settings(
     tx: Transaction, configurations: t.Mapping[str, t.Mapping[str, t.Any]], names: t.Sequence[str]
 ) -> set[str]:
-    """The hosts whose rows may have other settings than ``configurations`` (host -> settings): all that have, and those beyond KINDS.
+    """Return the hosts whose rows may have other settings than ``configurations`` (host -> settings): all that have, and the hosts beyond KINDS.
 
-    :arg names: the columns of settings. Those that a host's settings lack are not compared.
+    :arg names: the columns of settings. Settings that a host lacks are not compared.
     """
     kinds = _kinds_of(configurations)
     if not kinds:
@@ -65,7 +65,7 @@ def _kinds_of(
 
 @functools.lru_cache(maxsize=64)
 def _statement(database: DatabaseKind, kinds: tuple[tuple[str, ...], ...], only_others: bool) -> CompiledStatement:
-    """(number of a kind of settings or -1, JSON list of the hosts that have it). :arg only_others: not those of the first kind."""
+    """Return (number of a kind of settings or -1, JSON list of the hosts that have it). :arg only_others: not hosts of the first kind."""
     where = " WHERE NOT (%s)" % _is_of_kind(0, kinds[0]) if only_others else ""
     return CompiledStatement(
         sa.text(

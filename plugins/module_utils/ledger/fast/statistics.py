@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What PostgreSQL's planner believes of tables that have just grown.
+"""Statistics of PostgreSQL's planner for tables that have just grown.
 
 Autovacuum looks at a database once a minute. A fleet that is filled in that time would be planned for as if its tables were
 nearly empty: they are read from end to end for each thousand of rows, and boots get slower with every batch.

@@ -99,7 +99,7 @@ def check_revision(tx: Transaction, url: str) -> None:
 def check_complete(tx: Transaction, url: str = "") -> bool:
     """Raise LedgerError if a ledger of the newest revision lacks a table, after a partial restore or a manual change.
 
-    Returns whether it has the tables beside the ledger's own, too: upgrade() makes those that are missing.
+    Returns whether it also has the tables that are not the ledger's own: upgrade() makes the missing ones.
     """
     there = set(sa.inspect(tx.connection).get_table_names())
     missing = sorted(set(metadata.tables) - there)

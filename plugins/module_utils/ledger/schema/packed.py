@@ -2,14 +2,14 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Columns of compute_nodes that the database generates when it writes a row: what the scheduler reads of every compute node.
+"""Columns of compute_nodes that the database generates when it writes a row, with the data that the scheduler reads of every compute node.
 
 A boot reads all rows. The database looks up, converts and appends each value by itself: three of each row take PostgreSQL half of the time that
 all of them take, and sqlite a quarter. The numbers are as wide in every row, so that all of them together are an array. sqlite has no functions
 for bytes: its integers are hexadecimal digits, and its other numbers are texts.
 
-The fields of HostState and their columns decide what is packed. A ledger has the text of VERSION beside its revisions, and an upgrade generates
-the columns anew where it is another one: a revision only adds the column of a new field.
+The fields of HostState and their columns decide what is packed. A ledger has the text of VERSION next to its revisions, and an upgrade generates
+the columns again where it is another one: a revision only adds the column of a new field.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .tables import compute_nodes
 SEPARATOR = "\x1f"  # of texts: hardly in one
 NULL = -(2**31)  # for an integer that is NULL
 NAMES = ("host", "node", "availability_zone")
-#: Columns beside those of HostState's fields that a boot compares or follows.
+#: Columns that are no fields of HostState, and that a boot compares or follows.
 _OTHERS = ("reserved_memory_mb", "reserved_disk_gb", "reserved_vcpus", "profile_id", "disabled_reason")
 #: Name -> an expression that is true or false.
 _ANSWERS = {
@@ -50,8 +50,8 @@ TEXTS = tuple(
     column.name for column in _columns_of(sa.String) if column.name not in NAMES
 )  # most boots need none of them
 NULLABLE = frozenset(name for name in (*INTEGERS, *REALS) if compute_nodes.c[name].nullable)
-RATIOS = [name for name in REALS if name not in NULLABLE]  # of which many hosts have the same
-TIMES = [name for name in REALS if name in NULLABLE]  # of which each host has its own
+RATIOS = [name for name in REALS if name not in NULLABLE]  # many hosts have the same values
+TIMES = [name for name in REALS if name in NULLABLE]  # each host has its own values
 
 _strangers = set(_PACKED) - {*INTEGERS, *REALS, *TRUTHS, *TEXTS, *NAMES}
 _strangers |= {name for name in (*TRUTHS, *TEXTS, *NAMES) if compute_nodes.c[name].nullable}
@@ -112,7 +112,7 @@ VERSION = "packed-" + hashlib.sha256(repr((POSTGRESQL, SQLITE)).encode()).hexdig
 
 
 def generate(op: t.Any) -> None:
-    """Have the database generate these columns of all rows, in the place of those of another version.
+    """Have the database generate these columns of all rows, in the place of columns of another version.
 
     :arg op: Alembic's operations. The columns are none of SQLAlchemy's: nothing else reads or writes them.
     """

@@ -15,7 +15,7 @@ from ..db.sqlalchemy_import import sa
 from . import volume_tables
 from .base import one_of, partial_index
 
-metadata = volume_tables.volumes.metadata  # of all tables, those of volumes too
+metadata = volume_tables.volumes.metadata  # of all tables, including tables of volumes
 
 # Instances that currently load their host's disks. source: Nova's stats.io_workload
 IO_TASKS = (
@@ -387,7 +387,7 @@ cleanups = sa.Table(
     sa.Column("created_at", sa.Float, nullable=False),
     sa.Column("part", sa.String(8), nullable=False, default="all", server_default="all"),  # all, old or new
     sa.Column("begun_at", sa.Float),
-    # The mark of the move for which the host made what is to be removed (core.instances.move_mark); empty: whatever there is.
+    # The mark of the move for which the host made what is to be removed (core.instances.move_mark); empty: all.
     sa.Column("made_for", sa.String(128), nullable=False, default="", server_default=""),
     sa.UniqueConstraint("host", "instance_uuid", name="uq_cleanups_host_instance"),
 )

@@ -33,7 +33,7 @@ from .volumes import LIVE, Owned, VolumeRow
 _a = volume_attachments.c
 _v = volumes_table.c
 
-OWN = ""  # the column beside of an instance's own attachment
+OWN = ""  # the column ``beside`` of an instance's own attachment
 
 OwnedRow = t.TypeVar("OwnedRow", bound=Owned)
 
@@ -71,7 +71,7 @@ class Attachment(t.NamedTuple):
 
 
 class Connector(t.NamedTuple):
-    """How a compute host reaches volumes. ``kind``: the name of its ConnectorType."""
+    """A compute host's access to volumes. ``kind``: the name of its ConnectorType."""
 
     host: str  # the inventory's name
     initiator: str  # IQN
@@ -110,7 +110,7 @@ def select(
     """The live attachments that meet every given condition, by volume and id.
 
     :arg connected: whether their compute hosts are connected, or may be.
-    :arg beside: only those on second hosts, or without them.
+    :arg beside: only attachments on second hosts, or without them.
     :arg lock: lock the rows of their volumes, by id, until the transaction ends.
     :arg ended: include ended ones.
     """
@@ -348,18 +348,18 @@ def _exportable() -> sa.ColumnElement[bool]:
 
 
 def hosts_to_unexport(tx: Transaction) -> set[str]:
-    """Storage hosts with targets to remove, whose compute hosts are disconnected; without those of other live runs."""
+    """Return storage hosts with targets to remove, whose compute hosts are disconnected; without targets of other live runs."""
     query = sa.select(_a.storage_host, _a.run_id).where(*_unwanted()).distinct()
     return {r.storage_host for r in _free(tx, list(tx.execute(query)))}
 
 
 def to_unexport(tx: Transaction, host: str) -> list[Attachment]:
-    """Attachments that storage host ``host`` has to stop exporting, locked; without those of other live runs."""
+    """Return attachments that storage host ``host`` has to stop exporting, locked; without attachments of other live runs."""
     return _free(tx, _locked(tx, _a.storage_host == host, *_unwanted()))
 
 
 def left_to_unexport(tx: Transaction) -> list[Attachment]:
-    """Those that the next run with work on their storage host stops exporting: no run is at it."""
+    """Return the attachments that the next run with work on their storage host stops exporting: no run is at it."""
     return _select(tx, *_unwanted(), _a.run_id.is_(None))
 
 
@@ -470,7 +470,7 @@ def rescanned(tx: Transaction, ids: t.Sequence[str]) -> None:
 
 
 def of_other_runs(tx: Transaction) -> list[Attachment]:
-    """Attachments owned by other runs, live or dead; without those of migrations, which are settled with these."""
+    """Return attachments owned by other runs, live or dead; without attachments of migrations, which are settled with these."""
     settled = sa.or_(_a.beside == OWN, _a.attach_status == states.DETACHED)
     return _select(tx, _a.deleted == LIVE, _a.run_id.is_not(None), _a.run_id != tx.run.id, settled)
 
@@ -492,7 +492,7 @@ def not_attached(tx: Transaction) -> list[Attachment]:
 
 
 def stale_detachments(tx: Transaction, words: t.Collection[str]) -> list[Attachment]:
-    """Attachments of these volumes (names or ids) that are to end, without those of other live runs, locked."""
+    """Return attachments of these volumes (names or ids) that are to end, without attachments of other live runs, locked."""
     named = sorted({str(word) for word in words})
     query = (
         sa.select(_a.id, _a.run_id)

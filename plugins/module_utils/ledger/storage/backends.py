@@ -78,7 +78,7 @@ class BackendRow:
 
 @dataclass(frozen=True)
 class Reported:
-    """What a backend's last report says. ``error``: why it is not ready."""
+    """A backend's last report. ``error``: why it is not ready."""
 
     total_gb: float | None = None
     free_gb: float | None = None

@@ -29,7 +29,7 @@ def readers(tx: Transaction, ids: t.Collection[str], of_volumes: t.Iterable[Snap
 
 
 def needed(tx: Transaction, ids: t.Collection[str]) -> dict[str, errors.VolumeIsBusy]:
-    """Id -> why this volume cannot be deleted, although nobody has it: it has snapshots, or another one is being created from it."""
+    """Return id -> why this unused volume cannot be deleted: it has snapshots, or another one is being created from it."""
     if not ids:
         return {}
     of_volumes = snapshots.select(tx, volume_ids=ids)

@@ -28,7 +28,7 @@ _v = volumes_table.c
 
 
 class SnapshotPlace:
-    """Where a snapshot is, and how it is: what located() reads. ``size``: of its volume when it was created, in GB."""
+    """Place and state of a snapshot, as located() reads them. ``size``: of its volume when it was created, in GB."""
 
     id: str
     name: str | None

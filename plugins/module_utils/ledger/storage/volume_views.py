@@ -23,7 +23,7 @@ from . import volume_history
 from . import volumes as volume_rows
 
 _FAILED = tuple(status for status in states.VOLUME_STATES if status.startswith(states.ERROR))
-# Most of a row is the request, of which only the image's name is shown.
+# Most of a row is the request; only the image's name of it is shown.
 _NOT_SHOWN = ("spec", "digest", "retry")
 
 

@@ -56,7 +56,7 @@ class Named(Owned, t.Protocol):
 
 
 class VolumePlace:
-    """Where a volume is, and how it is: what located() reads. Sizes are GB, times seconds since the epoch."""
+    """Place and state of a volume, as located() reads them. Sizes are GB, times seconds since the epoch."""
 
     id: str
     name: str | None  # None: a boot created it, and its request names none

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The protocol of a connector on the current host: the module that connects its volumes. Each connector is an object in a file of its own; ``registry``
+"""The protocol of a connector on the current host: the module that connects its volumes. Each connector is an object in its own file; ``registry``
 lists the connectors.
 """
 

@@ -10,7 +10,7 @@ from ...amounts import MIB
 from ..local import QCOW2
 from .store_type import FilesType
 
-#: What a file has beside its data: tables, and internal snapshots of a guest that has some.
+#: Content of a file besides its data: tables, and internal snapshots of a guest that has some.
 _METADATA, _SNAPSHOTS = 64 * MIB, 2
 
 

@@ -4,7 +4,7 @@
 
 """Disks that are qcow2 files in a file system of the instance, on one logical volume.
 
-disk.info of the instance has a record of the logical volume, and disk.info of the file system has those of the disks.
+disk.info of the instance has a record of the logical volume, and disk.info of the file system has the records of the disks.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from ..logical_volumes import checked_lvm_name
 
 
 class Source(t.NamedTuple):
-    """Where QEMU finds a disk, and how it opens the disk. The fields are those of PlannedDisk.placed()."""
+    """Location of a disk for QEMU, and its format there. The fields are the same as in PlannedDisk.placed()."""
 
     path: str
     driver_format: str

@@ -89,7 +89,7 @@ _SAME_AS_MISSING: t.Mapping[str, t.Mapping[str, str]] = {"bootmenu": {"enable": 
 
 
 def intent_differences(wanted_xml: str | bytes, actual_xml: str | bytes) -> list[str]:
-    """What the actual (inactive) XML lacks of the wanted domain, and what it has in addition.
+    """Return what the actual (inactive) XML lacks of the wanted domain, and what it has in addition.
 
     Empty: equal; defining again would change nothing. Each line names the place and both values.
 

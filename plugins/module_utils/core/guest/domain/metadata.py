@@ -72,7 +72,7 @@ class NovaInstanceConfig(NovaElement):
 
 @dataclass(frozen=True)
 class OwnerConfig(Element):
-    """Whose guest it is: the id of its ledger."""
+    """Owner of the guest: the id of its ledger."""
 
     TAG: t.ClassVar[str] = "owner"
     NAMESPACE: t.ClassVar[t.Optional[str]] = OWNER_NAMESPACE

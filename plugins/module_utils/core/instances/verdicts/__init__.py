@@ -2,4 +2,4 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What becomes of an instance, by what its hosts answered in each stage: functions of plain data."""
+"""Fate of an instance, by the answers of its hosts in each stage: functions of plain data."""

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a host answered of an instance in a stage: a mapping that has an ``error`` where the stage failed."""
+"""Answer of a host for an instance in a stage: a mapping that has an ``error`` where the stage failed."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What becomes of an instance in a resize, a cold migration, or the revert of one.
+"""Fate of an instance in a resize, a cold migration, or the revert of one.
 
 The stages in which hosts answer: ``depart`` (source), ``arrive`` and ``settle`` (destination), ``return`` (source). A revert has the last two only.
 Until the disks have arrived the instance is on its source. A failure before that leaves it there; a failure afterwards brings it back, if the
@@ -25,7 +25,7 @@ IF_LOST = "If %s is lost, make sure that it is off and force it down: the same c
 
 @dataclass(frozen=True)
 class Move:
-    """What ``begin`` said of an instance."""
+    """The answer of ``begin`` for an instance."""
 
     source: str
     destination: str
@@ -40,7 +40,7 @@ class Move:
 
 
 class Arrival(t.NamedTuple):
-    """What is known of an instance before it goes to its destination."""
+    """Knowledge of an instance before it goes to its destination."""
 
     reached: bool  # the destination may have something of it
     error: t.Mapping[str, t.Any] | None  # why it does not go there
@@ -55,7 +55,7 @@ def arrival(departed: Answer, arrived: Answer) -> Arrival:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Where an instance stays, when its destination has answered."""
+    """The host where an instance stays, when its destination has answered."""
 
     error: t.Mapping[str, t.Any] | None = None  # why the move, or its revert, failed
     cleaned: bool = True  # the destination has nothing of it

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What becomes of an instance in an evacuation. One stage of a host: ``build``, on the destination.
+"""Fate of an instance in an evacuation. One stage of a host: ``build``, on the destination.
 
 Where the guest may run on the destination the instance stays there in error: no other host may start it.
 source: Nova's ComputeManager.rebuild_instance with recreate
@@ -23,7 +23,7 @@ class Ending(t.NamedTuple):
     power_state: int = states.NOSTATE
     error: errors.BootflowError | None = None
     cleaned: bool = True  # after an error: the destination has nothing of the instance
-    may_run: bool = False  # after an error: nobody knows whether the guest runs there
+    may_run: bool = False  # after an error: it is unknown whether the guest runs there
 
 
 def failure(problem: errors.BootflowError, host: str, cleaned: bool, starting: bool) -> dict[str, t.Any]:
@@ -38,7 +38,7 @@ def failure(problem: errors.BootflowError, host: str, cleaned: bool, starting: b
 
 def ending(host: str, built: Answer) -> Ending:
     """Return what came of an instance. :arg built: the answer of ``host``, the destination"""
-    if is_silence(built):  # nobody knows what the host has of it
+    if is_silence(built):  # it is unknown what the host has of it
         return Ending(error=may_run_on(host, errors.from_dict(built["error"])), cleaned=False, may_run=True)
     if built.get("error") and "power_state" not in built:
         error = errors.from_dict(built["error"])

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What becomes of an instance in a round of a live migration.
+"""Fate of an instance in a round of a live migration.
 
 The stages in which hosts answer: ``look`` (source), ``prepare`` (destination), ``migrate`` (source), ``settle`` (destination), ``clean`` (source).
-Only the source knows whether the guest has left. Where the source says nothing of that, nobody knows where the guest is: nothing is written.
+Only the source knows whether the guest has left. If the source does not report it, the guest's host is unknown: nothing is written.
 source: Nova's ComputeManager.live_migration, LiveMigrationTask
 """
 
@@ -29,12 +29,12 @@ class Tries(t.NamedTuple):
 
 
 class Passage(t.NamedTuple):
-    """What is known of a guest after the stage ``migrate``."""
+    """Knowledge of a guest after the stage ``migrate``."""
 
     reached: bool = False  # the destination may have something of the instance
     refused: bool = False  # by this destination; another one may take the guest
     arrived: bool = False  # the guest is on the destination
-    unknown: bool = False  # nobody knows where the guest is
+    unknown: bool = False  # the guest's host is unknown
     error: t.Mapping[str, t.Any] | None = None
 
 
@@ -72,5 +72,5 @@ def vm_state(before: str, failed: bool, end: Ending) -> str:
 
 
 def may_try_again(end: Ending, with_volumes: bool) -> bool:
-    """Whether a guest that its destination refused may go to another one. A host that may be connected to the volumes keeps them from a third host."""
+    """Whether a guest that its destination refused may go to another one. A host that may be connected to the volumes blocks them for a third host."""
     return end.error is not None and not end.gone and (end.cleaned or not with_volumes)

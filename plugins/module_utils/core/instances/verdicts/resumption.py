@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What becomes of an instance whose guest is started again after a restart of its host. One stage of a host: ``resume``.
+"""Fate of an instance whose guest is started again after a restart of its host. One stage of a host: ``resume``.
 
 source: Nova's ComputeManager._init_instance
 """
@@ -13,7 +13,7 @@ from ... import errors
 from .. import states
 from .answer import Answer, error_of, is_silence
 
-#: What keeps a guest from being started for a while, and is not the guest's: after a power failure storage hosts may come later.
+#: Errors that delay the start of a guest, and are not the guest's: after a power failure storage hosts may come later.
 _NOT_YET = (
     errors.HostUnreachable,
     errors.HypervisorUnavailable,

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The protocol of a type of network. Each type is an object in a file of its own; ``registry`` lists the types."""
+"""The protocol of a type of network. Each type is an object in its own file; ``registry`` lists the types."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ FORWARDS = ("none", "nat", "route", "open")
 
 
 class NetworkType(t.Protocol):
-    """What the catalogue, network_info and the domain XML have of a network of one type.
+    """A type of network, as the catalogue, network_info and the domain XML have it.
 
-    ``name``: the word of bootflow_networks, which is also the type of the network's VIFs. ``can_be_managed``: whether each host can have a
-    network of its own, which the collection defines. ``source``: the name of the network on its hosts.
+    ``name``: the word of bootflow_networks, which is also the type of the network's VIFs. ``can_be_managed``: whether each host can have its
+    own network, which the collection defines. ``source``: the name of the network on its hosts.
     """
 
     name: str

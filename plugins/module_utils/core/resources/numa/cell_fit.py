@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether one cell of a guest fits one cell of a host, and if not why. source: Nova's _numa_fit_instance_cell"""
+"""Fit of one cell of a guest on one cell of a host, and if not why. source: Nova's _numa_fit_instance_cell"""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def fit_cell(host: HostCell, guest: GuestCell, limits: NUMALimits | None = None,
 
 
 def _lack_of_small_pages(host: HostCell, guest: GuestCell) -> str | None:
-    """Of a guest that requests no pages; only a pinned one is refused what others use. source: Nova's _numa_fit_instance_cell since Train"""
+    """Return the lack of pages for a guest that requests none; only a pinned one is refused pages in use. source: Nova's _numa_fit_instance_cell since Train"""
     small = host.smallest_pages
     if small is None:
         return None

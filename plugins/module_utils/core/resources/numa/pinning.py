@@ -43,7 +43,7 @@ def pack(host: HostCell, guest: GuestCell, reserve: int = 0) -> Pinning | None:
         pinning = _pin(guest, [core[:1] for core in whole])
         if pinning is None:
             return None
-        # isolate keeps the rest of a core idle, so the emulator's CPU needs a core of its own.
+        # isolate keeps the rest of a core idle, so the emulator's CPU needs its own core.
         left = [core for core in whole if not set(core) & set(pinning.values())]
         return _with_reserved(pinning, left, reserve, 1)
     for threads in range(max(map(len, cores), default=0), 0, -1):
@@ -59,7 +59,7 @@ def pack(host: HostCell, guest: GuestCell, reserve: int = 0) -> Pinning | None:
 
 
 def _without_cpus(cores: t.Sequence[Core], policy: str | None, reserve: int) -> Pinning | None:
-    """A cell with memory only. As in Nova it takes no CPU for the emulator, is not isolated, and has to be beside free siblings by require."""
+    """Pin a cell with memory only. As in Nova it takes no CPU for the emulator, is not isolated, and has to be next to free siblings by require."""
     if reserve or policy == ISOLATE or (policy == REQUIRE and not any(len(core) > 1 for core in cores)):
         return None
     return Pinning({}, frozenset(), None)

@@ -22,9 +22,9 @@ def is_realtime(specs: t.Mapping[str, t.Any]) -> bool:
 
 
 def realtime_cpus(flavor: Flavor, image_properties: t.Mapping[str, t.Any]) -> frozenset[int]:
-    """The guest's CPUs with real-time priority: those of the mask (``2-3``), or all except those of it (``^0-1``). The image's mask comes first.
+    """Return the guest's CPUs with real-time priority: the CPUs of the mask (``2-3``), or all others (``^0-1``). The image's mask comes first.
 
-    Where the emulator's threads have a CPU of their own, all may have it, and no mask means all.
+    Where the emulator's threads have their own CPU, all may have it, and no mask means all.
 
     :raises RealtimeMaskNotFoundOrInvalid: the mask is missing or malformed, leaves no CPU of one kind, or names one that the guest has not.
     source: Nova's get_realtime_cpu_constraint

@@ -88,7 +88,7 @@ class HostCell:
 
     @property
     def smallest_pages(self) -> PagesTopology | None:
-        """Those of a guest that requests none; None if the host reports no pages."""
+        """The pages of a guest that requests none; None if the host reports no pages."""
         return min(self.pages, key=lambda pages: pages.size_kb, default=None)
 
     def pages_of(self, size_kb: int) -> PagesTopology | None:
@@ -266,7 +266,7 @@ class GuestNUMATopology:
 
     @property
     def emulator_isolated(self) -> bool:
-        """Whether the emulator's threads get a host CPU of their own, on the host cell of the guest's first cell."""
+        """Whether the emulator's threads get their own host CPU, on the host cell of the guest's first cell."""
         return self.emulator_threads_policy == ISOLATE
 
     @property
@@ -305,7 +305,7 @@ class NUMALimits:
 
     @classmethod
     def of_claim(cls, limits: t.Mapping[str, t.Any]) -> NUMALimits | None:
-        """Those in the limits of a claim; None: the claim may over-commit the cells as it likes."""
+        """Return the limits of cells in the limits of a claim; None: the claim may over-commit the cells as it likes."""
         given = limits.get("numa_topology")
         return None if given is None else cls.from_dict(given)
 

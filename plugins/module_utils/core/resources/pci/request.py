@@ -31,7 +31,7 @@ _NAME_LENGTH = 256
 
 @dataclass(frozen=True)
 class PciRequest:
-    """``count`` devices, each of which fits one of the alternatives in ``spec`` ({vendor_id, product_id, dev_type...})."""
+    """``count`` devices, each of them fits one of the alternatives in ``spec`` ({vendor_id, product_id, dev_type...})."""
 
     count: int
     spec: t.Tuple[t.Mapping[str, t.Any], ...]

@@ -22,8 +22,8 @@ from ...reading.formats import FALSE_WORDS, TRUE_WORDS
 from .device import PciDevice
 
 ANY = "*"
-#: The parts of an address: name, largest value, least digits. The domain is that of libvirt: the kernel gives 10000 and more to devices behind
-#: a controller of their own (Intel VMD, Hyper-V). Nova has at most FFFF.
+#: The parts of an address: name, largest value, least digits. The domain is libvirt's: the kernel gives 10000 and more to devices behind
+#: their own controller (Intel VMD, Hyper-V). Nova has at most FFFF.
 _PARTS = (("domain", 0xFFFFFFFF, 4), ("bus", 0xFF, 2), ("slot", 0x1F, 2), ("function", 0x7, 1))
 
 Address = t.Tuple[str, str, str, str]

@@ -68,13 +68,13 @@ class Filter(abc.ABC):
         return True
 
     def needs(self, spec: RequestSpec) -> frozenset[str]:
-        """What the ledger has to read of hosts for this request, of host_state.NEEDS."""
+        """Return the data that the ledger has to read of hosts for this request, of host_state.NEEDS."""
         asked = any(h in spec.scheduler_hints for h in self.hints) if self.hints else self.concerns(spec)
         return declared_needs(self) if asked else frozenset()
 
     @abc.abstractmethod
     def evaluate(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> FilterResult:
-        """Which of ``rows`` pass, and the numbers that were compared."""
+        """Return the ``rows`` that pass, and the numbers that were compared."""
 
     def passes(self, fleet: Fleet, spec: RequestSpec, row: int) -> bool:
         """evaluate() for one host without explanation; filters asked after every pick override it."""

@@ -18,7 +18,7 @@ def at(column: t.Any, position: int) -> t.Any:
     return column[position] if getattr(column, "ndim", 0) else column
 
 
-# A number, whether to round it up, and the number beside it -> the number with its unit.
+# A number, whether to round it up, and the number next to it -> the number with its unit.
 Amount = t.Callable[[float, bool, float], str]
 
 

@@ -28,7 +28,7 @@ class ExactFilter(Filter):
 
     @abc.abstractmethod
     def free(self, fleet: Fleet) -> Column:
-        """Of every host."""
+        """Return the free amount of every host."""
 
     def evaluate(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> FilterResult:
         free, needed = self.free(fleet)[rows], self.needed(spec)

@@ -19,7 +19,7 @@ Holding = t.Tuple[t.Tuple[str, int, str], ...]
 
 
 class WholeDiskFilter(Filter):
-    """Passes if each requested disk gets a free one of its own. Hosts with the same free disks are asked once."""
+    """Passes if each requested disk gets a different free disk. Hosts with the same free disks are asked once."""
 
     name = "WholeDiskFilter"
     counts_capacity = True

@@ -59,7 +59,7 @@ class Weigher(abc.ABC):
         self.conf = options.of(self.settings)
 
     def needs(self, spec: RequestSpec) -> frozenset[str]:
-        """What the ledger has to read of hosts for this request, of host_state.NEEDS."""
+        """Return the data that the ledger has to read of hosts for this request, of host_state.NEEDS."""
         return declared_needs(self)
 
     @abc.abstractmethod

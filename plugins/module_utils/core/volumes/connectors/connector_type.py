@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The protocol of a type of connector, by which the guests of a host get volumes. Each type is an object in a file of its own; ``registry`` lists the
+"""The protocol of a type of connector, by which the guests of a host get volumes. Each type is an object in its own file; ``registry`` lists the
 types.
 """
 
@@ -34,10 +34,10 @@ class Connected(t.Protocol):
 
 
 class ConnectorType(t.Protocol):
-    """How a host of this type has volumes.
+    """Type of a host's access to volumes.
 
     ``name``: the word of bootflow_volume_attach and of the ledger. ``host_logs_in``: the host logs in, once for all of its guests, and has a block
-    device of each volume. Otherwise each guest has a login of its own, which ends with its domain.
+    device of each volume. Otherwise each guest has its own login, which ends with its domain.
     """
 
     name: str

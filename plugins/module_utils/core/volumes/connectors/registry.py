@@ -17,5 +17,5 @@ CONNECTOR_TYPES: t.Mapping[str, ConnectorType] = {each.name: each for each in (D
 
 
 def connector_type(name: str | None) -> ConnectorType:
-    """Return the connector of an attachment; the default for one that no host is bound to, of which nothing is known in any of them."""
+    """Return the connector of an attachment; the default for one that no host is bound to, which is unknown to all connectors."""
     return DEFAULT if name is None else CONNECTOR_TYPES[name]

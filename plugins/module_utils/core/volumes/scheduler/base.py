@@ -30,7 +30,7 @@ class BackendFilter(Filter):
 
     @abc.abstractmethod
     def judge(self, backends: Backends, request: VolumeRequest, rows: Rows) -> FilterResult:
-        """Which of ``rows`` pass, and the numbers that were compared."""
+        """Return the ``rows`` that pass, and the numbers that were compared."""
 
 
 class BackendWeigher(Weigher):

@@ -73,7 +73,7 @@ def _nearest_miss(choice: Choice) -> dict[str, t.Any] | None:
 
 
 def _change(backends: Backends, row: int, requests: t.Sequence[VolumeRequest]) -> tuple[float, float] | None:
-    """How many GB more free, and how many less provisioned, CapacityFilter needs there for all of these together; whole tenths.
+    """Return how many GB more free, and how many less provisioned, CapacityFilter needs there for all of these together; whole tenths.
 
     None: the backend reports no numbers, or has never so much provisioned.
     """

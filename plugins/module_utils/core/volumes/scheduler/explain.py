@@ -29,11 +29,11 @@ def explain(
     ranking: Ranking,
     order: t.Sequence[int],
 ) -> dict[str, t.Any]:
-    """One decision over the backends as they are, before anything is taken from the chosen one.
+    """Explain one decision over the backends as they are, before anything is taken from the chosen one.
 
     Returns {volume_id, size, chosen: host@backend#pool|None, filters, backends, nearest_miss}, with the fields of of_hosts.explain();
-    ``host`` of a backend is its host@backend#pool, and ``smallest_change`` of the nearest miss is filled in by select_backends(). Those that
-    may take the volume come first, best first, and then that of its source, of which the nearest miss is then one.
+    ``host`` of a backend is its host@backend#pool, and ``smallest_change`` of the nearest miss is filled in by select_backends(). Accepted
+    backends come first, best first, and then the backend of its source, which is then the nearest miss or one of several.
     """
     source = request.resource_backend
     entries = {row: of_hosts.entry(state.host, "") for row, state in enumerate(backends.states)}

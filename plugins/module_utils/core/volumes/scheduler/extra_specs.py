@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether a capability satisfies a volume type's extra spec. source: Cinder's extra_specs_ops (Queens)
+"""Check of a capability against a volume type's extra spec. source: Cinder's extra_specs_ops (Queens)
 
-Cinder's grammar is that of flavors (core.reading.extra_specs_ops) with <is> for booleans and without <all-in>; an invalid
+Cinder's grammar is the grammar of flavors (core.reading.extra_specs_ops) with <is> for booleans and without <all-in>; an invalid
 number satisfies nothing instead of being an error. Capabilities keep their types: only <is> accepts True for "True", and
 <in> tests the members of a list or mapping. Where Cinder raises an exception (s< of a number, <in> of a boolean, <or>
 without a word) nothing is satisfied.
@@ -53,9 +53,9 @@ def _truth(value: t.Any) -> bool:
 def satisfies(
     capabilities: t.Mapping[str, t.Any], extra_specs: t.Mapping[str, t.Any]
 ) -> tuple[str, t.Any, t.Any] | None:
-    """None if all extra specs about capabilities are met, else (key, requirement, capability) of the first that is not.
+    """Return None if all extra specs about capabilities are met, else (key, requirement, capability) of the first that is not.
 
-    These are the keys without a scope and those of the scope ``capabilities:``, which may lead down into mappings. One of
+    These are the keys without a scope and the keys of the scope ``capabilities:``, which may lead down into mappings. One of
     a list of capabilities has to match.
     """
     for key, requirement in extra_specs.items():

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The filters of backends but CapacityFilter; those that read scheduler hints last. source: Cinder's scheduler filters (Queens)"""
+"""The filters of backends but CapacityFilter; filters that read scheduler hints come last. source: Cinder's scheduler filters (Queens)"""
 
 from __future__ import annotations
 

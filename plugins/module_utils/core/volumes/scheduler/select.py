@@ -56,7 +56,7 @@ class VolumeScheduler:
         self.weighers = make_weighers(self.options)
         self.backends = Backends(states, volume_hosts, instance_hosts, self.options.max_over_subscription_ratio)
         self.counts: list[FilterCount] = []
-        self._candidates: Column = None  # the same for every volume, whatever others took
+        self._candidates: Column = None  # the same for every volume, after any other volume was placed
 
     def candidates(self) -> Column:
         """Rows of the pools that are enabled and reported recently."""
@@ -126,7 +126,7 @@ class VolumeScheduler:
         return rows
 
     def _order(self, request: VolumeRequest, ranking: Ranking) -> list[int]:
-        """Rows that may take the volume, best first; those that have failed it come last."""
+        """Return the rows that may take the volume, best first; rows that have failed it come last."""
         rows = [int(ranking.rows[position]) for position in ranking.order]
         if request.resource_backend:
             rows = [row for row in rows if same_backend(request.resource_backend, self.backends.states[row].host)]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""First shape of the ledger. Frozen: ledgers of this revision are out there, a later change is a revision of its own.
+"""First shape of the ledger. Frozen: ledgers of this revision are out there, a later change is a new revision.
 
 Twenty revisions led to this shape before the first release. This one has the number of the last of them, and their order of columns: ledgers
 that have all twenty are up to date.
