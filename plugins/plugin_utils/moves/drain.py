@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The steps of a drain around those of migrate, live_migrate and confirm_resize."""
+"""The steps of a drain, around the steps of migrate, live_migrate and confirm_resize."""
 
 from __future__ import annotations
 
