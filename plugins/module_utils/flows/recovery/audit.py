@@ -200,7 +200,9 @@ def _contradictory_moves(
     last = {m.instance_uuid: m for m in open_moves}
     migrating = [i.uuid for i in found.values() if not i.deleted and i.task_state == states.MIGRATING]
     ended = moves.all_of(tx, [u for u in migrating if u not in last])
-    rows = [*open_moves, *(all_moves[-1] for all_moves in ended.values() if all_moves)]
+    last_ended = [all_moves[-1] for all_moves in ended.values() if all_moves]
+    # An earlier move of another type ended as it should: the row of the live migration is gone.
+    rows = [*open_moves, *(m for m in last_ended if m.migration_type == core_moves.LIVE_MIGRATION)]
     contradictory = []
     for move in rows:
         instance = found.get(move.instance_uuid)

@@ -25,7 +25,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves impor
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import audit as recovery_audit
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations as recovery
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import reset_state
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import service_state
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, service_state
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
 
@@ -205,6 +205,28 @@ def test_a_live_migration_that_was_ended_by_hand_keeps_its_claim(world: Edited) 
     (named,) = [f for f in found if f.instance == uuid]
     assert (named.kind, named.old) == (core_audit.MOVE_STATUS, moves.ERROR) and "'running'" in named.remedy
     world.write_status(uuid, moves.RUNNING)
+
+
+def test_an_earlier_resize_is_not_taken_for_a_live_migration_whose_row_is_gone(world: Edited) -> None:
+    """The audit told a person to write "error" to the confirmed resize, and told so for ever."""
+    (uuid,) = on(world, "h1", "web")
+    world.move(uuid)
+    world.call(confirm.confirm, Selection(uuids=[uuid]))
+    world.call(cleanups.done, {("h1", uuid)})
+    begin(world, uuid, "live")
+    world.time += 100_000
+    assert core_audit.DEAD_OPERATION in {f.kind for f in world.plan(web=states.RUNNING) if f.instance == uuid}
+    c = tables.migrations.c
+    (row,) = world.rows(tables.migrations, c.status == moves.RUNNING)
+    with world.ledger.write() as tx:
+        tx.execute(tables.migrations.delete().where(c.id == row.id))
+    assert world.status(uuid) == [moves.CONFIRMED]
+    with world.ledger.read() as tx:
+        found = recovery_audit.plan(tx.for_run(world.context("z")), world.evidence)
+    kinds = {f.kind for f in found if f.instance == uuid}
+    assert core_audit.DEAD_OPERATION in kinds and core_audit.MOVE_STATUS not in kinds
+    with world.ledger.write() as tx:
+        tx.execute(tables.migrations.insert().values(row._asdict()))
 
 
 def test_its_state_is_not_reset(world: Edited) -> None:
