@@ -65,13 +65,14 @@ def prepare(
     with _held(instances_path, ledger_id, uuid) as folder:
         uuid, part = os.path.basename(folder), os.path.join(folder, PART)
         made = [spec.checked() for spec in made]
+        _remove(folder, NEW)  # of an earlier one: no failure below leaves copies that somebody could swap in
         of_disks = recorded(group, folder)
         if of_disks.vg or not any(STORE_TYPES[spec.backend].needs_group for spec in made):
             group = of_disks
         resize = resize_of(group, [records_of(folder)], made)
         progress.mark_changed()
         try:
-            _remove(folder, NEW, PART)
+            _remove(folder, PART)
             records = _copied(resize, folder, sizes, left, made)
             os.rename(part, os.path.join(folder, NEW))
             fsync(folder)

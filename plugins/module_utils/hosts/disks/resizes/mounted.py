@@ -5,7 +5,7 @@
 """Disks in a file system on a logical volume, of an instance that is resized on its own host.
 
 The instance gets another logical volume with a file system, as large as its new disks can become. The one that it had stays to the bit what it was,
-and neither is larger than what is claimed for it. They are exchanged as disks that are logical volumes are (resized_volumes.py), while neither is mounted.
+and neither is larger than what is claimed for it. They are exchanged as disks that are logical volumes are (volumes.py), while neither is mounted.
 The device that is mounted has the same name before and afterwards, so that the line in fstab is right for either, also when the host restarts in between.
 """
 

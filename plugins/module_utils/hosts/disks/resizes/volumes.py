@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Disks that are logical volumes, of an instance that is resized on its own host; and the one that has its disks in a file system (resized_mounted.py).
+"""Disks that are logical volumes, of an instance that is resized on its own host; and the one that has its disks in a file system (mounted.py).
 
 What the instance gets has the name of its disk with NEW behind it, what it had that with OLD. A disk is exchanged by two renames,
 and the same two bring it back, so that one look at the names tells where a killed run stopped:
