@@ -76,7 +76,7 @@ def kill_run(process: subprocess.Popen) -> None:
     process.wait()
 
 
-def run_plainly(folder: Path, *arguments: str) -> tuple[int, str]:
+def run_plainly(folder: Path, *arguments: str, timeout: float = 120, **environment: str) -> tuple[int, str]:
     """ansible-playbook with these arguments. Returns its exit code and output."""
     done = subprocess.run(
         [PLAYBOOK, *arguments],
@@ -84,7 +84,7 @@ def run_plainly(folder: Path, *arguments: str) -> tuple[int, str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=120,
+        timeout=timeout,
         check=False,
         env={
             **os.environ,
@@ -92,6 +92,7 @@ def run_plainly(folder: Path, *arguments: str) -> tuple[int, str]:
             "ANSIBLE_LOCALHOST_WARNING": "false",
             "ANSIBLE_NOCOLOR": "1",
             "ANSIBLE_INVENTORY_UNPARSED_WARNING": "false",
+            **environment,
         },
     )
     return done.returncode, done.stdout

@@ -7,10 +7,8 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 import stat
-import subprocess
 import threading
 import time
 import typing as t
@@ -18,7 +16,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from flow import PLAYBOOK
+from flow import run_plainly
 from postgres import PASSWORD, PostgresServer
 
 DAY = 86400.0
@@ -33,23 +31,8 @@ class Runner:
         self.calls += 1
         path = self.folder / ("variables-%d.json" % self.calls)
         path.write_text(json.dumps({"bootflow_" + k: v for k, v in variables.items()}))
-        done = subprocess.run(
-            [PLAYBOOK, "bootflow.compute." + playbook, "-i", "localhost,", "-e", "@%s" % path, *options],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=300,
-            check=False,
-            cwd=self.folder,
-            env={
-                **os.environ,
-                "ANSIBLE_COLLECTIONS_PATH": os.environ["PYTHONPATH"].split(os.pathsep)[0],
-                "ANSIBLE_LOCALHOST_WARNING": "false",
-                "ANSIBLE_NOCOLOR": "1",
-                **(environment or {}),
-            },
-        )
-        return done.returncode, done.stdout
+        arguments = ["bootflow.compute." + playbook, "-i", "localhost,", "-e", "@%s" % path, *options]
+        return run_plainly(self.folder, *arguments, timeout=300, **(environment or {}))
 
 
 @pytest.fixture

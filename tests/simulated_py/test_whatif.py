@@ -7,15 +7,13 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
-import subprocess
 import time
 import typing as t
 from pathlib import Path
 
 import pytest
-from flow import PLAYBOOK
+from flow import run_plainly
 from postgres import PASSWORD, PostgresServer
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.request import ServerRequest
@@ -98,22 +96,8 @@ class Site:
     def run(self, *options: str, **variables: t.Any) -> tuple[int, str]:
         path = self.folder / "variables.json"
         path.write_text(json.dumps({"bootflow_" + k: v for k, v in {**self.variables, **variables}.items()}))
-        done = subprocess.run(
-            [PLAYBOOK, "bootflow.compute.whatif", "-i", "hosts.yml", "-e", "@%s" % path, *options],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=300,
-            check=False,
-            cwd=self.folder,
-            env={
-                **os.environ,
-                "ANSIBLE_COLLECTIONS_PATH": os.environ["PYTHONPATH"].split(os.pathsep)[0],
-                "ANSIBLE_LOCALHOST_WARNING": "false",
-                "ANSIBLE_NOCOLOR": "1",
-            },
-        )
-        return done.returncode, done.stdout
+        arguments = ["bootflow.compute.whatif", "-i", "hosts.yml", "-e", "@%s" % path, *options]
+        return run_plainly(self.folder, *arguments, timeout=300)
 
     def ask(self, *options: str, **variables: t.Any) -> tuple[str, dict[str, t.Any]]:
         """What is printed, and what is returned."""
