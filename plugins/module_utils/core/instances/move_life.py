@@ -47,8 +47,8 @@ TAKEN = "taken by the run"
 DOUBLED = "taken by the run, exported to the destination, too"
 CUT_OFF = "taken by the run, exported to the source no longer"
 CUT_OFF_WHERE_LOST = "exported no longer to a destination that owes a cleanup because it is lost"
-TAKEN_OVER = "those of the destination are the guest's, those of the source end"
-GIVEN_UP = "those of the destination end; released by the run"
+TAKEN_OVER = "the destination's attachments are the guest's, the source's end"
+GIVEN_UP = "the destination's attachments end; released by the run"
 RELEASED = "released by the run"
 KEPT = "as they are"
 ENDED = "end with the instance, unless it is soft-deleted"
@@ -211,7 +211,7 @@ BROUGHT_BACK = Event(
 )
 REVERT_BEGUN = Event(
     "revert_begun",
-    "A person wants the instance back on the source. The revert of a dead run goes on, too.",
+    "A person wants the instance back on the source. The revert of a dead run continues, too.",
     (Rule(COLD, (moves.FINISHED, moves.REVERTING), moves.REVERTING, volumes=TAKEN),),
 )
 REVERT_FAILED = Event(
