@@ -10,7 +10,16 @@ from pathlib import Path
 
 import pytest
 from flow import Flow, entry
-from test_live_migration import TICKING, cpu_is_missing, destinations, keep_console, said, ticks, wait_ticks
+from test_live_migration import (
+    TICKING,
+    WITH_FEATURE,
+    cpu_is_missing,
+    destinations,
+    keep_console,
+    said,
+    ticks,
+    wait_ticks,
+)
 from test_operations import READY, guest, operate, states_of
 from test_rivals import agree
 
@@ -59,7 +68,7 @@ def test_guests_that_run_leave_it_while_they_do(flow: Flow) -> None:
 def test_guests_that_a_host_refuses_leave_for_another(flow: Flow, tmp_path: Path) -> None:
     """In the same run; who was not refused goes once."""
     home, *others = flow.lab.hosts
-    flow.boot(entry("web", max_count=2), bootflow_hosts=[home.name])
+    flow.boot(entry("web", max_count=2), **WITH_FEATURE, bootflow_hosts=[home.name])
     planned = destinations(flow, "drain", bootflow_drain_host=home.name)
     there, third = sorted(others, key=lambda host: host.name != planned["web-1"])
     with cpu_is_missing(tmp_path, there):

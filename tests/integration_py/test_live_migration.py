@@ -402,13 +402,22 @@ def test_a_host_that_cannot_run_the_guest(lab, flow: Flow, tmp_path) -> None:
     flow.delete("web")
 
 
+# A feature that QEMU emulates, and that no model of libvirt's map has.
+FEATURE = "pks"
+WITH_FEATURE = {
+    "bootflow_cpu_mode": "custom",
+    "bootflow_cpu_model": "qemu64",
+    "bootflow_cpu_model_extra_flags": [FEATURE],
+}
+
+
 @contextlib.contextmanager
 def cpu_is_missing(folder: Path, *hosts: t.Any) -> t.Iterator[None]:
-    """To libvirt on these hosts the model of the guests' CPU has what no CPU of QEMU has."""
-    model, changed = Path("/usr/share/libvirt/cpu_map/x86_qemu64.xml"), folder / "qemu64.xml"
-    changed.write_text(
-        model.read_text().replace("<feature name='apic'/>", "<feature name='apic'/><feature name='avx512f'/>")
-    )
+    """libvirt on these hosts has no CPU with the feature of guests that are booted WITH_FEATURE."""
+    model, changed = Path("/usr/share/libvirt/cpu_map/x86_features.xml"), folder / "features.xml"
+    text, count = re.subn(r"<feature name='%s'.*?</feature>" % FEATURE, "", model.read_text(), flags=re.DOTALL)
+    assert count == 1
+    changed.write_text(text)
     for host in hosts:
         host.run("mount", "--bind", str(changed), str(model))
     try:
@@ -437,7 +446,7 @@ def destinations(flow: Flow, playbook: str, **variables: t.Any) -> dict[str, str
 def test_a_guest_that_its_new_host_refuses_goes_to_another(flow: Flow, tmp_path: Path) -> None:
     """In the same run, until all have refused it. A host that the operator named is the only one. Nothing is left on who refused it."""
     home, *others = flow.lab.hosts
-    flow.boot(entry("web"), bootflow_hosts=[home.name])
+    flow.boot(entry("web"), **WITH_FEATURE, bootflow_hosts=[home.name])
     uuid = flow.instances()["web"]["uuid"]
     planned = destinations(flow, "live_migrate", bootflow_names=["web"])["web"]
     there, third = sorted(others, key=lambda host: host.name != planned)
@@ -455,7 +464,7 @@ def test_a_guest_that_its_new_host_refuses_goes_to_another(flow: Flow, tmp_path:
         refused = " ".join(operate(flow, "live_migrate", "web", expect=2).split())
         for host in (home, there):
             assert "on %s: InvalidCPUInfo: Unacceptable CPU info: %s: " % (host.name, host.name) in refused, refused
-        assert "avx512f" in refused and "bootflow_cpu_mode is custom" in refused, refused
+        assert FEATURE in refused and "bootflow_cpu_mode is custom" in refused, refused
         assert statuses(flow) == ["error", "completed", "error", "error"]
         named = operate(flow, "live_migrate", "web", expect=2, bootflow_live_migrate_host=there.name)
         assert "InvalidCPUInfo" in named and "is tried" not in named, named

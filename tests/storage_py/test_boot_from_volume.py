@@ -271,7 +271,7 @@ def test_refusals_before_anything_is_touched(volumes: VolumeFlow) -> None:
         assert "Remedy" in done.output
     assert volumes.query("SELECT count(*) AS n FROM volumes")[0]["n"] == before and volumes.instances() == {}
     nowhere = volumes.run("boot", bootflow_instances=[on_volume("x", root(volume_size=500))])
-    assert nowhere.returncode != 0 and "CapacityFilter" in nowhere.output
+    assert nowhere.returncode != 0 and "CapacityFilter" in nowhere.output, nowhere.output
     assert volumes.instances()["x"]["vm_state"] == "error"
     volumes.delete("x")
     volumes.remove("empty")
