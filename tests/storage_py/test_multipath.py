@@ -206,7 +206,7 @@ def test_a_guest_whose_volumes_have_two_paths(volumes: MultipathFlow) -> None:
     host.sh("pvcreate -q -y %s" % device)
     assert host.sh(seen).split()
     volumes.keep_out_of_guests_content()
-    assert host.sh(seen).split() == []
+    assert host.sh(seen) == "", host.sh(seen + '; cat /etc/lvm/devices/system.devices /etc/lvm/lvmlocal.conf; ls -l /dev/mapper')
     host.sh("wipefs -q -a %s" % device)
 
     host.sh(WRITER % device)
