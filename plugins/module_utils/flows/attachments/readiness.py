@@ -13,7 +13,7 @@ from ...core import errors
 from ...core.volumes import states
 from ...core.volumes.attachment import DONE
 from ...ledger.db.transaction import Transaction
-from ...ledger.storage import attachments
+from ...ledger.storage import attachments, volume_history
 from ...ledger.storage.attachments import Attachment
 from ...ledger.storage.volumes import VolumeRow
 
@@ -42,7 +42,19 @@ def prospects(tx: Transaction, instance_uuids: t.Iterable[str]) -> Prospects:
             found.ready.add(uuid)
         else:
             found.waiting.add(uuid)
+    if found.failed:
+        _add_causes(tx, found.failed.values())
     return found
+
+
+def _add_causes(tx: Transaction, problems: t.Collection[errors.BootflowError]) -> None:
+    """Add the last fault of its volume to the remedy of each error. Nova's message has only the status of the volume."""
+    faults = volume_history.last_faults(tx, [p.details["volume_id"] for p in problems])
+    for problem in problems:
+        fault = faults.get(problem.details["volume_id"])
+        if fault is not None:
+            cause = "%s: %s" % (fault["code"], fault["message"])
+            problem.remedy = " ".join(part for part in (cause, fault["remedy"] or "", problem.remedy) if part)
 
 
 def _is_ready(row: Attachment, volume: VolumeRow) -> bool:

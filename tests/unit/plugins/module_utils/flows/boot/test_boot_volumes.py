@@ -430,6 +430,8 @@ def test_a_volume_that_cannot_be_made_ends_the_build(bworld: BootWorld) -> None:
     fault = bworld.fault(uuid)
     assert fault.error_code == "VolumeNotCreated"
     assert fault.message.endswith("And its status is error.") and volume.id in fault.message
+    assert fault.remedy.startswith("NoValidBackend: ") and "CapacityFilter rejected s1@lvm#lvm" in fault.remedy
+    assert fault.remedy.endswith("volume_list shows what became of volume %s." % volume.id)
     assert bworld.live_attachments() == []
     # room is found: the same boot makes it anew
     bworld.store(lvm=30)
